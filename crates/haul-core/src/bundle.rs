@@ -1,0 +1,69 @@
+//! Many small files that move in one call.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::entry::{Entry, MetaMask};
+use crate::error::Error;
+use crate::store::Landed;
+
+/// A reusable buffer of small files: filled by the source's `get_bundle`, emptied by the destination's
+/// `put_bundle`. At most `Caps::bundle_bytes` bytes and `Caps::bundle_files` files.
+#[derive(Debug, Default)]
+pub struct Bundle {
+    pub items: Vec<Item>,
+    /// The bytes of all items, one behind the other.
+    pub data: Vec<u8>,
+    /// Attributes to read from the source and to keep at the destination.
+    pub keep: MetaMask,
+    /// Read what links point to (`-L`).
+    pub follow: bool,
+    /// No name of this bundle exists at the destination: create in place, without staging.
+    pub direct: bool,
+    /// Everything is on stable storage when `put_bundle` returns.
+    pub sync: bool,
+    pub spent: Spent,
+}
+
+#[derive(Debug)]
+pub struct Item {
+    /// As listed; `get_bundle` sets it to what was read.
+    pub entry: Entry,
+    /// Where the content stands in `Bundle::data`.
+    pub at: Range<usize>,
+    pub outcome: Outcome,
+}
+
+/// How far an item got.
+#[derive(Debug)]
+pub enum Outcome {
+    Listed,
+    Read,
+    Landed(Landed),
+    Failed(Error),
+}
+
+/// Time spent in a bundle, by kind of work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub reading: Duration,
+    pub writing: Duration,
+    pub metadata: Duration,
+}
+
+impl Bundle {
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.data.clear();
+        self.spent = Spent::default();
+    }
+
+    pub fn push(&mut self, entry: Entry) {
+        self.items.push(Item { entry, at: 0..0, outcome: Outcome::Listed });
+    }
+
+    /// Bytes that its files are listed with.
+    pub fn listed_bytes(&self) -> u64 {
+        self.items.iter().map(|item| item.entry.size).sum()
+    }
+}

@@ -1,0 +1,295 @@
+//! One error type. Where an error is born decides its kind and its remedy; only the retry in the
+//! engine reads the remedy, and only the program's `exit.rs` turns kinds into exit codes.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::entry::{Name, show};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The class of a failure: what a caller, an exit code or a message may depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The thing named is not there.
+    NotFound,
+    /// A source entry that was listed is gone: rsync's "vanished", exit code 24.
+    Vanished,
+    /// Something stands where the call needed nothing to stand.
+    Exists,
+    /// No permission.
+    Denied,
+    /// The disk is full.
+    NoSpace,
+    /// A quota is used up.
+    Quota,
+    /// The destination takes no writes at all.
+    ReadOnly,
+    /// The source is no longer what it was listed as.
+    Changed,
+    /// What was read back is not what was written.
+    Corrupt,
+    /// The store cannot do this; `Caps` says so beforehand.
+    Unsupported,
+    /// The run was told to stop.
+    Cancelled,
+    /// Another run holds what this one needs.
+    Busy,
+    /// A wait reached its bound.
+    TimedOut,
+    /// The connection or the device behind a store is gone.
+    Broken,
+    /// A name that cannot be made at the destination, or that would leave it.
+    BadName,
+    /// The request makes no sense: a directory into itself, a file over a directory.
+    Usage,
+    /// Reading or writing failed below us (EIO and its kin).
+    Io,
+    /// Anything else.
+    Other,
+}
+
+impl ErrorKind {
+    /// Failures of the whole run rather than of one file: the engine drains, keeps the journal and
+    /// reports one message.
+    pub fn ends_the_run(self) -> bool {
+        matches!(self, Self::NoSpace | Self::Quota | Self::ReadOnly | Self::Cancelled | Self::Broken)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "not found",
+            Self::Vanished => "vanished since it was listed",
+            Self::Exists => "already exists",
+            Self::Denied => "permission denied",
+            Self::NoSpace => "no space left",
+            Self::Quota => "quota exceeded",
+            Self::ReadOnly => "read-only file system",
+            Self::Changed => "changed while it was read",
+            Self::Corrupt => "content differs from what was sent",
+            Self::Unsupported => "not supported here",
+            Self::Cancelled => "stopped",
+            Self::Busy => "in use by another run",
+            Self::TimedOut => "timed out",
+            Self::Broken => "connection lost",
+            Self::BadName => "name not possible here",
+            Self::Usage => "cannot be done",
+            Self::Io => "input/output error",
+            Self::Other => "failed",
+        })
+    }
+}
+
+/// What the caller may do about an error. Decided where the error is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    None,
+    /// The same call may work at once.
+    Again,
+    /// The same call may work after this long.
+    After(Duration),
+    Reconnect,
+}
+
+/// A failure of one operation on one name.
+///
+/// `Display` gives `path: operation: reason`, with the system's own words where there are any, and a
+/// next step behind a semicolon where one is known.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    remedy: Remedy,
+    op: &'static str,
+    path: Option<Box<[u8]>>,
+    detail: Option<String>,
+    hint: Option<String>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, op: &'static str) -> Self {
+        Error(Box::new(Inner { kind, remedy: Remedy::None, op, path: None, detail: None, hint: None, source: None }))
+    }
+
+    /// Classifies a system error by its errno.
+    pub fn io(error: io::Error, op: &'static str) -> Self {
+        let (kind, remedy) = classify(&error);
+        let mut made = Self::new(kind, op);
+        made.0.remedy = remedy;
+        made.0.source = Some(error);
+        made
+    }
+
+    /// Names what failed, unless a name is there already: the innermost knows best.
+    pub fn on(mut self, name: &Name) -> Self {
+        if self.0.path.is_none() {
+            self.0.path = Some(name.path().into());
+        }
+        self
+    }
+
+    pub fn at(mut self, path: &[u8]) -> Self {
+        if self.0.path.is_none() {
+            self.0.path = Some(path.into());
+        }
+        self
+    }
+
+    /// The reason in words, in place of the kind's own.
+    pub fn because(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// What the user can do next.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    pub fn remedy_is(mut self, remedy: Remedy) -> Self {
+        self.0.remedy = remedy;
+        self
+    }
+
+    pub fn kind_is(mut self, kind: ErrorKind) -> Self {
+        self.0.kind = kind;
+        self
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    pub fn remedy(&self) -> Remedy {
+        self.0.remedy
+    }
+
+    pub fn op(&self) -> &'static str {
+        self.0.op
+    }
+
+    /// The name that failed, relative to the root of its store or absolute, as raw bytes.
+    pub fn path(&self) -> Option<&[u8]> {
+        self.0.path.as_deref()
+    }
+
+    pub fn next_step(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The reason without path, operation and next step.
+    pub fn reason(&self) -> String {
+        match (&self.0.detail, &self.0.source) {
+            (Some(detail), _) => detail.clone(),
+            (None, Some(source)) => system_words(source),
+            (None, None) => self.0.kind.to_string(),
+        }
+    }
+
+    /// The same failure for another name: a directory that could not be made fails all that is in it.
+    pub fn again(&self) -> Error {
+        let mut copy = Error::new(self.0.kind, self.0.op).because(self.reason());
+        copy.0.remedy = self.0.remedy;
+        copy.0.path = self.0.path.clone();
+        copy.0.hint = self.0.hint.clone();
+        copy
+    }
+}
+
+/// "No space left on device", without Rust's "(os error 28)".
+fn system_words(error: &io::Error) -> String {
+    let words = error.to_string();
+    match words.find(" (os error") {
+        Some(end) => words[..end].to_string(),
+        None => words,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}: ", show(path))?;
+        }
+        write!(f, "{}: {}", self.0.op, self.reason())?;
+        if let Some(hint) = &self.0.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|e| e as _)
+    }
+}
+
+/// An `Error` on its way through `std::io::Read` and back.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::other(error)
+    }
+}
+
+impl Error {
+    /// Unwraps an `Error` that travelled inside an `io::Error`, or classifies the system's own.
+    pub fn from_io(error: io::Error, op: &'static str) -> Self {
+        if error.get_ref().is_some_and(|inner| inner.is::<Error>()) {
+            let inner = error.into_inner().expect("checked above");
+            return *inner.downcast::<Error>().expect("checked above");
+        }
+        Self::io(error, op)
+    }
+}
+
+/// errno(3) to kind and remedy. ESTALE is worth one more try: on NFS the next lookup finds the new handle.
+fn classify(error: &io::Error) -> (ErrorKind, Remedy) {
+    use ErrorKind as K;
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => (K::NotFound, Remedy::None),
+        Some(libc::EEXIST | libc::ENOTEMPTY) => (K::Exists, Remedy::None),
+        Some(libc::EACCES | libc::EPERM) => (K::Denied, Remedy::None),
+        Some(libc::ENOSPC) => (K::NoSpace, Remedy::None),
+        Some(libc::EDQUOT) => (K::Quota, Remedy::None),
+        Some(libc::EROFS) => (K::ReadOnly, Remedy::None),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => (K::Unsupported, Remedy::None),
+        Some(libc::EBUSY | libc::ETXTBSY) => (K::Busy, Remedy::None),
+        Some(libc::ETIMEDOUT) => (K::TimedOut, Remedy::After(Duration::from_secs(1))),
+        Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE | libc::ESHUTDOWN) => (K::Broken, Remedy::Reconnect),
+        Some(libc::ENAMETOOLONG | libc::EILSEQ) => (K::BadName, Remedy::None),
+        Some(libc::EIO) => (K::Io, Remedy::None),
+        Some(libc::ESTALE | libc::EAGAIN | libc::EINTR) => (K::Io, Remedy::Again),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => (K::Other, Remedy::After(Duration::from_millis(100))),
+        _ => match error.kind() {
+            io::ErrorKind::NotFound => (K::NotFound, Remedy::None),
+            io::ErrorKind::UnexpectedEof => (K::Changed, Remedy::None),
+            _ => (K::Other, Remedy::None),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_path_operation_reason_and_next_step() {
+        let e = Error::io(io::Error::from_raw_os_error(libc::ENOSPC), "write").at(b"a/b\n").hint("free 3 GiB and run again");
+        assert_eq!(e.to_string(), "a/b\\n: write: No space left on device; free 3 GiB and run again");
+        assert_eq!(e.kind(), ErrorKind::NoSpace);
+    }
+
+    #[test]
+    fn an_error_survives_the_way_through_io() {
+        let e: io::Error = Error::new(ErrorKind::Cancelled, "read").into();
+        assert_eq!(Error::from_io(e, "write").kind(), ErrorKind::Cancelled);
+    }
+}

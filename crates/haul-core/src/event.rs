@@ -1,0 +1,283 @@
+//! What a run says while it goes on. Events flow one way, to an `Observer`: the terminal, the JSON log,
+//! a test. The engine never waits for an observer's answer.
+
+use std::time::Duration;
+
+use crate::entry::{Entry, Kind, MetaMask};
+use crate::error::Error;
+use crate::report::Report;
+use crate::tune::Limits;
+
+/// What is done to one name at the destination, or would be in a dry run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    MakeDir,
+    /// A file where nothing stood.
+    Create,
+    /// A file in the place of an older one.
+    Replace,
+    Link,
+    HardLink,
+    Special,
+    /// Attributes only.
+    SetMeta,
+    Delete,
+    /// Nothing: it is as it should be, or the policy leaves it.
+    Keep,
+    /// Not copied, and the run says so: a special file without -D.
+    Skip,
+    /// For `check`: only at the source, only at the destination, not the same.
+    Missing,
+    Extra,
+    Differs,
+}
+
+impl Action {
+    pub fn word(self) -> &'static str {
+        match self {
+            Action::MakeDir => "mkdir",
+            Action::Create => "create",
+            Action::Replace => "replace",
+            Action::Link => "link",
+            Action::HardLink => "hardlink",
+            Action::Special => "special",
+            Action::SetMeta => "attributes",
+            Action::Delete => "delete",
+            Action::Keep => "keep",
+            Action::Skip => "skip",
+            Action::Missing => "missing",
+            Action::Extra => "extra",
+            Action::Differs => "differs",
+        }
+    }
+}
+
+/// The reason for an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    New,
+    Size,
+    Time,
+    Content,
+    Type,
+    /// A symlink that points elsewhere, a device with another number.
+    Target,
+    Attributes,
+    /// `-I`.
+    Forced,
+    Same,
+    /// `-u`: the destination is newer.
+    Newer,
+    /// `--existing` or `--ignore-existing`.
+    Policy,
+    /// `--delete`: not at the source.
+    Extra,
+    /// Another source has the same name.
+    Shadowed,
+    /// A special file without `-D`, a symlink without `-l`, an unsafe one with `--safe-links`.
+    NotAsked,
+    /// Another name of a file that is copied already.
+    SameFile,
+    /// Written by a run that did not finish.
+    Unfinished,
+}
+
+impl Why {
+    pub fn words(self) -> &'static str {
+        match self {
+            Why::New => "not at the destination",
+            Why::Size => "size differs",
+            Why::Time => "time differs",
+            Why::Content => "content differs",
+            Why::Type => "is of another kind",
+            Why::Target => "points elsewhere",
+            Why::Attributes => "attributes differ",
+            Why::Forced => "copied all the same (-I)",
+            Why::Same => "same",
+            Why::Newer => "the destination is newer",
+            Why::Policy => "left by --existing or --ignore-existing",
+            Why::Extra => "not at the source",
+            Why::Shadowed => "another source has this name",
+            Why::NotAsked => "not asked for",
+            Why::SameFile => "another name of the same file",
+            Why::Unfinished => "begun by a run that did not finish",
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Why::New => "new",
+            Why::Size => "size",
+            Why::Time => "time",
+            Why::Content => "content",
+            Why::Type => "type",
+            Why::Target => "target",
+            Why::Attributes => "attributes",
+            Why::Forced => "forced",
+            Why::Same => "same",
+            Why::Newer => "newer",
+            Why::Policy => "policy",
+            Why::Extra => "extra",
+            Why::Shadowed => "shadowed",
+            Why::NotAsked => "not-asked",
+            Why::SameFile => "same-file",
+            Why::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// Something the user should know that is no failure of one name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The walk has found more than fits: bytes still to move, bytes free.
+    SpaceShort { needed: u64, free: u64 },
+    /// Inodes still to make, inodes free.
+    InodesShort { needed: u64, free: u64 },
+    /// The journal cannot be kept; the reason.
+    NoJournal(String),
+    /// Nothing has moved for this long; what is waited for.
+    Stalled { seconds: u64, waiting_for: String },
+    /// Deletes are left undone because something could not be listed or copied.
+    DeletesSkipped(String),
+    /// Anything else, in words.
+    Note(String),
+}
+
+impl Warning {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Warning::SpaceShort { .. } => "space-short",
+            Warning::InodesShort { .. } => "inodes-short",
+            Warning::NoJournal(_) => "no-journal",
+            Warning::Stalled { .. } => "stalled",
+            Warning::DeletesSkipped(_) => "deletes-skipped",
+            Warning::Note(_) => "note",
+        }
+    }
+}
+
+/// A moment of a run, taken by the supervisor between 5 and 10 times a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// Entries that the walk has found so far, of all kinds.
+    pub found: u64,
+    /// Files to move that the plan has found so far, and their bytes.
+    pub planned_files: u64,
+    pub planned_bytes: u64,
+    /// Of those, done.
+    pub done_files: u64,
+    /// Bytes that passed, those of unfinished files included.
+    pub moved_bytes: u64,
+    /// Bytes that an earlier run had landed and that need not move again.
+    pub resumed_bytes: u64,
+    pub kept: u64,
+    pub failed: u64,
+    /// The totals are final.
+    pub walk_done: bool,
+    pub workers: u32,
+    /// Bytes and files a second over about the last five seconds.
+    pub rate_now: f64,
+    pub files_now: f64,
+    /// The file in flight that began first.
+    pub slowest: Option<InFlight>,
+    /// What the run does now: "copying", "deleting", "verifying", "finishing".
+    pub phase: &'static str,
+    /// Nothing has moved and nothing was found for this long.
+    pub idle: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct InFlight {
+    /// Path below the root, raw bytes.
+    pub path: Vec<u8>,
+    pub size: u64,
+    pub moved: u64,
+    pub since: Duration,
+    /// The operation that it is in: "open", "read", "write", "commit".
+    pub doing: &'static str,
+}
+
+impl Progress {
+    /// Bytes a second since the run began.
+    pub fn rate_mean(&self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { self.moved_bytes as f64 / seconds } else { 0.0 }
+    }
+
+    /// Time left, by bytes or by files, whichever is longer; `None` while the walk runs or nothing has moved.
+    pub fn eta(&self) -> Option<Duration> {
+        if !self.walk_done {
+            return None;
+        }
+        let bytes_left = self.planned_bytes.saturating_sub(self.moved_bytes + self.resumed_bytes) as f64;
+        let files_left = self.planned_files.saturating_sub(self.done_files) as f64;
+        let seconds = |left: f64, rate: f64| {
+            if left == 0.0 {
+                Some(0.0)
+            } else if rate > 0.0 {
+                Some(left / rate)
+            } else {
+                None
+            }
+        };
+        let elapsed = self.elapsed.as_secs_f64().max(1e-9);
+        let byte_rate = if self.rate_now > 0.0 { self.rate_now } else { self.rate_mean() };
+        let by_bytes = seconds(bytes_left, byte_rate)?;
+        let by_files = seconds(files_left, self.done_files as f64 / elapsed).unwrap_or(0.0);
+        Some(Duration::from_secs_f64(by_bytes.max(by_files).min(1e9)))
+    }
+}
+
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The run begins; one sentence says what it does.
+    Started {
+        sentence: &'a str,
+    },
+    /// One name is done, or would be done in a dry run.
+    Item {
+        action: Action,
+        why: Why,
+        entry: &'a Entry,
+        dry: bool,
+    },
+    /// One name failed for good.
+    Failed {
+        error: &'a Error,
+        kind: Kind,
+    },
+    /// A call failed and is made again.
+    Retried {
+        error: &'a Error,
+        attempt: u32,
+    },
+    /// Attributes that the destination refused for this entry.
+    Refused {
+        entry: &'a Entry,
+        refused: MetaMask,
+    },
+    Warned(&'a Warning),
+    Tuned(Limits),
+    Progress(&'a Progress),
+    Finished(&'a Report),
+}
+
+/// Called from any thread; must be quick and must not call back.
+pub trait Observer: Send + Sync {
+    fn on(&self, event: &Event<'_>);
+
+    /// Whether `Item` events of this action are wanted at all; asked once for each action.
+    fn wants(&self, action: Action) -> bool {
+        let _ = action;
+        true
+    }
+}
+
+impl Observer for () {
+    fn on(&self, _: &Event<'_>) {}
+    fn wants(&self, _: Action) -> bool {
+        false
+    }
+}

@@ -1,0 +1,156 @@
+//! What is to be done: the program makes it from flags, the engine reads it. No strings to parse in here.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::entry::{Entry, MetaMask, Time};
+use crate::filter::Filter;
+use crate::plan::Policy;
+use crate::store::Store;
+
+/// One place to copy from.
+#[derive(Clone, Debug)]
+pub struct Root {
+    pub store: Arc<dyn Store>,
+    pub pick: Pick,
+}
+
+/// What of a root is meant.
+#[derive(Clone)]
+pub enum Pick {
+    /// `SRC/`: all that is in it, and its own attributes for the destination directory.
+    Contents,
+    /// `SRC`: these names of it.
+    Names(BTreeSet<Vec<u8>>),
+    /// `--files-from`: these paths below it, sorted in the order of `entry::order` applied part by part,
+    /// each once. Read once, in order.
+    Listed(Arc<dyn Fn() -> Box<dyn Iterator<Item = crate::error::Result<Vec<u8>>> + Send> + Send + Sync>),
+}
+
+impl fmt::Debug for Pick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pick::Contents => f.write_str("Contents"),
+            Pick::Names(names) => f.debug_tuple("Names").field(&names.len()).finish(),
+            Pick::Listed(_) => f.write_str("Listed"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// cp and sync.
+    Copy,
+    /// check: compares and reports, writes nothing.
+    Check,
+}
+
+/// `--max-delete N|N%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaxDelete {
+    Count(u64),
+    /// Percent of the entries found at the destination.
+    Percent(u32),
+}
+
+/// Size and time bounds of the source's files: what is outside is not copied, and never selects deletes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    pub min_size: Option<u64>,
+    pub max_size: Option<u64>,
+    /// mtime after this.
+    pub newer: Option<Time>,
+    /// mtime before this.
+    pub older: Option<Time>,
+}
+
+impl Bounds {
+    pub fn admit(&self, entry: &Entry) -> bool {
+        self.min_size.is_none_or(|n| entry.size >= n)
+            && self.max_size.is_none_or(|n| entry.size <= n)
+            && self.newer.is_none_or(|t| entry.mtime > t)
+            && self.older.is_none_or(|t| entry.mtime < t)
+    }
+}
+
+/// Which links and special files come along, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// `-l`: copy symlinks as symlinks; else they are skipped.
+    pub copy: bool,
+    /// `-L`: copy what they point to.
+    pub follow: bool,
+    /// `--safe-links`: leave out those that point outside the tree.
+    pub safe: bool,
+    /// `-K`: a symlink to a directory at the destination counts as the directory, if it stays beneath the root.
+    pub keep_dirlinks: bool,
+    /// `-H`.
+    pub hard: bool,
+    /// `-D`: fifos, sockets, devices.
+    pub specials: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub mode: Mode,
+    pub roots: Vec<Root>,
+    pub target: Arc<dyn Store>,
+    /// For one file copied to another name: the leaf it gets.
+    pub rename: Option<Vec<u8>>,
+    pub policy: Policy,
+    pub links: Links,
+    pub filter: Filter,
+    pub bounds: Bounds,
+    /// Attributes to keep.
+    pub keep: MetaMask,
+    /// `-S`.
+    pub sparse: bool,
+    /// `--inplace`.
+    pub in_place: bool,
+    /// `-x`.
+    pub one_file_system: bool,
+    /// `--fsync`.
+    pub sync: bool,
+    pub verify: bool,
+    pub delete: bool,
+    pub delete_excluded: bool,
+    pub ignore_errors: bool,
+    pub max_delete: Option<MaxDelete>,
+    /// `--backup-dir`: below the destination's root.
+    pub backup: Option<Vec<u8>>,
+    /// `--remove-source-files`.
+    pub remove_source: bool,
+    /// `--force`: a file may replace a directory that is not empty.
+    pub force: bool,
+    /// check: only what is missing or differs at the destination.
+    pub one_way: bool,
+    pub dry: bool,
+    /// `-j`.
+    pub workers: Option<u32>,
+    /// Bytes.
+    pub chunk: u64,
+    /// Bytes a second.
+    pub limit: Option<u64>,
+    pub retries: u32,
+    /// One progress event this often.
+    pub progress: Duration,
+    pub deadline: Option<Duration>,
+    /// Whether listings are taken in order and by one worker, so that the output is in order too.
+    pub ordered: bool,
+    /// `--chmod` and `--chown` as functions of the source's entry would go here; `None` keeps them.
+    pub owner: Option<(Option<u32>, Option<u32>)>,
+    pub chmod: Vec<ModeChange>,
+}
+
+/// One clause of `--chmod`: for files, directories or both, what is added, removed or set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeChange {
+    pub files: bool,
+    pub dirs: bool,
+    /// `mode = (mode & keep) | add`; then, for `X`, `add_if_exec` where any execute bit is set or it is a directory.
+    pub keep: u32,
+    pub add: u32,
+    pub add_if_exec: u32,
+}

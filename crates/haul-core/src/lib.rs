@@ -1,0 +1,24 @@
+//! The engine of haul and the contract that its stores keep.
+//!
+//! It knows no backend, no terminal, no MPI and no async runtime. Data flows one way:
+//!
+//! ```text
+//! Job -> walk ==> plan ==> schedule ==> move ==> finish file -> delete -> finalise dirs -> verify -> Report
+//! ```
+
+pub mod bundle;
+pub mod cancel;
+pub mod entry;
+pub mod error;
+pub mod event;
+pub mod filter;
+pub mod hash;
+pub mod job;
+pub mod journal;
+pub mod plan;
+pub mod report;
+pub mod spill;
+pub mod store;
+pub mod tune;
+
+pub use error::{Error, ErrorKind, Remedy, Result};

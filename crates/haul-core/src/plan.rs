@@ -1,0 +1,195 @@
+//! Everything a policy means, decided in one place and without looking at a disk: two entries in, one step out.
+
+use std::time::Duration;
+
+use crate::entry::{Entry, Kind, MetaMask};
+use crate::event::{Action, Why};
+
+/// When are two files the same?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    SizeAndTime,
+    /// `--size-only`.
+    Size,
+    /// `--checksum`.
+    Content,
+    /// `-I`.
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub compare: Compare,
+    /// `--modify-window`.
+    pub window: Duration,
+    /// `-u`: leave files that are newer at the destination.
+    pub update: bool,
+    /// `--existing`: make nothing new.
+    pub existing: bool,
+    /// `--ignore-existing`: touch nothing that is there.
+    pub ignore_existing: bool,
+    /// `--force`.
+    pub force: bool,
+}
+
+impl Policy {
+    pub const DEFAULT: Policy = Policy {
+        compare: Compare::SizeAndTime,
+        window: Duration::ZERO,
+        update: false,
+        existing: false,
+        ignore_existing: false,
+        force: false,
+    };
+
+    /// Whether a small new file may be created in place: only where a rerun recognises a torn one by
+    /// size and time, so never under a comparison that would take it for done.
+    pub fn allows_direct(&self) -> bool {
+        self.compare == Compare::SizeAndTime && !self.update && !self.existing && !self.ignore_existing
+    }
+}
+
+/// What to do with one name of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub act: Act,
+    pub why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Make a directory, or go into one that is there; then what is in it.
+    Enter {
+        exists: bool,
+        attributes: bool,
+    },
+    /// Move the content.
+    File {
+        replace: bool,
+    },
+    /// Hash both sides, then decide.
+    Compare,
+    /// Symlink or special file.
+    Node {
+        replace: bool,
+    },
+    /// Content is right, these attributes are not.
+    SetMeta,
+    Keep,
+    /// Something of another kind is in the way: remove it, then as if nothing had been there.
+    Clear,
+    /// A non-empty directory or a type clash that must not be resolved.
+    Refuse,
+}
+
+impl Step {
+    pub fn action(&self, kind: Kind) -> Action {
+        match (self.act, kind) {
+            (Act::Enter { exists: false, .. }, _) => Action::MakeDir,
+            (Act::Enter { attributes: true, .. } | Act::SetMeta, _) => Action::SetMeta,
+            (Act::File { replace: false }, _) => Action::Create,
+            (Act::File { replace: true } | Act::Compare, _) => Action::Replace,
+            (Act::Node { .. }, Kind::Link) => Action::Link,
+            (Act::Node { .. }, _) => Action::Special,
+            (Act::Clear, _) => Action::Replace,
+            _ => Action::Keep,
+        }
+    }
+}
+
+/// The pure planner.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    pub policy: Policy,
+    /// The coarser time grain of the two stores.
+    pub grain: Duration,
+    /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
+    pub keep: MetaMask,
+}
+
+impl Planner {
+    pub fn decide(&self, source: &Entry, target: Option<&Entry>) -> Step {
+        let step = |act, why| Step { act, why };
+        let Some(target) = target else {
+            if self.policy.existing {
+                return step(Act::Keep, Why::Policy);
+            }
+            return match source.kind {
+                Kind::Dir => step(Act::Enter { exists: false, attributes: true }, Why::New),
+                Kind::File | Kind::Unknown => step(Act::File { replace: false }, Why::New),
+                _ => step(Act::Node { replace: false }, Why::New),
+            };
+        };
+        match (source.kind, target.kind) {
+            (Kind::Dir, Kind::Dir) => {
+                let attributes = self.attributes_differ(source, target);
+                step(Act::Enter { exists: true, attributes }, if attributes { Why::Attributes } else { Why::Same })
+            }
+            (Kind::File, Kind::File) => self.decide_file(source, target),
+            (s, t) if s == t => {
+                if self.policy.ignore_existing {
+                    return step(Act::Keep, Why::Policy);
+                }
+                let same = match s {
+                    Kind::Link => source.target == target.target,
+                    Kind::Char | Kind::Block => source.rdev == target.rdev,
+                    _ => true,
+                };
+                match (same, self.attributes_differ(source, target)) {
+                    (false, _) => step(Act::Node { replace: true }, Why::Target),
+                    (true, true) => step(Act::SetMeta, Why::Attributes),
+                    (true, false) => step(Act::Keep, Why::Same),
+                }
+            }
+            _ if self.policy.ignore_existing => step(Act::Keep, Why::Policy),
+            // Whether a directory in the way is empty is known only when it is removed.
+            (_, Kind::Dir) => step(Act::Clear, Why::Type),
+            (Kind::Dir, _) => step(Act::Clear, Why::Type),
+            (Kind::File, _) => step(Act::File { replace: true }, Why::Type),
+            _ => step(Act::Node { replace: true }, Why::Type),
+        }
+    }
+
+    fn decide_file(&self, source: &Entry, target: &Entry) -> Step {
+        let step = |act, why| Step { act, why };
+        let replace = Act::File { replace: true };
+        if self.policy.ignore_existing {
+            return step(Act::Keep, Why::Policy);
+        }
+        if self.policy.update && target.mtime > source.mtime && !target.mtime.same(source.mtime, self.grain, self.policy.window) {
+            return step(Act::Keep, Why::Newer);
+        }
+        let sized = source.size == target.size;
+        let timed = source.mtime.same(target.mtime, self.grain, self.policy.window);
+        match self.policy.compare {
+            Compare::Never => step(replace, Why::Forced),
+            _ if !sized => step(replace, Why::Size),
+            Compare::Content => step(Act::Compare, Why::Content),
+            Compare::SizeAndTime if !timed => step(replace, Why::Time),
+            _ if self.attributes_differ(source, target) => step(Act::SetMeta, Why::Attributes),
+            _ => step(Act::Keep, Why::Same),
+        }
+    }
+
+    /// Whether an attribute that is to be kept, and that both entries show, differs.
+    pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
+        let known = self.keep.and(source.have).and(target.have);
+        let plain = if self.keep.has(MetaMask::SETID) {
+            0o7777
+        } else if source.kind == Kind::Dir {
+            0o1777
+        } else {
+            0o777
+        };
+        (known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & plain != target.mode & plain)
+            || (known.has(MetaMask::OWNER) && source.uid != target.uid)
+            || (known.has(MetaMask::GROUP) && source.gid != target.gid)
+            || (known.has(MetaMask::MTIME)
+                && self.policy.compare != Compare::Size
+                && !source.mtime.same(target.mtime, self.grain, self.policy.window))
+            || (known.any(MetaMask::ACL.with(MetaMask::XATTR))
+                && source.xattrs.is_some()
+                && target.xattrs.is_some()
+                && source.xattrs != target.xattrs)
+    }
+}

@@ -1,0 +1,1 @@
+//! What grows without bound goes to disk.

@@ -1,0 +1,401 @@
+//! The contract between the engine and a place that holds data.
+//!
+//! Everything is blocking and shared by every worker. What `Caps` denies answers `Unsupported`; what it
+//! grants works: the conformance suite checks both ways. Any call may be made again after an error
+//! whose remedy says so, and then has the same effect as once. Calls that the engine makes once an
+//! entry take many entries, so that a store behind a network pays one round trip for all of them; a
+//! store that gains nothing by that loops.
+
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use crate::bundle::Bundle;
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::Algorithm;
+
+/// What a store can do, as far as it changes the plan. Found out once, when the store is opened.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    pub write: WriteStyle,
+    /// `Source::read` may start anywhere.
+    pub read_ranges: bool,
+    /// Directories are things that exist by themselves; else they are only parts of names.
+    pub dirs: bool,
+    pub links: bool,
+    pub specials: bool,
+    pub hard_links: bool,
+    /// Attributes that `set_meta` and `commit` can keep.
+    pub sets: MetaMask,
+    /// Attributes that `list` yields with each entry; without BASIC an entry wants `fill`.
+    pub lists: MetaMask,
+    /// `list` with `Depth::All` costs less than a listing of every directory.
+    pub deep_list: bool,
+    /// Looking a name up costs no round trip: the walk asks for names instead of merging two listings.
+    pub cheap_stat: bool,
+    /// Times closer than this cannot be told apart.
+    pub mtime_grain: Duration,
+    /// `commit` puts a whole new file in the place of an old one in one step.
+    pub atomic_commit: bool,
+    /// An unfinished write can be taken up by its token.
+    pub attach: bool,
+    /// A small new file may be created under its final name (see rules on intents).
+    pub direct_create: bool,
+    /// More than one writer of one file gains; at least 1.
+    pub writers_per_file: u32,
+    /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
+    pub file_names: bool,
+    pub name_max: usize,
+    /// Two names that differ in case only are one.
+    pub folds_case: bool,
+    /// What one bundle may carry.
+    pub bundle_bytes: usize,
+    pub bundle_files: usize,
+    /// Hashes that `digest` can give without the bytes passing through here.
+    pub hashes: Vec<Algorithm>,
+    /// What reading back proves.
+    pub proof: Proof,
+}
+
+/// What `reopen` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The medium, past the page cache.
+    Medium,
+    /// Memory is the medium, or the cache cannot be passed: the bytes as the system holds them.
+    Cache,
+    /// The server sends the bytes again.
+    Server,
+}
+
+impl Proof {
+    pub fn words(self) -> &'static str {
+        match self {
+            Proof::Medium => "reread past the page cache",
+            Proof::Cache => "reread from memory",
+            Proof::Server => "reread from the server",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteStyle {
+    /// POSIX, SFTP, GridFTP mode E: any bytes, anywhere, in any order.
+    Anywhere,
+    /// S3: numbered parts of a bounded size.
+    Parts { least: u64, most: u64, count: u32 },
+    /// Plain FTP: one stream; a chunk is a place to resume from.
+    InOrder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    One,
+    All,
+}
+
+/// Whether a listing goes on after an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    Go,
+    Stop,
+}
+
+/// Part of a file: bytes `at`, the `index`-th of its chunks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    pub index: u32,
+    pub at: Range<u64>,
+}
+
+/// Proof that a chunk is in the destination. The journal keeps it; `commit` needs them all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub index: u32,
+    /// What the store wants back at commit: a part's ETag. Empty for POSIX.
+    pub tag: Box<[u8]>,
+    /// XXH3-128 of the chunk as it was read from the source, if one was wanted.
+    pub hash: Option<u128>,
+}
+
+/// Names an unfinished write so that another process or another node can take it up: the staging name, an upload id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token(pub Box<[u8]>);
+
+/// What a file is to become: known before its first byte is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'a> {
+    /// The source's entry: size, attributes and, in `xattrs`, those that were asked for.
+    pub entry: &'a Entry,
+    /// The attributes to keep, of those that `Caps::sets` has.
+    pub keep: MetaMask,
+    /// Chunk size in bytes.
+    pub chunk: u64,
+    /// Write into the existing file, which keeps its inode: a torn write shows.
+    pub in_place: bool,
+    /// Data and name are on stable storage when `commit` returns.
+    pub sync: bool,
+}
+
+/// What came of putting a file, a link or a directory's attributes in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Landed {
+    /// Attributes that were asked for and that the destination refused.
+    pub refused: MetaMask,
+    /// Identity of what stands there now; 0 where the store has none.
+    pub ino: u64,
+}
+
+/// What `set_meta` is to do for one name.
+#[derive(Clone, Copy, Debug)]
+pub struct MetaSpec<'a> {
+    pub name: &'a Name,
+    pub entry: &'a Entry,
+    pub keep: MetaMask,
+}
+
+/// Room left, as an unprivileged writer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub bytes: u64,
+    /// Files that can still be made; `u64::MAX` where there is no such limit.
+    pub files: u64,
+}
+
+/// Identifies a place for server-side copies and journals: two stores with the same `scheme`, `endpoint`
+/// and `volume` hold their data in one system.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    pub scheme: &'static str,
+    /// Host and port as the user reaches it; empty for local.
+    pub endpoint: String,
+    /// Bucket or file system; empty where it says nothing.
+    pub volume: String,
+    /// Absolute path of the root.
+    pub root: Vec<u8>,
+}
+
+impl Place {
+    /// As the user would type it, without credentials.
+    pub fn words(&self) -> String {
+        let root = crate::entry::show(&self.root);
+        if self.scheme == "local" { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
+    }
+}
+
+/// One name to look up: filled in place by [`Store::fill`].
+#[derive(Debug)]
+pub enum Found {
+    Entry(Box<Entry>),
+    Absent,
+    Failed(Error),
+}
+
+/// A place that data can be read from and written to.
+///
+/// Names are resolved one component at a time and never through a symlink; a store whose names are
+/// keys has nothing to resolve. Errors carry operation, kind and name.
+pub trait Store: Send + Sync + fmt::Debug {
+    fn caps(&self) -> &Caps;
+
+    fn place(&self) -> &Place;
+
+    /// The entry itself, never what a link points to.
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry>;
+
+    /// Many names of one directory; one result each, in order. `follow` is for `-L`: what a link points
+    /// to, inside or outside the tree, as the user asked.
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        let _ = follow;
+        leaves
+            .iter()
+            .map(|leaf| match self.stat(&Name::new(dir, leaf), want) {
+                Ok(entry) => Found::Entry(Box::new(entry)),
+                Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
+                Err(e) => Found::Failed(e),
+            })
+            .collect()
+    }
+
+    /// Entries as they are found, in no order, staging files left out. One that cannot be read goes to
+    /// `each` as an error and the listing goes on; an error returned means that the listing is not complete.
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()>;
+
+    /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
+
+    /// Begins a write, or begins it again from nothing if one with the same name and stamp was left over.
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
+
+    /// Takes up a session begun elsewhere; `NotFound` when the store has given it up.
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
+
+    /// Removes what an unfinished write left behind; no error if nothing did.
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()>;
+
+    /// Reads whole small files into the bundle, attributes as the bundle wants them. A failure is its item's.
+    fn get_bundle(&self, bundle: &mut Bundle);
+
+    /// Writes every item that was read: created in place if `bundle.direct`, else staged and renamed;
+    /// attributes set, mtime last. A failure is its item's, and leaves nothing under the name but what was there.
+    fn put_bundle(&self, bundle: &mut Bundle);
+
+    /// Makes directories whose parents exist, usable by us (u+rwx) whatever `mode` says; `Ok(false)` if
+    /// one was there already. The attributes proper are set by `set_meta` at the end.
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>>;
+
+    /// Puts a symlink, fifo, socket or device node like `entry` at `name`, in place of any file but never
+    /// of a directory.
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed>;
+
+    /// Makes `name` another name of the file `existing`, in place of any other file.
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()>;
+
+    /// Sets attributes, mtime last; what was refused is in the result, not an error.
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>>;
+
+    /// Reads extended attributes and ACLs into entries that lack them.
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>>;
+
+    /// Removes files, links, and directories that are empty. An entry with an inode is removed only if
+    /// the name still has that inode; else `Changed`.
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>>;
+
+    /// Gives `from` the name `to`, in place of any file if `replace`; `Exists` otherwise.
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()>;
+
+    /// Copies without the bytes passing through here; `Ok(None)` when this pair of places cannot.
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>>;
+
+    /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot.
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>>;
+
+    /// Puts what was written under these names on stable storage, so that `reopen` reads the medium.
+    fn settle(&self, names: &[&Name]) -> Result<()>;
+
+    /// Opens a file that was landed, past every cache that `Caps::proof` speaks of.
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>>;
+
+    /// `Ok(None)` where the place has no notion of it.
+    fn space(&self) -> Result<Option<Space>>;
+
+    /// Forgets what is kept for a directory that the run is done with.
+    fn forget(&self, dir: &Dir);
+}
+
+/// One file, open for reading at any place.
+pub trait Source: Send + Sync {
+    /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>>;
+
+    /// What is open now, as `open` would stamp it. Asked again before a commit.
+    fn stamp(&self) -> Result<Stamp>;
+
+    /// The parts of `at` that hold data, in order; the rest are holes.
+    fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
+        Ok(vec![at])
+    }
+
+    /// Extended attributes and ACLs of what is open.
+    fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs>;
+
+    /// For the kernel to copy from: `copy_file_range`, `splice`.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// One file being written. Chunks come in the order `Caps::write` allows, from any thread, and may
+/// come twice. Under the final name there is only ever the old file or the whole new one, never a part,
+/// but for `Spec::in_place`. Dropping a `Sink` leaves the session as it is: `commit` and `abort` end it.
+pub trait Sink: Send + Sync {
+    fn token(&self) -> Token;
+
+    /// Writes the bytes of `at`, all of them or an error.
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()>;
+
+    /// Makes `at` read as zeros without writing them, where the store can.
+    fn hole(&self, at: Range<u64>) -> Result<()>;
+
+    /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
+
+    /// The bytes as they are now in the destination, past the page cache where there is one: for
+    /// `--verify` before a commit. `Unsupported` where only a committed file can be read.
+    fn reread(&self) -> Result<Box<dyn Source>>;
+
+    /// Attributes, then the final name. `entry` is the source as it was when its last byte was read, of
+    /// `entry.size` bytes. A receipt short is an error and nothing is changed.
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed>;
+
+    /// Removes every trace of the write.
+    fn abort(&self) -> Result<()>;
+
+    /// For the kernel to copy to.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// The chunks of a file: they cover `0..size` once, in order; an empty file has one empty chunk, so that
+/// every file has a last one. Indices fit for files up to `u32::MAX` chunks; `chunk_size` sees to that.
+pub fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Chunk> {
+    let chunk = chunk.max(1);
+    (0..size.div_ceil(chunk).max(1)).map(move |i| Chunk { index: i as u32, at: i * chunk..((i + 1) * chunk).min(size) })
+}
+
+/// The chunk size for a file: what was asked for, within what the destination's parts allow.
+pub fn chunk_size(asked: u64, size: u64, style: WriteStyle) -> u64 {
+    match style {
+        WriteStyle::Anywhere | WriteStyle::InOrder => asked.max(size.div_ceil(u64::from(u32::MAX))).max(1),
+        WriteStyle::Parts { least, most, count } => asked.max(least).max(size.div_ceil(u64::from(count.max(1)))).min(most).max(1),
+    }
+}
+
+/// Whether an entry can be put into a store at all, asked before anything is begun.
+pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
+    let refuse = |kind, reason: &str| Err(Error::new(kind, "create").on(&entry.name).because(reason.to_string()));
+    if caps.file_names {
+        if let Err(reason) = crate::entry::check_leaf(&entry.name.leaf) {
+            return refuse(ErrorKind::BadName, reason);
+        }
+        if entry.name.leaf.len() > caps.name_max {
+            return refuse(
+                ErrorKind::BadName,
+                &format!("the name is {} bytes long, the destination takes {}", entry.name.leaf.len(), caps.name_max),
+            );
+        }
+    }
+    match entry.kind {
+        Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination keeps no symlinks"),
+        kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination keeps no special files"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_the_file_once() {
+        for size in 0..70u64 {
+            for chunk in 1..20 {
+                let all: Vec<u64> = chunks(size, chunk).flat_map(|c| c.at).collect();
+                assert_eq!(all, (0..size).collect::<Vec<_>>(), "{size} in {chunk}");
+                assert!(chunks(size, chunk).count() >= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_stay_within_what_the_store_allows() {
+        let style = WriteStyle::Parts { least: 5, most: 1000, count: 10 };
+        assert_eq!(chunk_size(1, 20, style), 5);
+        assert_eq!(chunk_size(1, 95, style), 10);
+        assert_eq!(chunk_size(5000, 95, style), 1000);
+    }
+}

@@ -1,0 +1,67 @@
+//! How many workers: a controller without a clock. Samples and the time go in, limits come out.
+
+use std::time::Duration;
+
+/// One finished task. Times are since the job's start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    pub started: Duration,
+    pub ended: Duration,
+    pub op: Op,
+    /// Bytes that passed.
+    pub bytes: u64,
+    /// Entries dealt with: files moved, names looked up, directories made.
+    pub entries: u64,
+    /// Processor time of the worker's thread within the task; the rest of it was waiting.
+    pub cpu: Duration,
+    pub failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Listing directories, looking names up, making directories.
+    Walk,
+    /// Small files, many at a time.
+    Bundle,
+    /// A piece of a large file.
+    Chunk,
+    /// Attributes, deletes, verifying.
+    Other,
+}
+
+/// What the engine can say at a tick beside its samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Tasks or entries that wait for a worker.
+    pub queued: u64,
+    /// Workers that had a task at this moment.
+    pub busy: u32,
+    /// Workers that sleep in the throttle of `--bwlimit`: more of them gain nothing.
+    pub throttled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub workers: u32,
+}
+
+pub trait Tuner: Send {
+    fn sample(&mut self, sample: &Sample);
+    /// Called about every 20 ms in the first two seconds, every 100 ms afterwards.
+    fn tick(&mut self, now: Duration, demand: Demand) -> Limits;
+    fn name(&self) -> &'static str;
+}
+
+/// `-j N`.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed(pub Limits);
+
+impl Tuner for Fixed {
+    fn sample(&mut self, _: &Sample) {}
+    fn tick(&mut self, _: Duration, _: Demand) -> Limits {
+        self.0
+    }
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+}
