@@ -1,0 +1,246 @@
+//! A destination that takes everything and keeps nothing but counts: what a run costs by itself.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::hash::Algorithm;
+use haul_core::store::{
+    Caps, Chunk, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Space, Spec, Store, Token, WriteStyle,
+};
+use haul_core::{Error, ErrorKind, Result};
+
+/// Nothing is ever found here, so every file is new.
+#[derive(Debug)]
+pub struct Discard {
+    caps: Caps,
+    place: Place,
+    counts: Arc<Counts>,
+}
+
+/// What was taken so far.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Files committed, one by one or in bundles.
+    pub files: AtomicU64,
+    pub bytes: AtomicU64,
+    pub dirs: AtomicU64,
+    /// Links and special files.
+    pub nodes: AtomicU64,
+    /// Bundles taken.
+    pub bundles: AtomicU64,
+    /// Names looked up, listings aside.
+    pub lookups: AtomicU64,
+}
+
+impl Default for Discard {
+    fn default() -> Self {
+        let caps = Caps {
+            write: WriteStyle::Anywhere,
+            read_ranges: true,
+            dirs: true,
+            links: true,
+            specials: true,
+            hard_links: true,
+            sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
+            lists: MetaMask::BASIC,
+            deep_list: false,
+            cheap_stat: true,
+            mtime_grain: Duration::from_nanos(1),
+            atomic_commit: true,
+            attach: false,
+            direct_create: true,
+            writers_per_file: 4,
+            file_names: true,
+            name_max: 255,
+            folds_case: false,
+            bundle_bytes: 1 << 20,
+            bundle_files: 1000,
+            hashes: Vec::new(),
+            proof: Proof::Cache,
+        };
+        let place = Place { scheme: "discard", endpoint: String::new(), volume: String::new(), root: b"/".to_vec() };
+        Discard { caps, place, counts: Arc::default() }
+    }
+}
+
+impl Discard {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    fn absent<T>(&self, op: &'static str, name: &Name) -> Result<T> {
+        Err(Error::new(ErrorKind::NotFound, op).on(name))
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Store for Discard {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        add(&self.counts.lookups, 1);
+        if name.leaf.is_empty() && name.dir.is_root() {
+            let mut root = Entry::bare(name.clone(), Kind::Dir);
+            root.have = MetaMask::BASIC;
+            root.mode = 0o755;
+            return Ok(root);
+        }
+        self.absent("stat", name)
+    }
+
+    fn stat_many(&self, _dir: &Dir, leaves: &[&[u8]], _want: MetaMask, _follow: bool) -> Vec<Found> {
+        add(&self.counts.lookups, leaves.len() as u64);
+        leaves.iter().map(|_| Found::Absent).collect()
+    }
+
+    fn list(&self, _dir: &Dir, _depth: Depth, _each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
+        self.absent("open", &entry.name)
+    }
+
+    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(Hole { name: name.clone(), counts: self.counts.clone() }))
+    }
+
+    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
+    }
+
+    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            item.outcome = Outcome::Failed(Error::new(ErrorKind::NotFound, "open").on(&item.entry.name));
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        add(&self.counts.bundles, 1);
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
+            add(&self.counts.files, 1);
+            add(&self.counts.bytes, item.at.len() as u64);
+            item.outcome = Outcome::Landed(Landed::default());
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        let made = |(dir, _): &(&Dir, u32)| {
+            add(&self.counts.dirs, u64::from(!dir.is_root()));
+            Ok(!dir.is_root())
+        };
+        dirs.iter().map(made).collect()
+    }
+
+    fn make_node(&self, _name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+        add(&self.counts.nodes, 1);
+        Ok(Landed::default())
+    }
+
+    fn make_hard_link(&self, _name: &Name, _existing: &Name) -> Result<()> {
+        add(&self.counts.nodes, 1);
+        Ok(())
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|_| Ok(Landed::default())).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.absent("read attributes", &entry.name)).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.absent("remove", &entry.name)).collect()
+    }
+
+    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
+        self.absent("rename", from)
+    }
+
+    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn settle(&self, _names: &[&Name]) -> Result<()> {
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.absent("reopen", name)
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn forget(&self, _dir: &Dir) {}
+}
+
+struct Hole {
+    name: Name,
+    counts: Arc<Counts>,
+}
+
+impl Sink for Hole {
+    fn token(&self) -> Token {
+        Token(Box::default())
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        let wanted = at.end - at.start;
+        let count = io::copy(&mut from.take(wanted), &mut io::sink()).map_err(|e| Error::from_io(e, "read").on(&self.name))?;
+        if count < wanted {
+            return Err(Error::new(ErrorKind::Changed, "write").on(&self.name));
+        }
+        add(&self.counts.bytes, count);
+        Ok(())
+    }
+
+    fn hole(&self, _at: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
+    }
+
+    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {
+        add(&self.counts.files, 1);
+        Ok(Landed::default())
+    }
+
+    fn abort(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,550 @@
+//! The contract, by calls on the tree. A call that takes many entries takes the lock for each of them, so
+//! that tests see other threads between them, as they would anywhere else.
+
+use std::sync::{Arc, Mutex};
+
+use haul_core::bundle::{Bundle, Item, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::{ErrorKind, Result};
+
+use super::content::Content;
+use super::sink::{Open, Session, Writing, token};
+use super::tree::{At, File, Leaf, Lost, ROOT, Tree, floor, hold};
+use super::{EXTENDED, Memory, Path, extended_of, fail, lost};
+
+/// Entries that a listing takes out under one lock.
+const PAGE: usize = 1000;
+
+/// Links followed one after the other before it counts as a loop.
+const LINKS_MOST: usize = 40;
+
+impl Memory {
+    /// A handle for an open file: same data, same log.
+    pub(super) fn handle(&self) -> Memory {
+        Memory { log: self.log.clone(), ..self.again() }
+    }
+
+    fn note(&self, op: &'static str, name: &Name) {
+        self.log.note(op, [name.path()].into_iter());
+    }
+
+    fn find(&self, tree: &Tree, path: &Path) -> Result<At, Lost> {
+        let at = tree.find(&path.keys, self.caps.dirs)?;
+        let implied = tree.node(at).file.is_none() && tree.node(at).children.is_empty() && at != ROOT;
+        if implied { Err(Lost::Absent) } else { Ok(at) }
+    }
+
+    fn look(&self, name: &Name, want: MetaMask, op: &'static str) -> Result<Entry> {
+        let path = self.path(name, op)?;
+        let tree = hold(&self.shared.tree);
+        let at = self.find(&tree, &path).map_err(|why| lost(why, op, name))?;
+        Ok(self.entry_of(&tree, at, name.clone(), want))
+    }
+
+    /// The inode behind a name, links resolved if `follow`. Absolute targets begin at the root of the store.
+    fn reach(&self, name: &Name, follow: bool, op: &'static str) -> Result<File> {
+        let mut path = self.path(name, op)?;
+        let tree = hold(&self.shared.tree);
+        for _ in 0..LINKS_MOST {
+            let at = self.find(&tree, &path).map_err(|why| lost(why, op, name))?;
+            let Some(file) = tree.node(at).file.clone() else {
+                return Err(fail(ErrorKind::NotFound, op, name));
+            };
+            let Some(target) = hold(&file).target.clone().filter(|_| follow) else {
+                return Ok(file);
+            };
+            let mut leaves = path.leaves;
+            leaves.pop();
+            if target.starts_with(b"/") {
+                leaves.clear();
+            }
+            for part in target.split(|b| *b == b'/') {
+                match part {
+                    b"" | b"." => {}
+                    b".." => drop(leaves.pop()),
+                    leaf => leaves.push(leaf.into()),
+                }
+            }
+            path = Path { keys: leaves.iter().map(|leaf| self.key(leaf)).collect(), leaves };
+        }
+        Err(fail(ErrorKind::Other, op, name).because("too many links, one behind the other"))
+    }
+
+    /// The file that `entry` was listed as, if that is still what stands there.
+    fn listed(&self, entry: &Entry, follow: bool, op: &'static str) -> Result<File> {
+        let name = &entry.name;
+        let file = self.reach(name, follow, op)?;
+        let inode = hold(&file);
+        if inode.kind != Kind::File {
+            return Err(fail(ErrorKind::Changed, op, name).because(format!("it is a {} now", inode.kind.word())));
+        }
+        if !entry.is_bare() && !self.is_as_listed(entry, &self.shown(name.clone(), &inode, MetaMask::NONE)) {
+            return Err(fail(ErrorKind::Changed, op, name));
+        }
+        drop(inode);
+        Ok(file)
+    }
+
+    fn is_as_listed(&self, listed: &Entry, now: &Entry) -> bool {
+        listed.size == now.size
+            && (!listed.have.has(MetaMask::MTIME) || listed.mtime == now.mtime)
+            && (listed.version == 0 || listed.version == now.version)
+    }
+
+    /// Attributes of a file that is complete; `now` is its time unless the source's is kept.
+    pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> Landed {
+        let mut inode = hold(file);
+        inode.content.resize(entry.size);
+        inode.mtime = floor(now, self.caps.mtime_grain);
+        inode.generation = generation;
+        let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_grain);
+        Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } }
+    }
+
+    /// Puts an inode under a name, in place of anything but a directory; of nothing at all unless `replace`.
+    fn put_inode(&self, name: &Name, file: &File, replace: bool, op: &'static str) -> Result<()> {
+        let path = self.path(name, op)?;
+        let mut tree = hold(&self.shared.tree);
+        let there = self.find(&tree, &path).ok().and_then(|at| tree.kind(at));
+        match there {
+            Some(Kind::Dir) => return Err(fail(ErrorKind::Exists, op, name).because("a directory stands there")),
+            Some(_) if !replace => return Err(fail(ErrorKind::Exists, op, name)),
+            _ => {}
+        }
+        if path.keys.is_empty() {
+            return Err(fail(ErrorKind::Exists, op, name).because("that is the root"));
+        }
+        tree.place(&path.keys, &path.leaves, file, self.caps.dirs).map_err(|why| lost(why, op, name))
+    }
+
+    fn list_page(&self, dir: &Dir, after: Option<&Leaf>) -> Result<Vec<(Leaf, Entry)>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let name = Name::of(dir);
+        let path = self.dir_path(dir);
+        let tree = hold(&self.shared.tree);
+        let at = match tree.find(&path.keys, self.caps.dirs) {
+            Err(Lost::Absent) if !self.caps.dirs => return Ok(Vec::new()),
+            found => found.map_err(|why| lost(why, "list", &name))?,
+        };
+        if self.caps.dirs && tree.kind(at) != Some(Kind::Dir) {
+            return Err(lost(Lost::NotDir, "list", &name));
+        }
+        let from = after.map_or(Unbounded, Excluded);
+        let mut page = Vec::new();
+        for (key, child) in tree.node(at).children.range::<Leaf, _>((from, Unbounded)).take(PAGE) {
+            let leaf = &tree.node(*child).leaf;
+            let mut found = self.entry_of(&tree, *child, Name::new(dir, leaf), self.caps.lists);
+            self.cut(&mut found);
+            let prefix = !self.caps.dirs && !tree.node(*child).children.is_empty() && tree.node(*child).file.is_some();
+            page.push((key.clone(), found));
+            if prefix {
+                let mut dir_too = Entry::bare(Name::new(dir, leaf), Kind::Dir);
+                dir_too.have = MetaMask::BASIC.and(self.caps.lists);
+                page.push((key.clone(), dir_too));
+            }
+        }
+        Ok(page)
+    }
+
+    /// Takes out of a listed entry what this store's listings do not tell.
+    fn cut(&self, entry: &mut Entry) {
+        let full = entry.clone();
+        let have = full.have.and(self.caps.lists);
+        if have == full.have || have == full.have.without(MetaMask::SETID) {
+            entry.have = have;
+            return;
+        }
+        *entry = Entry::bare(full.name, full.kind);
+        entry.have = have;
+        if have.has(MetaMask::BASIC) {
+            (entry.size, entry.stored, entry.version, entry.ino, entry.dev) = (full.size, full.stored, full.version, full.ino, full.dev);
+            (entry.nlink, entry.rdev, entry.target) = (full.nlink, full.rdev, full.target);
+        }
+        if have.has(MetaMask::MTIME) {
+            entry.mtime = full.mtime;
+        }
+        if have.has(MetaMask::MODE) {
+            entry.mode = full.mode;
+        }
+        if have.has(MetaMask::OWNER) {
+            entry.uid = full.uid;
+        }
+        if have.has(MetaMask::GROUP) {
+            entry.gid = full.gid;
+        }
+        if have.any(EXTENDED) {
+            entry.xattrs = full.xattrs;
+        }
+    }
+
+    fn get_item(&self, item: &mut Item, data: &mut Vec<u8>, keep: MetaMask, follow: bool) -> Result<()> {
+        let name = item.entry.name.clone();
+        let file = self.listed(&item.entry, follow, "open")?;
+        let inode = hold(&file);
+        let bytes = inode.content.all();
+        if data.len() + bytes.len() > self.caps.bundle_bytes.max(item.entry.size as usize) {
+            return Err(fail(ErrorKind::Changed, "read", &name).because("it has grown past what a bundle carries"));
+        }
+        item.at = data.len()..data.len() + bytes.len();
+        data.extend_from_slice(&bytes);
+        item.entry = self.shown(name, &inode, keep);
+        Ok(())
+    }
+
+    fn put_item(&self, item: &Item, data: &[u8], keep: MetaMask, direct: bool) -> Result<Landed> {
+        let (now, generation, file) = {
+            let mut tree = hold(&self.shared.tree);
+            (tree.now(), tree.generation(), tree.inode(Kind::File, 0o644))
+        };
+        hold(&file).content = Content::of(&data[item.at.clone()]);
+        let landed = self.finish(&file, &item.entry, keep, now, generation);
+        self.put_inode(&item.entry.name, &file, !(direct && self.caps.direct_create), "create")?;
+        Ok(landed)
+    }
+
+    fn remove_one(&self, entry: &Entry) -> Result<()> {
+        let name = &entry.name;
+        let path = self.path(name, "remove")?;
+        let mut tree = hold(&self.shared.tree);
+        let at = self.find(&tree, &path).map_err(|why| lost(why, "remove", name))?;
+        let Some(file) = tree.node(at).file.clone() else {
+            return Err(fail(ErrorKind::NotFound, "remove", name));
+        };
+        let (kind, ino) = {
+            let inode = hold(&file);
+            (inode.kind, inode.ino)
+        };
+        if (entry.ino != 0 && entry.ino != ino) || (entry.kind == Kind::Dir) != (kind == Kind::Dir) {
+            return Err(fail(ErrorKind::Changed, "remove", name).because("something else stands there now"));
+        }
+        if path.keys.is_empty() || (kind == Kind::Dir && !tree.node(at).children.is_empty()) {
+            return Err(fail(ErrorKind::Exists, "remove", name).because("the directory is not empty"));
+        }
+        tree.unlink(&path.keys, at);
+        Ok(())
+    }
+
+    fn deny(&self, granted: bool, op: &'static str, name: &Name) -> Result<()> {
+        if granted { Ok(()) } else { Err(fail(ErrorKind::Unsupported, op, name)) }
+    }
+}
+
+impl Store for Memory {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.note("stat", name);
+        self.look(name, want, "stat")
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        self.log.note("stat_many", leaves.iter().map(|leaf| Name::new(dir, leaf).path()));
+        let look = |name: &Name| -> Result<Entry> {
+            if !follow {
+                return self.look(name, want, "stat");
+            }
+            let file = self.reach(name, true, "stat")?;
+            Ok(self.shown(name.clone(), &hold(&file), want))
+        };
+        leaves
+            .iter()
+            .map(|leaf| match look(&Name::new(dir, leaf)) {
+                Ok(entry) => Found::Entry(Box::new(entry)),
+                Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
+                Err(e) => Found::Failed(e),
+            })
+            .collect()
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.log.note("list", [dir.path()].into_iter());
+        if depth == Depth::All {
+            self.deny(self.caps.deep_list, "list", &Name::of(dir))?;
+        }
+        let mut open = vec![dir.clone()];
+        while let Some(dir) = open.pop() {
+            let mut after = None;
+            loop {
+                let page = self.list_page(&dir, after.as_ref())?;
+                let Some((last, _)) = page.last() else { break };
+                after = Some(last.clone());
+                for (_, found) in page {
+                    let below = depth == Depth::All && found.kind == Kind::Dir;
+                    if below {
+                        open.push(dir.child(&found.name.leaf));
+                    }
+                    // A directory that is only a part of names is no entry of a flat listing.
+                    if (!below || self.caps.dirs) && each(Ok(found)) == Flow::Stop {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        self.note("open", &entry.name);
+        let file = self.listed(entry, follow, "open")?;
+        Ok(Box::new(Open { store: self.handle(), name: entry.name.clone(), file }))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.note("create", name);
+        let path = self.path(name, "create")?;
+        let in_place = spec.in_place && self.caps.write == WriteStyle::Anywhere;
+        let mut tree = hold(&self.shared.tree);
+        let there = match self.find(&tree, &path) {
+            Ok(at) => tree.node(at).file.clone(),
+            Err(why) => {
+                // The parent is looked at now, not at the commit of two terabytes.
+                if self.caps.dirs {
+                    let above = &path.keys[..path.keys.len().saturating_sub(1)];
+                    let parent = tree.find(above, true).map_err(|why| lost(why, "create", name))?;
+                    if why == Lost::NotDir || tree.kind(parent) != Some(Kind::Dir) {
+                        return Err(lost(Lost::NotDir, "create", name));
+                    }
+                }
+                None
+            }
+        };
+        let kind = there.as_ref().map(|file| hold(file).kind);
+        if path.keys.is_empty() || kind == Some(Kind::Dir) {
+            return Err(fail(ErrorKind::Exists, "create", name).because("a directory stands there"));
+        }
+        let file = match there {
+            Some(file) if in_place && kind == Some(Kind::File) => file,
+            _ => tree.inode(Kind::File, 0o644),
+        };
+        if in_place && hold(&file).nlink == 0 {
+            tree.place(&path.keys, &path.leaves, &file, self.caps.dirs).map_err(|why| lost(why, "create", name))?;
+        }
+        drop(tree);
+        let token = token(&name.path(), spec.entry.stamp());
+        let session = Arc::new(Mutex::new(Session::new(name, spec, file, in_place)));
+        let left = hold(&self.shared.sessions).insert(token.0.clone(), session.clone());
+        if let Some(left) = left {
+            hold(&left).ended = true;
+        }
+        Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token, session }))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.note("attach", name);
+        self.deny(self.caps.attach, "attach", name)?;
+        let session = hold(&self.shared.sessions).get(&token.0).cloned();
+        match session {
+            Some(session) if hold(&session).name.path() == name.path() => {
+                Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token: token.clone(), session }))
+            }
+            _ => Err(fail(ErrorKind::NotFound, "attach", name).because("there is no such unfinished write")),
+        }
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.note("abandon", name);
+        let left = hold(&self.shared.sessions).remove(&token.0);
+        if let Some(left) = left {
+            hold(&left).ended = true;
+        }
+        Ok(())
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.log.note("get_bundle", bundle.items.iter().map(|item| item.entry.name.path()));
+        let Bundle { items, data, keep, follow, .. } = bundle;
+        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            item.outcome = match self.get_item(item, data, *keep, *follow) {
+                Ok(()) => Outcome::Read,
+                Err(e) => Outcome::Failed(e),
+            };
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.log.note("put_bundle", bundle.items.iter().map(|item| item.entry.name.path()));
+        let Bundle { items, data, keep, direct, .. } = bundle;
+        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
+            item.outcome = match self.put_item(item, data, *keep, *direct) {
+                Ok(landed) => Outcome::Landed(landed),
+                Err(e) => Outcome::Failed(e),
+            };
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        self.log.note("make_dirs", dirs.iter().map(|(dir, _)| dir.path()));
+        let make = |dir: &Dir, mode: u32| {
+            let name = Name::of(dir);
+            self.deny(self.caps.dirs, "make directory", &name)?;
+            let path = self.path(&name, "make directory")?;
+            let mut tree = hold(&self.shared.tree);
+            match self.find(&tree, &path).map(|at| tree.kind(at)) {
+                Ok(Some(Kind::Dir)) => Ok(false),
+                Ok(_) => Err(fail(ErrorKind::Exists, "make directory", &name)),
+                Err(Lost::NotDir) => Err(lost(Lost::NotDir, "make directory", &name)),
+                Err(Lost::Absent) => {
+                    let made = tree.inode(Kind::Dir, mode & 0o7777 | 0o700);
+                    tree.place(&path.keys, &path.leaves, &made, true).map_err(|why| lost(why, "make directory", &name))?;
+                    Ok(true)
+                }
+            }
+        };
+        dirs.iter().map(|(dir, mode)| make(dir, *mode)).collect()
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.note("make_node", name);
+        let granted = match entry.kind {
+            Kind::Link => self.caps.links,
+            kind => kind.is_special() && self.caps.specials,
+        };
+        self.deny(granted, "make node", name)?;
+        let file = hold(&self.shared.tree).inode(entry.kind, if entry.kind == Kind::Link { 0o777 } else { 0o644 });
+        let landed = {
+            let mut inode = hold(&file);
+            inode.target = entry.target.clone().filter(|_| entry.kind == Kind::Link);
+            inode.rdev = entry.rdev;
+            let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_grain);
+            Landed { refused, ino: inode.ino }
+        };
+        self.put_inode(name, &file, true, "make node")?;
+        Ok(landed)
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.note("make_hard_link", name);
+        self.deny(self.caps.hard_links, "link", name)?;
+        let file = self.reach(existing, false, "link")?;
+        if hold(&file).kind == Kind::Dir {
+            return Err(fail(ErrorKind::Denied, "link", existing).because("a directory has one name only"));
+        }
+        self.put_inode(name, &file, true, "link")
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        self.log.note("set_meta", specs.iter().map(|spec| spec.name.path()));
+        let set = |spec: &MetaSpec<'_>| {
+            let file = self.reach(spec.name, false, "set attributes")?;
+            let mut inode = hold(&file);
+            let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_grain);
+            Ok(Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
+        };
+        specs.iter().map(set).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        self.log.note("read_xattrs", entries.iter().map(|entry| entry.name.path()));
+        let read = |entry: &mut Entry| {
+            let file = self.reach(&entry.name, false, "read attributes")?;
+            entry.xattrs = Some(Box::new(extended_of(&hold(&file), want, self.caps.sets)));
+            entry.have = entry.have.with(want.and(EXTENDED).and(self.caps.sets));
+            Ok(())
+        };
+        entries.iter_mut().map(read).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        self.log.note("remove", entries.iter().map(|entry| entry.name.path()));
+        entries.iter().map(|entry| self.remove_one(entry)).collect()
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.note("rename", from);
+        let (old, new) = (self.path(from, "rename")?, self.path(to, "rename")?);
+        let mut tree = hold(&self.shared.tree);
+        let at = self.find(&tree, &old).map_err(|why| lost(why, "rename", from))?;
+        let Some(file) = tree.node(at).file.clone().filter(|_| at != ROOT) else {
+            return Err(fail(ErrorKind::NotFound, "rename", from));
+        };
+        let moves_dir = hold(&file).kind == Kind::Dir;
+        if moves_dir && new.keys.starts_with(&old.keys) {
+            return Err(fail(ErrorKind::Usage, "rename", from).because("a directory cannot go into itself"));
+        }
+        if let Ok(there) = self.find(&tree, &new)
+            && let Some(kind) = tree.kind(there)
+        {
+            if there == at {
+                return Ok(());
+            }
+            if !replace || kind == Kind::Dir {
+                return Err(fail(ErrorKind::Exists, "rename", to));
+            }
+            if moves_dir {
+                tree.unlink(&new.keys, there);
+            }
+        }
+        if moves_dir {
+            let leaf = new.leaves[new.leaves.len() - 1].clone();
+            return tree.shift(&old.keys, at, &new.keys, leaf).map_err(|why| lost(why, "rename", to));
+        }
+        tree.place(&new.keys, &new.leaves, &file, self.caps.dirs).map_err(|why| lost(why, "rename", to))?;
+        tree.unlink(&old.keys, at);
+        Ok(())
+    }
+
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+        self.note("copy_from", to);
+        let here = (from.scheme, &from.endpoint, &from.volume) == (self.place.scheme, &self.place.endpoint, &self.place.volume);
+        if !here {
+            return Ok(None);
+        }
+        let file = self.listed(entry, false, "copy")?;
+        let (content, xattrs) = {
+            let inode = hold(&file);
+            (inode.content.clone(), inode.xattrs.clone())
+        };
+        let (now, generation, copy) = {
+            let mut tree = hold(&self.shared.tree);
+            (tree.now(), tree.generation(), tree.inode(Kind::File, 0o644))
+        };
+        hold(&copy).content = content;
+        hold(&copy).xattrs = if spec.keep.any(EXTENDED) { xattrs } else { Default::default() };
+        let landed = self.finish(&copy, entry, spec.keep, now, generation);
+        self.put_inode(to, &copy, true, "copy")?;
+        Ok(Some(landed))
+    }
+
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.note("digest", &entry.name);
+        if !self.caps.hashes.contains(&algorithm) {
+            return Ok(None);
+        }
+        let file = self.listed(entry, false, "digest")?;
+        let mut hasher = algorithm.begin();
+        hasher.update(&hold(&file).content.all());
+        Ok(Some(hasher.finish()))
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        self.log.note("settle", names.iter().map(|name| name.path()));
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.note("reopen", name);
+        let file = self.reach(name, false, "reopen")?;
+        let kind = hold(&file).kind;
+        if kind != Kind::File {
+            return Err(fail(ErrorKind::Changed, "reopen", name).because(format!("it is a {} now", kind.word())));
+        }
+        Ok(Box::new(Open { store: self.handle(), name: name.clone(), file }))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.log.note("space", std::iter::empty::<Vec<u8>>());
+        Ok(self.space)
+    }
+
+    fn forget(&self, dir: &Dir) {
+        self.log.note("forget", [dir.path()].into_iter());
+    }
+}

@@ -1,0 +1,338 @@
+//! A source that holds nothing: names and bytes are computed when they are asked for. Ten million files
+//! cost as much memory as ten, so what a run over them costs is its own.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::time::Duration;
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
+use haul_core::hash::{Algorithm, xxh128};
+use haul_core::store::{Caps, Depth, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::{Error, ErrorKind, Result};
+
+/// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
+pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
+    let mut done = 0;
+    while done < into.len() {
+        let position = at + done as u64;
+        let word = mix(seed ^ mix(position / 8)).to_le_bytes();
+        let skip = (position % 8) as usize;
+        let length = (8 - skip).min(into.len() - done);
+        into[done..done + length].copy_from_slice(&word[skip..skip + length]);
+        done += length;
+    }
+}
+
+/// The finaliser of SplitMix64: every bit of the input changes half of the output.
+fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// `dirs` directories `d0`, `d1`, ... with `files` files `f0`, `f1`, ... each, all of `size` bytes.
+/// Listings come scrambled, as those of a real file system do.
+#[derive(Debug)]
+pub struct Synthetic {
+    pub dirs: u64,
+    pub files: u64,
+    /// Bytes.
+    pub size: u64,
+    caps: Caps,
+    place: Place,
+}
+
+impl Synthetic {
+    pub fn new(dirs: u64, files: u64, size: u64) -> Self {
+        let caps = Caps {
+            write: WriteStyle::InOrder,
+            read_ranges: true,
+            dirs: true,
+            links: false,
+            specials: false,
+            hard_links: false,
+            sets: MetaMask::NONE,
+            lists: STATED,
+            deep_list: false,
+            cheap_stat: true,
+            mtime_grain: Duration::from_nanos(1),
+            atomic_commit: false,
+            attach: false,
+            direct_create: false,
+            writers_per_file: 1,
+            file_names: true,
+            name_max: 255,
+            folds_case: false,
+            bundle_bytes: 1 << 20,
+            bundle_files: 1000,
+            hashes: Vec::new(),
+            proof: Proof::Cache,
+        };
+        let place = Place { scheme: "synthetic", endpoint: String::new(), volume: String::new(), root: b"/".to_vec() };
+        Synthetic { dirs, files, size, caps, place }
+    }
+
+    /// What the file of this path holds in `at`.
+    pub fn content(path: &[u8], at: Range<u64>) -> Vec<u8> {
+        let mut bytes = vec![0; (at.end - at.start) as usize];
+        pattern(seed(path), at.start, &mut bytes);
+        bytes
+    }
+
+    fn find(&self, name: &Name, op: &'static str) -> Result<Entry> {
+        let path = name.path();
+        let number = |leaf: &[u8], letter: u8, count: u64| -> Option<u64> {
+            let digits = std::str::from_utf8(leaf.strip_prefix(&[letter])?).ok()?;
+            let number = digits.parse().ok().filter(|n| *n < count)?;
+            (digits == format!("{number}")).then_some(number)
+        };
+        let found = match path.iter().position(|b| *b == b'/') {
+            _ if path.is_empty() => Some((Kind::Dir, 1)),
+            None => number(&path, b'd', self.dirs).map(|d| (Kind::Dir, d + 2)),
+            Some(slash) => number(&path[..slash], b'd', self.dirs).and_then(|d| {
+                let f = number(&path[slash + 1..], b'f', self.files)?;
+                Some((Kind::File, 2 + self.dirs + d * self.files + f))
+            }),
+        };
+        found.map(|(kind, ino)| self.made(name.clone(), kind, ino)).ok_or_else(|| Error::new(ErrorKind::NotFound, op).on(name))
+    }
+
+    fn made(&self, name: Name, kind: Kind, ino: u64) -> Entry {
+        let mut entry = Entry::bare(name, kind);
+        entry.have = STATED;
+        entry.mtime = Time { secs: 1_600_000_000 + (ino % 100_000_000) as i64, nanos: (mix(ino) % 1_000_000_000) as u32 };
+        entry.mode = if kind == Kind::Dir { 0o755 } else { 0o644 };
+        entry.size = if kind == Kind::Dir { 0 } else { self.size };
+        entry.stored = entry.size;
+        (entry.ino, entry.version, entry.dev) = (ino, ino, 1);
+        entry
+    }
+
+    fn read_only<T>(&self, op: &'static str, name: &Name) -> Result<T> {
+        Err(Error::new(ErrorKind::ReadOnly, op).on(name))
+    }
+}
+
+const STATED: MetaMask = MetaMask(MetaMask::BASIC.0 | MetaMask::MTIME.0 | MetaMask::MODE.0 | MetaMask::OWNER.0 | MetaMask::GROUP.0);
+
+fn seed(path: &[u8]) -> u64 {
+    xxh128(path) as u64
+}
+
+/// A step that visits every number below `count` once: it shares no factor with it.
+fn stride(count: u64) -> u64 {
+    let factor = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (count * 5 / 8..).find(|step| factor(*step, count) == 1).unwrap_or(1)
+}
+
+impl Store for Synthetic {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        self.find(name, "stat")
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let own = self.find(&Name::of(dir), "list")?;
+        if depth == Depth::All {
+            return Err(Error::new(ErrorKind::Unsupported, "list").on(&own.name));
+        }
+        let (letter, kind, count, first) = match dir.is_root() {
+            true => ('d', Kind::Dir, self.dirs, 2),
+            false => ('f', Kind::File, self.files, 2 + self.dirs + (own.ino - 2) * self.files),
+        };
+        let step = stride(count.max(1));
+        for i in 0..count {
+            let number = (i * step) % count;
+            let name = Name::new(dir, format!("{letter}{number}").as_bytes());
+            if each(Ok(self.made(name, kind, first + number))) == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
+        let now = self.find(&entry.name, "open")?;
+        if now.kind != Kind::File || (!entry.is_bare() && now.stamp() != entry.stamp()) {
+            return Err(Error::new(ErrorKind::Changed, "open").on(&entry.name));
+        }
+        Ok(Box::new(Open { seed: seed(&entry.name.path()), entry: now }))
+    }
+
+    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.read_only("create", name)
+    }
+
+    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
+    }
+
+    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        let Bundle { items, data, .. } = bundle;
+        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            let start = data.len();
+            item.outcome = match self.open(&item.entry, false).and_then(|_| self.find(&item.entry.name, "open")) {
+                Ok(now) => {
+                    data.resize(start + self.size as usize, 0);
+                    pattern(seed(&now.name.path()), 0, &mut data[start..]);
+                    item.at = start..data.len();
+                    item.entry = now;
+                    Outcome::Read
+                }
+                Err(e) => Outcome::Failed(e),
+            };
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
+            item.outcome = Outcome::Failed(Error::new(ErrorKind::ReadOnly, "create").on(&item.entry.name));
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        dirs.iter().map(|(dir, _)| self.read_only("make directory", &Name::of(dir))).collect()
+    }
+
+    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+        Err(Error::new(ErrorKind::Unsupported, "make node").on(name))
+    }
+
+    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|spec| self.read_only("set attributes", spec.name)).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
+        let read = |entry: &mut Entry| {
+            entry.xattrs = Some(Box::default());
+            Ok(())
+        };
+        entries.iter_mut().map(read).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.read_only("remove", &entry.name)).collect()
+    }
+
+    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
+        self.read_only("rename", from)
+    }
+
+    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn settle(&self, _names: &[&Name]) -> Result<()> {
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.open(&self.find(name, "reopen")?, false)
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn forget(&self, _dir: &Dir) {}
+}
+
+struct Open {
+    seed: u64,
+    entry: Entry,
+}
+
+impl Source for Open {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        Ok(Box::new(Reader { open: self, at }))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(self.entry.stamp())
+    }
+
+    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
+        Ok(Xattrs::new())
+    }
+}
+
+struct Reader<'a> {
+    open: &'a Open,
+    at: Range<u64>,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let wanted = (self.at.end - self.at.start).min(into.len() as u64);
+        let count = self.open.entry.size.saturating_sub(self.at.start).min(wanted);
+        if count < wanted && count == 0 {
+            return Err(Error::new(ErrorKind::Changed, "read").on(&self.open.entry.name).into());
+        }
+        pattern(self.open.seed, self.at.start, &mut into[..count as usize]);
+        self.at.start += count;
+        Ok(count as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_names_every_file_once_and_each_can_be_looked_up() {
+        let store = Synthetic::new(3, 1000, 10);
+        let dir = Dir::root().child(b"d1");
+        let mut names = Vec::new();
+        store
+            .list(&dir, Depth::One, &mut |found| {
+                let entry = found.expect("nothing fails here");
+                assert_eq!(store.stat(&entry.name, MetaMask::NONE).map(|e| e.stamp()).ok(), Some(entry.stamp()));
+                names.push(entry.name.leaf);
+                Flow::Go
+            })
+            .expect("the directory is there");
+        assert!(!names.is_sorted());
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 1000);
+        for absent in ["d3", "d01", "d1/f1000", "x", "d1/f1/y"] {
+            let name = Name::parse(&Dir::root(), absent.as_bytes()).expect("a plain path");
+            assert_eq!(store.stat(&name, MetaMask::NONE).map_err(|e| e.kind()).err(), Some(ErrorKind::NotFound), "{absent}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_the_same_whole_or_in_pieces() {
+        let whole = Synthetic::content(b"d0/f0", 0..100);
+        for start in 0..100 {
+            assert_eq!(Synthetic::content(b"d0/f0", start..100), whole[start as usize..]);
+        }
+        assert_ne!(Synthetic::content(b"d0/f1", 0..100), whole);
+    }
+}
