@@ -1,6 +1,13 @@
 //! How many workers: a controller without a clock. Samples and the time go in, limits come out.
 
+mod climb;
+mod cost;
+mod window;
+
 use std::time::Duration;
+
+pub use climb::Climb;
+pub use cost::CostMeter;
 
 /// One finished task. Times are since the job's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +34,17 @@ pub enum Op {
     Chunk,
     /// Attributes, deletes, verifying.
     Other,
+}
+
+impl Op {
+    pub const COUNT: usize = 4;
+    pub const ALL: [Op; Op::COUNT] = [Op::Walk, Op::Bundle, Op::Chunk, Op::Other];
+
+    /// Its place in [`Op::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
 }
 
 /// What the engine can say at a tick beside its samples.

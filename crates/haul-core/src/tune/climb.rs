@@ -1,0 +1,478 @@
+//! The controller that finds the number of workers by itself.
+//!
+//! ```text
+//! Ramp   double while tasks mostly wait; ends at the processors or at the knee, back at the best count so far
+//! Hold   measure; every so often
+//! Probe  try a count above or below, stay where the utility is higher, else go back and wait twice as long
+//! Gauge  processors full with more workers than processors: come down to their number, see how much tasks wait when they
+//!        need not queue for a processor, and go to the count that just fills the processors
+//! ```
+//!
+//! Utility is `goodput / workers^0.1`. Falcon (Arifuzzaman et al., IEEE TPDS 34(8), 2023) climbs on `throughput / K^n`, so that
+//! more workers must pay for themselves and equal goodput prefers fewer; that has its peak at `1 / ln K` workers at the latest
+//! (50 at K = 1.02), which a store of 4 ms a call passes at once. A power keeps the idea without the ceiling: whatever the
+//! count, doubling must bring 7 %. That an equal goodput prefers fewer is also what corrects a wrong step upwards later.
+//! Goodput is by [`Window`], in work valued at [`Prices`], not in bytes.
+//!
+//! As azcopy's tuner, the ramp multiplies and falls back with a smaller step; unlike it, it never stops probing, and its
+//! ramp asks for what tasks wait for before it looks at the gain, which is how it can double each tick.
+
+use std::time::Duration;
+
+use super::window::{Load, Prices, Window};
+use super::{Demand, Limits, Sample, Tuner};
+
+/// Share of the processors from which they count as full: the rest is what the system itself takes.
+const FULL: f64 = 0.85;
+
+/// Share of waiting in a task from which more workers look useful without further proof.
+const WAITING: f64 = 0.5;
+
+/// The exponent of the utility, see the module's text.
+const PENALTY: f64 = 0.05;
+
+/// What the ramp asks of its steps: doubling brings 1.41 at least. Less, and the knee lies between.
+const STEEP: f64 = 0.5;
+
+/// Doublings of the ramp that may be ahead of proof, each after most of a task's time: tasks as long as a tick prove a step
+/// only two ticks later. Tasks of many ticks prove each step by themselves; being ahead of them would be guessing.
+const AHEAD: u32 = 2;
+const AHEAD_TASKS: f64 = 0.75;
+const AHEAD_LONGEST: f64 = 0.05;
+
+/// Without any finished task the ramp doubles this often and this far.
+const BLIND: Duration = Duration::from_millis(200);
+const BLIND_MOST: u32 = 8;
+
+/// A window of hold or probe: at least this many ticks, and this many times the length of a task.
+const TICKS: u32 = 4;
+const TASKS: f64 = 2.5;
+
+/// The error at which a window is good enough, and how many times longer it may become to reach it.
+const PRECISE: f64 = 0.015;
+const PATIENCE: u32 = 4;
+
+/// Standard errors by which a probe must be better.
+const DOUBT: f64 = 1.5;
+
+/// A goodput that moved by this at the same number of workers is a changed store, not noise.
+const CHANGED: f64 = 0.15;
+
+/// Most windows of hold between two probes.
+const LONGEST_WAIT: u32 = 32;
+
+/// For how long a gauge of the processors is taken for true.
+const GAUGE_AGE: Duration = Duration::from_secs(1);
+const GAUGE_LONGEST: Duration = Duration::from_secs(30);
+
+/// With processors full and no worker too many, fewer can only help where workers fight over a lock: tried rarely.
+const FULL_PROBE: Duration = Duration::from_secs(4);
+const FULL_PROBE_LONGEST: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Ramp {
+        ahead: u32,
+    },
+    Hold,
+    Probe,
+    /// With the workers that there were before.
+    Gauge {
+        from: u32,
+    },
+}
+
+/// Finds the number of workers from samples alone; see the module's text.
+#[derive(Clone, Debug)]
+pub struct Climb {
+    processors: u32,
+    least: u32,
+    most: u32,
+    workers: u32,
+    phase: Phase,
+    prices: Prices,
+    /// At the current number of workers, since it was set.
+    window: Window,
+    /// Workers beyond the limit still end their tasks: the window starts when they are gone, at this time at the latest.
+    settle_until: Option<Duration>,
+    load: Load,
+    /// Last load that said anything: processors full, and the share of waiting.
+    full: bool,
+    waiting: Option<f64>,
+    /// Seconds of processor and of waiting of a task when no worker queued for a processor, and when that was.
+    gauge: Option<(f64, f64, Duration)>,
+    /// The same processor time in the last load.
+    cpu: f64,
+    /// Seconds of a task in the last load.
+    task: f64,
+    gauge_wait: Duration,
+    /// What the current number is compared with: the last place that was worth staying at.
+    base: Option<Window>,
+    /// The fewest workers ever measured: tells what one stream could do at most.
+    fewest: Option<Window>,
+    upwards: bool,
+    step: f64,
+    failed_probes: u32,
+    held: u32,
+    wait: u32,
+    last_full_probe: Duration,
+    full_wait: Duration,
+}
+
+impl Climb {
+    /// `least` and `most` bound the answer, both at least 1; a `most` below `least` counts as `least`.
+    #[must_use]
+    pub fn new(processors: u32, least: u32, most: u32) -> Climb {
+        let least = least.max(1);
+        let most = most.max(least);
+        let processors = processors.max(1);
+        let workers = processors.clamp(2, 4).clamp(least, most);
+        Climb {
+            processors,
+            least,
+            most,
+            workers,
+            phase: Phase::Ramp { ahead: 0 },
+            prices: Prices::default(),
+            window: Window::new(workers, Duration::ZERO),
+            settle_until: None,
+            load: Load::default(),
+            full: false,
+            waiting: None,
+            gauge: None,
+            cpu: 0.0,
+            task: 0.0,
+            gauge_wait: GAUGE_AGE,
+            base: None,
+            fewest: None,
+            upwards: true,
+            step: 1.5,
+            failed_probes: 0,
+            held: 0,
+            wait: 0,
+            last_full_probe: Duration::ZERO,
+            full_wait: FULL_PROBE,
+        }
+    }
+
+    fn go(&mut self, workers: u32, now: Duration, phase: Phase) {
+        let workers = workers.clamp(self.least, self.most);
+        if workers < self.workers {
+            self.settle_until = Some(now + Duration::from_secs_f64((3.0 * self.window.task()).min(60.0)));
+        }
+        self.workers = workers;
+        self.phase = phase;
+        self.window = Window::new(workers, now);
+        self.load = Load::default();
+    }
+
+    /// Looks at the load once enough tasks ended to speak for all workers.
+    fn weigh_load(&mut self, now: Duration) -> bool {
+        if self.load.samples < (self.workers / 4).max(2) {
+            return false;
+        }
+        let (share, processors) = (self.load.share(), self.load.processors());
+        self.full = processors >= FULL * f64::from(self.processors);
+        self.waiting = Some(1.0 - share);
+        self.task = self.load.task();
+        self.cpu = share * self.task;
+        if !self.full || self.workers <= self.processors {
+            self.gauge = Some((self.cpu, self.task - self.cpu, now));
+        }
+        self.load = Load::default();
+        true
+    }
+
+    /// The share of a task that needs a processor: what it uses now, and what it waited for when it could have one.
+    fn share(&self) -> f64 {
+        let waiting = self.gauge.map_or(0.0, |(_, waiting, _)| waiting);
+        if self.cpu > 0.0 { (self.cpu / (self.cpu + waiting)).clamp(0.01, 1.0) } else { 1.0 }
+    }
+
+    /// The count that just fills the processors.
+    fn filling(&self) -> u32 {
+        // A quarter of a worker is no worker: 2 / 0.96 is two.
+        let count = (f64::from(self.processors) / self.share() - 0.25).ceil();
+        (count as u32).max(self.processors)
+    }
+
+    /// Above `filling` where tasks wait for a part of their time: they do not wait in turn.
+    fn ceiling(&self) -> u32 {
+        (f64::from(self.filling()) * (2.0 - self.share())) as u32
+    }
+
+    fn utility(&self, window: &Window) -> Option<f64> {
+        Some(window.goodput(&self.prices)? / f64::from(window.workers).powf(PENALTY))
+    }
+
+    /// Utility of the current window relative to `base`.
+    fn gain(&self, base: &Window) -> Option<f64> {
+        Some(self.utility(&self.window)? / self.utility(base)?)
+    }
+
+    fn remember_fewest(&mut self) {
+        if self.fewest.is_none_or(|fewest| self.window.workers <= fewest.workers) {
+            self.fewest = Some(self.window);
+        }
+    }
+
+    fn ramp(&mut self, ahead: u32, now: Duration, demand: Demand) {
+        if self.full {
+            let target = if self.workers > self.processors { self.filling().min(self.workers) } else { self.workers };
+            self.base = None;
+            self.go(target, now, Phase::Hold);
+            return;
+        }
+        let enough = self.window.samples >= (self.workers / 4).max(2);
+        let waits = self.waiting.is_some_and(|share| share > WAITING);
+        let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
+        if enough {
+            self.remember_fewest();
+            if let Some(base) = self.base
+                && let Some(gain) = self.gain(&base)
+                && let doubt = self.window.error().min(0.1)
+                && let ratio = f64::from(self.workers) / f64::from(base.workers)
+                && gain + doubt < ratio.powf(STEEP - PENALTY)
+            {
+                // Worse than before: back. A little better: the best is somewhere between.
+                let between = (f64::from(self.workers) * f64::from(base.workers)).sqrt().round() as u32;
+                let next = if gain + doubt < 1.0 { base.workers } else { between };
+                self.go(next, now, Phase::Hold);
+            } else {
+                self.base = Some(self.window);
+                if waits && twice > self.workers {
+                    self.go(twice, now, Phase::Ramp { ahead: 0 });
+                } else if !waits || self.workers == self.most {
+                    self.phase = Phase::Hold;
+                }
+            }
+        } else if ahead < AHEAD && twice > self.workers {
+            let unheard = now.saturating_sub(self.window.since);
+            if waits && self.base.is_some() && self.task <= AHEAD_LONGEST && unheard.as_secs_f64() >= AHEAD_TASKS * self.task {
+                self.go(twice, now, Phase::Ramp { ahead: ahead + 1 });
+            } else if self.waiting.is_none() && unheard >= BLIND && self.workers < BLIND_MOST {
+                self.go(twice.min(BLIND_MOST), now, Phase::Ramp { ahead: ahead + 1 });
+            }
+        }
+    }
+
+    /// Whether the window says enough to be believed.
+    fn complete(&self, now: Duration) -> bool {
+        let window = &self.window;
+        let elapsed = now.saturating_sub(window.since).as_secs_f64();
+        let tasks = window.samples >= window.workers.clamp(4, 64) && elapsed >= TASKS * window.task();
+        let error = window.error();
+        tasks && window.ticks >= TICKS && (error <= PRECISE || window.ticks >= TICKS * PATIENCE)
+    }
+
+    fn hold(&mut self, now: Duration) {
+        if !self.complete(now) {
+            return;
+        }
+        self.remember_fewest();
+        let error = self.window.error();
+        match self.base.as_mut() {
+            Some(base) if base.workers == self.window.workers => {
+                let before = base.goodput(&self.prices);
+                let after = self.window.goodput(&self.prices);
+                let ratio = after.zip(before).map_or(1.0, |(after, before)| after / before);
+                if (ratio.ln()).abs() > CHANGED.max(3.0 * error) {
+                    *base = self.window;
+                    self.failed_probes = 0;
+                    self.wait = 0;
+                    self.step = 1.5;
+                    self.fewest = None;
+                } else {
+                    base.merge(&self.window);
+                }
+            }
+            _ => self.base = Some(self.window),
+        }
+        self.held += 1;
+        self.window = Window::new(self.workers, now);
+        if self.held > self.wait {
+            self.probe(now);
+        }
+    }
+
+    fn probe(&mut self, now: Duration) {
+        if self.full && self.workers >= self.ceiling() {
+            // More workers would only queue for a processor.
+            self.upwards = false;
+        }
+        if self.full && self.workers <= self.processors {
+            if now.saturating_sub(self.last_full_probe) < self.full_wait {
+                return;
+            }
+            self.last_full_probe = now;
+            self.full_wait = (self.full_wait * 2).min(FULL_PROBE_LONGEST);
+        }
+        if !self.upwards && self.workers == self.least {
+            self.upwards = true;
+        } else if self.upwards && self.workers == self.most {
+            self.upwards = false;
+        }
+        let workers = f64::from(self.workers);
+        let next = if self.upwards {
+            ((workers * self.step).round() as u32).max(self.workers + 1)
+        } else if self.doubtful() {
+            1
+        } else {
+            ((workers / self.step).round() as u32).min(self.workers.saturating_sub(1))
+        };
+        let next = next.clamp(self.least, self.most);
+        if next != self.workers {
+            self.go(next, now, Phase::Probe);
+        }
+    }
+
+    /// Whether one stream might do better: only if the workers together do less than four of the fewest ever measured
+    /// did. The nearby steps cannot find that where the curve has a hump between. One worker once measured, it is known.
+    fn doubtful(&self) -> bool {
+        let all = self.base.and_then(|base| base.goodput(&self.prices));
+        let one = self.fewest.filter(|fewest| fewest.workers > 1).and_then(|fewest| fewest.each(&self.prices));
+        self.failed_probes >= 2 && all.zip(one).is_some_and(|(all, one)| all < 4.0 * one)
+    }
+
+    fn judge(&mut self, now: Duration) {
+        let Some(base) = self.base else {
+            self.phase = Phase::Hold;
+            return;
+        };
+        let Some(gain) = self.gain(&base) else { return };
+        let error = self.window.error();
+        let hopeless = self.window.ticks >= 2 && self.window.samples >= self.workers.clamp(4, 64) / 2 && gain + 3.0 * error < 0.9;
+        if !hopeless && !self.complete(now) {
+            return;
+        }
+        self.remember_fewest();
+        let doubt = (DOUBT * error.hypot(base.error())).clamp(0.01, 0.1);
+        if gain > 1.0 + doubt {
+            self.base = Some(self.window);
+            self.failed_probes = 0;
+            self.wait = 0;
+            self.held = 0;
+            self.step = (self.step * 1.25).min(2.0);
+            self.phase = Phase::Hold;
+            self.probe(now);
+            if self.phase == Phase::Hold {
+                self.window = Window::new(self.workers, now);
+            }
+        } else {
+            self.retreat(base.workers, now);
+        }
+    }
+
+    /// Back from a probe that brought nothing.
+    fn retreat(&mut self, workers: u32, now: Duration) {
+        // At a bound there is only one direction to fail in.
+        self.failed_probes += if workers == self.least || workers == self.most { 2 } else { 1 };
+        self.upwards = !self.upwards;
+        self.held = 0;
+        self.step = if self.failed_probes % 4 >= 2 { 1.25 } else { 1.5 };
+        self.wait = if self.failed_probes < 4 { 0 } else { (2_u32 << (self.failed_probes / 2).min(8)).min(LONGEST_WAIT) };
+        self.go(workers, now, Phase::Hold);
+    }
+
+    /// Too many workers on full processors: down to what fills them, measured if the last measure is old.
+    fn descend(&mut self, now: Duration) {
+        if self.workers <= self.ceiling() && !self.gauge_old(now) {
+            return;
+        }
+        self.base = None;
+        // Tasks that use the processors far more than when they were gauged are other tasks.
+        let other = self.gauge.is_none_or(|(cpu, waiting, _)| self.share() > 1.5 * (cpu / (cpu + waiting).max(1e-9)).max(0.01));
+        if other || self.gauge_old(now) {
+            self.gauge_wait = if other { GAUGE_AGE } else { (self.gauge_wait * 2).min(GAUGE_LONGEST) };
+            self.go(self.processors, now, Phase::Gauge { from: self.workers });
+        } else {
+            self.go(self.filling(), now, Phase::Hold);
+        }
+    }
+
+    fn gauge_old(&self, now: Duration) -> bool {
+        self.gauge.is_none_or(|(.., when)| now.saturating_sub(when) >= self.gauge_wait)
+    }
+}
+
+impl Tuner for Climb {
+    fn sample(&mut self, sample: &Sample) {
+        // A task faster than the clock still took something: a nanosecond keeps every rate finite.
+        let wall = sample.ended.saturating_sub(sample.started).as_secs_f64().max(1e-9);
+        // A listing that found nothing was work all the same.
+        let entries = if sample.bytes == 0 { sample.entries.max(1) } else { sample.entries } as f64;
+        if !sample.failed {
+            self.prices.learn(sample.op, entries, sample.bytes as f64, wall);
+        }
+        let within = self.settle_until.is_none() && sample.started >= self.window.since;
+        // The gauge is of tasks that never queued for a processor: what began among too many workers did.
+        if within || !matches!(self.phase, Phase::Gauge { .. }) {
+            self.load.add(wall, sample.cpu.as_secs_f64());
+        }
+        if within {
+            self.window.add(sample, entries, wall, &self.prices);
+        }
+    }
+
+    fn tick(&mut self, now: Duration, demand: Demand) -> Limits {
+        self.load.observe(demand.busy);
+        if let Some(until) = self.settle_until {
+            if demand.busy <= self.workers || now >= until {
+                self.settle_until = None;
+                self.window = Window::new(self.workers, now);
+                self.load = Load::default();
+            }
+        } else {
+            self.window.observe(demand.busy);
+        }
+        let starved = demand.queued == 0 && demand.busy < self.workers;
+        if demand.throttled || starved {
+            // What is measured now is the throttle or the want of work. Only ever fewer from here.
+            if let (Phase::Probe, Some(base)) = (self.phase, self.base)
+                && base.workers < self.workers
+            {
+                self.go(base.workers, now, Phase::Hold);
+            }
+            self.window = Window::new(self.workers, now);
+            self.load = Load::default();
+            return Limits { workers: self.workers };
+        }
+        let weighed = self.weigh_load(now);
+        match self.phase {
+            Phase::Ramp { ahead } => self.ramp(ahead, now, demand),
+            Phase::Gauge { from } if weighed => {
+                let next = if from <= self.ceiling() { from } else { self.filling() };
+                self.go(next, now, Phase::Hold);
+            }
+            Phase::Gauge { .. } => {}
+            Phase::Hold | Phase::Probe if weighed && self.full && self.workers > self.processors => {
+                self.descend(now);
+                self.hold_or_judge(now);
+            }
+            Phase::Hold | Phase::Probe => self.hold_or_judge(now),
+        }
+        // With nothing in the queue a probe upwards waits: its workers would find no task.
+        if demand.queued == 0
+            && self.phase == Phase::Probe
+            && let Some(base) = self.base
+            && base.workers < self.workers
+        {
+            self.go(base.workers, now, Phase::Hold);
+        }
+        Limits { workers: self.workers }
+    }
+
+    fn name(&self) -> &'static str {
+        "climb"
+    }
+}
+
+impl Climb {
+    fn hold_or_judge(&mut self, now: Duration) {
+        match self.phase {
+            Phase::Hold => self.hold(now),
+            Phase::Probe => self.judge(now),
+            Phase::Ramp { .. } | Phase::Gauge { .. } => {}
+        }
+    }
+}
