@@ -8,10 +8,10 @@
 //!        need not queue for a processor, and go to the count that just fills the processors
 //! ```
 //!
-//! Utility is `goodput / workers^0.1`. Falcon (Arifuzzaman et al., IEEE TPDS 34(8), 2023) climbs on `throughput / K^n`, so that
+//! Utility is `goodput / workers^0.07`. Falcon (Arifuzzaman et al., IEEE TPDS 34(8), 2023) climbs on `throughput / K^n`, so that
 //! more workers must pay for themselves and equal goodput prefers fewer; that has its peak at `1 / ln K` workers at the latest
 //! (50 at K = 1.02), which a store of 4 ms a call passes at once. A power keeps the idea without the ceiling: whatever the
-//! count, doubling must bring 7 %. That an equal goodput prefers fewer is also what corrects a wrong step upwards later.
+//! count, doubling must bring 5 %. That an equal goodput prefers fewer is also what corrects a wrong step upwards later.
 //! Goodput is by [`Window`], in work valued at [`Prices`], not in bytes.
 //!
 //! As azcopy's tuner, the ramp multiplies and falls back with a smaller step; unlike it, it never stops probing, and its
@@ -29,7 +29,7 @@ const FULL: f64 = 0.85;
 const WAITING: f64 = 0.5;
 
 /// The exponent of the utility, see the module's text.
-const PENALTY: f64 = 0.05;
+const PENALTY: f64 = 0.07;
 
 /// What the ramp asks of its steps: doubling brings 1.41 at least. Less, and the knee lies between.
 const STEEP: f64 = 0.5;
@@ -52,7 +52,7 @@ const TASKS: f64 = 2.5;
 const PRECISE: f64 = 0.015;
 const PATIENCE: u32 = 4;
 
-/// Standard errors by which a probe must be better.
+/// Standard errors by which a probe upwards must be better.
 const DOUBT: f64 = 1.5;
 
 /// A goodput that moved by this at the same number of workers is a changed store, not noise.
@@ -226,6 +226,8 @@ impl Climb {
         let enough = self.window.samples >= (self.workers / 4).max(2);
         let waits = self.waiting.is_some_and(|share| share > WAITING);
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
+        // Work that computes is worth a worker a processor, and no more.
+        let twice = if waits { twice } else { twice.min(self.processors) };
         if enough {
             self.remember_fewest();
             if let Some(base) = self.base
@@ -240,18 +242,25 @@ impl Climb {
                 self.go(next, now, Phase::Hold);
             } else {
                 self.base = Some(self.window);
-                if waits && twice > self.workers {
+                if twice > self.workers {
                     self.go(twice, now, Phase::Ramp { ahead: 0 });
-                } else if !waits || self.workers == self.most {
+                } else if demand.queued > 0 {
                     self.phase = Phase::Hold;
                 }
             }
-        } else if ahead < AHEAD && twice > self.workers {
+        } else if ahead < AHEAD && demand.queued > 0 && self.workers < self.most {
             let unheard = now.saturating_sub(self.window.since);
-            if waits && self.base.is_some() && self.task <= AHEAD_LONGEST && unheard.as_secs_f64() >= AHEAD_TASKS * self.task {
+            if waits
+                && twice > self.workers
+                && self.base.is_some()
+                && self.task <= AHEAD_LONGEST
+                && unheard.as_secs_f64() >= AHEAD_TASKS * self.task
+            {
                 self.go(twice, now, Phase::Ramp { ahead: ahead + 1 });
             } else if self.waiting.is_none() && unheard >= BLIND && self.workers < BLIND_MOST {
-                self.go(twice.min(BLIND_MOST), now, Phase::Ramp { ahead: ahead + 1 });
+                let twice =
+                    (self.workers * 2).min(BLIND_MOST).min(u32::try_from(demand.queued).unwrap_or(u32::MAX).saturating_add(self.workers));
+                self.go(twice, now, Phase::Ramp { ahead: ahead + 1 });
             }
         }
     }
@@ -346,8 +355,11 @@ impl Climb {
             return;
         }
         self.remember_fewest();
+        // More workers must prove themselves; fewer are taken at the same utility, or noise would keep what a passing change
+        // of the store brought.
         let doubt = (DOUBT * error.hypot(base.error())).clamp(0.01, 0.1);
-        if gain > 1.0 + doubt {
+        let needed = if self.workers < base.workers { 1.0 } else { 1.0 + doubt };
+        if gain > needed {
             self.base = Some(self.window);
             self.failed_probes = 0;
             self.wait = 0;
