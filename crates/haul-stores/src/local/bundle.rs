@@ -1,0 +1,328 @@
+//! Small files, many a call: eight system calls a file in all where nothing but mode and time is kept.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use haul_core::bundle::{Bundle, Item, Outcome, Spent};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask};
+use haul_core::error::{Error, Result};
+use haul_core::store::Landed;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::dirs::{Handle, leaf_of};
+use super::facts::{Facts, look, look_at};
+use super::meta::{self, Now, Target};
+use super::sink::{WRITE, close, put_in_place, stage, write_all};
+use super::source::{changed, compare, open_file};
+use super::staging::staging_leaf;
+use super::xattr;
+use super::{Shared, fail, vanished};
+
+/// What is read at first of a file whose size nobody knows yet.
+const GUESS: usize = 16 * 1024;
+
+/// More files than this are synced by one `syncfs` instead of one by one.
+pub(super) const SYNC_EACH: usize = 8;
+
+/// The directory of the item before: bundles come from few directories.
+#[derive(Default)]
+struct Last(Option<(u64, Arc<Handle>)>);
+
+impl Last {
+    fn get(&mut self, shared: &Shared, dir: &Dir) -> Result<Arc<Handle>> {
+        match &self.0 {
+            Some((id, handle)) if *id == dir.id() => Ok(handle.clone()),
+            _ => {
+                let handle = shared.dirs.get(dir)?;
+                self.0 = Some((dir.id(), handle.clone()));
+                Ok(handle)
+            }
+        }
+    }
+}
+
+/// What was found when a file of a bundle was read.
+enum Got {
+    Read(Facts),
+    /// It came without a size and is no small file: nothing was read.
+    TooLarge(Facts),
+}
+
+impl Shared {
+    pub(super) fn get_bundle(&self, bundle: &mut Bundle, most: usize) {
+        let listed = usize::try_from(bundle.listed_bytes()).unwrap_or(usize::MAX).min(most);
+        bundle.data.reserve(listed + bundle.items.len().max(1));
+        let Bundle { items, data, keep, follow, spent, .. } = bundle;
+        let mut last = Last::default();
+        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            let start = data.len();
+            let got = last
+                .get(self, &item.entry.name.dir)
+                .map_err(vanished)
+                .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow), spent));
+            match got {
+                Ok(Got::Read(facts)) => {
+                    facts.fill(&mut item.entry);
+                    item.at = start..data.len();
+                    item.outcome = Outcome::Read;
+                }
+                Ok(Got::TooLarge(facts)) => {
+                    facts.fill(&mut item.entry);
+                    data.truncate(start);
+                }
+                Err(error) => {
+                    data.truncate(start);
+                    item.outcome = Outcome::Failed(error.on(&item.entry.name));
+                }
+            }
+        }
+    }
+
+    /// open, read, fstat, close. The look behind the read proves that what was read is one version.
+    fn get_file(
+        &self,
+        handle: &Handle,
+        entry: &mut Entry,
+        data: &mut Vec<u8>,
+        most: usize,
+        (keep, follow): (MetaMask, bool),
+        spent: &mut Spent,
+    ) -> Result<Got> {
+        let begun = Instant::now();
+        leaf_of(&entry.name.leaf, "open")?;
+        let fd = open_file(handle, &entry.name.leaf, follow)?;
+        let opened = Instant::now();
+        spent.metadata += opened - begun;
+        let start = data.len();
+        let bare = entry.is_bare();
+        let mut expected = if bare { GUESS } else { usize::try_from(entry.size).unwrap_or(usize::MAX) };
+        let mut listed = (!bare).then(|| entry.stamp());
+        let mut tries = 0;
+        let facts = loop {
+            if expected > most {
+                return Err(changed("read", "it is no small file any more"));
+            }
+            let count = read_up_to(&fd, data, expected + 1).map_err(|e| match e {
+                Errno::ISDIR | Errno::AGAIN | Errno::INVAL => changed("read", "it is no regular file any more"),
+                e => fail(e, "read"),
+            })?;
+            let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
+            if facts.kind != Kind::File {
+                return Err(changed("read", "it is no regular file any more"));
+            }
+            let same = compare(&facts, listed);
+            if bare && tries == 0 && facts.size > most as u64 {
+                return Ok(Got::TooLarge(facts));
+            }
+            if same.is_ok() && count as u64 == facts.size {
+                break facts;
+            }
+            // Once more as it is now; a bare entry that is longer than the guess has only now got a size.
+            if tries > 0 {
+                return Err(same.err().unwrap_or_else(|| changed("read", "it changed while it was read")));
+            }
+            tries += 1;
+            data.truncate(start);
+            listed = Some(facts.stamp());
+            expected = usize::try_from(facts.size).unwrap_or(usize::MAX);
+        };
+        if keep.any(xattr::ALL) {
+            let found = xattr::read_fd(&fd, keep, self.rules.privileged).map_err(|e| fail(e, "read extended attributes"))?;
+            entry.have = entry.have.with(keep.and(xattr::ALL));
+            entry.xattrs = Some(Box::new(found));
+        }
+        drop(fd);
+        spent.reading += opened.elapsed();
+        Ok(Got::Read(facts))
+    }
+
+    pub(super) fn put_bundle(&self, bundle: &mut Bundle) {
+        let Bundle { items, data, keep, direct, sync, spent, .. } = bundle;
+        let mut last = Last::default();
+        let mut staged = Vec::new();
+        let mut touched: Vec<(u64, Arc<Handle>)> = Vec::new();
+        for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Read)) {
+            let bytes = &data[item.at.clone()];
+            let put = last.get(self, &item.entry.name.dir).and_then(|handle| {
+                let dir = item.entry.name.dir.id();
+                if *sync && touched.last().is_none_or(|(id, _)| *id != dir) {
+                    touched.push((dir, handle.clone()));
+                }
+                let (landed, staging) = self.put_file(&handle, &item.entry, bytes, *keep, *direct, spent)?;
+                match staging {
+                    // Data must be on the medium before its name is, or a crash leaves a name with nothing in it.
+                    Some(staging) if *sync => staged.push((index, handle, staging)),
+                    Some(staging) => self.name_file(&handle, &item.entry, &staging, spent)?,
+                    None => {}
+                }
+                Ok(landed)
+            });
+            item.outcome = match put {
+                Ok(landed) => Outcome::Landed(landed),
+                Err(error) => Outcome::Failed(error.on(&item.entry.name)),
+            };
+        }
+        if *sync && !touched.is_empty() {
+            let begun = Instant::now();
+            self.sync_bundle(items, &staged, &touched, spent);
+            spent.writing += begun.elapsed();
+        }
+    }
+
+    /// One `syncfs` for the data (of each file system: directories of a bundle may be mount points), the names,
+    /// one `fsync` a directory for the names.
+    fn sync_bundle(&self, items: &mut [Item], staged: &[(usize, Arc<Handle>, Vec<u8>)], touched: &[(u64, Arc<Handle>)], spent: &mut Spent) {
+        let mut done = sync_each_file_system(touched.iter().map(|(_, handle)| &**handle));
+        for (index, handle, staging) in staged {
+            let item = &mut items[*index];
+            let named = match &done {
+                Ok(()) => self.name_file(handle, &item.entry, staging, spent),
+                Err(e) => {
+                    remove_ours(handle, staging, None);
+                    Err(fail(*e, "sync"))
+                }
+            };
+            if let Err(error) = named {
+                item.outcome = Outcome::Failed(error.on(&item.entry.name));
+            }
+        }
+        if done.is_ok() && !staged.is_empty() {
+            done = touched.iter().try_for_each(|(_, handle)| rustix::fs::fsync(&**handle));
+        }
+        if let Err(e) = done {
+            for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Landed(_))) {
+                item.outcome = Outcome::Failed(fail(e, "sync").on(&item.entry.name));
+            }
+        }
+    }
+
+    /// Writes one file whole. What comes back beside what landed is the staging name that it still has.
+    fn put_file(
+        &self,
+        handle: &Handle,
+        entry: &Entry,
+        bytes: &[u8],
+        keep: MetaMask,
+        direct: bool,
+        spent: &mut Spent,
+    ) -> Result<(Landed, Option<Vec<u8>>)> {
+        let begun = Instant::now();
+        let leaf = leaf_of(&entry.name.leaf, "create")?;
+        let inherits = self.inherits_acl(handle);
+        let mut wanted = self.rules.new_mode(entry, keep);
+        let mut mode = self.rules.creation_mode(wanted, entry, keep, inherits);
+        let direct = if direct {
+            match openat(handle, leaf, WRITE | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(mode)) {
+                Ok(fd) => Some(fd),
+                Err(Errno::EXIST) => None, // somebody was faster: its file is replaced whole
+                Err(e) => return Err(fail(e, "create")),
+            }
+        } else {
+            None
+        };
+        let (fd, staging) = match direct {
+            Some(fd) => (fd, None),
+            None => {
+                if !keep.has(MetaMask::MODE)
+                    && let Ok(old) = look(handle, leaf, false)
+                    && old.kind == Kind::File
+                {
+                    wanted = old.mode & 0o777;
+                    mode = 0o600;
+                }
+                let staging = staging_leaf(leaf, entry.stamp());
+                (stage(handle, &staging, mode)?, Some(staging))
+            }
+        };
+        let opened = Instant::now();
+        spent.metadata += opened - begun;
+        let now = Now { facts: None, mode: mode & !self.rules.umask, otherwise: wanted, fresh: true, inherited: inherits };
+        match self.fill_file(fd, entry, bytes, keep, now, opened, spent) {
+            Ok(landed) => Ok((landed, staging)),
+            Err((error, ours)) => {
+                remove_ours(handle, staging.as_deref().unwrap_or(leaf), ours);
+                Err(error)
+            }
+        }
+    }
+
+    /// Content, attributes, close. A failure comes with what the file was, so that just this one is removed.
+    #[expect(clippy::too_many_arguments, reason = "one caller; a struct would be named after it")]
+    fn fill_file(
+        &self,
+        fd: OwnedFd,
+        entry: &Entry,
+        bytes: &[u8],
+        keep: MetaMask,
+        now: Now,
+        opened: Instant,
+        spent: &mut Spent,
+    ) -> Result<Landed, (Error, Option<Facts>)> {
+        let ours = |fd: &OwnedFd| look_at(fd).ok();
+        if let Err(e) = write_from_start(&fd, bytes) {
+            return Err((fail(e, "write"), ours(&fd)));
+        }
+        let written = Instant::now();
+        spent.writing += written - opened;
+        let landed = match meta::set(&Target::Open(fd.as_fd()), entry, keep, now, &self.rules) {
+            Ok((landed, _)) => landed,
+            Err(error) => return Err((error, ours(&fd))),
+        };
+        // Nothing is known of the file once close has failed.
+        let facts = if self.file_system.speaks_at_close { ours(&fd) } else { None };
+        let closed = close(fd).map_err(|e| (fail(e, "write"), facts));
+        spent.metadata += written.elapsed();
+        closed.map(|()| landed)
+    }
+
+    fn name_file(&self, handle: &Handle, entry: &Entry, staging: &[u8], spent: &mut Spent) -> Result<()> {
+        let begun = Instant::now();
+        let named = put_in_place(handle, staging, &entry.name.leaf).inspect_err(|_| remove_ours(handle, staging, None));
+        spent.metadata += begun.elapsed();
+        named
+    }
+}
+
+/// Removes what a failed write left, unless something else stands under the name by now.
+fn remove_ours(handle: &Handle, leaf: &[u8], ours: Option<Facts>) {
+    let same = |ours: Facts| look(handle, leaf, false).is_ok_and(|there| (there.ino, there.dev) == (ours.ino, ours.dev));
+    if ours.is_none_or(same) {
+        let _nothing_more_to_do = unlinkat(handle, leaf, AtFlags::empty());
+    }
+}
+
+/// `syncfs` once for each file system among the directories. On kernels before 5.8 it does not tell of errors
+/// in writing back; none of the calls that do is cheaper than `fsync` of each file.
+pub(super) fn sync_each_file_system<'a>(handles: impl Iterator<Item = &'a Handle>) -> rustix::io::Result<()> {
+    let mut done = Vec::new();
+    for handle in handles {
+        let device = look_at(handle)?.dev;
+        if !done.contains(&device) {
+            rustix::fs::syncfs(handle)?;
+            done.push(device);
+        }
+    }
+    Ok(())
+}
+
+/// A new file's content at its start: one `write`.
+fn write_from_start(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<()> {
+    if bytes.is_empty() { Ok(()) } else { write_all(fd, bytes, 0) }
+}
+
+/// Appends at most `most` bytes from the start of the file, in one call: a regular file's read is short at its
+/// end only, and what else is short does not have the size that a look behind it gives.
+fn read_up_to(fd: &OwnedFd, data: &mut Vec<u8>, most: usize) -> rustix::io::Result<usize> {
+    let start = data.len();
+    data.reserve(most);
+    let spare = &mut data.spare_capacity_mut()[..most];
+    let count = match rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *spare, 0).map(|(filled, _)| filled.len())) {
+        Err(Errno::SPIPE) => return Err(Errno::INVAL), // a fifo has no places
+        count => count?,
+    };
+    // SAFETY: the call has initialised this many bytes behind the old length, within the capacity.
+    unsafe { data.set_len(start + count) };
+    Ok(count)
+}

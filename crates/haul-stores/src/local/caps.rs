@@ -1,0 +1,118 @@
+//! What the file system under a root can do, told by its type.
+
+use std::time::Duration;
+
+use haul_core::entry::MetaMask;
+use haul_core::store::{Caps, Proof, WriteStyle};
+use rustix::fd::AsFd;
+use rustix::fs::{AtFlags, IFlags, StatxFlags};
+
+const EXT: u64 = 0xEF53;
+const XFS: u64 = 0x5846_5342;
+const BTRFS: u64 = 0x9123_683E;
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58F6;
+const NFS: u64 = 0x6969;
+const FUSE: u64 = 0x6573_5546;
+const OVERLAY: u64 = 0x794C_7630;
+const VFAT: u64 = 0x4D44;
+const EXFAT: u64 = 0x2011_BAB0;
+const CIFS: u64 = 0xFF53_4D42;
+const SMB2: u64 = 0xFE53_4D42;
+const LUSTRE: u64 = 0x0BD0_0BD0;
+const GPFS: u64 = 0x4750_4653;
+const F2FS: u64 = 0xF2F5_2010;
+const ZFS: u64 = 0x2FC1_2FC1;
+const CEPH: u64 = 0x00C3_6400;
+const BEEGFS: u64 = 0x1983_0326;
+
+/// The inode flag of a directory whose names fold case (ext4, f2fs).
+const CASEFOLD: u32 = 0x4000_0000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileSystem {
+    pub name: &'static str,
+    /// Preallocates without writing zeros.
+    pub preallocates: bool,
+    /// Close may report what a write did not: the data leave for a server then.
+    pub speaks_at_close: bool,
+}
+
+pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)> {
+    #[expect(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type of f_type differs between architectures")]
+    let magic = rustix::fs::fstatfs(&root)?.f_type as u64 & 0xFFFF_FFFF;
+    let name_max = rustix::fs::fstatvfs(&root)?.f_namemax;
+    let name = match magic {
+        EXT => "ext4",
+        XFS => "xfs",
+        BTRFS => "btrfs",
+        TMPFS => "tmpfs",
+        RAMFS => "ramfs",
+        NFS => "nfs",
+        FUSE => "fuse",
+        OVERLAY => "overlay",
+        VFAT => "vfat",
+        EXFAT => "exfat",
+        CIFS | SMB2 => "cifs",
+        LUSTRE => "lustre",
+        GPFS => "gpfs",
+        F2FS => "f2fs",
+        ZFS => "zfs",
+        CEPH => "ceph",
+        BEEGFS => "beegfs",
+        _ => "other",
+    };
+    let mtime_grain = match magic {
+        VFAT => Duration::from_secs(2),
+        EXFAT => Duration::from_millis(10),
+        // Small inodes (ext3, and ext4 made so) have room neither for nanoseconds nor for a time of birth.
+        EXT if !has_birth_time(&root) => Duration::from_secs(1),
+        CIFS | SMB2 => Duration::from_nanos(100),
+        _ => Duration::from_nanos(1),
+    };
+    let folds_case = matches!(magic, VFAT | EXFAT | CIFS | SMB2)
+        || rustix::fs::ioctl_getflags(&root).is_ok_and(|flags: IFlags| flags.bits() & CASEFOLD != 0);
+    let posix = !matches!(magic, VFAT | EXFAT);
+    let sets = MetaMask::MTIME
+        .with(MetaMask::MODE)
+        .with(MetaMask::OWNER)
+        .with(MetaMask::GROUP)
+        .with(MetaMask::ACL)
+        .with(MetaMask::XATTR)
+        .with(MetaMask::SETID)
+        .with(MetaMask::CONTEXT);
+    let file_system = FileSystem {
+        name,
+        preallocates: matches!(magic, EXT | XFS | BTRFS | F2FS),
+        speaks_at_close: !matches!(magic, EXT | XFS | BTRFS | TMPFS | RAMFS | F2FS | VFAT | EXFAT),
+    };
+    let caps = Caps {
+        write: WriteStyle::Anywhere,
+        read_ranges: true,
+        dirs: true,
+        links: posix,
+        specials: posix,
+        hard_links: posix,
+        sets: if posix { sets } else { MetaMask::MTIME },
+        lists: MetaMask::NONE,
+        deep_list: false,
+        cheap_stat: true,
+        mtime_grain,
+        atomic_commit: true,
+        attach: true,
+        direct_create: true,
+        writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
+        file_names: true,
+        name_max: usize::try_from(name_max).unwrap_or(255),
+        folds_case,
+        bundle_bytes: 1 << 20,
+        bundle_files: 1000,
+        hashes: Vec::new(),
+        proof: if matches!(magic, TMPFS | RAMFS) { Proof::Cache } else { Proof::Medium },
+    };
+    Ok((file_system, caps))
+}
+
+fn has_birth_time(root: impl AsFd) -> bool {
+    rustix::fs::statx(root, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME).is_ok_and(|st| st.stx_mask & StatxFlags::BTIME.bits() != 0)
+}

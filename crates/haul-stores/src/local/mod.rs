@@ -1,0 +1,321 @@
+//! Local and mounted file systems, by system calls relative to directory descriptors.
+//!
+//! The root is opened once, through whatever symlinks the user named it by. Below it every call resolves one
+//! component and follows nothing, so that no name from a listing and no link that appears meanwhile leads
+//! anywhere else. Linux 4.18 is enough; `openat2` is used for `-K` only.
+
+mod bundle;
+mod caps;
+mod dirs;
+mod facts;
+mod listing;
+mod meta;
+mod sink;
+mod source;
+mod staging;
+mod tree;
+mod xattr;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+
+pub use staging::{is_staging, staging_leaf};
+
+use caps::FileSystem;
+use dirs::{Dirs, Handle};
+use facts::look_at;
+use meta::Rules;
+use source::FileSource;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
+    pub keep_dirlinks: bool,
+    /// The process's file mode creation mask. With 0 a file is created with its final mode; with any other
+    /// the mode is set once more where the mask would take something from it.
+    pub umask: u32,
+    /// The mask that the user's shell gave: new files whose mode is not kept lose these bits.
+    pub user_umask: u32,
+}
+
+impl Default for Options {
+    /// Right whatever mask the process has, at the cost of one call a file.
+    fn default() -> Self {
+        Options { keep_dirlinks: false, umask: 0o777, user_umask: 0o022 }
+    }
+}
+
+/// A directory of a local or mounted file system, and all below it.
+pub struct Local {
+    shared: Arc<Shared>,
+    place: Place,
+    caps: Caps,
+    identity: (u64, u64),
+}
+
+/// What files being written need as well.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    dirs: Dirs,
+    rules: Rules,
+    file_system: FileSystem,
+    /// Counts the default ACLs that were set: what directories know of theirs holds for one epoch. Starts at 1.
+    acl_epoch: AtomicU64,
+    /// Copy buffers that are not in use: as many as there were writers at once.
+    buffers: Mutex<Vec<Box<[u8]>>>,
+}
+
+/// Bytes that a large file moves by.
+const COPY_BUFFER: usize = 256 * 1024;
+
+impl Shared {
+    fn with_buffer<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> T {
+        let kept = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut buffer = kept.unwrap_or_else(|| vec![0; COPY_BUFFER].into_boxed_slice());
+        let result = work(&mut buffer);
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        result
+    }
+
+    fn inherits_acl(&self, handle: &Handle) -> bool {
+        handle.has_default_acl(self.acl_epoch.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
+pub(crate) fn fail(errno: Errno, op: &'static str) -> Error {
+    Error::io(errno.into(), op)
+}
+
+impl Local {
+    /// Opens an existing directory; symlinks in `path` itself are followed. Raises the process's limit of open files
+    /// as far as it may. `NotFound`, `Denied`, or `Usage` where `path` is no directory.
+    pub fn open(path: &Path, options: Options) -> Result<Local> {
+        use std::os::unix::ffi::OsStrExt;
+        let limit = raise_open_files();
+        let bytes = path.as_os_str().as_bytes();
+        let at = |e: Errno, op| match e {
+            Errno::NOTDIR => Error::new(ErrorKind::Usage, op).at(bytes).because("it is no directory"),
+            e => fail(e, op).at(bytes),
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = match rustix::fs::open(path, flags | OFlags::RDONLY, Mode::empty()) {
+            Ok(fd) => Handle::new(fd, false),
+            Err(Errno::ACCESS) => {
+                Handle::new(rustix::fs::open(path, flags | OFlags::PATH, Mode::empty()).map_err(|e| at(e, "open"))?, true)
+            }
+            Err(e) => return Err(at(e, "open")),
+        };
+        let facts = look_at(&root).map_err(|e| at(e, "stat"))?;
+        let (file_system, caps) = caps::find_out(&root).map_err(|e| at(e, "stat file system"))?;
+        let id = rustix::fs::fstatvfs(&root).map_or(0, |st| st.f_fsid);
+        let volume = if id == 0 { format!("dev-{:x}", facts.dev) } else { format!("{id:x}") };
+        let canonical =
+            rustix::fs::readlink(xattr::proc_path(root.as_fd()), Vec::new()).map_or_else(|_| bytes.to_vec(), |p| p.into_bytes());
+        let rules = Rules {
+            privileged: rustix::process::geteuid().is_root(),
+            umask: options.umask & 0o777,
+            user_umask: options.user_umask & 0o777,
+        };
+        // Two stores and the files that are being copied share the limit.
+        let open_dirs = usize::try_from(limit / 8).unwrap_or(usize::MAX).clamp(8, 512);
+        Ok(Local {
+            shared: Arc::new(Shared {
+                dirs: Dirs::new(root, options.keep_dirlinks, open_dirs),
+                rules,
+                file_system,
+                acl_epoch: AtomicU64::new(1),
+                buffers: Mutex::default(),
+            }),
+            place: Place { scheme: "local", endpoint: String::new(), volume, root: canonical },
+            caps,
+            identity: (facts.dev, facts.ino),
+        })
+    }
+
+    /// Device and inode of the root.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// The type of the file system under the root: "ext4", "lustre", or "other".
+    pub fn fs_name(&self) -> &'static str {
+        self.shared.file_system.name
+    }
+
+    /// Whether the other root lies at this one or below it, by whatever name: the way up from it is walked and
+    /// compared by device and inode, so that symlinks and bind mounts of a directory on that way are seen through.
+    pub fn contains(&self, other: &Local) -> Result<bool> {
+        let up = |fd: &dyn Fn() -> rustix::io::Result<OwnedFd>| fd().map_err(|e| fail(e, "open").at(&other.place.root));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = up(&|| rustix::fs::openat(&**other.shared.dirs.root(), c".", flags, Mode::empty()))?;
+        let mut last = None;
+        loop {
+            let facts = look_at(&at).map_err(|e| fail(e, "stat").at(&other.place.root))?;
+            let identity = (facts.dev, facts.ino);
+            if identity == self.identity {
+                return Ok(true);
+            }
+            if last == Some(identity) {
+                return Ok(false);
+            }
+            last = Some(identity);
+            at = up(&|| rustix::fs::openat(&at, c"..", flags, Mode::empty()))?;
+        }
+    }
+}
+
+/// Open files that the process may have from now on.
+fn raise_open_files() -> u64 {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if limit.current != limit.maximum && rustix::process::setrlimit(Resource::Nofile, raised).is_ok() {
+        return limit.maximum.unwrap_or(u64::MAX);
+    }
+    limit.current.unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Local({}, {})", self.place.words(), self.fs_name())
+    }
+}
+
+impl Store for Local {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.shared.stat(name, want)
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        self.shared.stat_many(dir, leaves, want, follow)
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        match depth {
+            Depth::One => self.shared.list(dir, each),
+            Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
+        }
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        let name = &entry.name;
+        let open = || {
+            let handle = self.shared.dirs.get(&name.dir).map_err(vanished)?;
+            dirs::leaf_of(&name.leaf, "open")?;
+            let listed = (!entry.is_bare()).then(|| entry.stamp());
+            FileSource::new(&handle, name, listed, follow, self.shared.rules.privileged)
+        };
+        Ok(Box::new(open().map_err(|e| e.on(name))?))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(sink::FileSink::create(&self.shared, name, spec).map_err(|e| e.on(name))?))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.shared.put_bundle(bundle);
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        dirs.iter().map(|(dir, mode)| self.shared.make_dir(dir, *mode).map_err(|e| e.on(&Name::of(dir)))).collect()
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.shared.make_node(name, entry, keep).map_err(|e| e.on(name))
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.shared.make_hard_link(name, existing).map_err(|e| e.on(name))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|spec| self.shared.set_meta(spec).map_err(|e| e.on(spec.name))).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        self.shared.read_xattrs(entries, want)
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.shared.remove(entry).map_err(|e| e.on(&entry.name))).collect()
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.shared.rename(from, to, replace).map_err(|e| e.on(to))
+    }
+
+    /// The bytes pass through the kernel only, but by the descriptors of source and sink: the engine's meter
+    /// counts, throttles and cancels between calls, which one call here could not.
+    fn copy_from(&self, _: &Place, _: &Entry, _: &Name, _: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, _: &Entry, _: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        self.shared.settle(names)
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let open = || {
+            let handle = self.shared.dirs.get(&name.dir)?;
+            dirs::leaf_of(&name.leaf, "open")?;
+            let source = FileSource::new(&handle, name, None, false, self.shared.rules.privileged)?;
+            source.drop_cache()?;
+            Ok(source)
+        };
+        Ok(Box::new(open().map_err(|e: Error| e.on(name))?))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        let st = rustix::fs::fstatvfs(&**self.shared.dirs.root()).map_err(|e| fail(e, "stat file system").at(&self.place.root))?;
+        // File systems that make inodes as they go say 0 of 0.
+        let files = if st.f_files == 0 { u64::MAX } else { st.f_favail };
+        Ok(Some(Space { bytes: st.f_bavail.saturating_mul(st.f_frsize), files }))
+    }
+
+    fn forget(&self, dir: &Dir) {
+        self.shared.dirs.forget(dir);
+    }
+}
+
+/// A source directory that is gone has taken its files along.
+fn vanished(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => error.kind_is(ErrorKind::Vanished),
+        _ => error,
+    }
+}

@@ -1,0 +1,363 @@
+//! A file that is being written: beside its final name until it is whole, or in place if that was asked for.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::dirs::{Handle, leaf_of};
+use super::facts::{look, look_at};
+use super::meta::{self, Now, Target};
+use super::source::FileSource;
+use super::staging::{is_staging, staging_leaf};
+use super::{Shared, fail};
+
+/// The token of a write into the existing file; no staging name has this form.
+const IN_PLACE: &[u8] = b"in-place";
+
+/// Files from this size on get their room before the first byte, so that a full disk is known at once.
+const PREALLOCATE: u64 = 1 << 20;
+
+pub(super) const WRITE: OFlags =
+    OFlags::WRONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+#[derive(Debug)]
+pub(super) struct FileSink {
+    shared: Arc<Shared>,
+    handle: Arc<Handle>,
+    name: Name,
+    /// `None` when the file is written in place.
+    staging: Option<Vec<u8>>,
+    fd: OwnedFd,
+    /// This sink made the file: there is nothing in it that it did not write.
+    made: bool,
+    inherits: bool,
+    keep: MetaMask,
+    size: u64,
+    chunk: u64,
+    sync: bool,
+    /// The end of what this sink wrote: a hole behind it is one already.
+    written: AtomicU64,
+}
+
+/// Makes the staging file of `leaf`, in place of one that was left over.
+pub(super) fn stage(handle: &Handle, staging: &[u8], mode: u32) -> Result<OwnedFd> {
+    let flags = WRITE | OFlags::CREATE | OFlags::EXCL;
+    match openat(handle, staging, flags, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => {
+            unlinkat(handle, staging, AtFlags::empty()).map_err(|e| fail(e, "remove leftover"))?;
+            openat(handle, staging, flags, Mode::from_raw_mode(mode))
+        }
+        made => made,
+    }
+    .map_err(|e| fail(e, "create"))
+}
+
+/// The last step: what was staged gets its name.
+pub(super) fn put_in_place(handle: &Handle, staging: &[u8], leaf: &[u8]) -> Result<()> {
+    renameat(handle, staging, handle, leaf).map_err(|e| match e {
+        Errno::ISDIR | Errno::NOTEMPTY => directory_there(),
+        Errno::EXIST if look(handle, leaf, false).is_ok_and(|facts| facts.kind == Kind::Dir) => directory_there(),
+        e => fail(e, "rename"),
+    })
+}
+
+pub(super) fn directory_there() -> Error {
+    Error::new(ErrorKind::Exists, "rename").because("a directory stands there")
+}
+
+pub(super) fn write_all(fd: impl AsFd, mut bytes: &[u8], mut at: u64) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(&fd, bytes, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Closes for the answer: NFS and its like tell of a full disk or a quota only then.
+pub(super) fn close(fd: OwnedFd) -> rustix::io::Result<()> {
+    use rustix::fd::IntoRawFd;
+    // SAFETY: the descriptor was owned and is given up here; nobody else has its number.
+    match unsafe { libc::close(fd.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error().raw_os_error() {
+            // The descriptor is gone all the same.
+            None | Some(libc::EINTR) => Ok(()),
+            Some(code) => Err(Errno::from_raw_os_error(code)),
+        },
+    }
+}
+
+impl FileSink {
+    pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Self> {
+        leaf_of(&name.leaf, "create")?;
+        let handle = shared.dirs.get(&name.dir)?;
+        let staging = (!spec.in_place).then(|| staging_leaf(&name.leaf, spec.entry.stamp()));
+        let (fd, made) = match &staging {
+            Some(staging) => (stage(&handle, staging, 0o600)?, true),
+            None => match openat(&*handle, &*name.leaf, WRITE | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o600)) {
+                Ok(fd) => (fd, true),
+                Err(Errno::EXIST) => (open_in_place(&handle, &name.leaf)?, false),
+                Err(e) => return Err(fail(e, "create")),
+            },
+        };
+        let sink = Self::new(shared, handle, name, spec, staging, fd, made);
+        if let Err(error) = sink.preallocate(spec.entry) {
+            let _first_error_counts = sink.abort();
+            return Err(error);
+        }
+        Ok(sink)
+    }
+
+    pub fn attach(shared: &Arc<Shared>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Self> {
+        leaf_of(&name.leaf, "attach")?;
+        let handle = shared.dirs.get(&name.dir)?;
+        let staging = staging_of(token)?;
+        let fd = match &staging {
+            None => open_in_place(&handle, &name.leaf)?,
+            Some(staging) => {
+                let lost = |why: &str| Error::new(ErrorKind::NotFound, "attach").because(why);
+                let fd = openat(&*handle, &staging[..], WRITE, Mode::empty()).map_err(|e| match e {
+                    Errno::LOOP | Errno::NXIO => lost("the staging name is no file"),
+                    e => fail(e, "attach"),
+                })?;
+                // Somebody else's file, or another name of one, is not ours to write.
+                let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
+                let owner = rustix::process::geteuid().as_raw();
+                if facts.kind != Kind::File || facts.nlink != 1 || (facts.uid != owner && facts.uid != spec.entry.uid) {
+                    return Err(lost("the staging name is no file of ours"));
+                }
+                fd
+            }
+        };
+        Ok(Self::new(shared, handle, name, spec, staging, fd, false))
+    }
+
+    fn new(
+        shared: &Arc<Shared>,
+        handle: Arc<Handle>,
+        name: &Name,
+        spec: &Spec<'_>,
+        staging: Option<Vec<u8>>,
+        fd: OwnedFd,
+        made: bool,
+    ) -> Self {
+        FileSink {
+            inherits: shared.inherits_acl(&handle),
+            shared: shared.clone(),
+            handle,
+            name: name.clone(),
+            staging,
+            fd,
+            made,
+            keep: spec.keep,
+            size: spec.entry.size,
+            chunk: spec.chunk,
+            sync: spec.sync,
+            written: AtomicU64::new(0),
+        }
+    }
+
+    fn preallocate(&self, entry: &Entry) -> Result<()> {
+        let wanted = self.made && self.shared.file_system.preallocates && entry.size >= PREALLOCATE && !entry.is_sparse();
+        if !wanted || entry.is_bare() {
+            return Ok(());
+        }
+        match fallocate(&self.fd, FallocateFlags::KEEP_SIZE, 0, entry.size) {
+            Err(e @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(fail(e, "reserve space")),
+            _ => Ok(()), // a saving only
+        }
+    }
+
+    fn file_leaf(&self) -> &[u8] {
+        self.staging.as_deref().unwrap_or(&self.name.leaf)
+    }
+
+    fn failed(&self, errno: Errno, op: &'static str) -> Error {
+        fail(errno, op).on(&self.name)
+    }
+
+    fn zeros(&self, at: Range<u64>) -> Result<()> {
+        self.write(at, &mut io::repeat(0))
+    }
+
+    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        complete(entry.size, self.chunk, receipts)?;
+        let facts = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
+        if facts.size != entry.size || self.size > entry.size {
+            rustix::fs::ftruncate(&self.fd, entry.size).map_err(|e| fail(e, "truncate"))?;
+        }
+        if self.shared.file_system.speaks_at_close {
+            rustix::io::dup(&self.fd).and_then(close).map_err(|e| fail(e, "write"))?;
+        }
+        let rules = &self.shared.rules;
+        let mut otherwise = rules.new_mode(entry, self.keep);
+        if !self.made && self.staging.is_none() {
+            otherwise = facts.mode;
+        } else if self.staging.is_some() && !self.keep.has(MetaMask::MODE) {
+            // Who does not keep modes keeps that of the file that is replaced.
+            if let Ok(old) = look(&*self.handle, &self.name.leaf, false)
+                && old.kind == Kind::File
+            {
+                otherwise = old.mode & 0o777;
+            }
+        }
+        let inherited = self.inherits && (self.made || self.staging.is_some());
+        let now = Now { facts: Some(facts), mode: facts.mode, otherwise, fresh: self.made && !inherited, inherited };
+        let (landed, _) = meta::set(&Target::Open(self.fd.as_fd()), entry, self.keep, now, rules)?;
+        if self.sync {
+            rustix::fs::fsync(&self.fd).map_err(|e| fail(e, "sync"))?;
+        }
+        if let Some(staging) = &self.staging {
+            let renamed = put_in_place(&self.handle, staging, &self.name.leaf);
+            // An earlier commit whose answer was lost has renamed it already.
+            let ours = || look(&*self.handle, &self.name.leaf, false).is_ok_and(|there| there.ino == facts.ino && there.dev == facts.dev);
+            match renamed {
+                Err(e) if e.kind() == ErrorKind::NotFound && ours() => {}
+                renamed => renamed?,
+            }
+        }
+        if self.sync {
+            rustix::fs::fsync(&*self.handle).map_err(|e| fail(e, "sync directory"))?;
+        }
+        Ok(Landed { ino: facts.ino, ..landed })
+    }
+}
+
+/// Every chunk of a file of `size` bytes has its receipt.
+fn complete(size: u64, chunk: u64, receipts: &[Receipt]) -> Result<()> {
+    let count = size.div_ceil(chunk.max(1)).max(1);
+    let mut landed = vec![false; usize::try_from(count).unwrap_or(usize::MAX)];
+    for receipt in receipts {
+        if let Some(seen) = landed.get_mut(receipt.index as usize) {
+            *seen = true;
+        }
+    }
+    match landed.iter().filter(|seen| !**seen).count() {
+        0 => Ok(()),
+        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks have not landed"))),
+    }
+}
+
+/// The existing regular file, for writing; it is neither created nor truncated.
+fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
+    let no_file = || Error::new(ErrorKind::Exists, "open").because("what stands there is no regular file and cannot be written in place");
+    let fd = openat(handle, leaf, WRITE, Mode::empty()).map_err(|e| match e {
+        Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NODEV => no_file(),
+        e => fail(e, "open"),
+    })?;
+    match look_at(&fd).map_err(|e| fail(e, "stat"))?.kind {
+        Kind::File => Ok(fd),
+        _ => Err(no_file()),
+    }
+}
+
+/// The staging name in a token; `None` for a write in place. Tokens come from journals and from other hosts.
+fn staging_of(token: &Token) -> Result<Option<Vec<u8>>> {
+    match &*token.0 {
+        IN_PLACE => Ok(None),
+        leaf if is_staging(leaf) => Ok(Some(leaf.to_vec())),
+        _ => Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file")),
+    }
+}
+
+pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
+    let Some(staging) = staging_of(token)? else { return Ok(()) };
+    let handle = match shared.dirs.get(&name.dir) {
+        Ok(handle) => handle,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    match unlinkat(&*handle, &staging[..], AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(e) => Err(fail(e, "remove")),
+    }
+}
+
+impl Sink for FileSink {
+    fn token(&self) -> Token {
+        Token(self.staging.as_deref().unwrap_or(IN_PLACE).into())
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        self.shared.with_buffer(|buffer| {
+            let mut next = at.start;
+            while next < at.end {
+                let want = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
+                let count = match from.read(&mut buffer[..want]) {
+                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it ended before its size")),
+                    Ok(count) => count,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => return Err(Error::from_io(e, "read").on(&self.name)),
+                };
+                write_all(&self.fd, &buffer[..count], next).map_err(|e| self.failed(e, "write"))?;
+                next += count as u64;
+            }
+            self.written.fetch_max(at.end, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn hole(&self, at: Range<u64>) -> Result<()> {
+        // The end of the file is set at commit; a hole there needs nothing now.
+        if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        match fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at.start, at.end - at.start) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.zeros(at),
+            Err(e) => Err(self.failed(e, "punch hole")),
+        }
+    }
+
+    fn landed(&self, _: &Chunk) -> Result<Box<[u8]>> {
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        let open = || {
+            rustix::fs::fsync(&self.fd).map_err(|e| fail(e, "sync"))?;
+            let ours = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
+            let name = Name::new(&self.name.dir, self.file_leaf());
+            let listed = Stamp { size: ours.size, mtime: ours.mtime, version: ours.ino };
+            let source = FileSource::new(&self.handle, &name, Some(listed), false, self.shared.rules.privileged)?;
+            source.drop_cache()?;
+            Ok(source)
+        };
+        Ok(Box::new(open().map_err(|e: Error| e.on(&self.name))?))
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        self.finish(entry, receipts).map_err(|e| e.on(&self.name))
+    }
+
+    fn abort(&self) -> Result<()> {
+        let leaf = match &self.staging {
+            Some(staging) => &staging[..],
+            None if self.made => &self.name.leaf,
+            None => return Ok(()), // what was written over is gone
+        };
+        match unlinkat(&*self.handle, leaf, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(self.failed(e, "remove")),
+        }
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+}

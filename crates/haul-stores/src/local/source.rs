@@ -1,0 +1,138 @@
+//! A file that is open for reading.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Source;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, openat};
+use rustix::io::Errno;
+
+use super::dirs::Handle;
+use super::facts::{Facts, look_at};
+use super::fail;
+
+/// Files from this size on are read with more read-ahead.
+const LARGE: u64 = 1 << 20;
+
+/// Never blocks on a fifo, never becomes the terminal's owner.
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+#[derive(Debug)]
+pub(super) struct FileSource {
+    fd: OwnedFd,
+    name: Name,
+    privileged: bool,
+}
+
+/// Opens one component for reading. What is not there, or no file, is named so: it was listed as one.
+pub(super) fn open_file(handle: &Handle, leaf: &[u8], follow: bool) -> Result<OwnedFd> {
+    let flags = if follow { READ.difference(OFlags::NOFOLLOW) } else { READ };
+    openat(handle, leaf, flags, Mode::empty()).map_err(|errno| match errno {
+        Errno::NOENT => fail(errno, "open").kind_is(ErrorKind::Vanished),
+        Errno::LOOP if !follow => changed("open", "it is a symlink now, and is not followed"),
+        Errno::NXIO | Errno::NODEV => changed("open", "it is no regular file any more"),
+        errno => fail(errno, "open"),
+    })
+}
+
+pub(super) fn changed(op: &'static str, reason: &str) -> Error {
+    Error::new(ErrorKind::Changed, op).because(reason)
+}
+
+/// Why what is open is not what was listed.
+pub(super) fn compare(facts: &Facts, listed: Option<Stamp>) -> Result<()> {
+    if facts.kind != Kind::File {
+        return Err(changed("open", "it is no regular file any more"));
+    }
+    match listed {
+        Some(stamp) if stamp != facts.stamp() => Err(changed("read", "its size, time or inode changed since it was listed")),
+        _ => Ok(()),
+    }
+}
+
+impl FileSource {
+    pub fn new(handle: &Arc<Handle>, name: &Name, listed: Option<Stamp>, follow: bool, privileged: bool) -> Result<Self> {
+        let source = FileSource { fd: open_file(handle, &name.leaf, follow)?, name: name.clone(), privileged };
+        let facts = look_at(&source.fd).map_err(|e| fail(e, "stat"))?;
+        compare(&facts, listed)?;
+        if facts.size >= LARGE {
+            let _advice_only = fadvise(&source.fd, 0, None, Advice::Sequential);
+        }
+        Ok(source)
+    }
+
+    /// Drops what the page cache holds of the file, so that a read reaches the medium. Pages that are not on
+    /// it yet stay: the caller has seen to that.
+    pub fn drop_cache(&self) -> Result<()> {
+        fadvise(&self.fd, 0, None, Advice::DontNeed).map_err(|e| fail(e, "drop cache").on(&self.name))
+    }
+}
+
+impl Source for FileSource {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        Ok(Box::new(Reader { source: self, at }))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        look_at(&self.fd).map(|facts| facts.stamp()).map_err(|e| fail(e, "stat").on(&self.name))
+    }
+
+    fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let mut parts = Vec::new();
+        let mut from = at.start;
+        while from < at.end {
+            let start = match rustix::fs::seek(&self.fd, SeekFrom::Data(from)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => break, // nothing but a hole up to the end
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(vec![at]),
+                Err(e) => return Err(fail(e, "find data").on(&self.name)),
+            };
+            if start >= at.end {
+                break;
+            }
+            let end = rustix::fs::seek(&self.fd, SeekFrom::Hole(start)).map_err(|e| fail(e, "find hole").on(&self.name))?.min(at.end);
+            if end <= start {
+                break; // truncated in between: reading will say so
+            }
+            parts.push(start..end);
+            from = end;
+        }
+        Ok(parts)
+    }
+
+    fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
+        super::xattr::read_fd(&self.fd, want, self.privileged).map_err(|e| fail(e, "read extended attributes").on(&self.name))
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+}
+
+struct Reader<'a> {
+    source: &'a FileSource,
+    at: Range<u64>,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.at.end.saturating_sub(self.at.start)).unwrap_or(usize::MAX);
+        let want = buffer.len().min(left);
+        if want == 0 {
+            return Ok(0);
+        }
+        let name = &self.source.name;
+        match rustix::io::retry_on_intr(|| rustix::io::pread(&self.source.fd, &mut buffer[..want], self.at.start)) {
+            Ok(0) => Err(changed("read", "it became shorter while it was read").on(name).into()),
+            Ok(count) => {
+                self.at.start += count as u64;
+                Ok(count)
+            }
+            Err(e) => Err(fail(e, "read").on(name).into()),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Staging files: where they are, and that nothing else is taken for one.
+
+use haul_core::entry::Stamp;
+use haul_core::hash::{Algorithm, hex};
+
+const PREFIX: &[u8] = b".haul-";
+const DIGITS: usize = 32;
+
+/// The name under which `leaf` is written until it is whole: beside it, the same on every node, another for
+/// every version of the source. The hash is one in which nobody can make two names collide.
+pub fn staging_leaf(leaf: &[u8], stamp: Stamp) -> Vec<u8> {
+    let mut hasher = Algorithm::Blake3.begin();
+    hasher.update(&stamp.size.to_le_bytes());
+    hasher.update(&stamp.mtime.secs.to_le_bytes());
+    hasher.update(&stamp.mtime.nanos.to_le_bytes());
+    hasher.update(&stamp.version.to_le_bytes());
+    hasher.update(leaf);
+    let mut name = PREFIX.to_vec();
+    name.extend_from_slice(hex(&hasher.finish()[..DIGITS / 2]).as_bytes());
+    name
+}
+
+/// Whether a leaf has the form of a staging name: `.haul-` and 32 lower-case hexadecimal digits.
+pub fn is_staging(leaf: &[u8]) -> bool {
+    leaf.strip_prefix(PREFIX).is_some_and(|rest| rest.len() == DIGITS && rest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_staging_name_is_known_as_one_and_differs_with_the_stamp() {
+        let one = staging_leaf(&[b'x'; 255], Stamp::default());
+        let other = staging_leaf(&[b'x'; 255], Stamp { size: 1, ..Stamp::default() });
+        assert!(is_staging(&one) && is_staging(&other) && one != other);
+        assert_eq!(one.len(), 38);
+        for no in [&b".haul-"[..], b".haul-xyz", b".haul-0123456789abcdef0123456789ABCDEF", b"a.haul-0123456789abcdef0123456789abcdef"] {
+            assert!(!is_staging(no));
+        }
+    }
+}
