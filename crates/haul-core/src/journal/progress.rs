@@ -1,0 +1,325 @@
+//! What a log amounts to: a pure fold over its records.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, Read};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::identity::Identity;
+use super::log::Reader;
+use super::record::{Record, VERSION};
+use crate::entry::Stamp;
+use crate::store::{Receipt, Token};
+
+/// Which chunks of a file landed, and what is needed of their receipts. A bit or two a chunk as long as
+/// receipts carry neither hash nor tag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    /// By index / 64.
+    words: BTreeMap<u32, Word>,
+    proofs: BTreeMap<u32, Proof>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Word {
+    landed: u64,
+    /// Landed under this boot of this host, so that a kill cannot have undone it.
+    own: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Proof {
+    tag: Box<[u8]>,
+    hash: Option<u128>,
+}
+
+impl Chunks {
+    fn insert(&mut self, receipt: Receipt, own: bool) {
+        let bit = 1u64 << (receipt.index % 64);
+        let word = self.words.entry(receipt.index / 64).or_default();
+        word.landed |= bit;
+        if own {
+            word.own |= bit;
+        } else {
+            word.own &= !bit;
+        }
+        if receipt.hash.is_none() && receipt.tag.is_empty() {
+            self.proofs.remove(&receipt.index);
+        } else {
+            self.proofs.insert(receipt.index, Proof { tag: receipt.tag, hash: receipt.hash });
+        }
+    }
+
+    pub fn has(&self, index: u32) -> bool {
+        self.words.get(&(index / 64)).is_some_and(|word| word.landed >> (index % 64) & 1 == 1)
+    }
+
+    /// Whether the chunk landed under another boot or on another host: what was in that system's memory
+    /// may be lost, so it is to be hashed again before it is trusted.
+    pub fn is_foreign(&self, index: u32) -> bool {
+        self.words.get(&(index / 64)).is_some_and(|word| (word.landed & !word.own) >> (index % 64) & 1 == 1)
+    }
+
+    pub fn any_foreign(&self) -> bool {
+        self.words.values().any(|word| word.landed & !word.own != 0)
+    }
+
+    pub fn count(&self) -> u64 {
+        self.words.values().map(|word| u64::from(word.landed.count_ones())).sum()
+    }
+
+    /// In the order of their indices.
+    pub fn receipts(&self) -> impl Iterator<Item = Receipt> {
+        let bits = self.words.iter().flat_map(|(at, word)| (0..64).filter(|bit| word.landed >> bit & 1 == 1).map(move |bit| at * 64 + bit));
+        bits.map(|index| match self.proofs.get(&index) {
+            Some(proof) => Receipt { index, tag: proof.tag.clone(), hash: proof.hash },
+            None => Receipt { index, tag: Box::default(), hash: None },
+        })
+    }
+}
+
+/// An unfinished write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its number in the journal: whoever goes on with it says so of later chunks, without opening it again.
+    pub session: u32,
+    /// Below the target's root.
+    pub path: Box<[u8]>,
+    pub stamp: Stamp,
+    /// Chunk size in bytes; what landed counts in these, whatever the run asks for now.
+    pub chunk: u64,
+    pub token: Token,
+    pub landed: Chunks,
+}
+
+impl Session {
+    /// Whether anything landed under another boot or on another host.
+    pub fn foreign(&self) -> bool {
+        self.landed.any_foreign()
+    }
+
+    /// Bytes that landed.
+    pub fn bytes(&self) -> u64 {
+        let whole = self.landed.count().saturating_mul(self.chunk);
+        let last = self.chunks() - 1;
+        let short = match u32::try_from(last) {
+            Ok(index) if self.landed.has(index) => {
+                self.chunk - self.stamp.size.saturating_sub(last.saturating_mul(self.chunk)).min(self.chunk)
+            }
+            _ => 0,
+        };
+        whole.saturating_sub(short).min(self.stamp.size)
+    }
+
+    fn chunks(&self) -> u64 {
+        self.stamp.size.div_ceil(self.chunk.max(1)).max(1)
+    }
+}
+
+/// Names below one directory.
+pub(super) type Leaves = HashSet<Box<[u8]>>;
+
+/// A directory, and names in it that are about to be created.
+pub(super) type Intent = (Box<[u8]>, Vec<Box<[u8]>>);
+
+/// A log as far as it has been read. Memory goes with what is open, not with what the log holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fold {
+    boot: [u8; 16],
+    host: String,
+    /// Whether the records that come now are from this boot of this host.
+    own: bool,
+    pub identity: Option<Identity>,
+    pub sessions: BTreeMap<u32, Session>,
+    /// Open intents of the run that appended last.
+    pub open: BTreeMap<u32, Intent>,
+    /// Names in open intents of runs before that, by directory.
+    pub unfinished: HashMap<Box<[u8]>, Leaves>,
+    /// Above every session number seen.
+    pub next_session: u32,
+    /// Whether the last run came to its end.
+    pub finished: bool,
+}
+
+impl Fold {
+    pub fn new(boot: [u8; 16], host: &str) -> Self {
+        Fold { boot, host: host.to_string(), ..Fold::default() }
+    }
+
+    /// Folds a log up to its first bad record; says where the good part ends, in bytes.
+    pub fn read(boot: [u8; 16], host: &str, from: impl Read) -> io::Result<(Self, u64)> {
+        let mut fold = Fold::new(boot, host);
+        let mut reader = Reader::new(from)?;
+        while let Some(record) = reader.next()? {
+            fold.apply(record);
+        }
+        if reader.is_void() {
+            fold.forget_receipts();
+        }
+        Ok((fold, reader.end()))
+    }
+
+    pub fn apply(&mut self, record: Record) {
+        match record {
+            Record::Begun { version, identity, boot, host, .. } => {
+                self.own = version == VERSION && boot == self.boot && host == self.host;
+                self.identity = Some(identity);
+                self.finished = false;
+                self.inherit();
+            }
+            Record::Opened { session, path, stamp, chunk, token } => {
+                let path = path.into_boxed_slice();
+                // A second write under the same token began from nothing and took the place of the first.
+                self.sessions.retain(|_, old| old.token != token || old.path != path);
+                self.next_session = self.next_session.max(session.saturating_add(1));
+                self.sessions.insert(session, Session { session, path, stamp, chunk, token, landed: Chunks::default() });
+            }
+            Record::Landed { session, receipt } => {
+                if let Some(open) = self.sessions.get_mut(&session)
+                    && u64::from(receipt.index) < open.chunks()
+                {
+                    open.landed.insert(receipt, self.own);
+                }
+            }
+            Record::Committed { session } => {
+                if let Some(done) = self.sessions.remove(&session) {
+                    let (dir, leaf) = split(&done.path);
+                    self.placed(dir, [leaf]);
+                }
+            }
+            Record::Dropped { session } => {
+                self.sessions.remove(&session);
+            }
+            Record::Intent { bundle, dir, leaves } => {
+                let leaves = leaves.into_iter().map(Vec::into_boxed_slice).collect();
+                if let Some((dir, leaves)) = self.open.insert(bundle, (dir.into(), leaves)) {
+                    self.unfinished.entry(dir).or_default().extend(leaves);
+                }
+            }
+            Record::Placed { bundle } => {
+                if let Some((dir, leaves)) = self.open.remove(&bundle) {
+                    self.placed(&dir, leaves.iter().map(|leaf| &leaf[..]));
+                }
+            }
+            Record::Finished => {
+                self.sessions.clear();
+                self.open.clear();
+                self.unfinished.clear();
+                self.finished = true;
+            }
+        }
+    }
+
+    /// The run that had these intents open is over.
+    fn inherit(&mut self) {
+        for (_, (dir, leaves)) in std::mem::take(&mut self.open) {
+            self.unfinished.entry(dir).or_default().extend(leaves);
+        }
+    }
+
+    /// These names have been done again.
+    fn placed<'a>(&mut self, dir: &[u8], leaves: impl IntoIterator<Item = &'a [u8]>) {
+        if let Some(unfinished) = self.unfinished.get_mut(dir) {
+            for leaf in leaves {
+                unfinished.remove(leaf);
+            }
+            if unfinished.is_empty() {
+                self.unfinished.remove(dir);
+            }
+        }
+    }
+
+    /// Keeps the unfinished writes, so that they can be removed, but not what landed in them.
+    pub fn forget_receipts(&mut self) {
+        for session in self.sessions.values_mut() {
+            session.landed = Chunks::default();
+        }
+    }
+
+    /// With `forget`, every unfinished write is stale.
+    pub fn into_progress(mut self, forget: bool) -> Progress {
+        self.inherit();
+        let mut sessions: HashMap<Box<[u8]>, Vec<Session>> = HashMap::new();
+        for session in self.sessions.into_values() {
+            sessions.entry(session.path.clone()).or_default().push(session);
+        }
+        Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, forget }
+    }
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// What earlier runs of the job left open.
+#[derive(Debug, Default)]
+pub struct Progress {
+    sessions: Mutex<HashMap<Box<[u8]>, Vec<Session>>>,
+    unfinished: HashMap<Box<[u8]>, Leaves>,
+    forget: bool,
+}
+
+/// How a large file is to be begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resume {
+    Fresh,
+    /// A write of another version of the file: to be abandoned and dropped, then begun afresh.
+    Stale(Session),
+    /// To be attached by its token; if the store has given it up, to be dropped and begun afresh.
+    Continue(Session),
+}
+
+impl Progress {
+    /// What there is for the file at `path` below the target's root, now that its source has `stamp`.
+    /// Each session is given out once.
+    pub fn take(&self, path: &[u8], stamp: &Stamp) -> Resume {
+        let mut sessions = self.lock();
+        let Some(found) = sessions.get_mut(path) else {
+            return Resume::Fresh;
+        };
+        let same = found.iter().rposition(|session| session.stamp == *stamp).filter(|_| !self.forget);
+        let taken = match same {
+            Some(at) => Some(Resume::Continue(found.remove(at))),
+            None => found.pop().map(Resume::Stale),
+        };
+        if found.is_empty() {
+            sessions.remove(path);
+        }
+        taken.unwrap_or(Resume::Fresh)
+    }
+
+    /// Whether the file was about to be created in place: to be done again, whatever it looks like.
+    /// `dir` is its directory's path below the target's root.
+    pub fn unfinished(&self, dir: &[u8], leaf: &[u8]) -> bool {
+        self.unfinished.get(dir).is_some_and(|leaves| leaves.contains(leaf))
+    }
+
+    /// Whether `unfinished` holds for any name in the directory: asked once for all of them.
+    pub fn unfinished_in(&self, dir: &[u8]) -> bool {
+        self.unfinished.contains_key(dir)
+    }
+
+    /// Whether `unfinished` holds for any name at all.
+    pub fn any_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Whether there was nothing to go on with.
+    pub fn is_empty(&self) -> bool {
+        self.unfinished.is_empty() && self.lock().is_empty()
+    }
+
+    /// The sessions that nobody took, in the order in which they were opened: a complete run abandons and
+    /// drops them at its end.
+    pub fn leftovers(&self) -> Vec<Session> {
+        let mut left: Vec<Session> = std::mem::take(&mut *self.lock()).into_values().flatten().collect();
+        left.sort_unstable_by_key(|session| session.session);
+        left
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Vec<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,178 @@
+use super::*;
+
+#[test]
+fn the_same_places_make_the_same_job() {
+    let id =
+        |sources: &[&str], target: &str| Identity { sources: sources.iter().map(|s| s.to_string()).collect(), target: target.into() }.id();
+    assert_eq!(id(&["a", "b"], "c"), id(&["b", "a", "a"], "c"));
+    assert_ne!(id(&["a", "b"], "c"), id(&["ab"], "c"));
+    assert_ne!(id(&["a"], "b"), id(&["b"], "a"));
+    assert_ne!(id(&["a"], "bc"), id(&["a", "b"], "c"));
+    assert_eq!(id(&["a"], "b").len(), 16);
+    assert!(id(&["a"], "b").bytes().all(|b| b.is_ascii_hexdigit()));
+}
+
+#[test]
+fn the_state_directory_comes_from_the_environment() {
+    let root = |set: &[(&str, &str)]| {
+        default_root(|word| set.iter().find(|(name, _)| *name == word).map(|(_, value)| value.into()))
+            .map(|path| path.display().to_string())
+    };
+    let all = [("HAUL_STATE_DIR", "/s"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
+    assert_eq!(root(&all).as_deref(), Some("/s"));
+    assert_eq!(root(&all[1..]).as_deref(), Some("/x/haul"));
+    assert_eq!(root(&all[2..]).as_deref(), Some("/h/.local/state/haul"));
+    assert_eq!(root(&[]), None);
+    assert_eq!(root(&[("HAUL_STATE_DIR", ""), ("XDG_STATE_HOME", "x"), ("HOME", "/h")]).as_deref(), Some("/h/.local/state/haul"));
+    assert_eq!(root(&[("HAUL_STATE_DIR", "s")]).as_deref(), Some("s"));
+}
+
+#[test]
+fn a_second_run_is_told_who_is_at_work() {
+    let place = place();
+    let job = place.job();
+    let error = place.state.begin(&identity(), begin()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    let pid = std::process::id();
+    assert!(error.to_string().contains(&format!("process {pid} on node")), "{error}");
+    assert!(error.to_string().contains(&format!("kill {pid}")), "{error}");
+    let waits = Begin { wait: Some(Duration::from_secs(60)), ..begin() };
+    waits.cancel.set(crate::cancel::Stop::Signal);
+    assert_eq!(place.state.begin(&identity(), waits).unwrap_err().kind(), ErrorKind::Cancelled);
+    let other = Identity { target: "/elsewhere".into(), ..identity() };
+    place.state.begin(&other, begin()).unwrap().keep();
+    let freed = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| place.state.begin(&identity(), Begin { wait: Some(Duration::from_secs(60)), ..begin() }));
+        job.finish("done").unwrap();
+        waiting.join().unwrap()
+    });
+    freed.unwrap().keep();
+}
+
+#[test]
+fn the_lock_is_judged_by_the_best_evidence() {
+    let here = here();
+    let holder = |at: Here| Holder { here: at, since: 0, heartbeat: 1000, released: false };
+    let lives = |pid: u32| (pid == here.pid).then_some(here.born);
+    let other = || Here { host: "far".into(), boot: [9; 16], ..here.clone() };
+    let dead = || Here { pid: 1 << 30, ..here.clone() };
+    let reborn = || Here { born: here.born + 1, ..here.clone() };
+    let boxed = || Here { space: here.space + 1, ..dead() };
+    let rebooted = || Here { boot: [9; 16], ..here.clone() };
+    // holder, now, file lock granted -> at work
+    let table = [
+        (holder(here.clone()), 5000, false, true),
+        (holder(here.clone()), 1000, true, false),
+        (holder(dead()), 1000, false, false),
+        (holder(reborn()), 1000, false, false),
+        (holder(boxed()), 1059, false, true),
+        (holder(boxed()), 1060, false, false),
+        (holder(rebooted()), 1000, true, false),
+        (holder(rebooted()), 1059, false, true),
+        (holder(other()), 1059, true, true),
+        (holder(other()), 1060, true, false),
+        (holder(other()), 900, true, true),
+        (Holder { released: true, ..holder(other()) }, 1000, true, false),
+    ];
+    for (holder, now, locked, expected) in table {
+        assert_eq!(holder.is_at_work(&here, now, locked, lives), expected, "{holder:?} at {now}, locked {locked}");
+    }
+}
+
+fn leave_lock(place: &Place, here: &Here, heartbeat: i64) {
+    place.job().keep();
+    let lock = Lock::take(&place.file("lock"), here, heartbeat).unwrap().unwrap();
+    let words = std::fs::read(place.file("lock")).unwrap();
+    drop(lock);
+    std::fs::write(place.file("lock"), words).unwrap(); // as after a kill
+}
+
+#[test]
+fn a_stale_lock_is_taken_and_another_nodes_is_not_before_its_time() {
+    let place = place();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64;
+    leave_lock(&place, &Here { pid: 1 << 30, ..here() }, now);
+    place.job().keep();
+    let far = Here { host: "far".into(), boot: [9; 16], ..here() };
+    leave_lock(&place, &far, now + 3600);
+    let error = place.state.begin(&identity(), begin()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy);
+    assert!(error.to_string().contains("on far"), "{error}");
+    assert!(matches!(&place.state.list(SystemTime::now()).unwrap()[0].state, JobState::Running { host, .. } if host == "far"));
+    leave_lock_over(&place, &far, now - 61);
+    place.job().keep();
+    std::fs::write(place.file("lock"), b"\xff rubbish").unwrap();
+    place.job().keep();
+}
+
+fn leave_lock_over(place: &Place, here: &Here, heartbeat: i64) {
+    std::fs::remove_file(place.file("lock")).unwrap();
+    leave_lock(place, here, heartbeat);
+}
+
+#[test]
+fn a_run_whose_lock_was_taken_away_is_told() {
+    let place = place();
+    let job = place.job();
+    let later = UNIX_EPOCH + Duration::from_secs(5_000_000_000);
+    job.heartbeat(later).unwrap();
+    assert_eq!(lock::holder_of(&place.file("lock")).unwrap().heartbeat, 5_000_000_000);
+    let far = Here { host: "far".into(), ..here() };
+    std::fs::remove_file(place.file("lock")).unwrap();
+    let taken = Lock::take(&place.file("lock"), &far, 0).unwrap().unwrap();
+    assert_eq!(job.heartbeat(later).unwrap_err().kind(), ErrorKind::Busy);
+    job.keep();
+    assert_eq!(lock::holder_of(&place.file("lock")).unwrap().here, far);
+    drop(taken);
+}
+
+#[test]
+fn a_finished_job_leaves_its_record_and_nothing_else() {
+    let place = place();
+    let job = place.job();
+    let (journal, _) = job.journal().unwrap();
+    journal.open_session(b"x", &stamp(5), 5, &token("t")).unwrap();
+    assert_eq!(place.names(), ["job", "journal", "lock"]);
+    for name in place.names() {
+        assert_eq!(std::fs::metadata(place.file(&name)).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
+    }
+    assert_eq!(std::fs::metadata(place.file("")).unwrap().permissions().mode() & 0o777, 0o700);
+    job.finish("12 files\n\n3 MiB\n").unwrap();
+    assert_eq!(place.names(), ["record"]);
+    assert!(!journal.keeps());
+    journal.landed(0, &receipt(0)); // a straggler
+    let info = &place.state.list(SystemTime::now()).unwrap()[0];
+    assert_eq!((&info.sources, &info.target, &info.command), (&identity().sources, &identity().target, &begin().command));
+    assert!(matches!(&info.state, JobState::Finished { record, at: Some(_) } if record == "12 files\n\n3 MiB\n"), "{info:?}");
+    let (_, progress) = place.job().journal().unwrap();
+    assert!(progress.is_empty());
+}
+
+#[test]
+fn jobs_are_listed_and_cleaned_once_they_are_over() {
+    let place = place();
+    let now = SystemTime::now();
+    let job = place.job();
+    let (journal, _) = job.journal().unwrap();
+    journal.open_session(b"p/x", &stamp(25), 10, &token("up")).unwrap();
+    journal.landed(0, &receipt(2));
+    journal.intent(b"p", &mut [&b"s"[..], b"t"].into_iter()).unwrap();
+    let pid = std::process::id();
+    assert!(matches!(&place.state.list(now).unwrap()[0].state, JobState::Running { pid: p, .. } if *p == pid));
+    let clean = place.state.clean(&Pick::default(), now).unwrap();
+    assert!(clean.jobs.is_empty() && clean.running.len() == 1);
+    job.keep();
+    let staging = vec![(b"p/x"[..].into(), token("up"))];
+    assert_eq!(place.state.list(now).unwrap()[0].state, JobState::Unfinished { staging: staging.clone(), landed: 5, names: 2 });
+    let young = Pick { older_than: Some(Duration::from_secs(3600)), ..Pick::default() };
+    assert!(place.state.clean(&young, now).unwrap().jobs.is_empty());
+    let unknown = Pick { ids: vec!["../..".into()], ..Pick::default() };
+    assert_eq!(place.state.clean(&unknown, now).unwrap().unknown, ["../.."]);
+    let mut clean = place.state.clean(&Pick { ids: vec![identity().id()], ..young }, now + Duration::from_secs(7200)).unwrap();
+    let cleaning = clean.jobs.pop().unwrap();
+    assert_eq!(cleaning.leftovers, staging);
+    assert_eq!(place.state.begin(&identity(), begin()).unwrap_err().kind(), ErrorKind::Busy);
+    cleaning.remove().unwrap();
+    assert!(place.state.list(now).unwrap().is_empty());
+    assert!(!place.file("").exists());
+}
