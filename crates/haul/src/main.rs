@@ -1,1 +1,82 @@
-fn main() {}
+//! haul: moves data between the places where research and HPC people keep it.
+
+#![expect(dead_code, reason = "what is parsed is read once the commands are wired to the engine")]
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+mod exit;
+mod flags;
+mod help;
+mod location;
+mod out;
+mod units;
+
+use exit::Exit;
+use flags::{Command, Environment, Invocation, Parsed, Text};
+
+fn main() -> ExitCode {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let environment = Environment {
+        // A dangling symlink is there, too.
+        exists: &|path| path.symlink_metadata().is_ok(),
+        built: location::built(),
+        state_dir: std::env::var_os("HAUL_STATE_DIR"),
+        no_color,
+        now: Timestamp::now(),
+        zone: TimeZone::system(),
+        umask: umask(),
+    };
+    match flags::parse(&argv, &environment) {
+        Ok(Parsed::Run(invocation)) => run(*invocation),
+        Ok(Parsed::Print(text)) => ended(out::print_text(&text, !no_color)),
+        Err(error) => {
+            out::complain(&error.text, !no_color);
+            error.exit
+        }
+    }
+    .into()
+}
+
+fn run(invocation: Invocation) -> Exit {
+    let color = invocation.global.color;
+    let refuse = |reason: String| {
+        out::complain(&Text::from(format!("error: {reason}\n")), color);
+        Exit::Usage
+    };
+    match invocation.command {
+        Command::Help(topic) => match help::page(topic.as_deref()) {
+            Ok(text) => ended(out::print_text(&text, color)),
+            Err(reason) => refuse(reason),
+        },
+        Command::Completions(shell) => ended(out::print(&help::completions(shell))),
+        Command::FlagsTable => ended(out::print(flags::table::markdown().as_bytes())),
+        Command::Man(None) => match help::manual() {
+            Ok(pages) => ended(out::print(pages.first().map_or(&[][..], |(_, text)| text))),
+            Err(e) => refuse(e.to_string()),
+        },
+        Command::Man(Some(dir)) => match help::write_manual(&dir) {
+            Ok(count) => ended(out::print(format!("{count} pages in {}\n", dir.display()).as_bytes())),
+            Err(e) => {
+                refuse(format!("{}: write manual pages: {e}", dir.display()));
+                Exit::Io
+            }
+        },
+        _ => refuse("this command is not built into this version".into()),
+    }
+}
+
+fn ended(result: std::io::Result<()>) -> Exit {
+    if result.is_ok() { Exit::Success } else { Exit::Io }
+}
+
+/// The umask, which can only be read by setting it: done before there is a second thread.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    mask.bits()
+}

@@ -1,0 +1,60 @@
+//! How other machines and stores are reached.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Connect {
+    /// ssh's port, where the address names none.
+    pub port: Option<u16>,
+    pub identities: Vec<PathBuf>,
+    pub jump: Option<String>,
+    pub ssh_config: Option<PathBuf>,
+    /// `Key=Value` as in ssh_config(5).
+    pub ssh_options: Vec<String>,
+    /// The command in place of `ssh`.
+    pub ssh: Option<OsString>,
+    pub endpoint_url: Option<String>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Reaching other machines (ssh, S3)")]
+pub struct ConnectArgs {
+    /// ssh's port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// A private key for ssh (rsync's -i is --itemize-changes here)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    identity: Vec<PathBuf>,
+    /// Go through HOST, as ssh -J
+    #[arg(short = 'J', long, value_name = "HOST")]
+    jump: Option<String>,
+    /// Read FILE in place of ~/.ssh/config
+    #[arg(short = 'F', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ssh_config: Option<PathBuf>,
+    /// An option of ssh_config(5), as ssh -o
+    #[arg(long, value_name = "KEY=VALUE")]
+    ssh_option: Vec<String>,
+    /// The ssh command to run
+    #[arg(short = 'e', long, visible_alias = "rsh", value_name = "CMD")]
+    ssh: Option<OsString>,
+    /// The server of s3:// addresses
+    #[arg(long, value_name = "URL")]
+    endpoint_url: Option<String>,
+}
+
+impl ConnectArgs {
+    pub(super) fn resolve(self) -> Connect {
+        Connect {
+            port: self.port,
+            identities: self.identity,
+            jump: self.jump,
+            ssh_config: self.ssh_config,
+            ssh_options: self.ssh_option,
+            ssh: self.ssh,
+            endpoint_url: self.endpoint_url,
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! cp, sync and mv: one set of options, three ways to name it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, ValueHint};
+use haul_core::entry::MetaMask;
+use haul_core::job::MaxDelete;
+use haul_core::plan::Policy;
+
+use super::connect::{Connect, ConnectArgs};
+use super::global::{Global, Progress};
+use super::keep::{Keep, KeepArgs};
+use super::run::{Run, RunArgs};
+use super::same::{SameArgs, UpdateArgs};
+use super::select::{Listed, ListedArgs, Select, SelectArgs};
+use super::speed::{Speed, SpeedArgs, Transport, TransportArgs};
+use super::{Environment, Refusal, location, locations};
+use crate::location::{Location, Scheme};
+use crate::units;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyKind {
+    Cp,
+    Sync,
+    /// A copy with everything kept, whose source is removed once the destination is proven.
+    Mv,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFlags {
+    pub kind: CopyKind,
+    /// At least one; exactly one for sync.
+    pub sources: Vec<Location>,
+    /// `None` only with `list_only` and one address.
+    pub destination: Option<Location>,
+    pub keep: Keep,
+    pub select: Select,
+    pub listed: Listed,
+    /// `force` in it is `--force`.
+    pub policy: Policy,
+    /// `None` without `--delete`.
+    pub delete: Option<Delete>,
+    pub dry: bool,
+    pub list_only: bool,
+    /// `-i`.
+    pub itemize: bool,
+    /// `--stat`.
+    pub stat: bool,
+    pub verify: bool,
+    /// `--restart`: forget the journal.
+    pub restart: bool,
+    /// `--wait`: for a run that holds the same job.
+    pub wait: bool,
+    pub in_place: bool,
+    /// Relative to the destination unless absolute.
+    pub backup_dir: Option<PathBuf>,
+    /// Each relative to the destination unless absolute; the first that has the file wins.
+    pub link_dest: Vec<PathBuf>,
+    /// `--remove-source-files`; true for mv, which removes emptied directories too.
+    pub remove_source: bool,
+    pub make_path: bool,
+    /// `--fsync`.
+    pub sync: bool,
+    pub run: Run,
+    pub speed: Speed,
+    pub transport: Transport,
+    pub connect: Connect,
+}
+
+/// `--delete` and what bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delete {
+    pub excluded: bool,
+    pub ignore_errors: bool,
+    pub max: Option<MaxDelete>,
+}
+
+/// Copy files and directories; what is the same already is skipped
+///
+/// SRC makes DST/SRC, SRC/ means what is in it. A file goes into DST if that is a directory or ends in a slash.
+#[derive(Args)]
+#[command(
+    override_usage = "haul cp [OPTIONS] SRC... DST",
+    before_help = "Examples:
+  haul cp -a project /scratch/me          makes /scratch/me/project, with all attributes
+  haul cp results/*.nc /archive/run7/     many files into one directory
+  haul cp --verify --deadline 5h30m in/ /lustre/out
+                                          proves what it wrote; stops in time, to be run again"
+)]
+pub struct CpArgs {
+    #[command(flatten)]
+    places: PlacesArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    listed: ListedArgs,
+    #[command(flatten)]
+    same: SameArgs,
+    #[command(flatten)]
+    update: UpdateArgs,
+    #[command(flatten)]
+    safety: SafetyArgs,
+    #[command(flatten)]
+    tree: TreeSafetyArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    speed: SpeedArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
+    #[command(flatten)]
+    see: SeeArgs,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    accepted: AcceptedArgs,
+}
+
+/// Make DST the same as SRC; with --delete, what is not at SRC goes
+///
+/// As `haul cp` with one source. Deletes come last, and not at all if anything failed to list or to copy.
+#[derive(Args)]
+#[command(
+    override_usage = "haul sync [OPTIONS] SRC DST",
+    before_help = "Examples:
+  haul sync -a --delete home/ /backup/home      all that is in home, and nothing else
+  haul sync -anv --delete home/ /backup/home    says what that would do
+  haul sync --exclude '*.tmp' --exclude /cache/ run/ /archive/run"
+)]
+pub struct SyncArgs {
+    #[command(flatten)]
+    copy: CpArgs,
+    #[command(flatten)]
+    delete: DeleteArgs,
+}
+
+/// Move files and directories: copied with all attributes, proven, then removed from SRC
+#[derive(Args)]
+#[command(
+    override_usage = "haul mv [OPTIONS] SRC... DST",
+    before_help = "Examples:
+  haul mv scratch/run7 /archive/       makes /archive/run7
+  haul mv -n scratch/* /archive/       says what would move"
+)]
+pub struct MvArgs {
+    #[command(flatten)]
+    places: PlacesArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
+    same: SameArgs,
+    #[command(flatten)]
+    update: UpdateArgs,
+    #[command(flatten)]
+    safety: SafetyArgs,
+    #[command(flatten)]
+    run: RunArgs,
+    #[command(flatten)]
+    speed: SpeedArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
+    #[command(flatten)]
+    see: SeeArgs,
+    #[command(flatten)]
+    connect: ConnectArgs,
+    #[command(flatten)]
+    accepted: AcceptedArgs,
+}
+
+#[derive(Args)]
+struct PlacesArgs {
+    /// One SRC or more, and last DST (how they are written: haul help addresses)
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    paths: Vec<OsString>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Safety and resume")]
+struct SafetyArgs {
+    /// Say what would be done and why, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Read the destination back and compare with what was read from the source
+    #[arg(long)]
+    verify: bool,
+    /// Begin anew: forget what an interrupted run has left
+    #[arg(long)]
+    restart: bool,
+    /// Wait for another run of the same job, do not stop
+    #[arg(long)]
+    wait: bool,
+    /// A file may replace a directory that is not empty
+    #[arg(long)]
+    force: bool,
+    /// Make the missing parents of DST too
+    #[arg(long)]
+    mkpath: bool,
+    /// Have everything on disk before the end
+    #[arg(long)]
+    fsync: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Safety and resume")]
+struct TreeSafetyArgs {
+    /// Write into old files, not beside them: less space, but an interruption leaves a mixture
+    #[arg(long)]
+    inplace: bool,
+    /// Keep what is replaced or deleted in DIR, relative to DST
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    backup_dir: Option<PathBuf>,
+    /// Hard-link what is the same in DIR, relative to DST (more than one: the first that has it)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    link_dest: Vec<PathBuf>,
+    /// Remove each source file once its copy is proven
+    #[arg(long)]
+    remove_source_files: bool,
+    /// Only list the sources
+    #[arg(long)]
+    list_only: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Safety and resume")]
+struct DeleteArgs {
+    /// Delete at DST what is not at SRC, after all else went well; what is excluded stays
+    #[arg(long, visible_aliases = ["delete-after", "delete-delay"])]
+    delete: bool,
+    /// --delete, and what is excluded goes too
+    #[arg(long)]
+    delete_excluded: bool,
+    /// Delete nothing at all if it would be more than N or N% of DST
+    #[arg(long, value_name = "N|N%", value_parser = units::parse_max_delete)]
+    max_delete: Option<MaxDelete>,
+    /// Delete even though something could not be read
+    #[arg(long)]
+    ignore_errors: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Seeing it")]
+struct SeeArgs {
+    /// A line for each change, as rsync's: what and why
+    #[arg(short = 'i', long)]
+    itemize_changes: bool,
+    /// More figures at the end
+    #[arg(long, visible_alias = "stats")]
+    stat: bool,
+    /// --partial --progress
+    #[arg(short = 'P')]
+    partial_progress: bool,
+}
+
+/// What haul does anyway, or has no need of.
+#[derive(Args)]
+#[command(next_help_heading = "Accepted for those who know other tools; no effect")]
+struct AcceptedArgs {
+    /// Directories are always copied whole
+    #[arg(short, long)]
+    recursive: bool,
+    /// What is unfinished is always kept for the next run
+    #[arg(long)]
+    partial: bool,
+    /// There is no delta transfer to switch off on local copies
+    #[arg(short = 'W', long)]
+    whole_file: bool,
+    /// Sizes are always for people to read (help is --help)
+    #[arg(short = 'h', long)]
+    human_readable: bool,
+    /// Chunks of one file share the workers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: Option<u32>,
+}
+
+/// Sources and destination, once the number of arguments is right.
+fn places(
+    kind: CopyKind,
+    args: &PlacesArgs,
+    list_only: bool,
+    environment: &Environment<'_>,
+) -> Result<(Vec<Location>, Option<Location>), Refusal> {
+    let (sources, destination) = match (kind, args.paths.as_slice()) {
+        (_, []) => return Err("no source and no destination; write SRC and DST (help is --help)".into()),
+        (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, None),
+        (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
+        (CopyKind::Sync, [_, _, _, ..]) => {
+            return Err(
+                "sync takes one source; `haul cp` takes many, or sync the directory that holds them with --include and --exclude".into()
+            );
+        }
+        (_, [sources @ .., destination]) => (locations(sources, environment)?, Some(location(destination, environment)?)),
+    };
+    let stdin = sources.iter().filter(|s| s.scheme == Scheme::Stdio).count();
+    if stdin > 0 && (kind != CopyKind::Cp || sources.len() > 1) {
+        return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
+    }
+    if kind != CopyKind::Cp && destination.as_ref().is_some_and(|d| d.scheme == Scheme::Stdio) {
+        return Err("- (standard output) can only be the destination of `haul cp`; `haul cat` writes files there, too".into());
+    }
+    Ok((sources, destination))
+}
+
+impl CpArgs {
+    pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
+        self.resolve_as(CopyKind::Cp, None, given, global, environment)
+    }
+
+    fn resolve_as(
+        self,
+        kind: CopyKind,
+        delete: Option<Delete>,
+        given: &ArgMatches,
+        global: &mut Global,
+        environment: &Environment<'_>,
+    ) -> Result<CopyFlags, Refusal> {
+        let (sources, destination) = places(kind, &self.places, self.tree.list_only, environment)?;
+        let select = self.select.resolve(given, environment)?;
+        let listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::Stdio).count())?;
+        if listed.files_from.is_some() && delete.is_some() {
+            return Err("--files-from says nothing about what is not in the list, so --delete could not tell what to delete; \
+                        leave one out, or make the list an --include-from"
+                .into());
+        }
+        if listed.files_from.is_some() && sources.len() > 1 {
+            return Err("the names of --files-from are relative to one SRC; name one source".into());
+        }
+        if self.tree.inplace && self.tree.backup_dir.is_some() {
+            return Err("--inplace writes over the old file that --backup-dir would keep; leave one out".into());
+        }
+        self.see.apply(global);
+        Ok(CopyFlags {
+            kind,
+            sources,
+            destination,
+            keep: KeepArgs::resolve(given, Keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?,
+            select,
+            listed,
+            policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
+            delete,
+            dry: self.safety.dry_run,
+            list_only: self.tree.list_only,
+            itemize: self.see.itemize_changes,
+            stat: self.see.stat,
+            verify: self.safety.verify,
+            restart: self.safety.restart,
+            wait: self.safety.wait,
+            in_place: self.tree.inplace,
+            backup_dir: self.tree.backup_dir,
+            link_dest: self.tree.link_dest,
+            remove_source: self.tree.remove_source_files,
+            make_path: self.safety.mkpath,
+            sync: self.safety.fsync,
+            run: self.run.resolve(environment)?,
+            speed: self.speed.resolve(),
+            transport: self.transport.resolve()?,
+            connect: self.connect.resolve(),
+        })
+    }
+}
+
+impl SyncArgs {
+    pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
+        let d = &self.delete;
+        let delete = (d.delete || d.delete_excluded).then_some(Delete {
+            excluded: d.delete_excluded,
+            ignore_errors: d.ignore_errors,
+            max: d.max_delete,
+        });
+        self.copy.resolve_as(CopyKind::Sync, delete, given, global, environment)
+    }
+}
+
+impl MvArgs {
+    pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
+        let (sources, destination) = places(CopyKind::Mv, &self.places, false, environment)?;
+        self.see.apply(global);
+        Ok(CopyFlags {
+            kind: CopyKind::Mv,
+            sources,
+            destination,
+            keep: KeepArgs::resolve(given, Keep::all(), environment)?,
+            select: Select::default(),
+            listed: Listed::default(),
+            policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
+            delete: None,
+            dry: self.safety.dry_run,
+            list_only: false,
+            itemize: self.see.itemize_changes,
+            stat: self.see.stat,
+            verify: self.safety.verify,
+            restart: self.safety.restart,
+            wait: self.safety.wait,
+            in_place: false,
+            backup_dir: None,
+            link_dest: Vec::new(),
+            remove_source: true,
+            make_path: self.safety.mkpath,
+            sync: self.safety.fsync,
+            run: self.run.resolve(environment)?,
+            speed: self.speed.resolve(),
+            transport: self.transport.resolve()?,
+            connect: self.connect.resolve(),
+        })
+    }
+}
+
+impl SeeArgs {
+    fn apply(&self, global: &mut Global) {
+        if self.partial_progress && global.progress == Progress::Auto {
+            global.progress = Progress::On;
+        }
+    }
+}

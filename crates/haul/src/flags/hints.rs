@@ -1,0 +1,193 @@
+//! Hints for command lines that mean something in another tool.
+//!
+//! `-i` never takes a value here, so `haul sync -i ~/.ssh/key a host:b` has one argument too many. Guessing would copy a
+//! private key some day; the hint says which option was meant.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::units;
+
+/// An option without a value, what a stray value after it looks like, and what was meant.
+struct Stray {
+    option: &'static str,
+    looks: fn(&str) -> bool,
+    meant: &'static str,
+}
+
+const STRAYS: [Stray; 11] = [
+    Stray { option: "-i", looks: is_key, meant: "-i itemises changes and takes no value; a key for ssh is --identity FILE" },
+    Stray { option: "-P", looks: is_number, meant: "-P is --partial --progress and takes no value; ssh's port is --port N" },
+    Stray {
+        option: "-p",
+        looks: is_number_or_size,
+        meant: "-p keeps modes and takes no value; ssh's port is --port N, a size of parts is --part-size SIZE",
+    },
+    Stray { option: "-n", looks: is_number, meant: "-n is --dry-run and takes no value; a number of workers is -j N" },
+    Stray { option: "-c", looks: is_number, meant: "-c compares contents and takes no value; a number of workers is -j N" },
+    Stray { option: "-l", looks: is_number, meant: "-l keeps symlinks and takes no value; a limit of bandwidth is --bwlimit RATE" },
+    Stray { option: "-r", looks: is_number, meant: "-r takes no value; a number of retries is --retries N" },
+    Stray { option: "-v", looks: is_number, meant: "-v takes no value; more of it is -vv" },
+    Stray { option: "-o", looks: is_setting, meant: "-o keeps owners and takes no value; an option of ssh is --ssh-option KEY=VALUE" },
+    Stray { option: "--progress", looks: is_interval, meant: "the interval of --progress is written with =, as in --progress=60" },
+    Stray { option: "--preserve", looks: is_list, meant: "the list of --preserve is written with =, as in --preserve=mode,times" },
+];
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_number_or_size(text: &str) -> bool {
+    is_number(text) || units::parse_size(text).is_ok()
+}
+
+fn is_interval(text: &str) -> bool {
+    units::parse_interval(text).is_ok()
+}
+
+fn is_key(text: &str) -> bool {
+    let name = text.rsplit('/').next().unwrap_or_default();
+    let usual = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"].iter().any(|key| name.starts_with(key));
+    usual || name.ends_with(".pem") || text.contains("/.ssh/") || text.starts_with(".ssh/")
+}
+
+/// `StrictHostKeyChecking=no`.
+fn is_setting(text: &str) -> bool {
+    text.split_once('=')
+        .is_some_and(|(key, _)| key.starts_with(|c: char| c.is_ascii_uppercase()) && key.bytes().all(|b| b.is_ascii_alphabetic()))
+}
+
+fn is_list(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["mode", "times", "timestamps", "owner", "ownership", "group", "xattr", "links", "all"];
+    text.split(',').all(|word| WORDS.contains(&word))
+}
+
+/// A positional argument, and the option right before it if that takes no value.
+struct Word<'a> {
+    text: &'a OsString,
+    after: Option<String>,
+}
+
+fn find<'a>(
+    definitions: &'a clap::Command,
+    command: Option<&'a clap::Command>,
+    matches: impl Fn(&clap::Arg) -> bool,
+) -> Option<&'a clap::Arg> {
+    command.into_iter().chain([definitions]).flat_map(clap::Command::get_arguments).find(|arg| matches(arg))
+}
+
+fn wants_value(arg: &clap::Arg) -> bool {
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
+}
+
+/// Splits a command line into its command and its positional arguments, as clap would, but without ever failing.
+fn words<'a>(argv: &'a [OsString], definitions: &clap::Command) -> (Option<String>, Vec<Word<'a>>) {
+    let mut command: Option<&clap::Command> = None;
+    let mut words = Vec::new();
+    let mut before: Option<String> = None;
+    let mut rest = argv.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy();
+        let after = before.take();
+        if text == "--" {
+            words.extend(rest.map(|text| Word { text, after: None }));
+            break;
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            let name = long.split('=').next().unwrap_or(long);
+            let arg =
+                find(definitions, command, |a| a.get_long() == Some(name) || a.get_all_aliases().is_some_and(|all| all.contains(&name)));
+            let joined = long.contains('=');
+            if arg.is_some_and(wants_value) {
+                if !joined {
+                    rest.next();
+                }
+            } else if !joined {
+                before = Some(text.into_owned());
+            }
+        } else if text.len() > 1 && text.starts_with('-') {
+            let letters: Vec<char> = text[1..].chars().collect();
+            for (at, letter) in letters.iter().enumerate() {
+                let arg = find(definitions, command, |a| {
+                    a.get_short() == Some(*letter) || a.get_all_short_aliases().is_some_and(|all| all.contains(letter))
+                });
+                if arg.is_some_and(wants_value) {
+                    if at + 1 == letters.len() {
+                        rest.next();
+                    }
+                    before = None;
+                    break;
+                }
+                before = Some(format!("-{letter}"));
+            }
+        } else if command.is_none() && words.is_empty() {
+            command = definitions.find_subcommand(text.as_ref());
+            if command.is_none() {
+                words.push(Word { text: argument, after });
+            }
+        } else {
+            words.push(Word { text: argument, after });
+        }
+    }
+    (command.map(|c| c.get_name().to_string()), words)
+}
+
+/// The command that was named, if it is one.
+pub fn command_name(argv: &[OsString], definitions: &clap::Command) -> Option<String> {
+    words(argv, definitions).0
+}
+
+/// A value after an option that takes none.
+pub fn stray_value(argv: &[OsString], definitions: &clap::Command, exists: &dyn Fn(&Path) -> bool) -> Option<String> {
+    let (_, words) = words(argv, definitions);
+    let keys = words.iter().filter(|word| is_key(&word.text.to_string_lossy())).count();
+    words.iter().find_map(|word| {
+        let text = word.text.to_str()?;
+        let stray = STRAYS.iter().find(|stray| word.after.as_deref() == Some(stray.option) && (stray.looks)(text))?;
+        // A key file is there, of course. With two further addresses it is not one of those to copy, unless it has company.
+        let key_too_many = stray.option == "-i" && words.len() >= 3 && keys == 1;
+        let hint = format!("'{}' after {}: {}", haul_core::entry::show(word.text.as_bytes()), stray.option, stray.meant);
+        (key_too_many || !exists(Path::new(word.text))).then_some(hint)
+    })
+}
+
+/// Options of other tools, and what haul has for them.
+const FOREIGN: [(&[&str], &str); 19] = [
+    (&["-h", "-?"], "help is --help"),
+    (&["--delete-before", "--delete-during", "--del"], "--delete deletes when all else has landed"),
+    (&["--info", "--outbuf"], "progress is --progress or --progress=SECS"),
+    (&["--filter", "-f"], "write --include PATTERN and --exclude PATTERN, or rules in a file with --filter-from"),
+    (&["--cvs-exclude", "-C"], "write --exclude PATTERN or --exclude-from FILE; compression is -z"),
+    (&["--backup", "-b"], "write --backup-dir DIR"),
+    (&["--append", "--append-verify"], "what was interrupted is resumed anyway; --inplace writes into old files"),
+    (&["--partial-dir", "--temp-dir", "-T", "--delay-updates"], "unfinished files lie beside their places and are found again"),
+    (&["--compare-dest", "--copy-dest"], "there is --link-dest DIR"),
+    (&["--relative", "-R"], "paths relative to SRC are kept with --files-from LIST"),
+    (&["--transfers", "--checkers", "--threads", "--parallel", "--workers-max"], "haul tunes the number of workers itself; -j N fixes it"),
+    (&["--dryrun"], "it is --dry-run or -n"),
+    (&["--chunksize", "--bufsize", "--s3-chunk-size"], "it is --chunk-size SIZE"),
+    (&["--no-follow-symlinks"], "symlinks are not followed without -L"),
+    (&["--reflink", "--no-dereference", "-d"], "this is what haul does anyway"),
+    (&["--retry-count"], "it is --retries N"),
+    (&["--ignore-checksum", "--checksum-choice", "--cc"], "-c compares contents; --verify reads back what was written"),
+    (&["--usermap", "--groupmap"], "there are --chown USER:GROUP and --numeric-ids"),
+    (&["--human"], "sizes are for people to read; -h in ls, du and tree"),
+];
+
+/// What to write in place of an option that haul does not have.
+pub fn foreign_flag(error: &clap::Error, command: Option<&str>) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = option.split('=').next().unwrap_or(option);
+    let deletes = ["--delete", "--delete-after", "--delete-delay", "--delete-excluded", "--max-delete", "--ignore-errors"];
+    if command == Some("cp") && deletes.contains(&option) {
+        return Some(format!("cp never deletes, so it has no {option}; `haul sync` has it"));
+    }
+    let (_, meant) = FOREIGN.iter().find(|(options, _)| options.contains(&option))?;
+    Some(format!("there is no {option}; {meant}"))
+}

@@ -1,0 +1,68 @@
+//! jobs: what runs have left behind.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::units;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JobsCommand {
+    List,
+    /// One job, by its id or the beginning of it.
+    Show(String),
+    Clean {
+        /// Empty: all that are not running.
+        jobs: Vec<String>,
+        /// Only those that ended longer ago.
+        older_than: Option<Duration>,
+        dry: bool,
+    },
+}
+
+/// List, show and clean up what runs have left: journals and unfinished files
+#[derive(Args)]
+#[command(
+    override_usage = "haul jobs [list]\n       haul jobs show JOB\n       haul jobs clean [OPTIONS] [JOB...]",
+    before_help = "Examples:
+  haul jobs                           running, interrupted and finished jobs
+  haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files"
+)]
+pub struct JobsArgs {
+    #[command(subcommand)]
+    command: Option<JobsSubcommand>,
+}
+
+#[derive(Subcommand)]
+enum JobsSubcommand {
+    /// Running, interrupted and finished jobs (done without a word, too)
+    List,
+    /// What is known of one job
+    Show {
+        /// The job's id, or the beginning of it
+        #[arg(value_name = "JOB")]
+        job: String,
+    },
+    /// Forget jobs that are not running, and remove their unfinished files
+    Clean {
+        /// Ids, or beginnings of them; without one all that are not running
+        #[arg(value_name = "JOB")]
+        jobs: Vec<String>,
+        /// Only those that ended longer ago: 30d
+        #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+        older_than: Option<Duration>,
+        /// Say what would go, and do nothing
+        #[arg(short = 'n', long)]
+        dry_run: bool,
+    },
+}
+
+impl JobsArgs {
+    pub(super) fn resolve(self) -> JobsCommand {
+        match self.command {
+            None | Some(JobsSubcommand::List) => JobsCommand::List,
+            Some(JobsSubcommand::Show { job }) => JobsCommand::Show(job),
+            Some(JobsSubcommand::Clean { jobs, older_than, dry_run }) => JobsCommand::Clean { jobs, older_than, dry: dry_run },
+        }
+    }
+}

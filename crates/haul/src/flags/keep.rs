@@ -1,0 +1,292 @@
+//! What of a tree is copied: links, special files, attributes.
+//!
+//! Each option switches something on or off, and they are applied in the order in which they were written: `-a
+//! --no-owner` keeps all but the owner, and `--no-owner -a` keeps the owner too.
+
+use clap::{ArgMatches, Args};
+use haul_core::entry::MetaMask;
+use haul_core::job::{Links, ModeChange};
+
+use super::{Environment, Refusal, in_order};
+use crate::units;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Attributes asked for.
+    pub mask: MetaMask,
+    pub links: Links,
+    /// `-S`.
+    pub sparse: bool,
+    /// Whether `-a` was given: the summary names what could not be kept.
+    pub archive: bool,
+    pub chmod: Vec<ModeChange>,
+    pub chown: Option<Chown>,
+    pub numeric_ids: bool,
+}
+
+/// `--chown=USER:GROUP`; either may be missing, not both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chown {
+    pub user: Option<Principal>,
+    pub group: Option<Principal>,
+}
+
+/// An id, or a name to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Principal {
+    Id(u32),
+    Name(String),
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "What is copied")]
+pub struct KeepArgs {
+    /// All of it: -rlptgoD and also ACLs, user xattrs, hard links and holes (-A -X -H -S)
+    #[arg(short, long)]
+    archive: bool,
+    /// Modes with setuid and setgid bits (without it: modes without them)
+    #[arg(short, long)]
+    perms: bool,
+    /// Modification times, in nanoseconds (kept without it)
+    #[arg(short, long)]
+    times: bool,
+    /// Owners, as far as this user may set them
+    #[arg(short, long)]
+    owner: bool,
+    /// Groups, as far as this user may set them
+    #[arg(short, long)]
+    group: bool,
+    /// Fifos, sockets and devices
+    #[arg(short = 'D', long, visible_alias = "devices")]
+    specials: bool,
+    /// Hard links among what is copied
+    #[arg(short = 'H', long)]
+    hard_links: bool,
+    /// ACLs, inherited default ACLs cleared
+    #[arg(short = 'A', long)]
+    acls: bool,
+    /// Extended attributes: user.*, as root also security.capability and trusted.*
+    #[arg(short = 'X', long)]
+    xattrs: bool,
+    /// Holes stay holes
+    #[arg(short = 'S', long)]
+    sparse: bool,
+    /// More to keep, with commas: mode,times,owner,group,acl,xattr,links,sparse,specials,context,all (alone: mode,times,owner,group,acl,xattr)
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "mode,times,owner,group,acl,xattr",
+        value_parser = parse_preserve)]
+    preserve: Option<Preserve>,
+    /// Symlinks as symlinks (done without it; --no-links leaves them out)
+    #[arg(short, long)]
+    links: bool,
+    /// What symlinks point to, in their place
+    #[arg(short = 'L', long, visible_alias = "dereference")]
+    copy_links: bool,
+    /// Leave out symlinks that point outside the tree
+    #[arg(long)]
+    safe_links: bool,
+    /// A symlink to a directory at the destination counts as the directory, if it stays beneath DST
+    #[arg(short = 'K', long)]
+    keep_dirlinks: bool,
+    /// Not the modes
+    #[arg(long, visible_aliases = ["no-p", "no-mode"])]
+    no_perms: bool,
+    /// Not the times: the next run has to look at everything again
+    #[arg(long, visible_alias = "no-t")]
+    no_times: bool,
+    /// Not the owners
+    #[arg(long, visible_alias = "no-o")]
+    no_owner: bool,
+    /// Not the groups
+    #[arg(long, visible_alias = "no-g")]
+    no_group: bool,
+    /// Not the fifos, sockets and devices
+    #[arg(long, visible_aliases = ["no-D", "no-devices"])]
+    no_specials: bool,
+    /// Not the hard links
+    #[arg(long, visible_alias = "no-H")]
+    no_hard_links: bool,
+    /// Not the ACLs
+    #[arg(long, visible_alias = "no-A")]
+    no_acls: bool,
+    /// Not the extended attributes
+    #[arg(long, visible_alias = "no-X")]
+    no_xattrs: bool,
+    /// Not the holes
+    #[arg(long, visible_alias = "no-S")]
+    no_sparse: bool,
+    /// Not the symlinks
+    #[arg(long, visible_alias = "no-l")]
+    no_links: bool,
+    /// Change modes on the way, as in rsync: D755,F644 or u+w,go=rX
+    #[arg(long, value_name = "MODES")]
+    chmod: Vec<String>,
+    /// Set owner and group: USER, USER:GROUP or :GROUP, as names or numbers
+    #[arg(long, value_name = "USER:GROUP", value_parser = parse_chown)]
+    chown: Option<Chown>,
+    /// Owners and groups by number, not by name
+    #[arg(long)]
+    numeric_ids: bool,
+}
+
+/// A checked `--preserve` list.
+#[derive(Clone, Debug)]
+struct Preserve(Vec<What>);
+
+fn parse_preserve(text: &str) -> Result<Preserve, String> {
+    let word = |word: &str| {
+        Ok(match word {
+            "mode" | "perms" => What::Mode,
+            "times" | "timestamps" => What::Times,
+            "owner" => What::Owner,
+            "group" => What::Group,
+            "ownership" => What::Ownership,
+            "acl" | "acls" => What::Acl,
+            "xattr" | "xattrs" => What::Xattr,
+            "links" | "hard-links" => What::HardLinks,
+            "sparse" => What::Sparse,
+            "specials" => What::Specials,
+            "context" => What::Context,
+            "all" => What::All,
+            other => {
+                return Err(format!(
+                    "'{other}' cannot be kept; there are mode, times, owner, group, acl, xattr, links, sparse, specials, context, all"
+                ));
+            }
+        })
+    };
+    text.split(',').map(word).collect::<Result<_, _>>().map(Preserve)
+}
+
+fn parse_chown(text: &str) -> Result<Chown, String> {
+    let (user, group) = text.split_once(':').unwrap_or((text, ""));
+    let principal = |name: &str| match name {
+        "" => Ok(None),
+        // chown(2) reads the largest number as "leave it".
+        digits if digits.bytes().all(|b| b.is_ascii_digit()) => match digits.parse::<u32>() {
+            Ok(id) if id < u32::MAX => Ok(Some(Principal::Id(id))),
+            _ => Err(format!("{digits} is no user's or group's number")),
+        },
+        name if name.contains([':', '/', '\n']) => Err("write USER, USER:GROUP or :GROUP".to_string()),
+        name => Ok(Some(Principal::Name(name.to_string()))),
+    };
+    match (principal(user)?, principal(group)?) {
+        (None, None) => Err("write USER, USER:GROUP or :GROUP".into()),
+        (user, group) => Ok(Chown { user, group }),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// What `-a` and `--preserve=all` mean; the security context only by its own name.
+    All,
+    Mode,
+    Times,
+    Owner,
+    Group,
+    Ownership,
+    Specials,
+    HardLinks,
+    Acl,
+    Xattr,
+    Sparse,
+    Links,
+    Context,
+}
+
+/// Option, what it is about, on or off.
+const SWITCHES: [(&str, What, bool); 21] = [
+    ("archive", What::All, true),
+    ("perms", What::Mode, true),
+    ("times", What::Times, true),
+    ("owner", What::Owner, true),
+    ("group", What::Group, true),
+    ("specials", What::Specials, true),
+    ("hard_links", What::HardLinks, true),
+    ("acls", What::Acl, true),
+    ("xattrs", What::Xattr, true),
+    ("sparse", What::Sparse, true),
+    ("links", What::Links, true),
+    ("no_perms", What::Mode, false),
+    ("no_times", What::Times, false),
+    ("no_owner", What::Owner, false),
+    ("no_group", What::Group, false),
+    ("no_specials", What::Specials, false),
+    ("no_hard_links", What::HardLinks, false),
+    ("no_acls", What::Acl, false),
+    ("no_xattrs", What::Xattr, false),
+    ("no_sparse", What::Sparse, false),
+    ("no_links", What::Links, false),
+];
+
+impl Keep {
+    /// Attributes `mask` and symlinks, nothing else.
+    pub fn only(mask: MetaMask) -> Keep {
+        let links = Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false };
+        Keep { mask, links, sparse: false, archive: false, chmod: Vec::new(), chown: None, numeric_ids: false }
+    }
+
+    /// What `-a` keeps.
+    pub fn all() -> Keep {
+        let mut keep = Keep::only(MetaMask::NONE);
+        keep.switch(What::All, true);
+        keep
+    }
+
+    fn switch(&mut self, what: What, on: bool) {
+        let mask = match what {
+            What::Mode => MetaMask::MODE.with(MetaMask::SETID),
+            What::Times => MetaMask::MTIME,
+            What::Owner => MetaMask::OWNER,
+            What::Group => MetaMask::GROUP,
+            What::Ownership => MetaMask::OWNER.with(MetaMask::GROUP),
+            What::Acl => MetaMask::ACL,
+            What::Xattr => MetaMask::XATTR,
+            What::Context => MetaMask::CONTEXT,
+            What::Specials => return self.links.specials = on,
+            What::HardLinks => return self.links.hard = on,
+            What::Links => return self.links.copy = on,
+            What::Sparse => return self.sparse = on,
+            What::All => {
+                self.archive = on;
+                let all = [
+                    What::Mode,
+                    What::Times,
+                    What::Ownership,
+                    What::Acl,
+                    What::Xattr,
+                    What::Specials,
+                    What::HardLinks,
+                    What::Links,
+                    What::Sparse,
+                ];
+                return all.into_iter().for_each(|each| self.switch(each, on));
+            }
+        };
+        self.mask = if on { self.mask.with(mask) } else { self.mask.without(mask) };
+    }
+}
+
+impl KeepArgs {
+    /// Applies what was written to `base`, in its order.
+    pub(super) fn resolve(given: &ArgMatches, base: Keep, environment: &Environment<'_>) -> Result<Keep, Refusal> {
+        let mut keep = base;
+        for (_, id, nth) in in_order(given, SWITCHES.iter().map(|(id, ..)| *id).chain(["preserve"])) {
+            match SWITCHES.iter().find(|(switch, ..)| *switch == id) {
+                Some((_, what, on)) => keep.switch(*what, *on),
+                None => {
+                    let lists = given.get_many::<Preserve>("preserve").into_iter().flatten();
+                    lists.skip(nth).take(1).flat_map(|list| &list.0).for_each(|what| keep.switch(*what, true));
+                }
+            }
+        }
+        keep.links.follow = given.get_flag("copy_links");
+        keep.links.safe = given.get_flag("safe_links");
+        keep.links.keep_dirlinks = given.get_flag("keep_dirlinks");
+        for text in given.get_many::<String>("chmod").into_iter().flatten() {
+            keep.chmod.extend(units::parse_chmod(text, environment.umask).map_err(|reason| format!("--chmod {reason}"))?);
+        }
+        keep.chown = given.get_one::<Chown>("chown").cloned();
+        keep.numeric_ids = given.get_flag("numeric_ids");
+        Ok(keep)
+    }
+}

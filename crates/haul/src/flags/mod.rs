@@ -1,0 +1,262 @@
+//! From the command line to a [`Command`] of plain structs.
+//!
+//! Parsing does nothing but check what was written: no file is opened, no clock read, no environment asked. What it
+//! must know of the world (which names exist, what time it is) comes in an [`Environment`].
+//!
+//! ```text
+//! argv -> clap (spelling, numbers) -> hints (a value after an option that takes none) -> resolve (order, contradictions) -> Command
+//! ```
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::exit::Exit;
+use crate::location::{Location, Scheme};
+
+pub mod change;
+pub mod check;
+pub mod connect;
+pub mod copy;
+pub mod global;
+pub mod hints;
+pub mod jobs;
+pub mod keep;
+pub mod list;
+pub mod other;
+pub mod run;
+pub mod same;
+pub mod select;
+pub mod speed;
+pub mod table;
+
+pub use change::{MkdirFlags, RmFlags};
+pub use check::{CheckFlags, SumFlags};
+pub use copy::CopyFlags;
+pub use global::Global;
+pub use jobs::JobsCommand;
+pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
+pub use other::DemoFlags;
+
+/// What parsing may know of the world.
+pub struct Environment<'a> {
+    /// Whether a local path exists, a dangling symlink included.
+    pub exists: &'a dyn Fn(&Path) -> bool,
+    pub built: &'a [Scheme],
+    /// `HAUL_STATE_DIR`.
+    pub state_dir: Option<OsString>,
+    /// `NO_COLOR` is set to something.
+    pub no_color: bool,
+    pub now: Timestamp,
+    pub zone: TimeZone,
+    /// For clauses of `--chmod` that name no class.
+    pub umask: u32,
+}
+
+/// A command line that was understood.
+#[derive(Debug)]
+pub struct Invocation {
+    pub global: Global,
+    pub command: Command,
+}
+
+#[derive(Debug)]
+pub enum Command {
+    /// cp, sync or mv: see [`copy::CopyKind`].
+    Copy(Box<CopyFlags>),
+    Check(Box<CheckFlags>),
+    Sum(Box<SumFlags>),
+    Ls(LsFlags),
+    Du(DuFlags),
+    Tree(TreeFlags),
+    Cat(CatFlags),
+    Mkdir(MkdirFlags),
+    Rm(RmFlags),
+    Jobs(JobsCommand),
+    Demo(DemoFlags),
+    Completions(clap_complete::Shell),
+    /// The directory for the pages; `None` writes haul's own page to standard output.
+    Man(Option<PathBuf>),
+    /// A command or a topic; `None` is the list of them.
+    Help(Option<String>),
+    FlagsTable,
+}
+
+/// Text for a terminal and without escape sequences.
+#[derive(Clone, Debug)]
+pub struct Text {
+    pub plain: String,
+    pub styled: String,
+}
+
+impl From<String> for Text {
+    fn from(plain: String) -> Self {
+        Text { styled: plain.clone(), plain }
+    }
+}
+
+#[derive(Debug)]
+pub enum Parsed {
+    Run(Box<Invocation>),
+    /// `--help`, `--version`: for standard output.
+    Print(Text),
+}
+
+/// A command line that was not understood: what to say on standard error and how to end.
+#[derive(Debug)]
+pub struct UsageError {
+    pub text: Text,
+    pub exit: Exit,
+}
+
+/// The reason and the next step of a contradiction.
+pub(crate) type Refusal = String;
+
+const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
+
+/// Moves data between the places where research and HPC people keep it
+#[derive(Parser)]
+#[command(
+    name = "haul",
+    version,
+    disable_help_flag = true,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    override_usage = "haul COMMAND [OPTIONS] [ARGUMENTS]",
+    help_template = TEMPLATE,
+    before_help = "Examples:
+  haul demo                               see a copy interrupted, resumed and verified
+  haul cp -a project /scratch/me          makes /scratch/me/project, as it was
+  haul sync --delete data/ /backup/data   makes /backup/data the same as data",
+    after_help = "`haul COMMAND --help` explains a command; `haul help` lists the topics (exit-codes, filters, addresses, ...)."
+)]
+pub struct Cli {
+    #[command(flatten)]
+    global: global::GlobalArgs,
+    #[command(subcommand)]
+    command: CommandArgs,
+}
+
+#[derive(Subcommand)]
+enum CommandArgs {
+    Cp(Box<copy::CpArgs>),
+    Sync(Box<copy::SyncArgs>),
+    Mv(Box<copy::MvArgs>),
+    Check(Box<check::CheckArgs>),
+    Sum(Box<check::SumArgs>),
+    Ls(list::LsArgs),
+    Du(list::DuArgs),
+    Tree(list::TreeArgs),
+    Cat(list::CatArgs),
+    Mkdir(change::MkdirArgs),
+    Rm(change::RmArgs),
+    Jobs(jobs::JobsArgs),
+    Demo(other::DemoArgs),
+    Completions(other::CompletionsArgs),
+    Man(other::ManArgs),
+    Help(other::HelpArgs),
+    #[command(hide = true)]
+    FlagsTable(other::FlagsTableArgs),
+}
+
+/// The definitions that help, completions, man pages and the table of flags are made from.
+pub fn definitions() -> clap::Command {
+    let command = Cli::command();
+    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
+    names.iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |sub| sub.help_template(TEMPLATE).args_override_self(true).disable_help_subcommand(true))
+    })
+}
+
+/// Reads a command line, the program's name first.
+pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed, UsageError> {
+    let mut definitions = definitions();
+    let name = hints::command_name(argv, &definitions);
+    let exit = if name.as_deref() == Some("check") { Exit::CheckUsage } else { Exit::Usage };
+    let refuse = |reason: String| UsageError { text: Text::from(refusal_text(&reason, name.as_deref())), exit };
+    let matches = match definitions.try_get_matches_from_mut(argv) {
+        Ok(matches) => matches,
+        Err(e) if !e.use_stderr() => return Ok(Parsed::Print(rendered(&e))),
+        Err(e) => {
+            // A key file after -i makes one argument too many: the cause is worth more than the effect.
+            if let Some(reason) =
+                hints::stray_value(argv, &definitions, environment.exists).or_else(|| hints::foreign_flag(&e, name.as_deref()))
+            {
+                return Err(refuse(reason));
+            }
+            return Err(UsageError { text: rendered(&e), exit });
+        }
+    };
+    if let Some(reason) = hints::stray_value(argv, &definitions, environment.exists) {
+        return Err(refuse(reason));
+    }
+    let cli = Cli::from_arg_matches(&matches).map_err(|e| UsageError { text: rendered(&e), exit })?;
+    let (_, given) = matches.subcommand().ok_or_else(|| refuse("no command; `haul help` lists them".into()))?;
+    resolve(cli, given, environment).map(|invocation| Parsed::Run(Box::new(invocation))).map_err(refuse)
+}
+
+fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Result<Invocation, Refusal> {
+    let mut global = cli.global.resolve(environment)?;
+    let command = match cli.command {
+        CommandArgs::Cp(args) => Command::Copy(Box::new(args.resolve(given, &mut global, environment)?)),
+        CommandArgs::Sync(args) => Command::Copy(Box::new(args.resolve(given, &mut global, environment)?)),
+        CommandArgs::Mv(args) => Command::Copy(Box::new(args.resolve(given, &mut global, environment)?)),
+        CommandArgs::Check(args) => Command::Check(Box::new(args.resolve(given, environment)?)),
+        CommandArgs::Sum(args) => Command::Sum(Box::new(args.resolve(given, environment)?)),
+        CommandArgs::Ls(args) => Command::Ls(args.resolve(environment)?),
+        CommandArgs::Du(args) => Command::Du(args.resolve(given, environment)?),
+        CommandArgs::Tree(args) => Command::Tree(args.resolve(given, environment)?),
+        CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
+        CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
+        CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
+        CommandArgs::Demo(args) => Command::Demo(args.resolve()),
+        CommandArgs::Completions(args) => Command::Completions(args.shell),
+        CommandArgs::Man(args) => Command::Man(args.dir),
+        CommandArgs::Help(args) => Command::Help(args.topic),
+        CommandArgs::FlagsTable(_) => Command::FlagsTable,
+    };
+    Ok(Invocation { global, command })
+}
+
+fn rendered(error: &clap::Error) -> Text {
+    let text = error.render();
+    Text { plain: text.to_string(), styled: text.ansi().to_string() }
+}
+
+fn refusal_text(reason: &str, command: Option<&str>) -> String {
+    let help = command.map_or_else(|| "haul --help".to_string(), |name| format!("haul {name} --help"));
+    format!("error: {reason}\n\nFor more information, try '{help}'.\n")
+}
+
+/// Reads addresses and refuses schemes that are not built.
+fn locations(arguments: &[OsString], environment: &Environment<'_>) -> Result<Vec<Location>, Refusal> {
+    arguments.iter().map(|argument| location(argument, environment)).collect()
+}
+
+fn location(argument: &OsString, environment: &Environment<'_>) -> Result<Location, Refusal> {
+    let location = Location::parse(argument, environment.exists).map_err(|e| e.to_string())?;
+    location.require(environment.built).map_err(|e| e.to_string())?;
+    Ok(location)
+}
+
+/// For every option among `ids` that was written, once for each time: its place, its id, its place among its own values.
+fn in_order<'a>(given: &ArgMatches, ids: impl IntoIterator<Item = &'a str>) -> Vec<(usize, &'a str, usize)> {
+    let mut found = Vec::new();
+    for id in ids {
+        if given.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+            && let Some(places) = given.indices_of(id)
+        {
+            found.extend(places.enumerate().map(|(nth, place)| (place, id, nth)));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests;

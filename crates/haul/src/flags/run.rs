@@ -1,0 +1,51 @@
+//! How a run behaves: dry, bounded in time, resumed, waited for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+
+use super::{Environment, Refusal};
+use crate::units::{self, When};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// `--timeout`: the longest that nothing may move; `None` is haul's own bound.
+    pub timeout: Option<Duration>,
+    /// How often a call that failed is made again; `None` is haul's own number.
+    pub retries: Option<u32>,
+    /// From now.
+    pub deadline: Option<Duration>,
+    /// `--failed-to`.
+    pub failed_to: Option<PathBuf>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Safety and resume")]
+pub struct RunArgs {
+    /// Stop cleanly after a DURATION (5h30m) or at a TIME (06:00, 2026-01-31T06:00) and keep the journal; exit code 75
+    #[arg(long, value_name = "DURATION|TIME", value_parser = units::parse_when)]
+    deadline: Option<When>,
+    /// Give up when nothing moved for so long: 60s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
+    timeout: Option<Duration>,
+    /// How often to try again what failed for a passing reason
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    retries: Option<u32>,
+    /// Write the names that failed to FILE, for a later --files-from
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    failed_to: Option<PathBuf>,
+}
+
+impl RunArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<Run, Refusal> {
+        let ahead = |when: When| when.ahead(environment.now, &environment.zone);
+        let deadline = self.deadline.map(ahead).transpose().map_err(|reason| format!("--deadline: {reason}; name a later one"))?;
+        if deadline.is_some_and(|d| d.is_zero()) {
+            return Err("--deadline 0 would stop before anything is done; give it a time, or leave it out".into());
+        }
+        // rsync's --timeout 0 is none at all; every wait here has a bound.
+        let timeout = self.timeout.filter(|t| !t.is_zero());
+        Ok(Run { timeout, retries: self.retries, deadline, failed_to: self.failed_to })
+    }
+}

@@ -1,0 +1,150 @@
+//! Which files of a tree are meant.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, ValueHint};
+use haul_core::job::Bounds;
+
+use super::{Environment, Refusal, in_order};
+use crate::units::{self, When};
+
+/// One filter option. The order of the whole list is that of the command line, across the kinds: the first match wins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterArg {
+    Include(Vec<u8>),
+    Exclude(Vec<u8>),
+    /// `--filter-from`: lines of `+ PATTERN` and `- PATTERN`.
+    RulesFrom(Input),
+    IncludeFrom(Input),
+    ExcludeFrom(Input),
+}
+
+/// A file to read, or standard input for `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    Stdin,
+    File(PathBuf),
+}
+
+impl From<&OsString> for Input {
+    fn from(argument: &OsString) -> Self {
+        if argument == "-" { Input::Stdin } else { Input::File(argument.into()) }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Select {
+    pub filters: Vec<FilterArg>,
+    pub bounds: Bounds,
+    /// `-x`.
+    pub one_file_system: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Which files")]
+pub struct SelectArgs {
+    /// Take what matches, if no filter before it matched (patterns: haul help filters)
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<OsString>,
+    /// Leave out what matches, if no filter before it matched
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Rules from FILE, one a line: + PATTERN or - PATTERN; - is standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    filter_from: Vec<OsString>,
+    /// --include for each line of FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    include_from: Vec<OsString>,
+    /// --exclude for each line of FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    exclude_from: Vec<OsString>,
+    /// No file smaller than SIZE (10M is MiB, 10MB millions)
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    min_size: Option<u64>,
+    /// No file larger than SIZE
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    max_size: Option<u64>,
+    /// Only files modified after: 7d (ago), 2026-01-31, 2026-01-31T08:00, 08:00
+    #[arg(long, value_name = "WHEN", value_parser = units::parse_when)]
+    newer_than: Option<When>,
+    /// Only files modified before
+    #[arg(long, value_name = "WHEN", value_parser = units::parse_when)]
+    older_than: Option<When>,
+    /// Stay on the file system of each source
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+}
+
+impl SelectArgs {
+    pub(super) fn resolve(&self, given: &ArgMatches, environment: &Environment<'_>) -> Result<Select, Refusal> {
+        let mut filters = Vec::new();
+        for (_, id, nth) in in_order(given, ["include", "exclude", "filter_from", "include_from", "exclude_from"]) {
+            filters.push(match id {
+                "include" => FilterArg::Include(self.include[nth].as_bytes().to_vec()),
+                "exclude" => FilterArg::Exclude(self.exclude[nth].as_bytes().to_vec()),
+                "filter_from" => FilterArg::RulesFrom(Input::from(&self.filter_from[nth])),
+                "include_from" => FilterArg::IncludeFrom(Input::from(&self.include_from[nth])),
+                _ => FilterArg::ExcludeFrom(Input::from(&self.exclude_from[nth])),
+            });
+        }
+        let past = |option: &str, when: Option<When>| {
+            when.map(|when| when.past(environment.now, &environment.zone).map_err(|reason| format!("{option}: {reason}"))).transpose()
+        };
+        let bounds = Bounds {
+            min_size: self.min_size,
+            max_size: self.max_size,
+            newer: past("--newer-than", self.newer_than)?,
+            older: past("--older-than", self.older_than)?,
+        };
+        if matches!((bounds.min_size, bounds.max_size), (Some(min), Some(max)) if min > max) {
+            return Err("no file is larger than --min-size and smaller than --max-size; exchange them".into());
+        }
+        if matches!((bounds.newer, bounds.older), (Some(newer), Some(older)) if newer >= older) {
+            return Err("no file is both newer than --newer-than and older than --older-than; exchange them".into());
+        }
+        Ok(Select { filters, bounds, one_file_system: self.one_file_system })
+    }
+}
+
+impl Select {
+    /// How many of the filters read standard input.
+    fn readers_of_stdin(&self) -> usize {
+        let reads = |f: &&FilterArg| {
+            matches!(f, FilterArg::RulesFrom(Input::Stdin) | FilterArg::IncludeFrom(Input::Stdin) | FilterArg::ExcludeFrom(Input::Stdin))
+        };
+        self.filters.iter().filter(reads).count()
+    }
+}
+
+/// `--files-from` and `-0`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    pub files_from: Option<Input>,
+    /// Names in every list that is read or written end with a zero byte, not a newline.
+    pub from0: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Which files")]
+pub struct ListedArgs {
+    /// Only the names in FILE, one a line, relative to SRC; - is standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    files_from: Option<OsString>,
+    /// Names in lists (--files-from, --include-from, ...) end with a zero byte
+    #[arg(short = '0', long, visible_alias = "null")]
+    from0: bool,
+}
+
+impl ListedArgs {
+    /// `other_readers`: how many sources are standard input.
+    pub(super) fn resolve(&self, select: &Select, other_readers: usize) -> Result<Listed, Refusal> {
+        let files_from = self.files_from.as_ref().map(Input::from);
+        let readers = select.readers_of_stdin() + other_readers + usize::from(files_from == Some(Input::Stdin));
+        if readers > 1 {
+            return Err("standard input can be read for one thing only; put the other lists into files".into());
+        }
+        Ok(Listed { files_from, from0: self.from0 })
+    }
+}

@@ -1,0 +1,63 @@
+//! How fast: haul finds the number of workers itself, these are for those who know better.
+
+use clap::Args;
+
+use super::Refusal;
+use crate::units::{self, Rate};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speed {
+    /// 1 to 4096; `None` tunes itself.
+    pub workers: Option<u32>,
+    /// Bytes a second.
+    pub bwlimit: Option<u64>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Speed")]
+pub struct SpeedArgs {
+    /// Fix the number of workers (else it tunes itself)
+    #[arg(short = 'j', long, visible_alias = "numworkers", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    workers: Option<u32>,
+    /// At most RATE bytes a second: 400M, 1.5G, 10Gbit; without a unit KiB as in rsync, 0 is no limit
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    bwlimit: Option<Rate>,
+}
+
+impl SpeedArgs {
+    pub(super) fn resolve(&self) -> Speed {
+        Speed { workers: self.workers, bwlimit: self.bwlimit.and_then(|rate| rate.0) }
+    }
+}
+
+/// Chunks and compression: only where data moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transport {
+    /// Bytes, at least 64 KiB; `None` is for haul to choose.
+    pub chunk: Option<u64>,
+    /// `-z`: of use over networks only.
+    pub compress: bool,
+}
+
+/// The smallest chunk: below it a chunk costs more to note than to move.
+const CHUNK_LEAST: u64 = 64 << 10;
+
+#[derive(Args)]
+#[command(next_help_heading = "Speed")]
+pub struct TransportArgs {
+    /// Move large files in pieces of SIZE, at least 64K
+    #[arg(long, visible_alias = "part-size", value_name = "SIZE", value_parser = units::parse_size)]
+    chunk_size: Option<u64>,
+    /// Compress on the way (over networks; no effect on local copies)
+    #[arg(short = 'z', long)]
+    compress: bool,
+}
+
+impl TransportArgs {
+    pub(super) fn resolve(&self) -> Result<Transport, Refusal> {
+        match self.chunk_size {
+            Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
+            chunk => Ok(Transport { chunk, compress: self.compress }),
+        }
+    }
+}

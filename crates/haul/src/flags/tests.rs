@@ -1,0 +1,380 @@
+//! Command lines and what they mean.
+
+use super::*;
+use crate::flags::keep::{Chown, Principal};
+use crate::flags::select::{FilterArg, Input};
+use haul_core::entry::MetaMask;
+use haul_core::job::MaxDelete;
+use haul_core::plan::Compare;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const ALL: [Scheme; 9] =
+    [Scheme::Local, Scheme::Stdio, Scheme::Ssh, Scheme::Sftp, Scheme::S3, Scheme::Ftp, Scheme::Ftps, Scheme::Gsiftp, Scheme::Sshftp];
+
+fn read_in(line: &[&str], there: &[&str]) -> Result<Parsed, UsageError> {
+    let argv: Vec<OsString> = std::iter::once("haul").chain(line.iter().copied()).map(OsString::from).collect();
+    parse(
+        &argv,
+        &Environment {
+            exists: &|path| there.iter().any(|name| Path::new(name) == path),
+            built: &ALL,
+            state_dir: Some("/state".into()),
+            no_color: false,
+            now: "2026-03-10T12:00:00Z".parse().expect("a time"),
+            zone: TimeZone::UTC,
+            umask: 0o022,
+        },
+    )
+}
+
+fn read(line: &str) -> Invocation {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match read_in(&words, &[]) {
+        Ok(Parsed::Run(invocation)) => *invocation,
+        Ok(Parsed::Print(text)) => panic!("{line}: {}", text.plain),
+        Err(e) => panic!("{line}: {}", e.text.plain),
+    }
+}
+
+fn copy(line: &str) -> CopyFlags {
+    match read(line).command {
+        Command::Copy(flags) => *flags,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refused(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match read_in(&words, &[]) {
+        Err(e) => e.text.plain,
+        Ok(other) => panic!("{line}: understood as {other:?}"),
+    }
+}
+
+#[test]
+fn the_definitions_hold() {
+    definitions().debug_assert();
+}
+
+#[test]
+fn rsyncs_letters_run_unchanged() {
+    let f = copy("sync -avzP src/ host:dst");
+    assert!(f.keep.archive && f.transport.compress && f.sources[0].trailing_slash);
+    assert_eq!(f.destination.map(|d| d.scheme), Some(Scheme::Ssh));
+    let i = read("sync -avzP src/ dst");
+    assert_eq!((i.global.verbose, i.global.progress), (1, global::Progress::On));
+
+    let f = copy("cp -rlptgoD a b");
+    let kept = MetaMask::MTIME.with(MetaMask::MODE).with(MetaMask::SETID).with(MetaMask::OWNER).with(MetaMask::GROUP);
+    assert_eq!(f.keep.mask, kept);
+    assert!(f.keep.links.copy && f.keep.links.specials && !f.keep.links.hard && !f.keep.sparse && !f.keep.archive);
+
+    let f = copy("sync -anv --delete a/ b");
+    assert!(f.dry && f.delete.is_some() && f.keep.archive);
+
+    let f = copy("cp -a -r -l -p -t -g -o -D -H -A -X -S -n -v -u -x -z -c -i -P -e ssh -W -L -K a b");
+    assert!(f.policy.update && f.select.one_file_system && f.itemize && f.links_follow_and_keep());
+    assert_eq!((f.policy.compare, f.connect.ssh), (Compare::Content, Some("ssh".into())));
+    assert_eq!(copy("cp -I a b").policy.compare, Compare::Never);
+    copy("cp -avzhe ssh a b");
+    copy("cp -q a b");
+}
+
+impl CopyFlags {
+    fn links_follow_and_keep(&self) -> bool {
+        self.keep.links.follow && self.keep.links.keep_dirlinks
+    }
+}
+
+#[test]
+fn every_promised_option_is_there() {
+    copy(
+        "sync --no-perms --no-owner --no-group --no-times --chmod D755,F644 --chown me:lab --numeric-ids --include-from i --exclude-from e \
+         --filter-from f --include x --exclude y --delete --delete-excluded --ignore-errors --max-delete 10% --link-dest ../old \
+         --remove-source-files --timeout 60s --retries 3 --mkpath --force --fsync --wait --failed-to f --deadline 5h --restart --verify \
+         --existing --ignore-existing --size-only --modify-window 1s --backup-dir old --min-size 1K --max-size 1G --newer-than 7d \
+         --older-than 1d -j 4 --bwlimit 400M --chunk-size 4M --safe-links --partial --numworkers 4 --concurrency 2 --part-size 50MiB --stat \
+         --port 2222 --identity k --jump j --ssh-config c --ssh-option A=b -F f -J h --endpoint-url http://localhost --dry-run \
+         --itemize-changes --from0 --preserve=mode,times --json --log l --progress=60 --state-dir s --no-color a b",
+    );
+    copy("cp --inplace --checksum --files-from - --list-only a b");
+    copy("cp --list-only a");
+    read("check --one-way --checksum -a -0 --missing-to m a/ b");
+    read("check --manifest sums dir");
+    read("sum --format sha256sum -o out a");
+    read("ls -lahR a b");
+    read("du -sh");
+    read("du -hd 1 a");
+    read("tree --du -h -d 2 a");
+    read("tree -L 2 a");
+    read("cat a -");
+    read("mkdir -p a/b");
+    read("rm -rf a");
+    read("mv a b");
+    read("jobs");
+    read("jobs list");
+    read("jobs show 1f");
+    read("jobs clean --older-than 30d -n");
+    read("demo");
+    read("completions bash");
+    read("man");
+    read("man dir");
+    read("help exit-codes");
+    read("help");
+}
+
+#[test]
+fn the_default_is_time_and_mode_and_a_is_all() {
+    let f = copy("cp a b");
+    assert_eq!(f.keep.mask, MetaMask::MTIME.with(MetaMask::MODE));
+    assert!(f.keep.links.copy && !f.keep.links.specials && !f.verify && f.delete.is_none());
+    let all = copy("cp -a a b").keep;
+    assert_eq!(all, keep::Keep::all());
+    assert!(!all.mask.any(MetaMask::CONTEXT), "the security context only by its name");
+    assert!(copy("cp -a --preserve=context a b").keep.mask.has(MetaMask::CONTEXT.with(MetaMask::ACL)));
+    assert_eq!(copy("mv a b").keep, all);
+    assert!(copy("mv a b").remove_source);
+}
+
+#[test]
+fn the_later_switch_wins() {
+    assert!(!copy("cp -a --no-owner a b").keep.mask.any(MetaMask::OWNER));
+    assert!(copy("cp --no-owner -a a b").keep.mask.has(MetaMask::OWNER));
+    assert!(copy("cp -a --no-perms -p a b").keep.mask.has(MetaMask::MODE));
+    assert!(!copy("cp -p --no-perms a b").keep.mask.any(MetaMask::MODE.with(MetaMask::SETID)));
+    assert!(!copy("cp -a --no-hard-links --no-D a b").keep.links.hard);
+    assert!(!copy("cp --no-links a b").keep.links.copy);
+    assert!(copy("cp --no-group --preserve=group a b").keep.mask.has(MetaMask::GROUP));
+    assert!(!copy("cp --preserve=group --no-group a b").keep.mask.has(MetaMask::GROUP));
+    assert!(copy("cp -aa a b").keep.archive);
+    let bare = copy("cp --preserve a b");
+    assert!(bare.keep.mask.has(MetaMask::OWNER.with(MetaMask::XATTR)) && bare.sources.len() == 1);
+}
+
+#[test]
+fn filters_keep_their_order_across_kinds() {
+    let f = copy("sync --exclude a --include b --filter-from r --exclude c --include-from i --exclude-from - --include d x y");
+    assert_eq!(
+        f.select.filters,
+        [
+            FilterArg::Exclude(b"a".into()),
+            FilterArg::Include(b"b".into()),
+            FilterArg::RulesFrom(Input::File("r".into())),
+            FilterArg::Exclude(b"c".into()),
+            FilterArg::IncludeFrom(Input::File("i".into())),
+            FilterArg::ExcludeFrom(Input::Stdin),
+            FilterArg::Include(b"d".into()),
+        ]
+    );
+}
+
+#[test]
+fn values_are_read() {
+    let f = copy(
+        "sync --delete --max-delete 10% --bwlimit 100 --chunk-size 4M -j 8 --modify-window 2s --chown :1000 --chmod go=rX --deadline 13:30 a b",
+    );
+    assert_eq!(f.delete.and_then(|d| d.max), Some(MaxDelete::Percent(10)));
+    assert_eq!((f.speed.bwlimit, f.speed.workers, f.transport.chunk), (Some(102_400), Some(8), Some(4 << 20)));
+    assert_eq!(f.policy.window, Duration::from_secs(2));
+    assert_eq!(f.keep.chown, Some(Chown { user: None, group: Some(Principal::Id(1000)) }));
+    assert_eq!(f.keep.chmod.len(), 1);
+    assert_eq!(f.run.deadline, Some(Duration::from_secs(5400)));
+    let f = copy("cp --newer-than 2026-03-09T12:00 --older-than 1h --min-size 1K a b");
+    assert_eq!(f.select.bounds.newer.map(|t| t.secs), Some(1_773_057_600));
+    assert_eq!(f.select.bounds.older.map(|t| t.secs), Some(1_773_140_400));
+    assert_eq!(f.select.bounds.min_size, Some(1024));
+    let f = copy("sync --delete-excluded a b");
+    assert_eq!(f.delete.map(|d| d.excluded), Some(true));
+}
+
+#[test]
+fn global_options_go_anywhere() {
+    for line in ["-v --json --state-dir d cp a b", "cp -v --json --state-dir d a b", "cp a b -v --json --state-dir d"] {
+        let g = read(line).global;
+        assert_eq!((g.verbose, g.json, g.state_dir, g.color), (1, true, Some("d".into()), true), "{line}");
+    }
+    assert_eq!(read("cp a b").global.state_dir, Some("/state".into()));
+    assert_eq!(read("cp -vv a b").global.verbose, 2);
+    assert_eq!(read("cp --progress=60 a b").global.progress, global::Progress::Every(Duration::from_secs(60)));
+    assert_eq!(read("cp --progress a b").global.progress, global::Progress::On);
+    assert_eq!(read("cp -P --progress=5 a b").global.progress, global::Progress::Every(Duration::from_secs(5)));
+    assert!(!read("cp --no-color a b").global.color);
+}
+
+#[test]
+fn contradictions_have_a_next_step() {
+    for (line, part) in [
+        ("sync --delete --files-from l a b", "--include-from"),
+        ("sync --delete-excluded --files-from l a b", "--include-from"),
+        ("cp -c --size-only a b", "leave one out"),
+        ("cp -I -c a b", "leave one out"),
+        ("cp -q -v a b", "leave one out"),
+        ("cp --inplace --backup-dir d a b", "leave one out"),
+        ("cp --min-size 2M --max-size 1M a b", "exchange them"),
+        ("cp --newer-than 1d --older-than 2d a b", "exchange them"),
+        ("sync a b c", "haul cp"),
+        ("cp a", "write SRC and DST"),
+        ("cp", "help is --help"),
+        ("cp --delete a b", "haul sync"),
+        ("sync --info=progress2 a b", "--progress"),
+        ("sync - b", "haul cp"),
+        ("cp - a b", "standard input"),
+        ("cp --files-from - --exclude-from - a b", "one thing only"),
+        ("cp --files-from l a b c", "one source"),
+        ("check a", "SRC and DST"),
+        ("check --manifest m a b", "one address"),
+        ("du -s -d 2 a", "leave one out"),
+        ("cp --deadline 2026-03-01 a b", "passed"),
+        ("cp --chunk-size 400 a b", "400M"),
+        ("cp --chunk-size 1K a b", "64K"),
+        ("cp --timeout 60 a b", "60s"),
+        ("cp --chmod u+z a b", "none of r, w"),
+        ("cp --preserve=colour a b", "there are mode"),
+        ("cp -j 0 a b", "1..=4096"),
+        ("mkdir -", "./-"),
+        ("frobnicate", "frobnicate"),
+        ("sync a ftp://me:secret@host/", "password"),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(part) && text.starts_with("error: "), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_stray_value_gets_a_hint_and_not_a_guess() {
+    for (line, part) in [
+        ("cp -i /home/me/.ssh/id_rsa a host:b", "--identity"),
+        ("sync -avi key.pem a host:b", "--identity"),
+        ("cp -P 2222 a host:b", "--port"),
+        ("cp -p 2222 a host:b", "--port"),
+        ("cp -p 50MiB a s3://b/", "--part-size"),
+        ("cp -c 16 a b", "-j N"),
+        ("cp -rn 16 a b", "-j N"),
+        ("cp -o StrictHostKeyChecking=no a host:b", "--ssh-option"),
+        ("cp --progress 60 a b", "--progress=60"),
+        ("sync --preserve mode,times a b", "--preserve=mode,times"),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(part), "{line}: {text}");
+    }
+    // A name that is there is what it says; a key with company is to be copied.
+    assert!(read_in(&["cp", "-P", "2222", "dst"], &["2222"]).is_ok());
+    assert!(read_in(&["cp", "-i", "id_rsa", "dst"], &["id_rsa"]).is_ok());
+    assert!(read_in(&["cp", "-i", "a.pem", "b.pem", "dst"], &["a.pem", "b.pem"]).is_ok());
+    assert!(read_in(&["cp", "-i", "id_rsa", "src", "dst"], &["id_rsa", "src"]).is_err(), "one too many");
+}
+
+#[test]
+fn usage_errors_have_their_codes() {
+    let code = |line: &str| read_in(&line.split(' ').collect::<Vec<_>>(), &[]).map(|_| 0).unwrap_or_else(|e| e.exit.code());
+    assert_eq!(code("cp --nonsense a b"), 1);
+    assert_eq!(code("check --nonsense a b"), 2);
+    assert_eq!(code("-v check a"), 2);
+    assert_eq!(code("--log check cp --nonsense"), 1, "the value of --log is no command");
+    assert_eq!(code("cp --help"), 0);
+}
+
+#[test]
+fn a_scheme_that_is_not_built_is_refused() {
+    let argv: Vec<OsString> = ["haul", "cp", "a", "host:b"].map(OsString::from).into();
+    let environment = Environment {
+        exists: &|_| false,
+        built: &[Scheme::Local],
+        state_dir: None,
+        no_color: true,
+        now: Timestamp::UNIX_EPOCH,
+        zone: TimeZone::UTC,
+        umask: 0,
+    };
+    let text = parse(&argv, &environment).expect_err("ssh is not built").text.plain;
+    assert!(text.contains("ssh is not built into this version, which has local paths"), "{text}");
+}
+
+#[test]
+fn names_need_not_be_utf8() {
+    use std::os::unix::ffi::OsStringExt;
+    let argv = vec![
+        "haul".into(),
+        "cp".into(),
+        "--exclude".into(),
+        OsString::from_vec(b"\xff*".to_vec()),
+        OsString::from_vec(b"a\xfe".to_vec()),
+        "b".into(),
+    ];
+    let environment = Environment {
+        exists: &|_| true,
+        built: &ALL,
+        state_dir: None,
+        no_color: true,
+        now: Timestamp::UNIX_EPOCH,
+        zone: TimeZone::UTC,
+        umask: 0,
+    };
+    let Ok(Parsed::Run(invocation)) = parse(&argv, &environment) else { panic!("not understood") };
+    let Command::Copy(flags) = invocation.command else { panic!("not a copy") };
+    assert_eq!(flags.sources[0].path, b"a\xfe");
+    assert_eq!(flags.select.filters, [FilterArg::Exclude(b"\xff*".into())]);
+}
+
+/// A letter that means something else in some command, and why that is no trap.
+const LETTERS_THAT_DIFFER: [(char, &str); 10] = [
+    ('a', "ls: all names, as in ls"),
+    ('l', "ls: long, as in ls"),
+    ('h', "ls, du, tree: sizes for people; cp, sync, mv: accepted"),
+    ('p', "mkdir: parents, as in mkdir"),
+    ('o', "sum: output"),
+    ('d', "du, tree: depth"),
+    ('s', "du: summarize"),
+    ('f', "rm: as in rm"),
+    ('L', "tree: levels, as in tree"),
+    ('r', "rm: as in rm"),
+];
+
+#[test]
+fn no_letter_means_two_things() {
+    let mut definitions = definitions();
+    definitions.build();
+    let mut all = Vec::new();
+    table::collect(&definitions, &mut all);
+    let mut letters: BTreeMap<char, BTreeMap<String, String>> = BTreeMap::new();
+    for (command, arg) in all {
+        for letter in arg.get_short_and_visible_aliases().unwrap_or_default() {
+            let clash = letters.entry(letter).or_default().insert(arg.get_id().to_string(), command.clone());
+            assert!(clash.is_none_or(|c| c != command), "-{letter} twice in {command}");
+        }
+    }
+    for (letter, meanings) in letters {
+        let excused = LETTERS_THAT_DIFFER.iter().any(|(l, _)| *l == letter);
+        assert!(meanings.len() == 1 || excused, "-{letter}: {meanings:?}");
+    }
+}
+
+#[test]
+fn every_option_is_documented() {
+    let mut definitions = definitions();
+    definitions.build();
+    let mut all = Vec::new();
+    table::collect(&definitions, &mut all);
+    let table = table::markdown();
+    for (command, arg) in all {
+        assert!(arg.get_help().is_some_and(|h| h.to_string().len() > 5), "{command}: {arg} has no help");
+        assert!(
+            arg.get_help_heading().is_some() || !matches!(command.as_str(), "cp" | "sync" | "mv" | "check" | "sum"),
+            "{command}: {arg} has no heading"
+        );
+        if let Some(long) = arg.get_long() {
+            assert!(table.contains(&format!("--{long}")), "{long} is not in the table");
+        }
+    }
+    for command in definitions.get_subcommands() {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn the_table_in_the_docs_is_fresh() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/flags.md");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == table::markdown(), "docs/flags.md is old: run `cargo run -p haul -- flags-table > docs/flags.md`");
+}

@@ -1,0 +1,223 @@
+//! `haul help`: commands from their definitions, topics from the texts below. The pages of the manual are made here too.
+
+use std::io;
+use std::path::Path;
+
+use clap::builder::StyledStr;
+
+use crate::exit;
+use crate::flags::{Text, definitions};
+use crate::location::SCHEMES;
+
+/// A topic's name, what it is about, its page.
+type Topic = (&'static str, &'static str, fn() -> String);
+
+const TOPICS: [Topic; 5] = [
+    ("exit-codes", "how haul ends, for scripts", exit::page),
+    ("addresses", "how files, hosts and buckets are named", addresses),
+    ("filters", "--include, --exclude and their files", || FILTERS.to_string()),
+    ("attributes", "what is kept with and without -a", || ATTRIBUTES.to_string()),
+    ("units", "sizes, rates, durations and times", || UNITS.to_string()),
+];
+
+/// A command's help or a topic's page; without a name the list of them. An unknown name is an error in words.
+pub fn page(name: Option<&str>) -> Result<Text, String> {
+    let Some(name) = name else { return Ok(overview()) };
+    if let Some((.., text)) = TOPICS.iter().find(|(topic, ..)| *topic == name) {
+        return Ok(Text::from(text()));
+    }
+    let mut all = definitions();
+    all.build();
+    match all.find_subcommand_mut(name) {
+        Some(command) => Ok(from_styled(&command.render_help())),
+        None => Err(format!("there is no command and no topic '{}'; `haul help` lists them", haul_core::entry::show(name.as_bytes()))),
+    }
+}
+
+fn from_styled(text: &StyledStr) -> Text {
+    Text { plain: text.to_string(), styled: text.ansi().to_string() }
+}
+
+fn overview() -> Text {
+    let help = from_styled(&definitions().render_help());
+    let mut topics = String::from("\nTopics (haul help TOPIC):\n");
+    for (name, about, _) in TOPICS {
+        topics.push_str(&format!("  {name:<11}  {about}\n"));
+    }
+    Text { plain: help.plain + &topics, styled: help.styled + &topics }
+}
+
+fn addresses() -> String {
+    let mut page = String::from("How places are named:\n\n");
+    for (_, _, meaning) in SCHEMES {
+        page.push_str(&format!("  {meaning}\n"));
+    }
+    page.push_str(ADDRESSES);
+    page
+}
+
+const ADDRESSES: &str = "
+A colon before the first slash means a host, as in scp, but what exists locally is local: wrfout_d01_2024-01-01_00:00:00 is a file.
+For a local name with a colon that does not exist yet, write ./NAME. IPv6 addresses go in brackets: [::1]:path.
+
+After ssh://host the path is absolute; ssh://host/~/x is relative to the login directory, as host:x is.
+In URLs %20 is a blank and %25 a percent sign; S3 keys are written as they are. Passwords in addresses are refused.
+
+The slash at the end: SRC makes DST/SRC, SRC/ means what is in it (so do . and ..). A file goes into DST if DST is a
+directory or ends in a slash. For S3 only the slash decides: s3://b/pre is the object, s3://b/pre/ the directory.
+";
+
+const FILTERS: &str =
+    "--include PATTERN, --exclude PATTERN, --filter-from FILE (lines of `+ PATTERN` and `- PATTERN`), --include-from FILE and
+--exclude-from FILE make one list, in the order in which they are written. The first pattern that matches decides; what
+none matches is taken. A directory that is left out is not entered.
+
+  *.tmp        a name anywhere
+  /cache       the name cache at the top of the source only
+  cache/       directories named cache
+  a/b          b in a, anywhere
+  *  ?  [abc]  within one name
+  **           across slashes; dir/*** is dir and all that is in it
+
+  haul sync --include '*/' --include '*.nc' --exclude '*' data/ DST     only *.nc, wherever they are
+
+The patterns mean what they mean in rsync. Excluded names are safe from --delete; --delete-excluded undoes that.
+--min-size, --max-size, --newer-than and --older-than choose files to copy and never choose deletes.
+--files-from FILE names what to copy instead: one path a line, relative to SRC (-0: separated by zero bytes).
+";
+
+const ATTRIBUTES: &str =
+    "Without any option: modification times (ns) and modes without setuid and setgid bits; symlinks as symlinks; a new directory
+keeps the group and setgid bit that it inherits at the destination.
+
+  -a                 -rlptgoD as in rsync, and also -A -X -H -S
+  -p -t -o -g        modes with setuid and setgid, times, owners, groups
+  -D                 fifos, sockets and devices; without it they are left out, with a line that says so
+  -A -X              ACLs; extended attributes (user.*, as root also security.capability and trusted.*)
+  -H -S              hard links, holes
+  --preserve=LIST    adds mode, times, owner, group, acl, xattr, links, sparse, specials, context (SELinux), all
+  --no-perms --no-times --no-owner --no-group --no-acls --no-xattrs --no-hard-links --no-sparse --no-specials --no-links
+
+They are applied in the order in which they are written, so -a --no-owner keeps all but the owner. What could not be kept
+is said in one line at the end. --chmod and --chown change modes and owners on the way.
+";
+
+const UNITS: &str = "Sizes: 400M, 1.5G, 64KiB, 512B. K M G T P and KiB MiB GiB TiB PiB count by 1024, KB MB GB TB PB by 1000, as in rsync.
+Rates: a size a second (400M, 400MB/s) or 10Gbit; --bwlimit without a unit is in KiB a second, as in rsync, and 0 is no limit.
+Durations: 250ms, 90s, 15m, 6h30m, 7d, 2w.
+Times: 2026-01-31 and 2026-01-31T08:00 (local), 2026-01-31T08:00:00Z, 08:00 (the last one; for --deadline the next one);
+a duration counts back from now (--newer-than 7d), or ahead for --deadline 5h30m.
+A number without a unit is an error everywhere else, so that nobody copies 400 bytes a second.
+";
+
+/// The manual's pages: name of the file, and its text.
+pub fn manual() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut all = definitions();
+    all.build();
+    let mut pages = vec![("haul.1".to_string(), manual_page(&all, "haul")?)];
+    for command in all.get_subcommands().filter(|c| !c.is_hide_set()) {
+        let name = format!("haul-{}", command.get_name());
+        pages.push((format!("{name}.1"), manual_page(command, &name)?));
+    }
+    Ok(pages)
+}
+
+fn manual_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
+    let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+    // The examples have a section of their own; as a help text in front they would be folded into the description.
+    let shown = command.clone().before_help(None::<&str>).display_name(name.to_string());
+    let shown = if name == "haul" { shown } else { shown.version(env!("CARGO_PKG_VERSION")) };
+    let man = clap_mangen::Man::new(shown.clone()).title(name.to_uppercase()).section("1").manual("haul");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    let usage = shown.clone().render_usage().to_string();
+    let lines: Vec<&str> = usage.trim_start_matches("Usage:").lines().map(str::trim).collect();
+    section(&mut page, "SYNOPSIS", &lines.join("\n"));
+    man.render_description_section(&mut page)?;
+    section(&mut page, "EXAMPLES", examples.trim_start_matches("Examples:").trim_start_matches('\n'));
+    man.render_options_section(&mut page)?;
+    if name == "haul" {
+        man.render_subcommands_section(&mut page)?;
+        section(&mut page, "EXIT STATUS", &exit::page());
+    } else {
+        section(&mut page, "SEE ALSO", "haul(1); haul help exit-codes");
+    }
+    Ok(page)
+}
+
+/// A section of preformatted text.
+fn section(page: &mut Vec<u8>, title: &str, text: &str) {
+    if text.trim().is_empty() {
+        return;
+    }
+    page.extend_from_slice(format!(".SH {title}\n.nf\n").as_bytes());
+    for line in text.lines() {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        // A dot or a quote at the beginning would be a request to roff.
+        page.extend_from_slice(if line.starts_with(['.', '\'']) { b"\\&" } else { b"" });
+        page.extend_from_slice(line.as_bytes());
+        page.push(b'\n');
+    }
+    page.extend_from_slice(b".fi\n");
+}
+
+/// Writes the manual's pages into `dir`, which is made if it is missing.
+pub fn write_manual(dir: &Path) -> io::Result<usize> {
+    std::fs::create_dir_all(dir)?;
+    let pages = manual()?;
+    for (name, text) in &pages {
+        std::fs::write(dir.join(name), text)?;
+    }
+    Ok(pages.len())
+}
+
+/// Completions for a shell.
+pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut out = Vec::new();
+    clap_complete::generate(shell, &mut definitions(), "haul", &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_and_topic_has_a_page() {
+        for command in definitions().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let page = page(Some(command.get_name())).expect("a page").plain;
+            assert!(page.contains("Usage: haul "), "{page}");
+            assert!(page.contains("Examples:\n"), "{page}");
+            // Help is folded at 100 columns; an example must not be.
+            let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.lines().all(|line| line.chars().count() <= 98), "{examples}");
+        }
+        for (name, ..) in TOPICS {
+            let page = page(Some(name)).expect("a page").plain;
+            assert!(page.len() > 100 && page.lines().all(|line| line.chars().count() <= 140), "{page}");
+        }
+        assert!(page(Some("nothing")).is_err());
+        let list = page(None).expect("the list").plain;
+        assert!(list.contains("exit-codes") && list.contains("sync"), "{list}");
+    }
+
+    #[test]
+    fn the_manual_has_a_page_a_command() {
+        let pages = manual().expect("pages");
+        for name in ["haul.1", "haul-cp.1", "haul-sync.1", "haul-jobs.1"] {
+            let (_, text) = pages.iter().find(|(n, _)| n == name).expect(name);
+            let text = String::from_utf8_lossy(text);
+            assert!(text.contains(".TH ") && text.contains(".SH EXAMPLES") && text.contains(".SH SYNOPSIS"), "{text}");
+        }
+        assert!(!pages.iter().any(|(n, _)| n.contains("flags-table")));
+    }
+
+    #[test]
+    fn every_shell_has_completions() {
+        use clap_complete::Shell;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            assert!(String::from_utf8_lossy(&completions(shell)).contains("delete-excluded"), "{shell}");
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! Sizes, rates, durations, moments and modes as people write them, and as they are shown to people.
+//!
+//! A number without a unit is an error, so that nobody waits for 400 bytes a second; the exceptions are rsync's
+//! `--bwlimit` (KiB/s), a count, and 0. Parsers return the reason and a next step in words and never look at a clock.
+
+use std::time::Duration;
+
+use haul_core::entry::Time;
+use haul_core::job::{MaxDelete, ModeChange};
+use jiff::civil;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+/// Bytes in `400M`, `1.5G`, `64KiB`, `10MB`, `512B`: as in rsync, K M G T P and KiB MiB ... count 1024, KB MB ... count 1000.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_number(text)?;
+    if unit.is_empty() && !number.is_zero() {
+        return Err(format!("the number has no unit; write {text}M for MiB, {text}MB for millions of bytes, {text}B for bytes"));
+    }
+    number.times(size_unit(unit)?).ok_or_else(|| "the size is too large".to_string())
+}
+
+/// Bytes a second in `400M`, `1.5G/s`, `100MB/s`, `10Gbit`; without a unit KiB, as in rsync. 0 is no limit: `None`.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    let (number, unit) = split_number(text)?;
+    let unit = unit.strip_suffix("/s").or_else(|| unit.strip_suffix("ps")).unwrap_or(unit);
+    let too_large = || "the rate is too large".to_string();
+    let rate = match unit.to_ascii_lowercase().strip_suffix("bit") {
+        Some(prefix) => number.times(decimal_prefix(prefix)?).ok_or_else(too_large)? / 8,
+        None if unit.is_empty() => number.times(1024).ok_or_else(too_large)?,
+        None => number.times(size_unit(unit)?).ok_or_else(too_large)?,
+    };
+    if rate == 0 && !number.is_zero() {
+        return Err("the rate is below one byte a second".into());
+    }
+    Ok(Rate(if rate == 0 { None } else { Some(rate) }))
+}
+
+/// Bytes a second; `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub Option<u64>);
+
+/// A decimal number as digits: `1.5` is 15 tenths.
+struct Number {
+    digits: u64,
+    places: u32,
+}
+
+impl Number {
+    fn is_zero(&self) -> bool {
+        self.digits == 0
+    }
+
+    /// Times a unit, rounded down; `None` past `u64`.
+    fn times(&self, unit: u64) -> Option<u64> {
+        let whole = u128::from(self.digits) * u128::from(unit) / 10u128.pow(self.places);
+        u64::try_from(whole).ok()
+    }
+}
+
+/// Splits `1.5GiB` into the number and the rest.
+fn split_number(text: &str) -> Result<(Number, &str), String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && part.is_empty() || part.contains('.') {
+        return Err("this is no number followed by a unit".into());
+    }
+    if whole.len() + part.len() > 18 {
+        return Err("the number has too many digits".into());
+    }
+    let digits = format!("{whole}{part}").parse::<u64>().map_err(|e| e.to_string())?;
+    Ok((Number { digits, places: u32::try_from(part.len()).unwrap_or(0) }, rest.trim_start()))
+}
+
+fn size_unit(unit: &str) -> Result<u64, String> {
+    if unit.len() == 2 && unit.ends_with('b') && unit.starts_with(|c: char| c.is_ascii_uppercase()) {
+        return Err(format!("{unit} could be bits or bytes; write {}B for bytes, or {}bit in a rate", &unit[..1], &unit[..1]));
+    }
+    let unit = unit.to_ascii_lowercase();
+    let (prefix, base) = match unit.as_str() {
+        "" | "b" => return Ok(1),
+        u if u.ends_with("ib") => (&u[..u.len() - 2], 1024u64),
+        u if u.ends_with('b') => (&u[..u.len() - 1], 1000),
+        u => (u, 1024),
+    };
+    power(prefix)
+        .map(|n| base.pow(n))
+        .ok_or_else(|| format!("'{unit}' is no unit of size; there are B, K, M, G, T, P (1024), KB ... (1000), KiB ... (1024)"))
+}
+
+fn decimal_prefix(prefix: &str) -> Result<u64, String> {
+    if prefix.is_empty() { Ok(1) } else { power(prefix).map(|n| 1000u64.pow(n)).ok_or_else(|| format!("'{prefix}bit' is no unit of rate")) }
+}
+
+fn power(prefix: &str) -> Option<u32> {
+    ["k", "m", "g", "t", "p"].iter().position(|p| *p == prefix).and_then(|at| u32::try_from(at + 1).ok())
+}
+
+/// `90s`, `6h`, `1d2h`, `1.5h`, `250ms`, `2w`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    if text.contains(':') {
+        return Err("a duration is written with units, like 6h30m".into());
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    loop {
+        let (number, after) = split_number(rest)?;
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let millis = match unit {
+            "" if number.is_zero() => 0,
+            "" => return Err(format!("the number has no unit; write {rest}s for seconds, {rest}m for minutes, {rest}h for hours")),
+            "ms" => 1,
+            "s" | "sec" => 1_000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 604_800_000,
+            other => return Err(format!("'{other}' is no unit of time; there are ms, s, m, h, d, w")),
+        };
+        let more = number.times(millis).map(Duration::from_millis);
+        total = more.and_then(|more| total.checked_add(more)).filter(|t| t.as_secs() < 1 << 40).ok_or("the duration is too long")?;
+        if next.is_empty() {
+            return Ok(total);
+        }
+        rest = next;
+    }
+}
+
+/// `--progress=SECS`: plain seconds, or a duration with units. At least one second.
+pub fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds.min(1 << 32)),
+        Err(_) => parse_duration(text)?,
+    };
+    if interval < Duration::from_secs(1) { Err("at least one second".into()) } else { Ok(interval) }
+}
+
+/// A moment as written: how it becomes a time depends on now and on the time zone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum When {
+    /// `7d`: that long before now, or after it for a deadline.
+    Span(Duration),
+    /// `2026-01-31`, `2026-01-31T08:00`: local time.
+    Local(civil::DateTime),
+    /// `2026-01-31T08:00Z`, `2026-01-31T08:00+01:00`.
+    Instant(Timestamp),
+    /// `08:00`: the last such time of day, or the next for a deadline.
+    Clock(civil::Time),
+}
+
+/// A duration, a date, a date with time, or a time of day.
+pub fn parse_when(text: &str) -> Result<When, String> {
+    let words = "write a duration like 7d or 6h30m, a date like 2026-01-31, a time like 2026-01-31T08:00, or 08:00";
+    if let Ok(clock) = text.parse::<civil::Time>().or_else(|_| format!("{text}:00").parse())
+        && text.contains(':')
+        && !text.contains('-')
+    {
+        return Ok(When::Clock(clock));
+    }
+    if text.len() >= 10 && text.as_bytes()[4] == b'-' {
+        if let Ok(instant) = text.parse::<Timestamp>() {
+            return Ok(When::Instant(instant));
+        }
+        return text.parse::<civil::DateTime>().map(When::Local).map_err(|_| format!("this is no date; {words}"));
+    }
+    parse_duration(text).map(When::Span).map_err(|reason| if text.contains([':', '-']) { words.to_string() } else { reason })
+}
+
+impl When {
+    /// For `--newer-than` and `--older-than`: a span counts back from now, a time of day is the last one.
+    pub fn past(self, now: Timestamp, zone: &TimeZone) -> Result<Time, String> {
+        let at = match self {
+            When::Span(ago) => now.checked_sub(ago).map_err(|_| "that is too long ago".to_string())?,
+            When::Clock(clock) => {
+                let today = clock_on(now, zone, clock, 0)?;
+                if today <= now { today } else { clock_on(now, zone, clock, -1)? }
+            }
+            When::Local(at) => local(at, zone)?,
+            When::Instant(at) => at,
+        };
+        let nanos = at.as_nanosecond();
+        let secs = i64::try_from(nanos.div_euclid(1_000_000_000)).map_err(|_| "that time is out of range".to_string())?;
+        Ok(Time { secs, nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0) })
+    }
+
+    /// For `--deadline`: how long from now. A moment that has passed is an error.
+    pub fn ahead(self, now: Timestamp, zone: &TimeZone) -> Result<Duration, String> {
+        let at = match self {
+            When::Span(span) => return Ok(span),
+            When::Clock(clock) => {
+                let today = clock_on(now, zone, clock, 0)?;
+                if today > now { today } else { clock_on(now, zone, clock, 1)? }
+            }
+            When::Local(at) => local(at, zone)?,
+            When::Instant(at) => at,
+        };
+        let ahead = at.duration_since(now);
+        Duration::try_from(ahead).map_err(|_| "that time has passed".to_string())
+    }
+}
+
+fn local(at: civil::DateTime, zone: &TimeZone) -> Result<Timestamp, String> {
+    at.to_zoned(zone.clone()).map(|z| z.timestamp()).map_err(|e| e.to_string())
+}
+
+fn clock_on(now: Timestamp, zone: &TimeZone, clock: civil::Time, days: i64) -> Result<Timestamp, String> {
+    let date = Zoned::new(now, zone.clone()).date();
+    let date = date.checked_add(jiff::Span::new().days(days)).map_err(|e| e.to_string())?;
+    local(date.to_datetime(clock), zone)
+}
+
+/// `--max-delete`: a count, or a percentage of what the destination holds.
+pub fn parse_max_delete(text: &str) -> Result<MaxDelete, String> {
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.parse::<u32>() {
+            Ok(n) if n <= 100 => Ok(MaxDelete::Percent(n)),
+            _ => Err("a percentage is a whole number from 0% to 100%".into()),
+        },
+        None => text.parse().map(MaxDelete::Count).map_err(|_| "write a count like 100, or a percentage like 10%".into()),
+    }
+}
+
+/// rsync's `--chmod`: clauses between commas, each octal (`D755`, `F644`) or symbolic (`u+w`, `go=rX`, `Dg+s`).
+///
+/// `D` and `F` restrict a clause to directories or to everything else. Where no `u`, `g`, `o` or `a` is
+/// named, `umask` takes bits away, as in chmod(1).
+pub fn parse_chmod(text: &str, umask: u32) -> Result<Vec<ModeChange>, String> {
+    text.split(',').map(|clause| parse_mode_clause(clause, umask).map_err(|why| format!("'{clause}': {why}"))).collect()
+}
+
+const MODE_BITS: u32 = 0o7777;
+
+fn parse_mode_clause(clause: &str, umask: u32) -> Result<ModeChange, String> {
+    let (files, dirs, rest) = match clause.as_bytes().first() {
+        Some(b'D') => (false, true, &clause[1..]),
+        Some(b'F') => (true, false, &clause[1..]),
+        _ => (true, true, clause),
+    };
+    let whole = |keep, add, add_if_exec| ModeChange { files, dirs, keep, add, add_if_exec };
+    if rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return match u32::from_str_radix(rest, 8) {
+            Ok(mode) if mode <= MODE_BITS && rest.len() <= 5 => Ok(whole(0, mode, 0)),
+            _ => Err("an octal mode has at most four digits from 0 to 7".into()),
+        };
+    }
+    let at = rest.find(['+', '-', '=']).ok_or("write a mode like 644, u+w or go=rX")?;
+    let (who, what) = (&rest[..at], &rest[at + 1..]);
+    // One bit for each class, at its execute place, and the setuid and setgid bits that `s` means for it.
+    let (mut class, mut set_id) = (0u32, 0u32);
+    for letter in who.chars() {
+        let (bits, id) = match letter {
+            'u' => (0o100, 0o4000),
+            'g' => (0o010, 0o2000),
+            'o' => (0o001, 0),
+            'a' => (0o111, 0o6000),
+            other => return Err(format!("'{other}' is none of u, g, o, a")),
+        };
+        class |= bits;
+        set_id |= id;
+    }
+    let mask = if who.is_empty() { MODE_BITS & !umask } else { MODE_BITS };
+    if who.is_empty() {
+        (class, set_id) = (0o111, 0o4000);
+    }
+    let (mut bits, mut exec_bits, mut top) = (0u32, 0u32, 0u32);
+    for letter in what.chars() {
+        match letter {
+            'r' => bits |= class * 4,
+            'w' => bits |= class * 2,
+            'x' => bits |= class,
+            'X' => exec_bits |= class,
+            's' if set_id == 0 => return Err("s is for u and g".into()),
+            's' => top |= set_id,
+            't' => top |= 0o1000,
+            other => return Err(format!("'{other}' is none of r, w, x, X, s, t")),
+        }
+    }
+    let (bits, exec_bits) = (bits & mask, exec_bits & mask);
+    Ok(match &rest[at..=at] {
+        "+" => whole(MODE_BITS, bits | top, exec_bits),
+        "-" => whole(MODE_BITS & !(bits | exec_bits | top), 0, 0),
+        _ => whole(MODE_BITS & !(class * 7) & !(if top == 0 { 0 } else { set_id | top & 0o1000 }), bits | top, exec_bits),
+    })
+}
+
+/// `5.24 GiB`: three digits and a binary unit.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, "B", &["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
+}
+
+/// `1.21 GiB/s`.
+pub fn rate(bytes_a_second: f64) -> String {
+    format!("{}/s", scaled(bytes_a_second.max(0.0), "B", &["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]))
+}
+
+fn scaled(n: f64, smallest: &str, units: &[&str]) -> String {
+    if !n.is_finite() || n < 999.5 {
+        return format!("{n:.0} {smallest}");
+    }
+    let (mut value, mut unit) = (n, smallest);
+    for next in units {
+        // 1023.9 would be shown as 1024, which is one of the next unit.
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    match value {
+        v if v < 9.995 => format!("{v:.2} {unit}"),
+        v if v < 99.95 => format!("{v:.1} {unit}"),
+        v => format!("{v:.0} {unit}"),
+    }
+}
+
+/// `37,760`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `0.34 s`, `3.4 s`, `45 s`, `2m05s`, `1h02m`, `3d04h`.
+pub fn duration(d: Duration) -> String {
+    let seconds = d.as_secs_f64();
+    let whole = seconds.round() as u64;
+    match whole {
+        _ if seconds < 0.995 => format!("{seconds:.2} s"),
+        _ if seconds < 9.95 => format!("{seconds:.1} s"),
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{}h{:02}m", whole / 3600, whole % 3600 / 60),
+        _ => format!("{}d{:02}h", whole / 86_400, whole % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_have_rsyncs_units() {
+        for (text, expected) in [
+            ("400M", 400 << 20),
+            ("1.5G", 3 << 29),
+            ("64KiB", 64 << 10),
+            ("64k", 64 << 10),
+            ("10MB", 10_000_000),
+            ("10mb", 10_000_000),
+            ("2TiB", 2 << 40),
+            ("512B", 512),
+            ("0", 0),
+            (".5K", 512),
+            ("1 GiB", 1 << 30),
+        ] {
+            assert_eq!(parse_size(text), Ok(expected), "{text}");
+        }
+        for text in ["400", "", "M", "1.5.2M", "4X", "4Gb", "-1M", "99999999P", "1e3M", "4M4", "4é"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+        assert!(parse_size("400").unwrap_err().contains("400M"));
+    }
+
+    #[test]
+    fn rates_without_a_unit_are_kib() {
+        assert_eq!(parse_rate("400M"), Ok(Rate(Some(400 << 20))));
+        assert_eq!(parse_rate("400MB/s"), Ok(Rate(Some(400_000_000))));
+        assert_eq!(parse_rate("100"), Ok(Rate(Some(102_400))));
+        assert_eq!(parse_rate("1.5"), Ok(Rate(Some(1536))));
+        assert_eq!(parse_rate("10Gbit/s"), Ok(Rate(Some(1_250_000_000))));
+        assert_eq!(parse_rate("0"), Ok(Rate(None)));
+        for text in ["10Gb", "fast", "1bit", "9999999Pbit"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_units() {
+        for (text, seconds) in [
+            ("90s", 90.0),
+            ("6h", 21_600.0),
+            ("1d2h", 93_600.0),
+            ("1.5h", 5400.0),
+            ("250ms", 0.25),
+            ("6h30m", 23_400.0),
+            ("0", 0.0),
+            ("2w", 1_209_600.0),
+        ] {
+            assert_eq!(parse_duration(text).map(|d| d.as_secs_f64()), Ok(seconds), "{text}");
+        }
+        for text in ["90", "", "h", "6h30", "6:30", "1y", "999999999999999999w"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_interval("60"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_interval("2m"), Ok(Duration::from_secs(120)));
+        assert!(parse_interval("0").is_err() && parse_interval("0.5s").is_err());
+    }
+
+    #[test]
+    fn moments_count_from_now() {
+        let now: Timestamp = "2026-03-10T12:00:00Z".parse().expect("a time");
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        let past = |text: &str| {
+            parse_when(text).and_then(|w| w.past(now, &zone)).map(|t| Timestamp::from_second(t.secs).expect("in range").to_string())
+        };
+        assert_eq!(past("7d"), Ok("2026-03-03T12:00:00Z".into()));
+        assert_eq!(past("2026-01-31"), Ok("2026-01-30T23:00:00Z".into()));
+        assert_eq!(past("2026-01-31T08:00"), Ok("2026-01-31T07:00:00Z".into()));
+        assert_eq!(past("2026-01-31T08:00:00Z"), Ok("2026-01-31T08:00:00Z".into()));
+        assert_eq!(past("08:00"), Ok("2026-03-10T07:00:00Z".into()));
+        assert_eq!(past("14:00"), Ok("2026-03-09T13:00:00Z".into()));
+        let ahead = |text: &str| parse_when(text).and_then(|w| w.ahead(now, &zone)).map(|d| d.as_secs());
+        assert_eq!(ahead("6h"), Ok(21_600));
+        assert_eq!(ahead("14:00"), Ok(3600));
+        assert_eq!(ahead("08:00"), Ok(19 * 3600));
+        assert_eq!(ahead("2026-03-10T14:00"), Ok(3600));
+        assert_eq!(ahead("2026-03-10"), Err("that time has passed".into()));
+        for text in ["7", "yesterday", "2026-13-01", "2026-01", "25:00", "é2026-01-01", "2026é-01-01"] {
+            assert!(parse_when(text).is_err(), "{text}");
+        }
+    }
+
+    fn apply(changes: &[ModeChange], mode: u32, dir: bool) -> u32 {
+        let exec = dir || mode & 0o111 != 0;
+        changes.iter().filter(|c| if dir { c.dirs } else { c.files }).fold(mode, |mode, c| {
+            let extra = if exec { c.add_if_exec } else { 0 };
+            mode & c.keep | c.add | extra
+        })
+    }
+
+    #[test]
+    fn modes_follow_rsync() {
+        // (--chmod, mode before, directory?, mode after): as rsync 3.5.0 leaves them with umask 022.
+        for (text, before, dir, after) in [
+            ("D755,F644", 0o600, false, 0o644),
+            ("D755,F644", 0o700, true, 0o755),
+            ("u+w", 0o444, false, 0o644),
+            ("go=rX", 0o600, false, 0o644),
+            ("go=rX", 0o700, false, 0o755),
+            ("go=rX", 0o700, true, 0o755),
+            ("a+x", 0o644, false, 0o755),
+            ("+w", 0o444, false, 0o644),
+            ("go-rwx", 0o777, false, 0o700),
+            ("Dg+s", 0o755, true, 0o2755),
+            ("Dg+s", 0o755, false, 0o755),
+            ("u=rwx,g=,o=", 0o777, false, 0o700),
+            ("+t", 0o755, true, 0o1755),
+            ("ug-X", 0o755, false, 0o645),
+            ("a+s", 0o755, false, 0o6755),
+            ("+s", 0o755, false, 0o4755),
+            ("u=rws", 0o6755, false, 0o6655),
+            ("=rw", 0o1777, false, 0o1644),
+            ("Du=rwx,go=rx,Fu=rw,go=r", 0o6755, false, 0o6644),
+            ("4755", 0o2644, true, 0o4755),
+        ] {
+            let changes = parse_chmod(text, 0o022).expect(text);
+            assert_eq!(apply(&changes, before, dir), after, "{text} on {before:o}");
+        }
+        for text in ["", "888", "77777", "u", "u+z", "q+w", "644,", "DF755", "u+w+r", "o+s"] {
+            assert!(parse_chmod(text, 0o022).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn deletes_are_bounded_by_count_or_percent() {
+        assert_eq!(parse_max_delete("100"), Ok(MaxDelete::Count(100)));
+        assert_eq!(parse_max_delete("10%"), Ok(MaxDelete::Percent(10)));
+        assert!(parse_max_delete("101%").is_err() && parse_max_delete("-1").is_err() && parse_max_delete("%").is_err());
+    }
+
+    #[test]
+    fn figures_for_people() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1000), "0.98 KiB");
+        assert_eq!(bytes(5_626_000_000), "5.24 GiB");
+        assert_eq!(bytes((1 << 20) - 1), "1.00 MiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(rate(104_857_600.0), "100 MiB/s");
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(37_760), "37,760");
+        assert_eq!(count(1_000_000), "1,000,000");
+        for (seconds, text) in [
+            (0.344, "0.34 s"),
+            (3.44, "3.4 s"),
+            (9.99, "10 s"),
+            (59.6, "1m00s"),
+            (125.0, "2m05s"),
+            (3720.0, "1h02m"),
+            (86_400.0 * 3.2, "3d04h"),
+        ] {
+            assert_eq!(duration(Duration::from_secs_f64(seconds)), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parsers_never_panic(text in "\\PC{0,20}|[0-9.:TZkKMGiBbhdmsw%+-]{0,14}") {
+            let _ = (parse_size(&text).is_ok(), parse_rate(&text).is_ok(), parse_duration(&text).is_ok(), parse_interval(&text).is_ok());
+            let _ = (parse_when(&text).is_ok(), parse_max_delete(&text).is_ok(), parse_chmod(&text, 0o022).is_ok());
+        }
+
+        #[test]
+        fn a_whole_size_is_exact(n in 0u64..1 << 20) {
+            prop_assert_eq!(parse_size(&format!("{n}M")), Ok(n << 20));
+        }
+    }
+}
