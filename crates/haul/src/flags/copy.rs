@@ -172,7 +172,7 @@ pub struct MvArgs {
 
 #[derive(Args)]
 struct PlacesArgs {
-    /// One SRC or more, and last DST (how they are written: haul help addresses)
+    /// One SRC or more, and last DST. SRC makes DST/SRC, SRC/ means what is in it (haul help addresses)
     #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
 }

@@ -378,3 +378,24 @@ fn the_table_in_the_docs_is_fresh() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(written == table::markdown(), "docs/flags.md is old: run `cargo run -p haul -- flags-table > docs/flags.md`");
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(500))]
+    /// Words of real command lines in any order: understood or refused, never a panic.
+    #[test]
+    fn no_command_line_panics(
+        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "jobs", "help", ""]),
+        words in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "-a", "-p", "--no-perms", "--preserve", "--preserve=mode,all", "--include", "--exclude", "--exclude=x", "--include-from=-",
+                "--filter-from", "-x", "-avzP", "--progress", "--progress=3", "-i", "-P", "22", "--", "-", "a", "b/", "h:p", "s3://b/", "--chmod=u+w",
+                "--chmod", "--deadline=08:00", "--newer-than=1d", "--older-than=2d", "-e", "-j4", "--delete", "--files-from=l", "-h", "-d", "-L",
+                "--json", "-q", "--help", "é", "-é", "--é=",
+            ]),
+            0..8,
+        ),
+    ) {
+        let line: Vec<&str> = std::iter::once(command).chain(words).collect();
+        let _ = read_in(&line, &["a"]).is_ok();
+    }
+}
