@@ -1,0 +1,324 @@
+//! Single lines: what happened to one name, a failure, a warning, a moment of the run. Pure.
+
+use std::time::Duration;
+
+use haul_core::entry::{Entry, Kind, MetaMask, show};
+use haul_core::error::Error;
+use haul_core::event::{Action, InFlight, Progress, Warning, Why};
+
+use super::text::{bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
+
+/// Nothing moved and nothing found for this long is a stall and is named so. Shorter pauses are what a
+/// busy file server does every minute.
+pub const STALLED: Duration = Duration::from_secs(5);
+
+/// What the progress shown is about beside `Progress` itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around {
+    pub retries: u64,
+    /// For check: nothing is planned, entries are compared.
+    pub check: bool,
+}
+
+/// One moment in one line for a job log: time since the start, files, bytes, rates, workers, time left.
+pub fn progress(p: &Progress, around: Around) -> String {
+    let mut parts = vec![clock(p.elapsed)];
+    if !p.phase.is_empty() && p.phase != "copying" {
+        parts.push(p.phase.to_string());
+    }
+    let least = if p.walk_done { "" } else { "at least " };
+    if around.check || (p.planned_files == 0 && p.kept > 0) {
+        parts.push(format!("{} compared", things(p.found, "entry")));
+    } else {
+        parts.push(format!("{} of {least}{} files", count(p.done_files), count(p.planned_files)));
+    }
+    let passed = p.moved_bytes + p.resumed_bytes;
+    if p.planned_bytes > 0 {
+        parts.push(bytes_of(passed.min(p.planned_bytes), p.planned_bytes, &format!(" of {least}")));
+    } else if passed > 0 {
+        parts.push(bytes(passed));
+    }
+    parts.push(rates(p.rate_now, p.rate_mean()));
+    parts.push(things(u64::from(p.workers), "worker"));
+    parts.extend(troubles(p, around));
+    match stalled(p, usize::MAX) {
+        Some(notice) => parts.push(format!("stalled: {notice}")),
+        None => parts.push(left(p)),
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("  ")
+}
+
+/// Failures and retries so far, where there are any.
+pub fn troubles(p: &Progress, around: Around) -> Vec<String> {
+    let mut parts = Vec::new();
+    if p.failed > 0 {
+        parts.push(format!("{} failed", count(p.failed)));
+    }
+    if around.retries > 0 {
+        let word = if around.retries == 1 { "retry" } else { "retries" };
+        parts.push(format!("{} {word}", count(around.retries)));
+    }
+    parts
+}
+
+/// The time left in words; while the walk runs there is none to name.
+pub fn left(p: &Progress) -> String {
+    if !p.walk_done {
+        return "still listing".into();
+    }
+    match p.eta() {
+        Some(Duration::ZERO) => String::new(),
+        // A rate that has fallen to almost nothing would promise years.
+        Some(d) if d < Duration::from_secs(100 * 86_400) => format!("about {} left", roughly(d)),
+        _ => "time left unknown".into(),
+    }
+}
+
+/// "nothing has moved for 12 s; waiting in read of a/b", the path shortened so that the whole takes `width` columns.
+pub fn stalled(p: &Progress, width: usize) -> Option<String> {
+    (p.idle >= STALLED).then(|| {
+        let notice = format!("nothing has moved for {}", roughly(p.idle));
+        match &p.slowest {
+            Some(file) => {
+                let notice = format!("{notice}; waiting in {} of ", doing(file));
+                let room = width.saturating_sub(notice.len()).max(8);
+                notice + &middle(&show(&file.path), room)
+            }
+            None => notice,
+        }
+    })
+}
+
+fn doing(file: &InFlight) -> &'static str {
+    if file.doing.is_empty() { "copy" } else { file.doing }
+}
+
+/// The slowest file in flight, its path shortened so that the whole takes `width` columns.
+pub fn slowest(file: &InFlight, width: usize) -> String {
+    let tail = format!(
+        "  {}  {} ({}%)  for {}",
+        doing(file),
+        bytes_of(file.moved.min(file.size), file.size, " of "),
+        percent(file.moved, file.size),
+        roughly(file.since)
+    );
+    let head = "slowest: ";
+    let room = width.saturating_sub(head.len() + tail.len()).max(8);
+    format!("{head}{}{tail}", middle(&show(&file.path), room))
+}
+
+/// The path of an entry as the terminal may show it; a directory with a slash at its end, the root as `./`.
+pub fn path(entry: &Entry) -> String {
+    let mut shown = show(&entry.name.path());
+    if entry.kind == Kind::Dir {
+        if shown.is_empty() {
+            shown.push('.');
+        }
+        shown.push('/');
+    }
+    shown
+}
+
+/// `create      a/b`, for -v.
+pub fn done(action: Action, entry: &Entry) -> String {
+    format!("{:<10}  {}{}", action.word(), path(entry), points_to(entry))
+}
+
+/// `create      not at the destination    a/b`, for -n and -vv: what, why and to whom, the columns aligned.
+pub fn explained(action: Action, why: Why, entry: &Entry) -> String {
+    format!("{:<10}  {:<24}  {}{}", action.word(), why.words(), path(entry), points_to(entry))
+}
+
+fn points_to(entry: &Entry) -> String {
+    entry.target.as_ref().map(|target| format!(" -> {}", show(target))).unwrap_or_default()
+}
+
+/// rsync's `--itemize-changes`: `YXcstpoguax path`. What an event does not say is `?`, as rsync writes it
+/// for what an older peer does not tell.
+pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
+    let letter = match entry.kind {
+        Kind::Dir => 'd',
+        Kind::Link => 'L',
+        Kind::Char | Kind::Block => 'D',
+        Kind::Fifo | Kind::Socket => 'S',
+        Kind::File | Kind::Unknown => 'f',
+    };
+    const NEW: &str = "+++++++++";
+    let moved = match why {
+        Why::Size => ".s.......".into(),
+        Why::Time => "..t......".into(),
+        Why::Content | Why::Target => "c........".into(),
+        Why::Unfinished => ".??......".into(),
+        Why::Forced | Why::Same | Why::Newer | Why::Policy | Why::NotAsked => ".........".into(),
+        Why::Attributes => "..????.??".into(),
+        Why::New | Why::Type | Why::Extra | Why::Shadowed | Why::SameFile => NEW.to_string(),
+    };
+    let code = match action {
+        Action::Delete | Action::Extra => "*deleting  ".to_string(),
+        Action::Create | Action::Missing if entry.kind == Kind::File => format!(">f{NEW}"),
+        Action::MakeDir | Action::Create | Action::Missing => format!("c{letter}{NEW}"),
+        Action::Link | Action::Special => format!("c{letter}{moved}"),
+        Action::Replace if entry.kind != Kind::File => format!("c{letter}{moved}"),
+        Action::Replace | Action::Differs if why != Why::Attributes => format!(">{letter}{moved}"),
+        Action::Replace | Action::Differs | Action::SetMeta => format!(".{letter}..????.??"),
+        Action::HardLink => format!("h{letter}{NEW}"),
+        Action::Keep | Action::Skip => format!(".{letter}         "),
+    };
+    format!("{code} {}{}", path(entry), points_to(entry))
+}
+
+/// `a/b: write: No space left on device` and, where one is known, a second line with the next step.
+pub fn failure(error: &Error) -> Vec<String> {
+    let subject = error.path().map(|p| format!("{}: ", show_path(p))).unwrap_or_default();
+    failure_lines("", &subject, error.op(), &error.reason(), error.next_step())
+}
+
+/// The words of an error come in part from the system and from servers: they are shown as names are.
+pub fn failure_lines(lead: &str, subject: &str, op: &str, reason: &str, next_step: Option<&str>) -> Vec<String> {
+    let mut lines = vec![format!("{lead}{subject}{op}: {}", plain(reason))];
+    lines.extend(next_step.map(|step| format!("  try: {}", plain(step))));
+    lines
+}
+
+/// The root of a store has an empty path.
+pub fn show_path(path: &[u8]) -> String {
+    if path.is_empty() { ".".into() } else { show(path) }
+}
+
+/// Text that is no name: control characters are taken out of it, a backslash stays one.
+pub fn plain(text: &str) -> String {
+    if text.chars().any(char::is_control) { show(text.as_bytes()).replace("\\\\", "\\") } else { text.to_string() }
+}
+
+pub fn retried(error: &Error, attempt: u32) -> String {
+    let subject = error.path().map(|p| format!("{}: ", show_path(p))).unwrap_or_default();
+    format!("{subject}{}: {}; trying again ({attempt})", error.op(), plain(&error.reason()))
+}
+
+pub fn refused(entry: &Entry, refused: MetaMask) -> String {
+    format!("{}: not kept: {}", path(entry), refused.words().join(", "))
+}
+
+pub fn warning(warning: &Warning) -> String {
+    match warning {
+        Warning::SpaceShort { needed, free } => format!(
+            "the destination has {} free and {} are still to move: {} too little",
+            bytes(*free),
+            bytes(*needed),
+            bytes(needed.saturating_sub(*free))
+        ),
+        Warning::InodesShort { needed, free } => format!(
+            "the destination has room for {} more files and {} are still to make: {} too few",
+            count(*free),
+            count(*needed),
+            count(needed.saturating_sub(*free))
+        ),
+        Warning::NoJournal(reason) => {
+            format!("no journal is kept ({}): a rerun skips whole files but not parts of one", plain(reason))
+        }
+        Warning::Stalled { seconds, waiting_for } => {
+            format!("nothing has moved for {}; waiting in {}", duration(Duration::from_secs(*seconds)), plain(waiting_for))
+        }
+        Warning::DeletesSkipped(reason) => format!("nothing is deleted: {}", plain(reason)),
+        Warning::Note(words) => plain(words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_core::entry::{Dir, Name};
+
+    use super::super::fixtures::{entry, moving};
+    use super::*;
+
+    #[test]
+    fn a_moment_in_one_line() {
+        let mut p = moving();
+        insta::assert_snapshot!(progress(&p, Around::default()), @"00:01:30  12,345 of 37,760 files  1.20 of 4.05 GiB  15.5 MiB/s now, 13.7 mean  8 workers  about 3 min 08 s left");
+        p.walk_done = false;
+        p.failed = 3;
+        insta::assert_snapshot!(progress(&p, Around { retries: 1, check: false }), @"00:01:30  12,345 of at least 37,760 files  1.20 of at least 4.05 GiB  15.5 MiB/s now, 13.7 mean  8 workers  3 failed  1 retry  still listing");
+        p.walk_done = true;
+        p.idle = Duration::from_secs(12);
+        p.rate_now = 0.0;
+        insta::assert_snapshot!(progress(&p, Around::default()), @"00:01:30  12,345 of 37,760 files  1.20 of 4.05 GiB  0 B/s now, 13.7 MiB/s mean  8 workers  3 failed  stalled: nothing has moved for 12 s; waiting in write of experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc");
+        insta::assert_snapshot!(progress(&Progress::default(), Around::default()), @"00:00:00  0 of at least 0 files  0 B/s now, 0 mean  0 workers  still listing");
+        let compared =
+            Progress { found: 1_234_567, walk_done: true, workers: 4, phase: "comparing", elapsed: p.elapsed, ..Progress::default() };
+        insta::assert_snapshot!(progress(&compared, Around { retries: 0, check: true }), @"00:01:30  comparing  1,234,567 entries compared  0 B/s now, 0 mean  4 workers");
+    }
+
+    #[test]
+    fn itemised_lines_are_rsyncs() {
+        use Action as A;
+        let table = [
+            (A::Create, Why::New, Kind::File, ">f+++++++++ a/b"),
+            (A::MakeDir, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
+            (A::Link, Why::New, Kind::Link, "cL+++++++++ a/b"),
+            (A::Link, Why::Target, Kind::Link, "cLc........ a/b"),
+            (A::Special, Why::New, Kind::Fifo, "cS+++++++++ a/b"),
+            (A::Special, Why::New, Kind::Block, "cD+++++++++ a/b"),
+            (A::HardLink, Why::SameFile, Kind::File, "hf+++++++++ a/b"),
+            (A::Replace, Why::Size, Kind::File, ">f.s....... a/b"),
+            (A::Replace, Why::Time, Kind::File, ">f..t...... a/b"),
+            (A::Replace, Why::Content, Kind::File, ">fc........ a/b"),
+            (A::Replace, Why::Type, Kind::File, ">f+++++++++ a/b"),
+            (A::Replace, Why::Forced, Kind::File, ">f......... a/b"),
+            (A::Replace, Why::Unfinished, Kind::File, ">f.??...... a/b"),
+            (A::Replace, Why::Type, Kind::Dir, "cd+++++++++ a/b/"),
+            (A::SetMeta, Why::Attributes, Kind::File, ".f..????.?? a/b"),
+            (A::SetMeta, Why::Attributes, Kind::Dir, ".d..????.?? a/b/"),
+            (A::Delete, Why::Extra, Kind::File, "*deleting   a/b"),
+            (A::Delete, Why::Extra, Kind::Dir, "*deleting   a/b/"),
+            (A::Keep, Why::Same, Kind::File, ".f          a/b"),
+            (A::Missing, Why::New, Kind::File, ">f+++++++++ a/b"),
+            (A::Missing, Why::New, Kind::Dir, "cd+++++++++ a/b/"),
+            (A::Differs, Why::Content, Kind::File, ">fc........ a/b"),
+            (A::Differs, Why::Attributes, Kind::File, ".f..????.?? a/b"),
+            (A::Extra, Why::Extra, Kind::File, "*deleting   a/b"),
+        ];
+        for (action, why, kind, line) in table {
+            assert_eq!(itemised(action, why, &entry("a/b", kind)), line, "{action:?} {why:?} {kind:?}");
+        }
+        let mut link = entry("l", Kind::Link);
+        link.target = Some(b"x\x1b".as_slice().into());
+        assert_eq!(itemised(A::Link, Why::New, &link), "cL+++++++++ l -> x\\x1b");
+    }
+
+    #[test]
+    fn columns_are_aligned_and_names_harmless() {
+        let mut hostile = entry("a", Kind::File);
+        hostile.name = Name::new(&Dir::root(), b"x\x1b[2J\n\xff");
+        let lines = [
+            explained(Action::Create, Why::New, &entry("a/b", Kind::File)),
+            explained(Action::SetMeta, Why::Attributes, &entry("", Kind::Dir)),
+            explained(Action::Replace, Why::Size, &hostile),
+            done(Action::MakeDir, &entry("a", Kind::Dir)),
+        ];
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        create      not at the destination    a/b
+        attributes  attributes differ         ./
+        replace     size differs              x\x1b[2J\n\xff
+        mkdir       a/
+        ");
+    }
+
+    #[test]
+    fn a_failure_says_what_to_try() {
+        let e = Error::io(std::io::Error::from_raw_os_error(libc::EACCES), "open").at(b"a/\x1b").hint("chmod u+r\x1b it");
+        insta::assert_snapshot!(failure(&e).join("\n"), @r"
+        a/\x1b: open: Permission denied
+          try: chmod u+r\x1b it
+        ");
+        insta::assert_snapshot!(retried(&e, 2), @r"a/\x1b: open: Permission denied; trying again (2)");
+    }
+
+    #[test]
+    fn warnings_name_what_is_short() {
+        insta::assert_snapshot!(warning(&Warning::SpaceShort { needed: 5 << 30, free: 3 << 30 }), @"the destination has 3.00 GiB free and 5.00 GiB are still to move: 2.00 GiB too little");
+        insta::assert_snapshot!(warning(&Warning::InodesShort { needed: 2_000, free: 999 }), @"the destination has room for 999 more files and 2,000 are still to make: 1,001 too few");
+        insta::assert_snapshot!(warning(&Warning::Stalled { seconds: 75, waiting_for: "read of a/b".into() }), @"nothing has moved for 1 min 15 s; waiting in read of a/b");
+        insta::assert_snapshot!(warning(&Warning::NoJournal("Read-only file system".into())), @"no journal is kept (Read-only file system): a rerun skips whole files but not parts of one");
+    }
+}

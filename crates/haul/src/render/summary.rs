@@ -1,0 +1,527 @@
+//! The end of a run in lines that can be pasted into a ticket. Pure.
+//!
+//! Lines whose number is zero are left out. A run in which nothing special happened gets the short form
+//! of about six lines; `--stat`, a failure or a resumed file get the long one.
+
+use std::time::Duration;
+
+use haul_core::error::ErrorKind;
+use haul_core::report::{Ending, Failure, Kinds, Report};
+
+use super::Mode;
+use super::lines::{failure_lines, plain, show_path};
+use super::text::{bytes, clock, count, duration, frequency, quoted, rate, seconds, things};
+
+/// Failures written out in full.
+pub const FAILURES_SHOWN: usize = 20;
+
+/// The ends of the column of labels and of names in the table of times.
+const LABEL: usize = 12;
+
+/// What the summary says beside the report.
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    pub mode: Mode,
+    /// `--stat`: the long form in any case.
+    pub stat: bool,
+    /// Date, time and offset of beginning and end.
+    pub started: String,
+    pub completed: String,
+    /// The command line, to be pasted, when the caller knows it.
+    pub command: Option<String>,
+    /// Where all names that failed are, when `--failed-to` was given.
+    pub failed_to: Option<String>,
+}
+
+pub fn summary(report: &Report, context: &Context) -> Vec<String> {
+    let mut table = Table::default();
+    let long = context.stat || is_special(report);
+    head(report, context, long, &mut table);
+    items(report, context, &mut table);
+    data(report, context, long, &mut table);
+    times(report, context, long, &mut table);
+    for (word, n) in &report.refused {
+        table.row("Not kept", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
+    }
+    if let Some(why) = &report.deletes_skipped {
+        table.row("Not deleted", plain(why));
+    }
+    if !report.limited_by.is_empty() && !report.dry {
+        table.row("Limited by", plain(&report.limited_by));
+    }
+    let mut lines = table.0;
+    lines.extend(failures(report, context));
+    lines.extend(ending(report, context));
+    lines
+}
+
+/// Whether more happened than a user expects of a copy.
+fn is_special(report: &Report) -> bool {
+    report.ending != Ending::Complete
+        || report.failed + report.vanished + report.resumed_bytes + report.verified_files > 0
+        || report.deletes_skipped.is_some()
+}
+
+#[derive(Default)]
+struct Table(Vec<String>);
+
+impl Table {
+    fn row(&mut self, label: &str, value: String) {
+        self.0.push(format!("{:<LABEL$} {value}", format!("{label}:")));
+    }
+}
+
+fn head(report: &Report, context: &Context, long: bool, table: &mut Table) {
+    let result = match report.ending {
+        Ending::Complete if report.failed > 0 => Some("finished, but not all of it: see the failures below"),
+        Ending::Complete => None,
+        other => Some(ended(other)),
+    };
+    if let Some(result) = result {
+        table.row("Result", result.into());
+    }
+    if long {
+        table.row("Started", context.started.clone());
+        table.row("Completed", context.completed.clone());
+        let words = if report.elapsed >= Duration::from_secs(60) { format!(" ({})", clock(report.elapsed)) } else { String::new() };
+        table.row("Seconds", seconds(report.elapsed) + &words);
+    } else {
+        table.row("Completed", format!("{} after {} s", context.completed, seconds(report.elapsed)));
+    }
+}
+
+/// How a run ended, in words.
+pub fn ended(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Complete => "complete",
+        Ending::Interrupted => "interrupted; the same command goes on where this one stopped",
+        Ending::Deadline => "stopped at the deadline; the same command goes on where this one stopped",
+        Ending::Stopped => "stopped by a failure that concerns the whole run",
+        Ending::TooManyDeletes => "more to delete than --max-delete allows: nothing was deleted",
+    }
+}
+
+/// `37,761 (37,760 files, 1 directory)`.
+fn kinds(k: &Kinds) -> String {
+    let all = [(k.files, "file"), (k.dirs, "directory"), (k.links, "symlink"), (k.specials, "special file")];
+    let parts: Vec<String> = all.iter().filter(|(n, _)| *n > 0).map(|(n, word)| things(*n, word)).collect();
+    match parts.len() {
+        0 => "0".into(),
+        1 => parts.into_iter().collect(),
+        _ => format!("{} ({})", count(k.total()), parts.join(", ")),
+    }
+}
+
+fn items(report: &Report, context: &Context, table: &mut Table) {
+    let would = |done: &'static str, dry: &'static str| if report.dry { dry } else { done };
+    table.row("Items", kinds(&report.found));
+    if context.mode == Mode::Check {
+        table.row("Same", kinds(&report.kept));
+        for (label, n) in [("Missing", report.missing), ("Extra", report.extra), ("Differing", report.differing)] {
+            if n > 0 || context.stat {
+                table.row(label, count(n));
+            }
+        }
+    } else {
+        let linked = match report.hard_links {
+            0 => String::new(),
+            n => format!(", {} of them as hard links", count(n)),
+        };
+        table.row(would("Made", "Would make"), kinds(&report.made) + &linked);
+        if report.kept.total() > 0 {
+            table.row("Unchanged", kinds(&report.kept));
+        }
+        if report.attributes > 0 {
+            table
+                .row(would("Attributes", "Attributes"), format!("{} {}", would("set on", "to set on"), things(report.attributes, "entry")));
+        }
+        if report.deleted.total() > 0 {
+            table.row(would("Deleted", "Delete"), kinds(&report.deleted));
+        }
+    }
+    if report.skipped.total() > 0 {
+        let only_specials = report.skipped.total() == report.skipped.specials;
+        let how = if only_specials { "-D or -a takes them along" } else { "see -v" };
+        table.row("Skipped", format!("{}: not asked for ({how})", kinds(&report.skipped)));
+    }
+    if report.vanished > 0 {
+        table.row("Vanished", format!("{} since they were listed", count(report.vanished)));
+    }
+    if report.failed > 0 {
+        table.row("Failed", count(report.failed));
+    }
+}
+
+fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
+    let (files_rate, bytes_rate) = report.rates();
+    if report.dry {
+        table.row("Data", format!("{} to move{}", bytes(report.file_bytes), each(report.file_bytes, report.made.files)));
+        return;
+    }
+    let word = if context.mode == Mode::Check { "read" } else { "moved" };
+    // Holes, reflinks and what was resumed make the files larger than what moved.
+    let apart = report.file_bytes != report.bytes && report.file_bytes > 0 && (long || report.file_bytes > report.bytes);
+    let per_file = each(report.file_bytes, report.made.files);
+    if report.bytes > 0 || context.mode != Mode::Check {
+        let here = if apart { "" } else { &per_file };
+        table.row("Data", format!("{} {word}, {} bytes{here}", bytes(report.bytes), count(report.bytes)));
+    }
+    if apart {
+        table.row("File sizes", bytes(report.file_bytes) + &per_file);
+    }
+    if report.resumed_bytes > 0 {
+        table.row("Resumed", format!("{} were there from an earlier run", bytes(report.resumed_bytes)));
+    }
+    if report.verified_files > 0 {
+        let proof = report.proof.map(|words| format!(": {}", plain(words))).unwrap_or_default();
+        table.row("Verified", format!("{}, {}{proof}", things(report.verified_files, "file"), bytes(report.verified_bytes)));
+    }
+    if context.mode == Mode::Check {
+        let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
+        table.row("Rate", format!("{} entries/s", frequency(entries)));
+    } else {
+        table.row("Rate", format!("{}, {} files/s", rate(bytes_rate), frequency(files_rate)));
+    }
+    if report.retries > 0 {
+        table.row("Retries", count(report.retries));
+    }
+}
+
+/// ` (6.35 KiB per file)`, when there is more than one.
+fn each(sum: u64, files: u64) -> String {
+    if files > 1 { format!(" ({} per file)", bytes(sum / files)) } else { String::new() }
+}
+
+fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
+    let t = &report.times;
+    let kinds = [
+        ("walking", t.walking),
+        ("reading", t.reading),
+        ("writing", t.writing),
+        ("metadata", t.metadata),
+        ("hashing", t.hashing),
+        ("verifying", t.verifying),
+        ("throttled", t.throttled),
+    ];
+    let busy: f64 = kinds.iter().map(|(_, d)| d.as_secs_f64()).sum();
+    let share = |d: Duration| (d.as_secs_f64() / busy.max(1e-9) * 100.0).round() as u64;
+    if long && report.workers_peak > 0 {
+        table.row("Workers", format!("{} at the end, {} at the most", report.workers_end, report.workers_peak));
+    }
+    // Times too short to tell anything are not told, nor those of a run that did nothing.
+    if busy < 0.001 || (report.dry && !long) {
+        return;
+    }
+    let shown = kinds.iter().filter(|(_, d)| d.as_secs_f64() >= 0.0005);
+    if context.stat {
+        table.row("Time", format!("{busy:.3} worker seconds"));
+        for (word, d) in shown {
+            table.0.push(format!("  {word:<10} {:>12} s  {:>3}%", seconds(*d), share(*d)));
+        }
+        for (word, d) in [("idle", t.idle), ("processor", t.cpu)] {
+            table.0.push(format!("  {word:<10} {:>12} s", seconds(d)));
+        }
+    } else {
+        let parts: Vec<String> = shown.map(|(word, d)| format!("{word} {} ({}%)", duration(*d), share(*d))).collect();
+        table.row("Time", format!("{}, summed over workers", parts.join(", ")));
+    }
+}
+
+/// Why attributes of this kind are refused most often.
+fn refusal(word: &str) -> &'static str {
+    match word {
+        "owner" => "needs root",
+        "group" => "needs root or membership in the group",
+        "setid" => "only where the owner could be kept",
+        "acl" | "xattr" | "context" => "the destination does not take them, or needs root",
+        _ => "the destination does not take them",
+    }
+}
+
+fn failures(report: &Report, context: &Context) -> Vec<String> {
+    let total = report.failed + report.vanished;
+    if total == 0 || report.failures.is_empty() {
+        return Vec::new();
+    }
+    let shown = report.failures.len().min(FAILURES_SHOWN);
+    let head = if total > shown as u64 { "First failures:" } else { "Failures:" };
+    let mut lines = vec![String::new(), head.to_string()];
+    for Failure { path, op, reason, next_step, .. } in &report.failures[..shown] {
+        let subject = format!("{}: ", show_path(path));
+        lines.extend(failure_lines("  ", &subject, op, reason, None));
+        lines.extend(next_step.as_ref().map(|step| format!("    try: {}", plain(step))));
+    }
+    match (total.saturating_sub(shown as u64), &context.failed_to) {
+        (0, None) => {}
+        (0, Some(file)) => lines.push(format!("  all names are in {file}")),
+        (more, None) => lines.push(format!("  and {} more; --failed-to FILE writes the names of all", count(more))),
+        (more, Some(file)) => lines.push(format!("  and {} more; all names are in {file}", count(more))),
+    }
+    lines
+}
+
+/// What a user does next, and the last line of a dry run.
+fn ending(report: &Report, context: &Context) -> Vec<String> {
+    if report.dry {
+        return vec!["DRY RUN: nothing was copied".into()];
+    }
+    let command = |words: &str| match &context.command {
+        Some(line) => vec![format!("{words}:"), format!("  {line}")],
+        None => vec![format!("{words}.")],
+    };
+    let next = match report.ending {
+        _ if context.mode == Mode::Check && report.ending == Ending::Complete => {
+            let differences = report.missing + report.extra + report.differing;
+            return vec![match (differences, report.failed) {
+                (0, 0) => "The same.".into(),
+                (0, _) => "The same as far as it could be read.".into(),
+                (n, _) => format!("Not the same: {}.", things(n, "difference")),
+            }];
+        }
+        Ending::Complete if report.failed > 0 => command("Once the causes are put right, the same command again does only what is missing"),
+        Ending::Complete => return Vec::new(),
+        Ending::Interrupted | Ending::Deadline => command("What has landed is kept. To go on, run the same command again"),
+        Ending::Stopped => {
+            let what = report.failed_kinds.iter().copied().find(|kind| kind.ends_the_run()).map_or("the cause", remedy);
+            command(&format!("What has landed is kept. Once {what}, run the same command again"))
+        }
+        Ending::TooManyDeletes => command("If the deletes are meant, run it again with a larger --max-delete"),
+    };
+    std::iter::once(String::new()).chain(next).collect()
+}
+
+fn remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NoSpace => "there is space",
+        ErrorKind::Quota => "the quota allows it",
+        ErrorKind::ReadOnly => "the destination can be written",
+        ErrorKind::Broken => "the connection is back",
+        _ => "the cause is put right",
+    }
+}
+
+/// The command line as it can be pasted into a shell.
+pub fn command_line<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> String {
+    arguments.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_core::error::Error;
+
+    use super::super::fixtures::copied;
+    use super::*;
+
+    fn context(mode: Mode) -> Context {
+        Context {
+            mode,
+            started: "2024-05-01 09:42:21 +03:00".into(),
+            completed: "2024-05-01 09:42:33 +03:00".into(),
+            command: Some("haul cp -a data /scratch/data".into()),
+            ..Context::default()
+        }
+    }
+
+    fn shown(report: &Report, context: &Context) -> String {
+        summary(report, context).join("\n")
+    }
+
+    #[test]
+    fn a_plain_copy_is_short() {
+        insta::assert_snapshot!(shown(&copied(), &context(Mode::Copy)), @"
+        Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
+        Items:       37,761 (37,760 files, 1 directory)
+        Made:        37,761 (37,760 files, 1 directory)
+        Data:        234 MiB moved, 245,440,000 bytes (6.35 KiB per file)
+        Rate:        19.0 MiB/s, 3,059 files/s
+        Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        ");
+    }
+
+    #[test]
+    fn stat_prints_everything() {
+        let stat = Context { stat: true, ..context(Mode::Copy) };
+        insta::assert_snapshot!(shown(&copied(), &stat), @"
+        Started:     2024-05-01 09:42:21 +03:00
+        Completed:   2024-05-01 09:42:33 +03:00
+        Seconds:     12.345
+        Items:       37,761 (37,760 files, 1 directory)
+        Made:        37,761 (37,760 files, 1 directory)
+        Data:        234 MiB moved, 245,440,000 bytes (6.35 KiB per file)
+        Rate:        19.0 MiB/s, 3,059 files/s
+        Workers:     8 at the end, 16 at the most
+        Time:        98.500 worker seconds
+          walking           1.200 s    1%
+          reading          20.100 s   20%
+          writing          60.200 s   61%
+          metadata         17.000 s   17%
+          idle              0.000 s
+          processor        14.800 s
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        ");
+    }
+
+    #[test]
+    fn a_sync_with_deletes_and_failures() {
+        let mut r = copied();
+        r.made = Kinds { files: 12, links: 2, ..Kinds::default() };
+        r.kept = Kinds { files: 37_700, dirs: 1, ..Kinds::default() };
+        r.hard_links = 2;
+        r.attributes = 5;
+        r.deleted = Kinds { files: 3, dirs: 1, ..Kinds::default() };
+        r.skipped.specials = 1;
+        r.refused = vec![("owner", 12_034), ("xattr", 1)];
+        r.retries = 4;
+        r.bytes = 52_000;
+        r.file_bytes = 78_000;
+        for n in 0..25 {
+            r.fail(&Error::new(ErrorKind::Denied, "open").at(format!("a/{n}\x1b").as_bytes()).hint("chmod u+r it"));
+        }
+        r.fail(&Error::new(ErrorKind::Vanished, "open").at(b"gone"));
+        let text = shown(&r, &context(Mode::Sync));
+        // The failures in the middle are all alike.
+        let text: Vec<&str> = text.lines().filter(|l| !(l.starts_with("  a/1") || l.starts_with("    try"))).collect();
+        insta::assert_snapshot!(text.join("\n"), @r"
+        Result:      finished, but not all of it: see the failures below
+        Started:     2024-05-01 09:42:21 +03:00
+        Completed:   2024-05-01 09:42:33 +03:00
+        Seconds:     12.345
+        Items:       37,761 (37,760 files, 1 directory)
+        Made:        14 (12 files, 2 symlinks), 2 of them as hard links
+        Unchanged:   37,701 (37,700 files, 1 directory)
+        Attributes:  set on 5 entries
+        Deleted:     4 (3 files, 1 directory)
+        Skipped:     1 special file: not asked for (-D or -a takes them along)
+        Vanished:    1 since they were listed
+        Failed:      25
+        Data:        50.8 KiB moved, 52,000 bytes
+        File sizes:  76.2 KiB (6.35 KiB per file)
+        Rate:        4.11 KiB/s, 0.97 files/s
+        Retries:     4
+        Workers:     8 at the end, 16 at the most
+        Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
+        Not kept:    owner of 12,034 entries: needs root
+        Not kept:    xattr of 1 entry: the destination does not take them, or needs root
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+
+        First failures:
+          a/0\x1b: open: permission denied
+          a/2\x1b: open: permission denied
+          a/3\x1b: open: permission denied
+          a/4\x1b: open: permission denied
+          a/5\x1b: open: permission denied
+          a/6\x1b: open: permission denied
+          a/7\x1b: open: permission denied
+          a/8\x1b: open: permission denied
+          a/9\x1b: open: permission denied
+          and 6 more; --failed-to FILE writes the names of all
+
+        Once the causes are put right, the same command again does only what is missing:
+          haul cp -a data /scratch/data
+        ");
+        let named = Context { failed_to: Some("failed.txt".into()), ..context(Mode::Sync) };
+        assert!(shown(&r, &named).contains("  and 6 more; all names are in failed.txt\n"));
+    }
+
+    #[test]
+    fn resumed_and_verified() {
+        let mut r = copied();
+        r.resumed_bytes = 1 << 30;
+        r.file_bytes = r.bytes + r.resumed_bytes;
+        r.verified_files = 37_760;
+        r.verified_bytes = r.file_bytes;
+        r.proof = Some("read again past the page cache");
+        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @"
+        Started:     2024-05-01 09:42:21 +03:00
+        Completed:   2024-05-01 09:42:33 +03:00
+        Seconds:     12.345
+        Items:       37,761 (37,760 files, 1 directory)
+        Made:        37,761 (37,760 files, 1 directory)
+        Data:        234 MiB moved, 245,440,000 bytes
+        File sizes:  1.23 GiB (34.1 KiB per file)
+        Resumed:     1.00 GiB were there from an earlier run
+        Verified:    37,760 files, 1.23 GiB: read again past the page cache
+        Rate:        19.0 MiB/s, 3,059 files/s
+        Workers:     8 at the end, 16 at the most
+        Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        ");
+    }
+
+    #[test]
+    fn interrupted_says_how_to_go_on() {
+        let mut r = copied();
+        r.ending = Ending::Interrupted;
+        r.made.files = 12_345;
+        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @"
+        Result:      interrupted; the same command goes on where this one stopped
+        Started:     2024-05-01 09:42:21 +03:00
+        Completed:   2024-05-01 09:42:33 +03:00
+        Seconds:     12.345
+        Items:       37,761 (37,760 files, 1 directory)
+        Made:        12,346 (12,345 files, 1 directory)
+        Data:        234 MiB moved, 245,440,000 bytes (19.4 KiB per file)
+        Rate:        19.0 MiB/s, 1,000 files/s
+        Workers:     8 at the end, 16 at the most
+        Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+
+        What has landed is kept. To go on, run the same command again:
+          haul cp -a data /scratch/data
+        ");
+        r.ending = Ending::Stopped;
+        r.fail(&Error::new(ErrorKind::NoSpace, "write").at(b"a/b"));
+        let text = shown(&r, &context(Mode::Copy));
+        assert!(
+            text.ends_with("What has landed is kept. Once there is space, run the same command again:\n  haul cp -a data /scratch/data"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_dry_run_ends_with_its_name() {
+        let mut r = Report { dry: true, ..copied() };
+        r.bytes = 0;
+        r.deleted.files = 2;
+        insta::assert_snapshot!(shown(&r, &context(Mode::Sync)), @"
+        Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
+        Items:       37,761 (37,760 files, 1 directory)
+        Would make:  37,761 (37,760 files, 1 directory)
+        Delete:      2 files
+        Data:        234 MiB to move (6.35 KiB per file)
+        DRY RUN: nothing was copied
+        ");
+    }
+
+    #[test]
+    fn a_check_counts_what_differs() {
+        let mut r = copied();
+        r.kept = Kinds { files: 37_740, dirs: 1, ..Kinds::default() };
+        r.made = Kinds::default();
+        (r.bytes, r.file_bytes) = (0, 0);
+        r.missing = 12;
+        r.extra = 3;
+        r.differing = 8;
+        insta::assert_snapshot!(shown(&r, &context(Mode::Check)), @"
+        Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
+        Items:       37,761 (37,760 files, 1 directory)
+        Same:        37,741 (37,740 files, 1 directory)
+        Missing:     12
+        Extra:       3
+        Differing:   8
+        Rate:        3,059 entries/s
+        Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
+        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Not the same: 23 differences.
+        ");
+        (r.missing, r.extra, r.differing) = (0, 0, 0);
+        assert!(shown(&r, &context(Mode::Check)).ends_with("\nThe same."));
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        let arguments: [&[u8]; 6] = [b"haul", b"cp", b"a b", b"it's", b"", b"x\x1b\xff"];
+        assert_eq!(command_line(arguments.into_iter()), "haul cp 'a b' 'it'\\''s' '' $'x\\x1b\\xff'");
+    }
+}
