@@ -17,6 +17,9 @@ pub struct Root {
     pub pick: Pick,
 }
 
+/// Paths below a root, as they come.
+pub type Listed = Box<dyn Iterator<Item = crate::error::Result<Vec<u8>>> + Send>;
+
 /// What of a root is meant.
 #[derive(Clone)]
 pub enum Pick {
@@ -26,7 +29,7 @@ pub enum Pick {
     Names(BTreeSet<Vec<u8>>),
     /// `--files-from`: these paths below it, sorted in the order of `entry::order` applied part by part,
     /// each once. Read once, in order.
-    Listed(Arc<dyn Fn() -> Box<dyn Iterator<Item = crate::error::Result<Vec<u8>>> + Send> + Send + Sync>),
+    Listed(Arc<dyn Fn() -> Listed + Send + Sync>),
 }
 
 impl fmt::Debug for Pick {
@@ -139,8 +142,13 @@ pub struct Job {
     pub deadline: Option<Duration>,
     /// Whether listings are taken in order and by one worker, so that the output is in order too.
     pub ordered: bool,
-    /// `--chmod` and `--chown` as functions of the source's entry would go here; `None` keeps them.
+    /// Directories of the source, by device and inode, that are never entered: the destination, if it lies inside.
+    pub avoid: Vec<(u64, u64)>,
+    /// With `--files-from`: go into listed directories (`-r` was given).
+    pub recurse_listed: bool,
+    /// `--chown`; `None` keeps what the source has.
     pub owner: Option<(Option<u32>, Option<u32>)>,
+    /// `--chmod`, applied in order.
     pub chmod: Vec<ModeChange>,
 }
 

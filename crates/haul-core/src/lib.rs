@@ -8,6 +8,7 @@
 
 pub mod bundle;
 pub mod cancel;
+pub mod engine;
 pub mod entry;
 pub mod error;
 pub mod event;
@@ -15,10 +16,13 @@ pub mod filter;
 pub mod hash;
 pub mod job;
 pub mod journal;
+pub mod meter;
 pub mod plan;
 pub mod report;
+mod schedule;
 pub mod spill;
 pub mod store;
+pub mod survey;
 pub mod tune;
 
 pub use error::{Error, ErrorKind, Remedy, Result};

@@ -30,7 +30,7 @@ pub struct Caps {
     pub hard_links: bool,
     /// Attributes that `set_meta` and `commit` can keep.
     pub sets: MetaMask,
-    /// Attributes that `list` yields with each entry; without BASIC an entry wants `fill`.
+    /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.
     pub lists: MetaMask,
     /// `list` with `Depth::All` costs less than a listing of every directory.
     pub deep_list: bool,
@@ -186,7 +186,7 @@ impl Place {
     }
 }
 
-/// One name to look up: filled in place by [`Store::fill`].
+/// One name to look up: the answer of [`Store::stat_many`].
 #[derive(Debug)]
 pub enum Found {
     Entry(Box<Entry>),

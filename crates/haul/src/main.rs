@@ -1,18 +1,20 @@
 //! haul: moves data between the places where research and HPC people keep it.
 
-#![expect(dead_code, reason = "what is parsed is read once the commands are wired to the engine")]
-
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+mod command;
 mod exit;
 mod flags;
 mod help;
 mod location;
+mod open;
 mod out;
+mod render;
+mod transfer;
 mod units;
 
 use exit::Exit;
@@ -48,7 +50,19 @@ fn run(invocation: Invocation) -> Exit {
         out::complain(&Text::from(format!("error: {reason}\n")), color);
         Exit::Usage
     };
+    let global = &invocation.global;
     match invocation.command {
+        Command::Copy(flags) => transfer::copy(&flags, global),
+        Command::Check(flags) => command::check(&flags, global),
+        Command::Sum(flags) => command::sum(&flags, global),
+        Command::Ls(flags) => command::ls(&flags),
+        Command::Du(flags) => command::du(&flags),
+        Command::Tree(flags) => command::tree(&flags),
+        Command::Cat(flags) => command::cat(&flags),
+        Command::Mkdir(flags) => command::mkdir(&flags),
+        Command::Rm(flags) => command::rm(&flags, global),
+        Command::Jobs(jobs) => command::jobs::run(&jobs, global),
+        Command::Demo(flags) => command::demo::run(&flags),
         Command::Help(topic) => match help::page(topic.as_deref()) {
             Ok(text) => ended(out::print_text(&text, color)),
             Err(reason) => refuse(reason),
@@ -66,7 +80,6 @@ fn run(invocation: Invocation) -> Exit {
                 Exit::Io
             }
         },
-        _ => refuse("this command is not built into this version".into()),
     }
 }
 
@@ -75,7 +88,7 @@ fn ended(result: std::io::Result<()>) -> Exit {
 }
 
 /// The umask, which can only be read by setting it: done before there is a second thread.
-fn umask() -> u32 {
+pub fn umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.bits()

@@ -2,6 +2,9 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use haul_core::job::Mode;
+
+use crate::exit::Exit;
 use crate::flags::Text;
 
 /// Writes to standard output. A reader that has gone (`haul help | head -1`) is a quiet end, not an error.
@@ -23,4 +26,30 @@ pub fn print_text(text: &Text, color: bool) -> io::Result<()> {
 pub fn complain(text: &Text, color: bool) {
     let styled = color && io::stderr().is_terminal();
     let _ = io::stderr().lock().write_all(if styled { text.styled.as_bytes() } else { text.plain.as_bytes() });
+}
+
+/// An error that ended a command, and its exit code.
+pub fn error(error: &haul_core::Error) -> Exit {
+    error_in(error, Mode::Copy)
+}
+
+pub fn error_in(error: &haul_core::Error, mode: Mode) -> Exit {
+    let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
+    Exit::of_error(error, mode)
+}
+
+/// One failure among others.
+pub fn failure(error: &haul_core::Error) {
+    let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
+}
+
+fn describe(error: &haul_core::Error) -> String {
+    let path = error.path().map_or(String::new(), |path| format!("{}: ", haul_core::entry::show(path)));
+    let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));
+    format!("{path}{}: {}{next}", error.op(), error.reason())
+}
+
+/// A command that goes through several arguments: the first code that is no success, if any.
+pub fn worst(exits: impl IntoIterator<Item = Exit>) -> Exit {
+    exits.into_iter().fold(Exit::Success, |worst, exit| if worst == Exit::Success { exit } else { worst })
 }

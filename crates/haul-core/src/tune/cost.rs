@@ -43,6 +43,15 @@ impl CostMeter {
         self.seconds[op.index()].map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
+    /// How many entries make 20 ms of work of this kind, within 1..=`most`; 1 before anything was measured.
+    #[must_use]
+    pub fn entries_at_once(&self, op: Op, most: usize) -> usize {
+        match self.seconds[op.index()] {
+            None => 1,
+            Some(seconds) => ((BUNDLE.as_secs_f64() / seconds) as usize).clamp(1, most.max(1)),
+        }
+    }
+
     /// How many files the next bundle should take: 20 ms of work, within 1..=1000, within `most`, and never more than
     /// leaves every worker two bundles of what is `queued`. Before anything was measured: 1.
     #[must_use]

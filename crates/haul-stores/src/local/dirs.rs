@@ -97,6 +97,7 @@ impl Table {
 pub(super) struct Dirs {
     root: Arc<Handle>,
     keep_dirlinks: bool,
+    follow: bool,
     limit: usize,
     table: Mutex<Table>,
 }
@@ -108,8 +109,8 @@ impl std::fmt::Debug for Dirs {
 }
 
 impl Dirs {
-    pub fn new(root: Handle, keep_dirlinks: bool, limit: usize) -> Self {
-        Dirs { root: Arc::new(root), keep_dirlinks, limit: limit.max(8), table: Mutex::default() }
+    pub fn new(root: Handle, keep_dirlinks: bool, follow: bool, limit: usize) -> Self {
+        Dirs { root: Arc::new(root), keep_dirlinks, follow, limit: limit.max(8), table: Mutex::default() }
     }
 
     pub fn root(&self) -> &Arc<Handle> {
@@ -174,7 +175,9 @@ impl Dirs {
     /// Opens the directory `dir` below its parent's descriptor, never through a symlink but for `-K`.
     fn open_child(&self, parent: &Handle, dir: &Dir) -> Result<Handle> {
         let leaf = leaf_of(dir.leaf(), "open").map_err(|e| e.on(&Name::of(dir)))?;
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // With -L the user asked for what links point to, wherever that is; nobody else gets past NOFOLLOW.
+        let nofollow = if self.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
         let mut tries = 0;
         let errno = loop {
             match openat(parent, leaf, flags | OFlags::RDONLY, Mode::empty()) {

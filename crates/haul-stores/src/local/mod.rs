@@ -43,6 +43,8 @@ use source::FileSource;
 pub struct Options {
     /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
     pub keep_dirlinks: bool,
+    /// `-L`, for a source only: directories are reached through links, wherever they lead.
+    pub follow: bool,
     /// The process's file mode creation mask. With 0 a file is created with its final mode; with any other
     /// the mode is set once more where the mask would take something from it.
     pub umask: u32,
@@ -53,7 +55,7 @@ pub struct Options {
 impl Default for Options {
     /// Right whatever mask the process has, at the cost of one call a file.
     fn default() -> Self {
-        Options { keep_dirlinks: false, umask: 0o777, user_umask: 0o022 }
+        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022 }
     }
 }
 
@@ -132,7 +134,7 @@ impl Local {
         let open_dirs = usize::try_from(limit / 8).unwrap_or(usize::MAX).clamp(8, 512);
         Ok(Local {
             shared: Arc::new(Shared {
-                dirs: Dirs::new(root, options.keep_dirlinks, open_dirs),
+                dirs: Dirs::new(root, options.keep_dirlinks, options.follow, open_dirs),
                 rules,
                 file_system,
                 acl_epoch: AtomicU64::new(1),

@@ -318,7 +318,8 @@ impl CpArgs {
     ) -> Result<CopyFlags, Refusal> {
         let (sources, destination) = places(kind, &self.places, self.tree.list_only, environment)?;
         let select = self.select.resolve(given, environment)?;
-        let listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::Stdio).count())?;
+        let mut listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::Stdio).count())?;
+        listed.recurse = given.get_flag("recursive");
         if listed.files_from.is_some() && delete.is_some() {
             return Err("--files-from says nothing about what is not in the list, so --delete could not tell what to delete; \
                         leave one out, or make the list an --include-from"

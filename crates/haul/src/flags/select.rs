@@ -124,6 +124,8 @@ pub struct Listed {
     pub files_from: Option<Input>,
     /// Names in every list that is read or written end with a zero byte, not a newline.
     pub from0: bool,
+    /// `-r`: go into listed directories.
+    pub recurse: bool,
 }
 
 #[derive(Args)]
@@ -145,6 +147,6 @@ impl ListedArgs {
         if readers > 1 {
             return Err("standard input can be read for one thing only; put the other lists into files".into());
         }
-        Ok(Listed { files_from, from0: self.from0 })
+        Ok(Listed { files_from, from0: self.from0, recurse: false })
     }
 }

@@ -1,0 +1,320 @@
+//! What every stage may use, and nothing else.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::cancel::{Cancel, Stop};
+use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Remedy, Result};
+use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
+use crate::job::{Job, Mode};
+use crate::journal::{Journal, Progress as Past};
+use crate::meter::Meter;
+use crate::plan::Planner;
+use crate::report::Report;
+use crate::schedule::{DirWork, Scheduler};
+use crate::store::Store;
+use crate::tune::{Op, Sample};
+
+use super::hardlinks::HardLinks;
+use super::late::Late;
+
+/// Files up to this size travel in bundles: read and written whole, by one call each.
+pub const SMALL: u64 = 256 << 10;
+
+pub struct Context {
+    pub job: Job,
+    pub planner: Planner,
+    pub observer: Arc<dyn Observer>,
+    /// Whether the observer wants to hear of names that are left as they are.
+    pub wants_keep: bool,
+    pub wants_items: bool,
+    pub cancel: Cancel,
+    pub meter: Meter,
+    pub journal: Journal,
+    pub past: Past,
+    /// Whether an earlier run left bundles unfinished; asked for every name, so kept apart.
+    pub past_intents: bool,
+    pub sched: Scheduler,
+    pub tally: Tally,
+    pub report: Mutex<Report>,
+    pub samples: Mutex<Vec<Sample>>,
+    pub began: Instant,
+    pub flights: Mutex<HashMap<u64, Arc<Flight>>>,
+    pub hard: Mutex<HardLinks>,
+    pub late: Late,
+    pub spill: PathBuf,
+    /// Something could not be listed or copied: nothing is deleted.
+    pub impaired: AtomicBool,
+    /// Both ends are one system, so that equal device and inode mean the same file.
+    pub same_system: bool,
+    next_flight: AtomicU64,
+}
+
+/// Counters for the display, and for noticing that nothing moves.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub found: AtomicU64,
+    pub planned_files: AtomicU64,
+    pub planned_bytes: AtomicU64,
+    pub done_files: AtomicU64,
+    pub resumed_bytes: AtomicU64,
+    pub kept: AtomicU64,
+    pub failed: AtomicU64,
+    pub retries: AtomicU64,
+    /// Counts everything that happens.
+    pub pulse: AtomicU64,
+}
+
+/// Something that a worker is in the middle of.
+#[derive(Debug)]
+pub struct Flight {
+    pub name: Name,
+    pub size: u64,
+    pub moved: AtomicU64,
+    pub since: Instant,
+    pub doing: Mutex<&'static str>,
+}
+
+impl Flight {
+    pub fn doing(&self, what: &'static str) {
+        *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+}
+
+impl Context {
+    pub fn new(job: Job, observer: Arc<dyn Observer>, journal: Journal, past: Past, cancel: Cancel, spill: PathBuf) -> Self {
+        let caps = job.target.caps().clone();
+        let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
+        let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets) };
+        let bundle_bytes = job.roots.iter().map(|r| r.store.caps().bundle_bytes).min().unwrap_or(caps.bundle_bytes).min(caps.bundle_bytes);
+        let bundle_most = job.roots.iter().map(|r| r.store.caps().bundle_files).min().unwrap_or(caps.bundle_files).min(caps.bundle_files);
+        let same_system = job.roots.iter().all(|r| {
+            let (a, b) = (r.store.place(), job.target.place());
+            a.scheme == b.scheme && a.endpoint == b.endpoint
+        });
+        Context {
+            wants_keep: observer.wants(Action::Keep),
+            wants_items: observer.wants(Action::Create),
+            meter: Meter::new(cancel.clone(), job.limit),
+            past_intents: past.any_unfinished(),
+            sched: Scheduler::new(bundle_bytes as u64, bundle_most, job.workers.unwrap_or(2), &spill),
+            late: Late::new(&spill),
+            planner,
+            observer,
+            cancel,
+            journal,
+            past,
+            tally: Tally::default(),
+            report: Mutex::new(Report { dry: job.dry, ..Report::default() }),
+            samples: Mutex::default(),
+            began: Instant::now(),
+            flights: Mutex::default(),
+            hard: Mutex::default(),
+            spill,
+            impaired: AtomicBool::new(false),
+            same_system,
+            next_flight: AtomicU64::new(0),
+            job,
+        }
+    }
+
+    pub fn source(&self, work: &DirWork) -> &dyn Store {
+        &*self.job.roots[work.root].store
+    }
+
+    pub fn target(&self) -> &dyn Store {
+        &*self.job.target
+    }
+
+    pub fn writes(&self) -> bool {
+        !self.job.dry && self.job.mode == Mode::Copy
+    }
+
+    pub fn report(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn hard(&self) -> MutexGuard<'_, HardLinks> {
+        self.hard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn take_report(&self) -> Report {
+        std::mem::take(&mut *self.report())
+    }
+
+    /// The name that a source entry gets at the destination.
+    pub fn target_name(&self, name: &Name) -> Name {
+        match &self.job.rename {
+            Some(leaf) if name.dir.is_root() => Name::new(&name.dir, leaf),
+            _ => name.clone(),
+        }
+    }
+
+    pub fn target_leaf<'a>(&'a self, name: &'a Name) -> &'a [u8] {
+        match &self.job.rename {
+            Some(leaf) if name.dir.is_root() => leaf,
+            _ => &name.leaf,
+        }
+    }
+
+    /// `--chmod` and `--chown`: what the destination is to show.
+    pub fn transform(&self, entry: &mut Entry) {
+        if let Some((uid, gid)) = self.job.owner {
+            entry.uid = uid.unwrap_or(entry.uid);
+            entry.gid = gid.unwrap_or(entry.gid);
+        }
+        for change in &self.job.chmod {
+            let is_dir = entry.kind == Kind::Dir;
+            if (is_dir && change.dirs) || (entry.kind == Kind::File && change.files) {
+                let any_exec = entry.mode & 0o111 != 0;
+                entry.mode = (entry.mode & change.keep) | change.add;
+                if is_dir || any_exec {
+                    entry.mode |= change.add_if_exec;
+                }
+            }
+        }
+    }
+
+    /// One name is done, or would be.
+    pub fn item(&self, action: Action, why: Why, entry: &Entry) {
+        self.tally.pulse.fetch_add(1, Ordering::Relaxed);
+        if self.wants_items {
+            self.observer.on(&Event::Item { action, why, entry, dry: self.job.dry });
+        }
+    }
+
+    /// Left as it is.
+    pub fn keep(&self, why: Why, entry: &Entry) {
+        self.tally.kept.fetch_add(1, Ordering::Relaxed);
+        if self.wants_keep {
+            self.observer.on(&Event::Item { action: Action::Keep, why, entry, dry: self.job.dry });
+        }
+    }
+
+    /// One name failed for good. Failures of the whole run stop it; a stop itself is no failure.
+    pub fn fail(&self, error: &Error, kind: Kind) {
+        self.tally.pulse.fetch_add(1, Ordering::Relaxed);
+        if error.kind() == ErrorKind::Cancelled {
+            return;
+        }
+        if error.kind() != ErrorKind::Vanished {
+            self.impaired.store(true, Ordering::Relaxed);
+            self.tally.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        let first_of_run = error.kind().ends_the_run() && !self.cancel.is_set();
+        if error.kind().ends_the_run() {
+            self.cancel.set(Stop::Failure);
+            if !first_of_run {
+                return; // one message for a full disk, not one a worker
+            }
+        }
+        self.report().fail(error);
+        self.observer.on(&Event::Failed { error, kind });
+    }
+
+    /// A source name that is not there any more has vanished; that is another class than never having been.
+    pub fn fail_source(&self, error: Error, kind: Kind) {
+        let error = if error.kind() == ErrorKind::NotFound { error.kind_is(ErrorKind::Vanished) } else { error };
+        self.fail(&error, kind);
+    }
+
+    pub fn warn(&self, warning: Warning) {
+        self.observer.on(&Event::Warned(&warning));
+    }
+
+    pub fn refused(&self, entry: &Entry, refused: MetaMask) {
+        if !refused.is_empty() {
+            self.report().refuse(refused);
+            self.observer.on(&Event::Refused { entry, refused });
+        }
+    }
+
+    /// Calls again what its error says may be called again: the one retry of the engine. Waits double from
+    /// 100 ms to 30 s, less up to a half by chance, unless the error names its own.
+    pub fn retry<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut attempt = 0;
+        loop {
+            let error = match call() {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            attempt += 1;
+            if error.remedy() == Remedy::None || attempt > self.job.retries || self.cancel.is_set() {
+                return Err(error);
+            }
+            self.tally.retries.fetch_add(1, Ordering::Relaxed);
+            self.observer.on(&Event::Retried { error: &error, attempt });
+            let wait = match error.remedy() {
+                Remedy::After(wait) => wait,
+                Remedy::Again if attempt == 1 => Duration::ZERO,
+                _ => Duration::from_millis(100 << attempt.min(8)).min(Duration::from_secs(30)),
+            };
+            let jitter = 0.5 + 0.5 * ((self.began.elapsed().subsec_nanos() % 1000) as f64 / 1000.0);
+            self.sleep(wait.mul_f64(jitter))?;
+        }
+    }
+
+    fn sleep(&self, wait: Duration) -> Result<()> {
+        let until = Instant::now() + wait;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.cancel.check()?;
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        Ok(())
+    }
+
+    pub fn take_off(&self, name: &Name, size: u64, doing: &'static str) -> (u64, Arc<Flight>) {
+        let flight =
+            Arc::new(Flight { name: name.clone(), size, moved: AtomicU64::new(0), since: Instant::now(), doing: Mutex::new(doing) });
+        let id = self.next_flight.fetch_add(1, Ordering::Relaxed);
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).insert(id, flight.clone());
+        (id, flight)
+    }
+
+    pub fn touch_down(&self, id: u64) {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    pub fn slowest(&self) -> Option<InFlight> {
+        let flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let flight = flights.values().min_by_key(|f| f.since)?;
+        Some(InFlight {
+            path: flight.name.path(),
+            size: flight.size,
+            moved: flight.moved.load(Ordering::Relaxed),
+            since: flight.since.elapsed(),
+            doing: *flight.doing.lock().unwrap_or_else(PoisonError::into_inner),
+        })
+    }
+
+    /// Measures a task: `work` returns what it dealt with.
+    pub fn measured<T>(&self, op: Op, work: impl FnOnce(&mut Load) -> T) -> T {
+        let (started, cpu) = (self.began.elapsed(), thread_cpu());
+        let mut load = Load::default();
+        let value = work(&mut load);
+        if load.entries > 0 || load.bytes > 0 {
+            let cpu = thread_cpu().saturating_sub(cpu);
+            let sample =
+                Sample { started, ended: self.began.elapsed(), op, bytes: load.bytes, entries: load.entries, cpu, failed: load.failed };
+            self.samples.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+        }
+        value
+    }
+}
+
+/// What a measured piece of work dealt with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    pub bytes: u64,
+    pub entries: u64,
+    pub failed: bool,
+}
+
+fn thread_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}

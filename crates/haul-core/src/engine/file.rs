@@ -1,0 +1,430 @@
+//! One large file: opened once, moved in chunks by one worker or by several, finished by whoever lands the last.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Event, Why};
+use crate::journal::{Resume, Session};
+use crate::meter::Pass;
+use crate::plan::{Act, Compare, Step};
+use crate::schedule::DirWork;
+use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, WriteStyle, chunk_size, chunks};
+use crate::tune::Op;
+
+use super::context::{Context, Flight};
+
+/// A file on its way, shared by the workers that move it.
+pub struct OpenFile {
+    pub work: Arc<DirWork>,
+    step: Step,
+    /// Tries so far beyond the first: a changed source or a failed check is done once more.
+    tries: AtomicU32,
+    /// Whether other workers may join.
+    open_to_all: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    entry: Entry,
+    ends: Option<Arc<Ends>>,
+    /// Indices not yet handed out.
+    left: Vec<Chunk>,
+    receipts: Vec<Receipt>,
+    active: u32,
+    error: Option<Error>,
+}
+
+/// Both ends of an open file.
+struct Ends {
+    source: Box<dyn Source>,
+    sink: Box<dyn Sink>,
+    session: Option<u32>,
+    chunk: u64,
+    flight: Arc<Flight>,
+    flight_id: u64,
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFile({:?})", self.lock().entry.name)
+    }
+}
+
+impl OpenFile {
+    pub fn new(_: &Context, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
+        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, error: None };
+        Arc::new(OpenFile {
+            work: work.clone(),
+            step,
+            tries: AtomicU32::new(0),
+            open_to_all: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    pub fn second_try(&self) {
+        self.tries.store(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a chunk is there for one more worker.
+    pub fn wants_workers(&self) -> bool {
+        self.open_to_all.load(Ordering::Relaxed) && !self.lock().left.is_empty()
+    }
+}
+
+/// Moves chunks of the file until none is left, and finishes it if this worker is the last one out.
+pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
+    if file.step.act == Act::Compare && file.tries.load(Ordering::Relaxed) == 0 && !file.open_to_all.load(Ordering::Relaxed) {
+        match compare(cx, file) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(e) => return give_up(cx, file, e),
+        }
+    }
+    let ends = match open(cx, file) {
+        Ok(Some(ends)) => ends,
+        Ok(None) => return,
+        Err(e) => return give_up(cx, file, e),
+    };
+    loop {
+        let chunk = {
+            let mut state = file.lock();
+            if state.error.is_some() || cx.cancel.is_set() {
+                state.left.clear();
+            }
+            state.left.pop()
+        };
+        let Some(chunk) = chunk else { break };
+        let moved = move_chunk(cx, &ends, &chunk);
+        let mut state = file.lock();
+        match moved {
+            Ok(receipt) => state.receipts.push(receipt),
+            Err(e) => {
+                state.error.get_or_insert(e);
+            }
+        }
+    }
+    let last = {
+        let mut state = file.lock();
+        state.active -= 1;
+        state.active == 0
+    };
+    if last {
+        cx.sched.unshare(file);
+        finish(cx, file, &ends);
+    }
+}
+
+/// The first worker opens both ends; the others join. `None` if there is nothing left to join.
+fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
+    let mut state = file.lock();
+    if let Some(ends) = &state.ends {
+        let ends = ends.clone();
+        if state.left.is_empty() {
+            return Ok(None);
+        }
+        state.active += 1;
+        return Ok(Some(ends));
+    }
+    let began = Instant::now();
+    let opened = open_ends(cx, file, &mut state);
+    cx.report().times.metadata += began.elapsed();
+    let ends = opened?;
+    state.active = 1;
+    state.ends = Some(ends.clone());
+    let caps = cx.target().caps();
+    if caps.writers_per_file > 1 && caps.write != WriteStyle::InOrder && state.left.len() > 1 {
+        file.open_to_all.store(true, Ordering::Relaxed);
+        drop(state);
+        cx.sched.share(file);
+    }
+    Ok(Some(ends))
+}
+
+fn open_ends(cx: &Context, file: &OpenFile, state: &mut State) -> Result<Arc<Ends>> {
+    let (flight_id, flight) = cx.take_off(&state.entry.name, state.entry.size, "open");
+    let ends = open_both(cx, file, state, flight_id, &flight);
+    if ends.is_err() {
+        cx.touch_down(flight_id);
+    }
+    ends
+}
+
+fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, flight: &Arc<Flight>) -> Result<Arc<Ends>> {
+    let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow))?;
+    let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
+    if !wanted.is_empty() {
+        state.entry.xattrs = Some(Box::new(source.xattrs(wanted)?));
+    }
+    let name = cx.target_name(&state.entry.name);
+    let caps = cx.target().caps();
+    let in_place = cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare);
+    let path = name.path();
+    let stamp = state.entry.stamp();
+    let mut session = None;
+    let mut opened: Option<(Box<dyn Sink>, u64)> = None;
+    let resume = if in_place { Resume::Fresh } else { cx.past.take(&path, &stamp) };
+    match resume {
+        Resume::Fresh => {}
+        Resume::Stale(old) => {
+            cx.target().abandon(&name, &old.token)?;
+            cx.journal.dropped(old.session);
+        }
+        Resume::Continue(old) if caps.attach => {
+            let spec = spec(cx, &state.entry, old.chunk, in_place);
+            match cx.target().attach(&name, &old.token, &spec) {
+                Ok(sink) => {
+                    state.receipts = trusted(cx, &old, &*sink, &state.entry);
+                    session = Some(old.session);
+                    opened = Some((sink, old.chunk));
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound => cx.journal.dropped(old.session),
+                Err(e) => return Err(e),
+            }
+        }
+        Resume::Continue(old) => cx.journal.dropped(old.session),
+    }
+    file.work.touch();
+    let (sink, chunk) = match opened {
+        Some(opened) => opened,
+        None => {
+            let chunk = chunk_size(cx.job.chunk, state.entry.size, caps.write);
+            let sink = cx.retry(|| cx.target().create(&name, &spec(cx, &state.entry, chunk, in_place)))?;
+            if !in_place {
+                session = cx.journal.open_session(&path, &stamp, chunk, &sink.token()).ok();
+            }
+            (sink, chunk)
+        }
+    };
+    let landed: std::collections::HashSet<u32> = state.receipts.iter().map(|r| r.index).collect();
+    let resumed: u64 = chunks(state.entry.size, chunk).filter(|c| landed.contains(&c.index)).map(|c| c.at.end - c.at.start).sum();
+    if resumed > 0 {
+        cx.report().resumed_bytes += resumed;
+        cx.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
+    }
+    // Handed out from the end, so kept the other way round.
+    state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
+    state.left.reverse();
+    Ok(Arc::new(Ends { source, sink, session, chunk, flight: flight.clone(), flight_id }))
+}
+
+fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {
+    Spec { entry, keep: cx.job.keep, chunk, in_place, sync: cx.job.sync || cx.job.remove_source }
+}
+
+/// What an earlier run landed: as it says, if it was this boot of this machine; else only where a hash
+/// proves it, for a page cache does not survive a crash.
+fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<Receipt> {
+    if !old.landed.any_foreign() {
+        return old.landed.receipts().collect();
+    }
+    let Ok(written) = sink.reread() else { return Vec::new() };
+    let proven = |receipt: &Receipt| {
+        if !old.landed.is_foreign(receipt.index) {
+            return true;
+        }
+        let start = u64::from(receipt.index) * old.chunk;
+        let part = start..(start + old.chunk).min(entry.size);
+        let whole =
+            receipt.hash.is_some_and(|hash| part.start <= part.end && cx.meter.hash(&*written, part).is_ok_and(|found| found == hash));
+        if whole {
+            cx.journal.landed(old.session, receipt);
+        }
+        whole
+    };
+    old.landed.receipts().filter(proven).collect()
+}
+
+fn move_chunk(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Receipt> {
+    ends.flight.doing("copy");
+    cx.measured(Op::Chunk, |load| {
+        let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
+        let (hash, spent) = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
+        load.bytes = chunk.at.end - chunk.at.start;
+        load.entries = 1;
+        let receipt = Receipt { index: chunk.index, tag: ends.sink.landed(chunk)?, hash };
+        if let Some(session) = ends.session {
+            cx.journal.landed(session, &receipt);
+        }
+        let mut report = cx.report();
+        report.times.reading += spent.reading;
+        report.times.writing += spent.writing;
+        Ok(receipt)
+    })
+}
+
+/// All chunks have landed, or one has failed.
+fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
+    let began = Instant::now();
+    let (mut entry, mut receipts, error) = {
+        let mut state = file.lock();
+        (state.entry.clone(), std::mem::take(&mut state.receipts), state.error.take())
+    };
+    receipts.sort_by_key(|r| r.index);
+    receipts.dedup_by_key(|r| r.index);
+    let outcome = match error {
+        Some(e) => Err(e),
+        None if cx.cancel.is_set() => cx.cancel.check().map(|()| Landed::default()),
+        None => seal(cx, file, ends, &mut entry, &receipts),
+    };
+    cx.touch_down(ends.flight_id);
+    match outcome {
+        Ok(landed) => {
+            if let Some(session) = ends.session {
+                cx.journal.committed(session);
+            }
+            {
+                let mut report = cx.report();
+                report.made.files += 1;
+                report.file_bytes += entry.size;
+                report.times.metadata += began.elapsed();
+            }
+            cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+            cx.refused(&entry, landed.refused);
+            let action = Step { act: if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act }, ..file.step };
+            cx.item(action.action(Kind::File), file.step.why, &entry);
+            if cx.job.remove_source {
+                super::small::remove_sources(cx, &file.work, std::slice::from_ref(&entry));
+            }
+            cx.sched.items_done(&file.work, 1);
+        }
+        Err(e) => failed(cx, file, ends, entry, e),
+    }
+}
+
+/// The source is still what was read, what was written is what was read, then the final name.
+fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt]) -> Result<Landed> {
+    let now: Stamp = ends.source.stamp()?;
+    if now != entry.stamp() {
+        return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
+    }
+    if cx.job.verify {
+        ends.flight.doing("verify");
+        let written = ends.sink.reread()?;
+        super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)?;
+    }
+    ends.flight.doing("commit");
+    let name = cx.target_name(&entry.name);
+    if matches!(file.step.act, Act::File { replace: true } | Act::Compare) {
+        super::late::back_up(cx, &name)?;
+    }
+    cx.transform(entry);
+    ends.sink.commit(entry, receipts)
+}
+
+fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, e: Error) {
+    let once_more = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) && file.tries.load(Ordering::Relaxed) == 0;
+    // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
+    let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
+    if !keep {
+        if let Err(trouble) = ends.sink.abort() {
+            cx.warn(crate::event::Warning::Note(format!("{trouble}")));
+        }
+        if let Some(session) = ends.session {
+            cx.journal.dropped(session);
+        }
+    }
+    if once_more && !cx.cancel.is_set() {
+        cx.tally.retries.fetch_add(1, Ordering::Relaxed);
+        cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+        match cx.source(&file.work).stat(&entry.name, cx.job.keep) {
+            Ok(fresh) if fresh.kind == Kind::File => {
+                let again = OpenFile::new(cx, &file.work, fresh, file.step);
+                again.second_try();
+                return cx.sched.push_large(again);
+            }
+            _ => {}
+        }
+    }
+    give_up(cx, file, e);
+}
+
+fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
+    let name: Name = file.lock().entry.name.clone();
+    let e = e.on(&name);
+    let e = match e.kind() {
+        ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
+        ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
+        _ => super::late::explain(cx, e),
+    };
+    if matches!(e.op(), "open" | "read") {
+        cx.fail_source(e, Kind::File)
+    } else {
+        cx.fail(&e, Kind::File)
+    }
+    cx.sched.items_done(&file.work, 1);
+}
+
+/// `--checksum`: reads both sides. `true` if that settled it.
+fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
+    let began = Instant::now();
+    let entry = file.lock().entry.clone();
+    let target = Entry { name: cx.target_name(&entry.name), have: MetaMask::NONE, ..entry.clone() };
+    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
+    let same = cx.measured(Op::Chunk, |load| {
+        load.bytes = entry.size * 2;
+        load.entries = 1;
+        let ours = cx.retry(|| cx.source(&file.work).open(&entry, cx.job.links.follow))?;
+        let theirs = cx.retry(|| cx.target().open(&target, false))?;
+        chunks(entry.size, 64 << 20).try_fold(true, |same, part| {
+            Ok::<_, Error>(same && cx.meter.hash(&*ours, part.at.clone())? == cx.meter.hash(&*theirs, part.at)?)
+        })
+    });
+    cx.touch_down(flight_id);
+    cx.report().times.hashing += began.elapsed();
+    let same = same?;
+    if cx.job.mode == crate::job::Mode::Check {
+        if same {
+            cx.report().kept.files += 1;
+            cx.keep(Why::Same, &entry);
+        } else {
+            super::walk::differs(cx, &entry, Why::Content);
+        }
+        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+        cx.sched.items_done(&file.work, 1);
+        return Ok(true);
+    }
+    if same {
+        settle_attributes(cx, file, &entry)?;
+    } else if !cx.writes() {
+        let mut report = cx.report();
+        report.made.files += 1;
+        report.file_bytes += entry.size;
+        drop(report);
+        cx.item(Step { act: Act::File { replace: true }, why: Why::Content }.action(Kind::File), Why::Content, &entry);
+        cx.sched.items_done(&file.work, 1);
+    }
+    Ok(same || !cx.writes())
+}
+
+/// The content is the same: only attributes may be wrong.
+fn settle_attributes(cx: &Arc<Context>, file: &OpenFile, entry: &Entry) -> Result<()> {
+    let name = cx.target_name(&entry.name);
+    let target = cx.target().stat(&name, cx.planner.keep)?;
+    let mut planner = cx.planner.clone();
+    planner.policy.compare = Compare::SizeAndTime;
+    cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+    if planner.attributes_differ(entry, &target) {
+        if cx.writes() {
+            let spec = crate::store::MetaSpec { name: &name, entry, keep: cx.job.keep };
+            for landed in cx.target().set_meta(&[spec]) {
+                cx.refused(entry, landed?.refused);
+            }
+        }
+        cx.report().attributes += 1;
+        cx.item(crate::event::Action::SetMeta, Why::Attributes, entry);
+    } else {
+        cx.report().kept.files += 1;
+        cx.keep(Why::Same, entry);
+    }
+    cx.sched.items_done(&file.work, 1);
+    Ok(())
+}

@@ -1,0 +1,602 @@
+//! What must wait until everything has landed: hard links, deletes, directories that would lock us out.
+//!
+//! All of it waits on disk past a few MiB. The order is the safety: links need their leaders, deletes need
+//! a run without a failure, times of directories come when nothing is made or removed in them any more.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Action, Warning, Why};
+use crate::filter::Verdict;
+use crate::job::{MaxDelete, Mode};
+use crate::plan::{Act, Step};
+use crate::report::Ending;
+use crate::schedule::DirWork;
+use crate::spill::{Sorter, SpillQueue, SpillStack};
+use crate::store::{Depth, Flow, Found, MetaSpec};
+
+use super::context::Context;
+use super::supervise::Supervisor;
+
+/// Bytes each queue keeps in memory.
+const IN_MEMORY: usize = 2 << 20;
+/// Entries removed by one call.
+const LOT: usize = 256;
+
+pub struct Late {
+    /// Leader's path and link's path.
+    links: Mutex<SpillQueue>,
+    /// Names of files with many names that did not fit in memory, by device and inode.
+    linked: Mutex<Option<Sorter>>,
+    doomed: Mutex<SpillQueue>,
+    /// Directories whose attributes come last, deepest first.
+    dirs: Mutex<Option<Sorter>>,
+    /// Names that stand on both sides, for `--max-delete N%`.
+    matched: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Two byte strings in one record.
+fn pair(a: &[u8], b: &[u8]) -> Vec<u8> {
+    let mut record = (a.len() as u32).to_le_bytes().to_vec();
+    record.extend_from_slice(a);
+    record.extend_from_slice(b);
+    record
+}
+
+fn unpair(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = record.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.
+fn reversed(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+    b.cmp(a)
+}
+
+impl Late {
+    pub fn new(spill: &Path) -> Self {
+        Late {
+            links: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
+            linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
+            doomed: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
+            dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
+            matched: AtomicU64::new(0),
+        }
+    }
+
+    /// Without u+wx nothing could be made in it any more, by this run or by one that goes on with it.
+    pub fn must_wait(&self, entry: &Entry) -> bool {
+        entry.mode & 0o300 != 0o300
+    }
+
+    pub fn matched(&self) {
+        self.matched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The directory's attributes are set (again) at the very end.
+    pub fn dir(&self, cx: &Context, work: &DirWork) {
+        if work.entry.is_none() {
+            return;
+        }
+        let mut record = work.dir.path();
+        record.push(0);
+        record.extend((work.root as u32).to_le_bytes());
+        if let Some(sorter) = lock(&self.dirs).as_mut() {
+            spilled(cx, sorter.push(&record));
+        }
+    }
+
+    /// Another name of a file that is copied under `leader`.
+    pub fn link(&self, cx: &Context, work: &Arc<DirWork>, leader: &[u8], entry: &Entry) {
+        if !cx.writes() {
+            cx.report().made.files += 1;
+            cx.report().hard_links += 1;
+            return cx.item(Action::HardLink, Why::SameFile, entry);
+        }
+        spilled(cx, lock(&self.links).push(&pair(leader, &entry.name.path())));
+        self.dir(cx, work);
+    }
+
+    pub fn link_later(&self, cx: &Context, work: &Arc<DirWork>, entry: &Entry) {
+        let mut record = entry.dev.to_be_bytes().to_vec();
+        record.extend(entry.ino.to_be_bytes());
+        record.extend((work.root as u32).to_be_bytes());
+        record.extend(entry.name.path());
+        if let Some(sorter) = lock(&self.linked).as_mut() {
+            spilled(cx, sorter.push(&record));
+        }
+        self.dir(cx, work);
+    }
+
+    /// A name that only the destination has.
+    pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
+        if cx.job.backup.as_ref().is_some_and(|backup| target.name.path() == *backup) {
+            return;
+        }
+        if cx.job.mode == Mode::Check {
+            cx.report().extra += 1;
+            return cx.item(Action::Extra, Why::Extra, &target);
+        }
+        self.doom(cx, work, target);
+    }
+
+    pub fn doom(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
+        if !cx.job.delete || cx.job.mode != Mode::Copy {
+            return;
+        }
+        let mut record = target.ino.to_le_bytes().to_vec();
+        record.push(u8::from(target.kind == Kind::Dir));
+        record.extend(target.name.path());
+        spilled(cx, lock(&self.doomed).push(&record));
+        self.dir(cx, work);
+    }
+}
+
+/// A spill that cannot be written leaves work undone, which is a failure of the run.
+pub fn spilled(cx: &Context, written: std::io::Result<()>) {
+    if let Err(e) = written {
+        let e = Error::io(e, "spill").hint("the state directory must have room: --state-dir names another").kind_is(ErrorKind::NoSpace);
+        cx.fail(&e, Kind::Unknown);
+    }
+}
+
+/// Everything that waits. `false` if the run was stopped.
+pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
+    let done =
+        supervisor.aside("linking", hard_links) && supervisor.aside("deleting", deletes) && supervisor.aside("finishing", directories);
+    cx.sched.last_feed();
+    done && supervisor.until_idle("finishing") && supervisor.aside("finishing", leftovers)
+}
+
+fn hard_links(cx: &Arc<Context>) {
+    if let Some(sorter) = lock(&cx.late.linked).take() {
+        sorted_links(cx, sorter);
+    }
+    loop {
+        let next = lock(&cx.late.links).pop();
+        match next {
+            Ok(Some(record)) => {
+                let Some((leader, path)) = unpair(&record) else { continue };
+                hard_link(cx, leader, path);
+            }
+            Ok(None) => return,
+            Err(e) => return spilled(cx, Err(e)),
+        }
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+/// Files with many names that did not fit in memory: the first name in order leads and is copied now.
+fn sorted_links(cx: &Arc<Context>, sorter: Sorter) {
+    let sorted = match sorter.finish() {
+        Ok(sorted) => sorted,
+        Err(e) => return spilled(cx, Err(e)),
+    };
+    let mut leader: Option<(Vec<u8>, Vec<u8>)> = None;
+    for record in sorted {
+        let record = match record {
+            Ok(record) => record,
+            Err(e) => return spilled(cx, Err(e)),
+        };
+        let Some((key, rest)) = record.split_at_checked(16) else { continue };
+        let Some((root, path)) = rest.split_first_chunk::<4>() else { continue };
+        match &leader {
+            Some((known, first)) if known == key => spilled(cx, lock(&cx.late.links).push(&pair(first, path))),
+            _ => {
+                leader = Some((key.to_vec(), path.to_vec()));
+                super::walk::copy_one(cx, u32::from_be_bytes(*root) as usize, path);
+            }
+        }
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+fn hard_link(cx: &Context, leader: &[u8], path: &[u8]) {
+    let root = Dir::root();
+    let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, path)) else { return };
+    let there = cx.target().stat(&name, MetaMask::NONE).ok();
+    let made = cx.target().stat(&existing, MetaMask::NONE).and_then(|first| {
+        if there.as_ref().is_some_and(|there| there.ino == first.ino && there.dev == first.dev && first.ino != 0) {
+            return Ok(false);
+        }
+        if there.as_ref().is_some_and(|there| there.kind == Kind::Dir) {
+            return Err(Error::new(ErrorKind::Usage, "link").because("a directory is in the way"));
+        }
+        back_up(cx, &name)?;
+        cx.target().make_hard_link(&name, &existing).map(|()| true)
+    });
+    let entry = Entry::bare(name.clone(), Kind::File);
+    match made {
+        Ok(true) => {
+            let mut report = cx.report();
+            report.made.files += 1;
+            report.hard_links += 1;
+            drop(report);
+            cx.item(Action::HardLink, Why::SameFile, &entry);
+        }
+        Ok(false) => {
+            cx.report().kept.files += 1;
+            cx.keep(Why::Same, &entry);
+        }
+        Err(e) => cx.fail(&e.on(&name), Kind::File),
+    }
+}
+
+/// After everything has landed, and not at all if anything failed to list or to copy.
+fn deletes(cx: &Arc<Context>) {
+    let topmost = lock(&cx.late.doomed).len();
+    if topmost == 0 || cx.cancel.is_set() {
+        return;
+    }
+    if cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
+        let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
+        cx.report().deletes_skipped = Some(why.clone());
+        return cx.warn(Warning::DeletesSkipped(why));
+    }
+    let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
+    if let Some(most) = cx.job.max_delete {
+        let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
+        let mut count = 0;
+        while let Ok(Some(record)) = doomed.pop() {
+            if let Some(entry) = doomed_entry(&record, &mut None) {
+                count += 1;
+                if entry.kind == Kind::Dir {
+                    below(cx, &entry.name, &mut |_| count += 1);
+                }
+            }
+            spilled(cx, again.push(&record));
+        }
+        doomed = again;
+        let limit = match most {
+            MaxDelete::Count(n) => n,
+            MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
+        };
+        if count > limit {
+            let why = format!("--max-delete allows {limit}, {count} names would be deleted: nothing was");
+            cx.report().deletes_skipped = Some(why.clone());
+            cx.report().ending = Ending::TooManyDeletes;
+            return cx.warn(Warning::DeletesSkipped(why));
+        }
+    }
+    let mut parent = None;
+    let mut lot = Vec::new();
+    loop {
+        let record = match doomed.pop() {
+            Ok(record) => record,
+            Err(e) => return spilled(cx, Err(e)),
+        };
+        let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
+        if lot.len() >= LOT || (record.is_none() && !lot.is_empty()) {
+            delete_lot(cx, std::mem::take(&mut lot));
+        }
+        match (record, entry) {
+            (None, _) => return,
+            (_, Some(entry)) if entry.kind == Kind::Dir => delete_tree(cx, entry),
+            (_, Some(entry)) => lot.push(entry),
+            (_, None) => {}
+        }
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+/// The record as an entry; consecutive names of one directory share its node, and with it a descriptor.
+fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<Entry> {
+    let (ino, rest) = record.split_first_chunk::<8>()?;
+    let (is_dir, path) = rest.split_first()?;
+    let cut = path.iter().rposition(|b| *b == b'/');
+    let (above, leaf) = cut.map_or((&b""[..], path), |i| (&path[..i], &path[i + 1..]));
+    let dir = match parent {
+        Some((known, dir)) if known == above => dir.clone(),
+        _ => {
+            let mut dir = Dir::root();
+            for part in above.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+                dir = dir.child(part);
+            }
+            *parent = Some((above.to_vec(), dir.clone()));
+            dir
+        }
+    };
+    let mut entry = Entry::bare(Name::new(&dir, leaf), if *is_dir == 1 { Kind::Dir } else { Kind::File });
+    entry.ino = u64::from_le_bytes(*ino);
+    Some(entry)
+}
+
+fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
+    if cx.job.dry {
+        for entry in &lot {
+            deleted(cx, entry);
+        }
+        return;
+    }
+    if cx.job.backup.is_some() {
+        lot.retain(|entry| match back_up_by_rename(cx, &entry.name) {
+            Ok(true) => {
+                deleted(cx, entry);
+                false
+            }
+            Ok(false) => true,
+            Err(e) => {
+                cx.fail(&e.on(&entry.name), entry.kind);
+                false
+            }
+        });
+    }
+    for (removed, entry) in cx.target().remove(&lot).into_iter().zip(&lot) {
+        match removed {
+            Ok(()) => deleted(cx, entry),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => cx.fail(&e.on(&entry.name), entry.kind),
+        }
+    }
+}
+
+fn deleted(cx: &Context, entry: &Entry) {
+    cx.report().deleted.add(entry.kind, 1);
+    cx.item(Action::Delete, Why::Extra, entry);
+}
+
+/// Whether the filter keeps a name that only the destination has.
+fn protected(cx: &Context, entry: &Entry) -> bool {
+    !cx.job.delete_excluded
+        && !cx.job.filter.is_empty()
+        && cx.job.filter.check(&entry.name.path(), entry.kind == Kind::Dir) == Verdict::Exclude
+}
+
+/// Everything below a directory, parents before their children, in bounded memory.
+fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry)) {
+    let mut stack = SpillStack::new(&cx.spill, IN_MEMORY);
+    spilled(cx, stack.push(&name.path()));
+    while let Ok(Some(path)) = stack.pop() {
+        let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
+        let dir = name.dir.child(&name.leaf);
+        let listed = cx.target().list(&dir, Depth::One, &mut |found| {
+            if let Ok(entry) = found
+                && !protected(cx, &entry)
+            {
+                each(&entry);
+                if entry.kind == Kind::Dir {
+                    spilled(cx, stack.push(&entry.name.path()));
+                }
+            }
+            if cx.cancel.is_set() { Flow::Stop } else { Flow::Go }
+        });
+        if let Err(e) = listed {
+            cx.fail(&e.on(&name), Kind::Dir);
+        }
+        cx.target().forget(&dir);
+    }
+}
+
+/// A directory with all that is in it, children before parents. Each round lists again and removes some, so
+/// that a directory of any size is emptied in the memory of one lot. What the filters protect stays, and so
+/// do the directories above it.
+pub fn delete_tree(cx: &Context, top: Entry) {
+    if cx.job.dry {
+        below(cx, &top.name, &mut |entry| deleted(cx, entry));
+        return deleted(cx, &top);
+    }
+    let mut keepers: std::collections::HashSet<Vec<u8>> = std::collections::HashSet::new();
+    let mut stack = vec![(top.name.dir.child(&top.name.leaf), top)];
+    while let Some((dir, _)) = stack.last() {
+        if cx.cancel.is_set() {
+            return;
+        }
+        let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
+        let listed = cx.target().list(dir, Depth::One, &mut |found| {
+            match found {
+                Ok(entry) if protected(cx, &entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
+                Ok(entry) => files.push(entry),
+                Err(_) => kept = true,
+            }
+            if files.len() >= LOT || inner.is_some() { Flow::Stop } else { Flow::Go }
+        });
+        let failed_before = cx.tally.failed.load(Ordering::Relaxed);
+        if let Err(e) = listed {
+            return cx.fail(&e.on(&Name::of(dir)), Kind::Dir);
+        }
+        let more = files.len() >= LOT;
+        delete_lot(cx, files);
+        if let Some(entry) = inner {
+            stack.push((entry.name.dir.child(&entry.name.leaf), entry));
+        } else if !more && let Some((dir, entry)) = stack.pop() {
+            cx.target().forget(&dir);
+            if kept {
+                cx.warn(Warning::Note(format!("{}/: not removed: something in it stays", crate::entry::show(&dir.path()))));
+                keepers.insert(entry.name.path());
+            } else {
+                delete_lot(cx, vec![entry]);
+            }
+        }
+        if cx.tally.failed.load(Ordering::Relaxed) > failed_before {
+            return;
+        }
+    }
+}
+
+fn directories(cx: &Arc<Context>) {
+    let Some(sorter) = lock(&cx.late.dirs).take() else { return };
+    if !cx.writes() {
+        return;
+    }
+    let sorted = match sorter.finish() {
+        Ok(sorted) => sorted,
+        Err(e) => return spilled(cx, Err(e)),
+    };
+    let mut before: Vec<u8> = Vec::new();
+    for record in sorted {
+        let record = match record {
+            Ok(record) => record,
+            Err(e) => return spilled(cx, Err(e)),
+        };
+        if record == before {
+            continue;
+        }
+        if let Some((path, root)) = record.split_last_chunk::<4>()
+            && let Some(name) = Name::parse(&Dir::root(), &path[..path.len().saturating_sub(1)])
+        {
+            late_directory(cx, &name, u32::from_le_bytes(*root) as usize);
+        }
+        before = record;
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+fn late_directory(cx: &Context, name: &Name, root: usize) {
+    let source = &cx.job.roots[root].store;
+    let set = source.stat(name, cx.job.keep).and_then(|mut entry| {
+        cx.transform(&mut entry);
+        let landed =
+            cx.target().set_meta(&[MetaSpec { name, entry: &entry, keep: cx.job.keep }]).pop().unwrap_or(Ok(Default::default()))?;
+        cx.refused(&entry, landed.refused);
+        Ok(())
+    });
+    if let Err(e) = set
+        && e.kind() != ErrorKind::NotFound
+    {
+        cx.fail(&e.on(name), Kind::Dir);
+    }
+}
+
+/// Unfinished writes of an earlier run that this one had no use for.
+fn leftovers(cx: &Arc<Context>) {
+    if !cx.writes() || cx.cancel.is_set() || cx.impaired.load(Ordering::Relaxed) {
+        return;
+    }
+    let sessions = cx.past.leftovers();
+    for session in sessions {
+        let Some(name) = Name::parse(&Dir::root(), &session.path) else { continue };
+        match cx.target().abandon(&name, &session.token) {
+            Ok(()) => cx.journal.dropped(session.session),
+            Err(e) if e.kind() == ErrorKind::NotFound => cx.journal.dropped(session.session),
+            Err(e) => cx.warn(Warning::Note(format!("{e}"))),
+        }
+    }
+}
+
+/// Something of another kind stands where an entry belongs. Without `--force` only what holds nothing gives way.
+pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Option<Entry>) -> Result<Step> {
+    let Some(mut target) = target else { return Ok(cx.planner.decide(entry, None)) };
+    target.name = cx.target_name(&entry.name);
+    if entry.kind == Kind::Dir && target.kind == Kind::Link && cx.job.links.keep_dirlinks {
+        let leaf: &[u8] = &target.name.leaf;
+        if let Some(Found::Entry(inside)) = cx.target().stat_many(&work.dir, &[leaf], MetaMask::NONE, true).pop()
+            && inside.kind == Kind::Dir
+        {
+            return Ok(Step { act: Act::Enter { exists: true, attributes: false }, why: Why::Same });
+        }
+    }
+    let next = cx.planner.decide(entry, None);
+    let next = Step { why: Why::Type, ..next };
+    let refuse = |hint: &str| {
+        let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
+        Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
+    };
+    if target.kind != Kind::Dir {
+        if !cx.job.force && cx.job.backup.is_none() {
+            return refuse("--force replaces it, --backup-dir keeps it elsewhere");
+        }
+        if cx.writes() {
+            work.touch();
+            if !back_up_by_rename(cx, &target.name)? {
+                cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+            }
+        }
+        return Ok(next);
+    }
+    let dir = target.name.dir.child(&target.name.leaf);
+    let mut empty = true;
+    cx.target().list(&dir, Depth::One, &mut |_| {
+        empty = false;
+        Flow::Stop
+    })?;
+    cx.target().forget(&dir);
+    if !empty && !cx.job.force {
+        return refuse("the directory is not empty: --force replaces it with all that is in it");
+    }
+    if cx.writes() {
+        work.touch();
+        if empty {
+            cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+        } else if !back_up_by_rename(cx, &target.name)? {
+            delete_tree(cx, target);
+        }
+    }
+    Ok(next)
+}
+
+/// `--backup-dir`: the file that is about to be replaced gets another name first, so that it is never gone.
+pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
+    let Some(kept) = backup_name(cx, name)? else { return Ok(()) };
+    match cx.target().make_hard_link(&kept, name) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == ErrorKind::Unsupported => cx.target().rename(name, &kept, true),
+        other => other,
+    }
+}
+
+/// Moves what is to be deleted or replaced to the backup directory; `false` without one.
+fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
+    let Some(kept) = backup_name(cx, name)? else { return Ok(false) };
+    cx.target().rename(name, &kept, true).map(|()| true)
+}
+
+fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
+    let Some(backup) = &cx.job.backup else { return Ok(None) };
+    let mut path = backup.clone();
+    path.push(b'/');
+    path.extend(name.path());
+    let bad = || Error::new(ErrorKind::BadName, "back up").on(name);
+    let kept = Name::parse(&Dir::root(), &path).ok_or_else(bad)?;
+    let mut above = Vec::new();
+    let mut at = Some(&kept.dir);
+    while let Some(dir) = at.filter(|dir| !dir.is_root()) {
+        above.push((dir, 0o700));
+        at = dir.parent();
+    }
+    above.reverse();
+    for made in cx.target().make_dirs(&above) {
+        made?;
+    }
+    Ok(Some(kept))
+}
+
+/// What a full disk or a spent quota leaves undone, and what to do.
+pub fn explain(cx: &Context, e: Error) -> Error {
+    if !matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Quota) {
+        return e;
+    }
+    let planned = cx.tally.planned_bytes.load(Ordering::Relaxed);
+    let missing = planned.saturating_sub(cx.meter.moved() + cx.tally.resumed_bytes.load(Ordering::Relaxed));
+    let free = cx.target().space().ok().flatten().map_or(0, |space| space.bytes);
+    let kept = if cx.journal.keeps() { "what has landed is kept" } else { "what has landed stays" };
+    let least = if cx.sched.standing().walked { "" } else { "at least " };
+    e.hint(format!("{least}{} more to move, {} free; {kept}: make room and run the same command again", human(missing), human(free)))
+}
+
+/// Bytes with a unit, as in "3.20 GiB".
+pub fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.2} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.2} PiB")
+}

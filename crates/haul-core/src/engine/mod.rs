@@ -1,0 +1,96 @@
+//! The engine: walk, plan, move and finish, by one pool of workers and one supervisor.
+//!
+//! ```text
+//! run:  feed the roots, one after the other      (walk.rs: list -> look -> plan)
+//!         workers take tasks till none is left   (small.rs bundles, file.rs large files, verify.rs)
+//!       hard links, deletes, late directories    (late.rs)
+//!       report
+//! ```
+//!
+//! The supervisor is the calling thread: it ticks the tuner, the display, the journal and the space watch,
+//! and it alone decides to leave when a worker is stuck in a system call.
+
+mod context;
+pub(crate) mod file;
+mod hardlinks;
+mod late;
+pub(crate) mod listing;
+mod small;
+mod supervise;
+pub(crate) mod verify;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cancel::Cancel;
+use crate::event::{Event, Observer};
+use crate::job::Job;
+use crate::journal::{Journal, Progress as Past};
+use crate::report::{Ending, Machine, Report};
+use crate::tune::Tuner;
+
+use context::Context;
+
+/// What a run needs beside its job.
+pub struct Setup {
+    pub observer: Arc<dyn Observer>,
+    pub journal: Journal,
+    /// What an earlier run left in the journal.
+    pub past: Past,
+    pub cancel: Cancel,
+    pub tuner: Box<dyn Tuner>,
+    /// Most workers the tuner may ask for.
+    pub most_workers: u32,
+    pub processors: u32,
+    /// Where what grows is spilled to.
+    pub spill: PathBuf,
+    /// Called every five seconds: keeps the job's lock alive.
+    pub heartbeat: Box<dyn FnMut() + Send>,
+    /// The first sentence of the output.
+    pub sentence: String,
+    /// Takes one progress snapshot at once whenever it is set: SIGUSR1.
+    pub poke: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// Does the job. Failures of single names are in the report and were events; this returns always.
+pub fn run(job: Job, setup: Setup) -> Report {
+    let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, poke } = setup;
+    observer.on(&Event::Started { sentence: &sentence });
+    let machine = Machine { processors, workers_fixed: job.workers.is_some(), limit: job.limit.map(|l| l as f64) };
+    let cx = Arc::new(Context::new(job, observer.clone(), journal, past, cancel, spill));
+    let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
+
+    let finished = feed(&cx, &mut supervisor) && late::finish(&cx, &mut supervisor);
+    supervisor.stop();
+
+    let mut report = cx.take_report();
+    report.ending = match (finished, cx.cancel.why()) {
+        (_, Some(why)) => ending_of(why),
+        (true, None) => report.ending,
+        (false, None) => Ending::Stopped,
+    };
+    if let Some(trouble) = cx.journal.trouble() {
+        cx.warn(crate::event::Warning::NoJournal(trouble));
+    }
+    supervisor.measure(&mut report);
+    report.limited_by = crate::report::verdict(&report, machine);
+    observer.on(&Event::Finished(&report));
+    report
+}
+
+fn ending_of(why: crate::cancel::Stop) -> Ending {
+    match why {
+        crate::cancel::Stop::Signal => Ending::Interrupted,
+        crate::cancel::Stop::Deadline => Ending::Deadline,
+        crate::cancel::Stop::Failure => Ending::Stopped,
+    }
+}
+
+/// Sources one after the other, so that the first of two with one name wins. `false` if the run was stopped.
+fn feed(cx: &Arc<Context>, supervisor: &mut supervise::Supervisor) -> bool {
+    (0..cx.job.roots.len()).all(|root| {
+        cx.sched.feed(root);
+        supervisor.until_idle("copying")
+    })
+}

@@ -1,0 +1,285 @@
+//! Small things of one directory, many at a time: whole files in bundles, links and special files, attributes.
+
+use std::sync::Arc;
+
+use crate::bundle::{Bundle, Outcome};
+use crate::entry::{Kind, Name};
+use crate::error::{Error, ErrorKind, Remedy};
+use crate::event::{Action, Event, Why};
+use crate::plan::{Act, Step};
+use crate::schedule::{DirWork, Small};
+use crate::store::{Landed, MetaSpec};
+use crate::tune::Op;
+
+use super::context::{Context, Load};
+use super::file::OpenFile;
+use super::verify::Check;
+
+/// Does small things of one directory.
+pub fn perform(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, bundle: &mut Bundle) {
+    let mut direct = Vec::new();
+    let mut staged = Vec::new();
+    let mut nodes = Vec::new();
+    let mut metas = Vec::new();
+    let may_direct = cx.job.policy.allows_direct() && cx.target().caps().direct_create;
+    for item in items {
+        match item.step.act {
+            Act::File { replace: false } if may_direct && !item.staged => direct.push(item),
+            Act::File { .. } => staged.push(item),
+            Act::Node { .. } => nodes.push(item),
+            _ => metas.push(item),
+        }
+    }
+    for (items, direct) in [(direct, true), (staged, false)] {
+        if !items.is_empty() {
+            cx.measured(Op::Bundle, |load| move_files(cx, work, items, direct, bundle, load));
+        }
+    }
+    if !nodes.is_empty() {
+        cx.measured(Op::Other, |load| make_nodes(cx, work, nodes, load));
+    }
+    if !metas.is_empty() {
+        cx.measured(Op::Other, |load| set_metas(cx, work, metas, load));
+    }
+}
+
+fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct: bool, bundle: &mut Bundle, load: &mut Load) {
+    let steps: Vec<Step> = items.iter().map(|item| item.step).collect();
+    bundle.clear();
+    bundle.keep = cx.job.keep;
+    bundle.follow = cx.job.links.follow;
+    bundle.direct = direct;
+    bundle.sync = cx.job.sync || cx.job.remove_source;
+    for item in items {
+        bundle.push(item.entry);
+    }
+    let Some(first) = bundle.items.first() else { return };
+    let (flight_id, flight) = cx.take_off(&first.entry.name, bundle.listed_bytes(), "read");
+    cx.source(work).get_bundle(bundle);
+    let bytes = bundle.data.len() as u64;
+    load.bytes = bytes;
+    load.entries = bundle.items.len() as u64;
+    for item in &mut bundle.items {
+        cx.transform(&mut item.entry);
+    }
+    flight.doing("write");
+    flight.moved.store(bytes, std::sync::atomic::Ordering::Relaxed);
+    let stopped = cx.meter.take(bytes).is_err();
+    if !stopped {
+        work.touch();
+        put(cx, work, bundle);
+    }
+    cx.touch_down(flight_id);
+    account(cx, work, bundle, &steps, load, stopped);
+}
+
+/// The intent is in the journal before the first name is.
+fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) {
+    if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
+        for item in &mut bundle.items {
+            item.entry.name.leaf = leaf.clone().into();
+        }
+    }
+    let wanted = bundle.direct || cx.past_intents;
+    let mut leaves = bundle.items.iter().map(|item| &*item.entry.name.leaf);
+    let intent = if wanted { cx.journal.intent(&work.dir.path(), &mut leaves).ok() } else { None };
+    drop(leaves);
+    // Without a journal nobody would know of a torn file but by its size and time: staging is safer.
+    bundle.direct &= intent.is_some();
+    cx.target().put_bundle(bundle);
+    if let Some(id) = intent {
+        cx.journal.placed(id);
+    }
+}
+
+/// Turns outcomes into counts, events, checks and second tries.
+fn account(cx: &Arc<Context>, work: &Arc<DirWork>, bundle: &mut Bundle, steps: &[Step], load: &mut Load, stopped: bool) {
+    let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
+    let mut checks = Vec::new();
+    let mut removable = Vec::new();
+    let spent = bundle.spent;
+    let items = std::mem::take(&mut bundle.items);
+    for (item, step) in items.into_iter().zip(steps) {
+        match item.outcome {
+            Outcome::Landed(landed) => {
+                files += 1;
+                file_bytes += item.entry.size;
+                cx.refused(&item.entry, landed.refused);
+                cx.item(step.action(Kind::File), step.why, &item.entry);
+                if cx.job.verify {
+                    let hash = crate::hash::xxh128(&bundle.data[item.at]);
+                    checks.push(Check { work: work.clone(), entry: item.entry, hash, step: *step });
+                    continue;
+                }
+                if cx.job.remove_source {
+                    removable.push(item.entry);
+                }
+                closed += 1;
+            }
+            Outcome::Failed(e) if e.remedy() != Remedy::None && !cx.cancel.is_set() => {
+                // A second try goes the way of large files: alone, staged, and with the engine's retry.
+                cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+                let mut entry = item.entry;
+                if cx.job.rename.is_some() {
+                    entry.name = source_name(cx, work, &entry.name);
+                }
+                cx.sched.push_large(OpenFile::new(cx, work, entry, *step));
+            }
+            Outcome::Failed(e) => {
+                load.failed = true;
+                closed += 1;
+                if e.op() == "open" || e.op() == "read" {
+                    cx.fail_source(e.on(&item.entry.name), Kind::File);
+                } else {
+                    cx.fail(&super::late::explain(cx, e.on(&item.entry.name)), Kind::File);
+                }
+            }
+            Outcome::Listed | Outcome::Read if stopped => closed += 1,
+            Outcome::Listed | Outcome::Read => {
+                closed += 1;
+                let e = Error::new(ErrorKind::Other, "write").on(&item.entry.name);
+                cx.fail(&e.because("the store did not say what became of it"), Kind::File);
+            }
+        }
+    }
+    {
+        let mut report = cx.report();
+        report.made.files += files;
+        report.file_bytes += file_bytes;
+        report.times.reading += spent.reading;
+        report.times.writing += spent.writing;
+        report.times.metadata += spent.metadata;
+    }
+    cx.tally.done_files.fetch_add(files, std::sync::atomic::Ordering::Relaxed);
+    remove_sources(cx, work, &removable);
+    cx.sched.push_check(checks.into_iter());
+    cx.sched.items_done(work, closed);
+}
+
+/// `--remove-source-files`: what has landed, and was synced, goes from the source.
+pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[crate::entry::Entry]) {
+    if entries.is_empty() {
+        return;
+    }
+    for (removed, entry) in cx.source(work).remove(entries).into_iter().zip(entries) {
+        if let Err(e) = removed {
+            cx.fail_source(e.on(&entry.name), entry.kind);
+        }
+    }
+}
+
+/// For the one file that is copied to another name.
+fn source_name(cx: &Context, work: &DirWork, name: &Name) -> Name {
+    match &cx.job.roots[work.root].pick {
+        crate::job::Pick::Names(names) if name.dir.is_root() => match names.first() {
+            Some(leaf) => Name::new(&name.dir, leaf),
+            None => name.clone(),
+        },
+        _ => name.clone(),
+    }
+}
+
+fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
+    let began = std::time::Instant::now();
+    load.entries = items.len() as u64;
+    work.touch();
+    for item in &items {
+        if cx.cancel.is_set() {
+            break;
+        }
+        let name = cx.target_name(&item.entry.name);
+        let backed_up = match item.step.act {
+            Act::Node { replace: true } => super::late::back_up(cx, &name),
+            _ => Ok(()),
+        };
+        match backed_up.and_then(|()| cx.retry(|| cx.target().make_node(&name, &item.entry, cx.job.keep))) {
+            Ok(landed) => done_node(cx, work, item, landed),
+            Err(e) => {
+                load.failed = true;
+                cx.fail(&super::late::explain(cx, e.on(&item.entry.name)), item.entry.kind);
+            }
+        }
+    }
+    cx.report().times.metadata += began.elapsed();
+    cx.sched.items_done(work, items.len());
+}
+
+fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
+    cx.report().made.add(item.entry.kind, 1);
+    cx.refused(&item.entry, landed.refused);
+    cx.item(item.step.action(item.entry.kind), item.step.why, &item.entry);
+    if cx.job.remove_source {
+        remove_sources(cx, work, std::slice::from_ref(&item.entry));
+    }
+}
+
+fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
+    let began = std::time::Instant::now();
+    load.entries = items.len() as u64;
+    let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();
+    let specs: Vec<MetaSpec<'_>> =
+        names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.job.keep }).collect();
+    let set = cx.target().set_meta(&specs);
+    for (landed, item) in set.into_iter().zip(&items) {
+        match landed {
+            Ok(landed) => {
+                cx.report().attributes += 1;
+                cx.refused(&item.entry, landed.refused);
+                cx.item(Action::SetMeta, item.step.why, &item.entry);
+            }
+            Err(e) => {
+                load.failed = true;
+                cx.fail(&e.on(&item.entry.name), item.entry.kind);
+            }
+        }
+    }
+    cx.report().times.metadata += began.elapsed();
+    cx.sched.items_done(work, items.len());
+}
+
+/// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
+pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
+    let began = std::time::Instant::now();
+    let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
+    for work in &works {
+        let Some(entry) = &work.entry else { continue };
+        if work.touched.load(std::sync::atomic::Ordering::Relaxed) || work.attributes || work.made {
+            if !cx.writes() {
+            } else if cx.late.must_wait(entry) {
+                cx.late.dir(cx, work);
+            } else {
+                due.push((Name::of(&work.dir), work));
+            }
+        }
+    }
+    if !due.is_empty() {
+        cx.measured(Op::Other, |load| {
+            load.entries = due.len() as u64;
+            let specs: Vec<MetaSpec<'_>> = due
+                .iter()
+                .filter_map(|(name, work)| work.entry.as_ref().map(|entry| MetaSpec { name, entry, keep: cx.job.keep }))
+                .collect();
+            for (landed, (name, work)) in cx.target().set_meta(&specs).into_iter().zip(&due) {
+                let Some(entry) = &work.entry else { continue };
+                match landed {
+                    Ok(landed) => {
+                        cx.refused(entry, landed.refused);
+                        if work.attributes && !work.made {
+                            cx.report().attributes += 1;
+                            cx.item(Action::SetMeta, Why::Attributes, entry);
+                        }
+                    }
+                    Err(e) => cx.fail(&e.on(name), Kind::Dir),
+                }
+            }
+        });
+    }
+    cx.report().times.metadata += began.elapsed();
+    for work in &works {
+        if work.root + 1 == cx.job.roots.len() {
+            cx.target().forget(&work.dir);
+        }
+        cx.source(work).forget(&work.dir);
+    }
+}

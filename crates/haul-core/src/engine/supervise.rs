@@ -1,0 +1,358 @@
+//! The calling thread of a run: it starts workers, ticks the tuner, shows progress, keeps the journal
+//! flushed, and watches signals, the deadline, the free space, and whether anything moves at all.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::bundle::Bundle;
+use crate::cancel::Stop;
+use crate::event::{Event, Progress, Warning};
+use crate::report::Report;
+use crate::schedule::Task;
+use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
+
+use super::context::Context;
+
+const TICK_EARLY: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(100);
+/// How long a stop waits for workers that are in a system call.
+const GRACE: Duration = Duration::from_millis(700);
+/// Silence after which a run is called stalled.
+const STALL: Duration = Duration::from_secs(10);
+
+pub struct Supervisor {
+    cx: Arc<Context>,
+    tuner: Box<dyn Tuner>,
+    cost: CostMeter,
+    most: u32,
+    shared: Arc<Shared>,
+    spawned: u32,
+    limits: Limits,
+    peak: u32,
+    heartbeat: Box<dyn FnMut() + Send>,
+    poke: Arc<AtomicBool>,
+    next: Timetable,
+    rate: Rate,
+    pulse: (u64, Instant),
+    stalled: bool,
+    warned_space: bool,
+    cpu_at_start: Duration,
+}
+
+/// What workers and supervisor share beside the context.
+#[derive(Default)]
+struct Shared {
+    alive: AtomicU32,
+    busy: AtomicU32,
+    /// Worker time without a task, in nanoseconds.
+    idle: AtomicU64,
+    bell: (Mutex<bool>, Condvar),
+}
+
+struct Timetable {
+    tick: Instant,
+    show: Instant,
+    flush: Instant,
+    beat: Instant,
+    space: Instant,
+}
+
+/// Bytes and files over about the last five seconds.
+#[derive(Default)]
+struct Rate {
+    points: std::collections::VecDeque<(Instant, u64, u64)>,
+}
+
+impl Rate {
+    fn now(&mut self, at: Instant, bytes: u64, files: u64) -> (f64, f64) {
+        self.points.push_back((at, bytes, files));
+        while self.points.len() > 2 && self.points[1].0 + Duration::from_secs(5) < at {
+            self.points.pop_front();
+        }
+        let Some((since, b, f)) = self.points.front() else { return (0.0, 0.0) };
+        let seconds = at.duration_since(*since).as_secs_f64();
+        if seconds < 0.05 {
+            return (0.0, 0.0);
+        }
+        (bytes.saturating_sub(*b) as f64 / seconds, files.saturating_sub(*f) as f64 / seconds)
+    }
+}
+
+impl Supervisor {
+    pub fn start(cx: Arc<Context>, tuner: Box<dyn Tuner>, most: u32, heartbeat: Box<dyn FnMut() + Send>, poke: Arc<AtomicBool>) -> Self {
+        let now = Instant::now();
+        let mut supervisor = Supervisor {
+            cx,
+            tuner,
+            cost: CostMeter::new(),
+            most: most.max(1),
+            shared: Arc::default(),
+            spawned: 0,
+            limits: Limits { workers: 1 },
+            peak: 0,
+            heartbeat,
+            poke,
+            next: Timetable { tick: now, show: now, flush: now, beat: now, space: now + Duration::from_secs(1) },
+            rate: Rate::default(),
+            pulse: (0, now),
+            stalled: false,
+            warned_space: false,
+            cpu_at_start: process_cpu(),
+        };
+        supervisor.tick(now);
+        supervisor
+    }
+
+    /// Keeps the run going until there is nothing left to do; `false` if it was stopped before.
+    pub fn until_idle(&mut self, phase: &'static str) -> bool {
+        loop {
+            if self.cx.sched.standing().idle {
+                return !self.cx.cancel.is_set();
+            }
+            if !self.turn(phase) {
+                return false;
+            }
+        }
+    }
+
+    /// Runs something outside the pool, with the display and the signals alive. `false` if stopped.
+    pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
+        let cx = self.cx.clone();
+        let shared = self.shared.clone();
+        let handle = std::thread::spawn(move || {
+            work(&cx);
+            ring(&shared);
+        });
+        while !handle.is_finished() {
+            if !self.turn(phase) {
+                return false;
+            }
+        }
+        // A file that the aside work queued is moved before the next thing.
+        self.until_idle(phase)
+    }
+
+    /// One turn of the watch. `false`: the run is to stop and has been given its grace.
+    fn turn(&mut self, phase: &'static str) -> bool {
+        let began = self.cx.began.elapsed();
+        if self.cx.job.deadline.is_some_and(|deadline| began >= deadline) {
+            self.cx.cancel.set(Stop::Deadline);
+        }
+        if self.cx.cancel.is_set() {
+            self.cx.sched.close();
+            self.drain();
+            return false;
+        }
+        let now = Instant::now();
+        if now >= self.next.tick {
+            self.tick(now);
+            self.next.tick = now + if began < Duration::from_secs(2) { TICK_EARLY } else { TICK };
+        }
+        if now >= self.next.flush {
+            self.cx.journal.flush();
+            self.next.flush = now + Duration::from_millis(200);
+        }
+        if now >= self.next.beat {
+            (self.heartbeat)();
+            self.next.beat = now + Duration::from_secs(5);
+        }
+        if now >= self.next.show || self.poke.swap(false, Ordering::Relaxed) {
+            self.show(now, phase);
+            self.next.show = now + Duration::from_millis(150);
+        }
+        if now >= self.next.space {
+            self.watch_space();
+            self.next.space = now + Duration::from_secs(1);
+        }
+        let until = self.next.tick.min(self.next.show).saturating_duration_since(now);
+        let (rung, bell) = &self.shared.bell;
+        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = bell.wait_timeout_while(rung, until.max(Duration::from_millis(1)), |rung| !*rung);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        true
+    }
+
+    fn tick(&mut self, _: Instant) {
+        let samples = std::mem::take(&mut *self.cx.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        for sample in &samples {
+            self.tuner.sample(sample);
+            self.cost.sample(sample);
+        }
+        let standing = self.cx.sched.standing();
+        let demand =
+            Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
+        let limits = self.tuner.tick(self.cx.began.elapsed(), demand);
+        let workers = limits.workers.clamp(1, self.most);
+        if workers != self.limits.workers {
+            self.limits = Limits { workers };
+            self.cx.observer.on(&Event::Tuned(self.limits));
+        }
+        self.peak = self.peak.max(workers);
+        let files = self.cost.entries_at_once(Op::Bundle, 1000);
+        let names = self.cost.entries_at_once(Op::Walk, 1000).max(1);
+        let dirs = self.cost.entries_at_once(Op::Other, 64);
+        self.cx.sched.set_limits(workers, files, names, dirs);
+        while self.spawned < workers {
+            spawn_worker(&self.cx, &self.shared, self.spawned);
+            self.spawned += 1;
+        }
+    }
+
+    fn show(&mut self, now: Instant, phase: &'static str) {
+        let progress = self.progress(now, phase);
+        let pulse = self.cx.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found;
+        if pulse != self.pulse.0 {
+            self.pulse = (pulse, now);
+            self.stalled = false;
+        }
+        let idle = now.duration_since(self.pulse.1);
+        let progress = Progress { idle, ..progress };
+        if idle >= STALL && !self.stalled && !self.cx.meter.is_throttling() {
+            self.stalled = true;
+            let waiting_for = match &progress.slowest {
+                Some(flight) => format!("{} of {}", flight.doing, crate::entry::show(&flight.path)),
+                None => phase.to_string(),
+            };
+            self.cx.warn(Warning::Stalled { seconds: idle.as_secs(), waiting_for });
+        }
+        self.cx.observer.on(&Event::Progress(&progress));
+    }
+
+    fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
+        let tally = &self.cx.tally;
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let (bytes, files) = (self.cx.meter.moved(), get(&tally.done_files));
+        let (rate_now, files_now) = self.rate.now(now, bytes, files);
+        Progress {
+            elapsed: self.cx.began.elapsed(),
+            found: get(&tally.found),
+            planned_files: get(&tally.planned_files),
+            planned_bytes: get(&tally.planned_bytes),
+            done_files: files,
+            moved_bytes: bytes,
+            resumed_bytes: get(&tally.resumed_bytes),
+            kept: get(&tally.kept),
+            failed: get(&tally.failed),
+            walk_done: self.cx.sched.standing().walked,
+            workers: self.limits.workers,
+            rate_now,
+            files_now,
+            slowest: self.cx.slowest(),
+            phase,
+            idle: Duration::ZERO,
+        }
+    }
+
+    /// Warns once, as soon as what the walk has found cannot fit.
+    fn watch_space(&mut self) {
+        if self.warned_space || !self.cx.writes() {
+            return;
+        }
+        let Ok(Some(space)) = self.cx.target().space() else { return };
+        let tally = &self.cx.tally;
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let needed = get(&tally.planned_bytes).saturating_sub(self.cx.meter.moved() + get(&tally.resumed_bytes));
+        if needed > space.bytes {
+            self.warned_space = true;
+            self.cx.warn(Warning::SpaceShort { needed, free: space.bytes });
+        }
+        let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
+        if files > space.files {
+            self.warned_space = true;
+            self.cx.warn(Warning::InodesShort { needed: files, free: space.files });
+        }
+    }
+
+    /// Waits for workers to come back, but not for one that is stuck in a system call.
+    fn drain(&self) {
+        let until = Instant::now() + GRACE;
+        while self.shared.busy.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.cx.journal.flush();
+    }
+
+    pub fn stop(&mut self) {
+        let now = Instant::now();
+        self.show(now, "done");
+        self.cx.sched.close();
+        self.drain();
+    }
+
+    /// What only the supervisor knows of a run.
+    pub fn measure(&self, report: &mut Report) {
+        report.elapsed = self.cx.began.elapsed();
+        report.bytes = self.cx.meter.moved();
+        report.retries = self.cx.tally.retries.load(Ordering::Relaxed);
+        report.workers_peak = self.peak;
+        report.workers_end = self.limits.workers;
+        report.times.throttled = self.cx.meter.throttled();
+        report.times.idle = Duration::from_nanos(self.shared.idle.load(Ordering::Relaxed));
+        report.times.cpu = process_cpu().saturating_sub(self.cpu_at_start);
+        if self.cx.job.verify && report.verified_files > 0 {
+            report.proof = Some(self.cx.target().caps().proof.words());
+        }
+    }
+}
+
+fn ring(shared: &Shared) {
+    let (rung, bell) = &shared.bell;
+    *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    bell.notify_all();
+}
+
+/// Workers are not joined: one that never returns from a system call must not keep the program.
+fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
+    let (worker_cx, worker_shared) = (cx.clone(), shared.clone());
+    let spawned = std::thread::Builder::new().name(format!("worker-{number}")).stack_size(1 << 20).spawn(move || {
+        let (cx, shared) = (worker_cx, worker_shared);
+        shared.alive.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let waited = Instant::now();
+            let Some(task) = cx.sched.next(number) else { break };
+            shared.idle.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            shared.busy.fetch_add(1, Ordering::Acquire);
+            perform(&cx, task);
+            shared.busy.fetch_sub(1, Ordering::Release);
+            if cx.sched.standing().idle {
+                ring(&shared);
+            }
+        }
+        shared.alive.fetch_sub(1, Ordering::Relaxed);
+        ring(&shared);
+    });
+    if let Err(e) = spawned {
+        cx.warn(Warning::Note(format!("worker {number} could not be started: {e}")));
+    }
+}
+
+/// Does one task and takes it off the scheduler's books, come what may.
+pub(super) fn perform(cx: &Arc<Context>, task: Task) {
+    thread_local! {
+        static BUNDLE: std::cell::RefCell<Bundle> = std::cell::RefCell::default();
+    }
+    let lane = task.lane();
+    match task {
+        Task::Feed(root) => super::walk::feed(cx, root),
+        Task::Make(dirs) => super::walk::make(cx, dirs),
+        Task::List(work) => super::walk::list(cx, &work),
+        Task::Look(work, names) => super::walk::look(cx, &work, names),
+        Task::Small(work, items) => BUNDLE.with_borrow_mut(|bundle| {
+            super::small::perform(cx, &work, items, bundle);
+            bundle.clear();
+            // Many workers with one file each must not hold a mebibyte each.
+            bundle.data.shrink_to(64 << 10);
+        }),
+        Task::File(file) => super::file::perform(cx, &file),
+        Task::Finish(works) => super::small::finish_dirs(cx, works),
+        Task::Lost(e) => super::late::spilled(cx, Err(e)),
+        Task::Verify(checks) => super::verify::perform(cx, checks),
+    }
+    cx.sched.done(lane);
+}
+
+fn process_cpu() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}

@@ -1,0 +1,113 @@
+//! `--verify`: what was written is read back, past the caches there are, and compared with the hash made
+//! while the source was read.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::entry::{Entry, Kind, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::plan::Step;
+use crate::schedule::DirWork;
+use crate::store::{Receipt, Source, chunks};
+use crate::tune::Op;
+
+use super::context::Context;
+use super::file::OpenFile;
+
+/// A small file that has landed and is to be read back.
+#[derive(Debug)]
+pub struct Check {
+    pub work: Arc<DirWork>,
+    /// As it was read from the source.
+    pub entry: Entry,
+    pub hash: u128,
+    pub step: Step,
+}
+
+/// Settles a lot of small files by one call and reads them back. A mismatch is copied once more, staged.
+pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
+    let began = Instant::now();
+    cx.measured(Op::Other, |load| {
+        load.entries = checks.len() as u64;
+        let names: Vec<Name> = checks.iter().map(|check| check.entry.name.clone()).collect();
+        let settled = cx.retry(|| cx.target().settle(&names.iter().collect::<Vec<_>>()));
+        if let Err(e) = settled {
+            cx.fail(&super::late::explain(cx, e), Kind::File);
+        }
+        for check in checks {
+            let size = check.entry.size;
+            let judged = reread(cx, &check.entry.name, size).map(|hash| hash == check.hash);
+            load.bytes += size;
+            match judged {
+                Ok(true) => {
+                    let mut report = cx.report();
+                    report.verified_files += 1;
+                    report.verified_bytes += size;
+                    drop(report);
+                    if cx.job.remove_source {
+                        super::small::remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
+                    }
+                    cx.sched.items_done(&check.work, 1);
+                }
+                Ok(false) => again(cx, check),
+                Err(e) if e.kind() == ErrorKind::Cancelled => cx.sched.items_done(&check.work, 1),
+                Err(e) => {
+                    cx.fail(&e.on(&check.entry.name), Kind::File);
+                    cx.sched.items_done(&check.work, 1);
+                }
+            }
+        }
+    });
+    cx.report().times.verifying += began.elapsed();
+}
+
+fn reread(cx: &Context, name: &Name, size: u64) -> Result<u128> {
+    let source = cx.retry(|| cx.target().reopen(name))?;
+    cx.meter.hash(&*source, 0..size)
+}
+
+/// The first mismatch: once more, alone and staged, so that a second one never replaces anything.
+fn again(cx: &Arc<Context>, check: Check) {
+    let e = Error::new(ErrorKind::Corrupt, "verify").on(&check.entry.name);
+    cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+    {
+        let mut report = cx.report();
+        report.made.files = report.made.files.saturating_sub(1);
+        report.file_bytes = report.file_bytes.saturating_sub(check.entry.size);
+    }
+    // What failed the check must not look like done to the next run.
+    let mut bad = check.entry.clone();
+    (bad.ino, bad.version) = (0, 0);
+    for removed in cx.target().remove(&[bad]) {
+        if let Err(e) = removed {
+            cx.fail(&e.on(&check.entry.name), Kind::File);
+        }
+    }
+    let file = OpenFile::new(cx, &check.work, check.entry, check.step);
+    file.second_try();
+    cx.sched.push_large(file);
+}
+
+/// Chunk by chunk against the receipts of a large file, before it is committed. A chunk without a hash
+/// (landed by a run that did not verify) is hashed at the source.
+pub fn large(cx: &Context, source: &dyn Source, written: &dyn Source, entry: &Entry, chunk: u64, receipts: &[Receipt]) -> Result<()> {
+    let began = Instant::now();
+    for (part, receipt) in chunks(entry.size, chunk).zip(receipts) {
+        let expected = match receipt.hash {
+            Some(hash) => hash,
+            None => cx.meter.hash(source, part.at.clone())?,
+        };
+        if cx.meter.hash(written, part.at.clone())? != expected {
+            let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);
+            return Err(Error::new(ErrorKind::Corrupt, "verify").on(&entry.name).because(reason));
+        }
+        cx.tally.pulse.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    let mut report = cx.report();
+    report.verified_files += 1;
+    report.verified_bytes += entry.size;
+    report.times.verifying += began.elapsed();
+    Ok(())
+}

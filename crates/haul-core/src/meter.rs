@@ -1,0 +1,240 @@
+//! The one way that bytes take. Whatever moves is counted, throttled, cancelled and hashed here.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::bundle::Spent;
+use crate::cancel::Cancel;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Sink, Source};
+
+/// The kernel copies at most this much a call, so that a signal, a limit and the display see the copy move.
+const KERNEL_CALL: u64 = 16 << 20;
+
+#[derive(Debug)]
+pub struct Meter {
+    moved: AtomicU64,
+    /// Nanoseconds that workers slept for the limit.
+    throttled: AtomicU64,
+    sleeping: AtomicU64,
+    limit: Option<Limit>,
+    cancel: Cancel,
+}
+
+/// Bytes a second, as the time at which the next byte may pass: every taker moves it on by its own share.
+#[derive(Debug)]
+struct Limit {
+    rate: f64,
+    next: Mutex<Instant>,
+}
+
+/// How a chunk is to pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass<'a> {
+    /// XXH3-128 of the chunk is wanted.
+    pub hash: bool,
+    /// Holes of the source are left out.
+    pub sparse: bool,
+    /// Counts the bytes of this one file, for the display.
+    pub flight: &'a AtomicU64,
+}
+
+impl Meter {
+    /// `rate` in bytes a second.
+    pub fn new(cancel: Cancel, rate: Option<u64>) -> Self {
+        let limit = rate.map(|rate| Limit { rate: (rate as f64).max(1.0), next: Mutex::new(Instant::now()) });
+        Meter { moved: AtomicU64::new(0), throttled: AtomicU64::new(0), sleeping: AtomicU64::new(0), limit, cancel }
+    }
+
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    pub fn throttled(&self) -> Duration {
+        Duration::from_nanos(self.throttled.load(Ordering::Relaxed))
+    }
+
+    /// Whether some worker sleeps for the limit at this moment.
+    pub fn is_throttling(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts `bytes` that passed, and sleeps as the limit wants; `Cancelled` as soon as the run is to stop.
+    pub fn take(&self, bytes: u64) -> Result<()> {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.cancel.check()?;
+        let Some(limit) = &self.limit else { return Ok(()) };
+        let until = {
+            let mut next = limit.next.lock().expect("no panic while held");
+            // What was not used in the last tenth of a second is lost: no bursts after a pause.
+            let floor = Instant::now().checked_sub(Duration::from_millis(100)).unwrap_or_else(Instant::now);
+            *next = (*next).max(floor) + Duration::from_secs_f64(bytes as f64 / limit.rate);
+            *next
+        };
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        let slept = loop {
+            let now = Instant::now();
+            if now >= until {
+                break Ok(());
+            }
+            if let Err(stop) = self.cancel.check() {
+                break Err(stop);
+            }
+            std::thread::sleep((until - now).min(Duration::from_millis(50)));
+        };
+        self.throttled.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
+        slept
+    }
+
+    /// The largest piece that is moved between two looks at the limit and the cancel flag.
+    fn piece(&self) -> u64 {
+        match &self.limit {
+            Some(limit) => ((limit.rate / 10.0) as u64).clamp(4096, KERNEL_CALL),
+            None => KERNEL_CALL,
+        }
+    }
+
+    /// Moves the bytes of `at` from source to sink: in the kernel if nobody needs to see them, else
+    /// through one buffer. Returns the hash, if wanted, and where the time went.
+    pub fn pass(&self, from: &dyn Source, to: &dyn Sink, at: Range<u64>, how: Pass<'_>) -> Result<(Option<u128>, Spent)> {
+        let mut spent = Spent::default();
+        if at.is_empty() {
+            return Ok((how.hash.then(|| crate::hash::xxh128(b"")), spent));
+        }
+        let mut hasher = how.hash.then(xxhash_rust::xxh3::Xxh3::new);
+        let extents = if how.sparse { from.data(at.clone())? } else { vec![at.clone()] };
+        let mut position = at.start;
+        for extent in extents {
+            self.skip(to, position..extent.start, hasher.as_mut())?;
+            position = extent.end;
+            let mut left = extent;
+            if hasher.is_none()
+                && let (Some(source), Some(sink)) = (from.fd(), to.fd())
+            {
+                let began = Instant::now();
+                left = self.kernel_copy(source, sink, left, how.flight)?;
+                spent.writing += began.elapsed();
+            }
+            if !left.is_empty() {
+                self.copy(from, to, left, hasher.as_mut(), how.flight, &mut spent)?;
+            }
+        }
+        self.skip(to, position..at.end, hasher.as_mut())?;
+        Ok((hasher.map(|h| h.digest128()), spent))
+    }
+
+    /// A hole: nothing moves, but the hash is that of the zeros a reader will see.
+    fn skip(&self, to: &dyn Sink, hole: Range<u64>, hasher: Option<&mut xxhash_rust::xxh3::Xxh3>) -> Result<()> {
+        if hole.is_empty() {
+            return Ok(());
+        }
+        self.cancel.check()?;
+        if let Some(hasher) = hasher {
+            hash_zeros(hasher, hole.end - hole.start);
+        }
+        to.hole(hole)
+    }
+
+    /// Returns what the kernel would not copy: all of it where the two files have no such path between them.
+    fn kernel_copy(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, at: Range<u64>, flight: &AtomicU64) -> Result<Range<u64>> {
+        use rustix::io::Errno;
+        let mut done = at.start;
+        while done < at.end {
+            let ask = (at.end - done).min(self.piece());
+            let (mut off_in, mut off_out) = (done, done);
+            match rustix::fs::copy_file_range(from, Some(&mut off_in), to, Some(&mut off_out), ask as usize) {
+                // Nothing although bytes are due: a file system that cannot say so, or a file that shrank; reading tells.
+                Ok(0) => break,
+                Ok(n) => {
+                    done += n as u64;
+                    flight.fetch_add(n as u64, Ordering::Relaxed);
+                    self.take(n as u64)?;
+                }
+                Err(Errno::INTR) => self.cancel.check()?,
+                Err(Errno::XDEV | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF | Errno::PERM | Errno::ISDIR) => break,
+                // Whether the source or the destination failed is found out by reading.
+                Err(Errno::IO) => break,
+                Err(e) => return Err(Error::io(e.into(), "write")),
+            }
+        }
+        Ok(done..at.end)
+    }
+
+    fn copy(
+        &self,
+        from: &dyn Source,
+        to: &dyn Sink,
+        at: Range<u64>,
+        hasher: Option<&mut xxhash_rust::xxh3::Xxh3>,
+        flight: &AtomicU64,
+        spent: &mut Spent,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let mut metered = Metered { from: from.read(at.clone())?, meter: self, hasher, flight, reading: Duration::ZERO };
+        let written = to.write(at, &mut metered);
+        spent.reading += metered.reading;
+        spent.writing += began.elapsed().saturating_sub(metered.reading);
+        written
+    }
+
+    /// Reads the bytes of `at` for their hash only; they count as work, not as moved.
+    pub fn hash(&self, from: &dyn Source, at: Range<u64>) -> Result<u128> {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        let mut expected = at.end - at.start;
+        let mut reader = from.read(at)?;
+        let mut buffer = vec![0; 256 << 10];
+        while expected > 0 {
+            self.cancel.check()?;
+            let want = buffer.len().min(usize::try_from(expected).unwrap_or(usize::MAX));
+            match reader.read(&mut buffer[..want]) {
+                Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("the file is shorter than it was")),
+                Ok(n) => {
+                    hasher.update(&buffer[..n]);
+                    expected -= n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from_io(e, "read")),
+            }
+        }
+        Ok(hasher.digest128())
+    }
+}
+
+fn hash_zeros(hasher: &mut xxhash_rust::xxh3::Xxh3, mut count: u64) {
+    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    while count > 0 {
+        let n = count.min(ZEROS.len() as u64);
+        hasher.update(&ZEROS[..n as usize]);
+        count -= n;
+    }
+}
+
+/// The reader that every byte passes on its way to a sink.
+struct Metered<'a> {
+    from: Box<dyn Read + Send + 'a>,
+    meter: &'a Meter,
+    hasher: Option<&'a mut xxhash_rust::xxh3::Xxh3>,
+    flight: &'a AtomicU64,
+    reading: Duration,
+}
+
+impl Read for Metered<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let began = Instant::now();
+        let most = usize::try_from(self.meter.piece()).unwrap_or(usize::MAX).min(buffer.len());
+        let n = self.from.read(&mut buffer[..most])?;
+        self.reading += began.elapsed();
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buffer[..n]);
+        }
+        self.flight.fetch_add(n as u64, Ordering::Relaxed);
+        self.meter.take(n as u64)?;
+        Ok(n)
+    }
+}

@@ -1,0 +1,231 @@
+//! A parallel look at a whole tree, for what only reads: du, tree, ls -R, sum.
+//!
+//! Threads take directories from one stack, and lots of names from directories that are large, so that one
+//! directory with a million entries is looked up by all of them. Memory is flat: past some thousands, the
+//! directories that wait are paths in a file.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::cancel::Cancel;
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, Result};
+use crate::spill::SpillStack;
+use crate::store::{Depth, Flow, Found, Store};
+
+/// Names are looked up in lots of this many.
+const LOT: usize = 256;
+/// Lots that wait for another thread; beyond this the lister does its own.
+const MOST_LOTS: usize = 64;
+/// Directories that wait in memory.
+const MOST_DIRS: usize = 4096;
+
+/// Whether to go into a directory that was visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descend {
+    Yes,
+    No,
+}
+
+/// How to look.
+pub struct Survey<'a> {
+    pub store: &'a dyn Store,
+    pub threads: usize,
+    /// Attributes beyond those that a look-up gives for nothing.
+    pub want: MetaMask,
+    pub cancel: &'a Cancel,
+    /// Where waiting directories are spilled to.
+    pub spill: &'a Path,
+}
+
+struct State {
+    dirs: Vec<Dir>,
+    spilled: SpillStack,
+    spilled_count: u64,
+    lots: VecDeque<(Dir, Vec<Entry>)>,
+    running: usize,
+    error: Option<Error>,
+}
+
+enum Work {
+    Dir(Dir),
+    Lot(Dir, Vec<Entry>),
+}
+
+impl Survey<'_> {
+    /// Calls `visit` for every entry below `top`, from any thread and in no order, and `failed` for what could
+    /// not be listed or looked up. An error returned is one that ended the survey.
+    pub fn run(&self, top: &Dir, visit: &(dyn Fn(&Entry) -> Descend + Sync), failed: &(dyn Fn(Error, Kind) + Sync)) -> Result<()> {
+        let state = State {
+            dirs: vec![top.clone()],
+            spilled: SpillStack::new(self.spill, 1 << 20),
+            spilled_count: 0,
+            lots: VecDeque::new(),
+            running: 0,
+            error: None,
+        };
+        let (state, wake) = (Mutex::new(state), Condvar::new());
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| {
+                    while let Some(work) = self.next(&state, &wake) {
+                        match work {
+                            Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
+                            Work::Lot(dir, lot) => self.look(&dir, lot, &state, &wake, visit, failed),
+                        }
+                        lock(&state).running -= 1;
+                        wake.notify_all();
+                    }
+                });
+            }
+        });
+        self.cancel.check()?;
+        match lock(&state).error.take() {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+
+    fn next(&self, state: &Mutex<State>, wake: &Condvar) -> Option<Work> {
+        let mut state = lock(state);
+        loop {
+            if self.cancel.is_set() || state.error.is_some() {
+                return None;
+            }
+            let work = match (state.lots.pop_front(), state.dirs.pop()) {
+                (Some((dir, lot)), dir_back) => {
+                    state.dirs.extend(dir_back);
+                    Some(Work::Lot(dir, lot))
+                }
+                (None, Some(dir)) => Some(Work::Dir(dir)),
+                (None, None) => state.unspill().map(Work::Dir),
+            };
+            if let Some(work) = work {
+                state.running += 1;
+                return Some(work);
+            }
+            if state.running == 0 {
+                wake.notify_all();
+                return None;
+            }
+            state = wake.wait_timeout(state, std::time::Duration::from_millis(200)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn list(
+        &self,
+        dir: &Dir,
+        state: &Mutex<State>,
+        wake: &Condvar,
+        visit: &(dyn Fn(&Entry) -> Descend + Sync),
+        failed: &(dyn Fn(Error, Kind) + Sync),
+    ) {
+        let mut lot = Vec::with_capacity(LOT);
+        let hand_on = |lot: Vec<Entry>, last: bool| {
+            let mut held = lock(state);
+            if last || self.threads < 2 || held.lots.len() >= MOST_LOTS {
+                drop(held);
+                self.look(dir, lot, state, wake, visit, failed);
+            } else {
+                held.lots.push_back((dir.clone(), lot));
+                wake.notify_one();
+            }
+        };
+        let listed = self.store.list(dir, Depth::One, &mut |found| {
+            match found {
+                Ok(entry) => lot.push(entry),
+                Err(e) => failed(e, Kind::Unknown),
+            }
+            if lot.len() >= LOT {
+                hand_on(std::mem::replace(&mut lot, Vec::with_capacity(LOT)), false);
+            }
+            if self.cancel.is_set() { Flow::Stop } else { Flow::Go }
+        });
+        hand_on(lot, true);
+        if let Err(e) = listed {
+            failed(e.on(&Name::of(dir)), Kind::Dir);
+        }
+    }
+
+    fn look(
+        &self,
+        dir: &Dir,
+        lot: Vec<Entry>,
+        state: &Mutex<State>,
+        wake: &Condvar,
+        visit: &(dyn Fn(&Entry) -> Descend + Sync),
+        failed: &(dyn Fn(Error, Kind) + Sync),
+    ) {
+        let leaves: Vec<&[u8]> = lot.iter().filter(|e| e.is_bare()).map(|e| &*e.name.leaf).collect();
+        let looked = if leaves.is_empty() { Vec::new() } else { self.store.stat_many(dir, &leaves, self.want, false) };
+        let mut looked = looked.into_iter();
+        let mut dirs = Vec::new();
+        for entry in &lot {
+            let complete;
+            let entry = if entry.is_bare() {
+                match looked.next() {
+                    Some(Found::Entry(found)) => {
+                        complete = found;
+                        &*complete
+                    }
+                    Some(Found::Failed(e)) => {
+                        failed(e.on(&entry.name), entry.kind);
+                        continue;
+                    }
+                    // Gone since it was listed: a look has nothing to say of it.
+                    Some(Found::Absent) | None => continue,
+                }
+            } else {
+                entry
+            };
+            if visit(entry) == Descend::Yes && entry.kind == Kind::Dir {
+                dirs.push(dir.child(&entry.name.leaf));
+            }
+        }
+        if !dirs.is_empty() {
+            let mut state = lock(state);
+            for dir in dirs {
+                state.keep(dir);
+            }
+            wake.notify_all();
+        }
+    }
+}
+
+impl State {
+    fn keep(&mut self, dir: Dir) {
+        if self.dirs.len() < MOST_DIRS {
+            self.dirs.push(dir);
+        } else if let Err(e) = self.spilled.push(&dir.path()) {
+            self.error = Some(Error::io(e, "spill"));
+        } else {
+            self.spilled_count += 1;
+        }
+    }
+
+    fn unspill(&mut self) -> Option<Dir> {
+        if self.spilled_count == 0 {
+            return None;
+        }
+        match self.spilled.pop() {
+            Ok(Some(path)) => {
+                self.spilled_count -= 1;
+                let mut dir = Dir::root();
+                for part in path.split(|b| *b == b'/') {
+                    dir = dir.child(part);
+                }
+                Some(dir)
+            }
+            Ok(None) => None,
+            Err(e) => {
+                self.error = Some(Error::io(e, "spill"));
+                None
+            }
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use haul_core::event::Action;
+use haul_core::report::Ending;
+use haul_stores::memory::Memory;
+
+use crate::support::{go, job};
+
+fn tree() -> Memory {
+    let source = Memory::new();
+    for i in 0..200usize {
+        source.put(format!("d{}/e/{i}", i % 7), (0..i * 37).map(|x| (x % 251) as u8).collect::<Vec<u8>>());
+    }
+    source.put("big", (0..1_000_000usize).map(|x| (x % 253) as u8).collect::<Vec<u8>>());
+    source.put("empty", b"");
+    source
+}
+
+fn same(a: &Memory, b: &Memory) {
+    assert_eq!(a.paths(), b.paths());
+    for path in a.paths() {
+        assert_eq!(a.get(&path), b.get(&path), "{}", String::from_utf8_lossy(&path));
+    }
+}
+
+#[test]
+fn a_tree_is_copied_and_a_second_run_moves_nothing() {
+    let (source, target) = (tree(), Memory::new());
+    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
+    same(&source, &target);
+    assert_eq!(report.made.files, 202);
+    let (report, diary) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!(report.made.total(), 0, "{:?}", diary.0.lock().unwrap());
+    assert_eq!(report.kept.files, 202);
+    assert_eq!(report.bytes, 0);
+}
+
+#[test]
+fn nothing_below_a_new_directory_is_looked_up() {
+    let (source, target) = (tree(), Memory::new());
+    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!(target.calls("stat_many"), 0);
+}
+
+#[test]
+fn delete_removes_what_only_the_destination_has() {
+    let (source, target) = (tree(), Memory::new());
+    target.put("d1/extra", b"x");
+    target.put("gone/a/b", b"y");
+    let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
+    sync.delete = true;
+    let (report, diary) = go(sync);
+    assert_eq!(diary.of(Action::Delete), ["d1/extra", "gone", "gone/a", "gone/a/b"]);
+    assert_eq!(report.deleted.total(), 4);
+    same(&source, &target);
+}
+
+#[test]
+fn a_dry_run_says_all_and_does_nothing() {
+    let (source, target) = (tree(), Memory::new());
+    target.put("gone/a", b"y");
+    let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
+    (sync.delete, sync.dry) = (true, true);
+    let (_, diary) = go(sync);
+    assert_eq!(diary.of(Action::Create).len(), 202);
+    assert_eq!(diary.of(Action::Delete), ["gone", "gone/a"]);
+    assert_eq!(target.paths().len(), 2);
+}

@@ -1,0 +1,163 @@
+//! `haul du` and `haul tree`: how much and how many, by all processors and in flat memory.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, show};
+use haul_core::filter::{Filter, Verdict};
+use haul_core::job::Bounds;
+use haul_core::survey::{Descend, Survey};
+use haul_core::{Error, Result};
+use haul_stores::local::Options;
+
+use crate::open;
+use crate::units;
+
+/// Files with several names are counted once as long as this many can be remembered.
+const LINKS_KEPT: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub bytes: u64,
+    pub files: u64,
+    pub dirs: u64,
+}
+
+impl Sum {
+    fn add(&mut self, entry: &Entry, bytes: u64) {
+        self.bytes += bytes;
+        match entry.kind {
+            Kind::Dir => self.dirs += 1,
+            _ => self.files += 1,
+        }
+    }
+}
+
+/// Sums of the directories down to a depth, the top under the empty path.
+pub struct Sums {
+    pub by_dir: BTreeMap<Vec<u8>, Sum>,
+    pub errors: u64,
+}
+
+/// How `count` counts.
+#[derive(Clone, Copy, Debug)]
+pub struct How<'a> {
+    /// Directories down to this depth get a sum of their own; 0 for the top alone.
+    pub depth: u32,
+    /// Directories count with their own size, as `tree --du` has it.
+    pub with_dirs: bool,
+    pub filter: &'a Filter,
+    pub bounds: Bounds,
+    pub one_file_system: bool,
+}
+
+/// Adds up everything below a directory, or one file.
+pub fn count(path: &[u8], how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
+    let (opened, top) = open::existing(path, Options::default())?;
+    let by_dir = Mutex::new(BTreeMap::new());
+    let errors = std::sync::atomic::AtomicU64::new(0);
+    let seen: Mutex<HashSet<(u64, u64)>> = Mutex::default();
+    let tally = |entry: &Entry| {
+        let is_dir = entry.kind == Kind::Dir;
+        let excluded = !how.filter.is_empty() && how.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
+        if excluded || (how.one_file_system && entry.dev != top.dev) || (!is_dir && !how.bounds.admit(entry)) {
+            return Descend::No;
+        }
+        let twice = entry.kind != Kind::Dir && entry.nlink > 1 && {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.len() < LINKS_KEPT && !seen.insert((entry.dev, entry.ino))
+        };
+        let counts = !twice && (entry.kind != Kind::Dir || how.with_dirs);
+        let bytes = if counts { entry.size } else { 0 };
+        let mut sums = by_dir.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = (entry.kind == Kind::Dir).then(|| entry.name.dir.child(&entry.name.leaf));
+        let mut at: Option<&Dir> = Some(own.as_ref().unwrap_or(&entry.name.dir));
+        while let Some(dir) = at {
+            if dir.depth() <= how.depth {
+                let sum: &mut Sum = sums.entry(dir.path()).or_default();
+                sum.add(entry, bytes);
+            }
+            at = dir.parent();
+        }
+        Descend::Yes
+    };
+    if opened.leaf.is_some() {
+        let mut sum = Sum::default();
+        sum.add(&top, top.size);
+        return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), sum)]), errors: 0 });
+    }
+    // The top counts as a directory, as `tree` has it.
+    let mut own = Sum::default();
+    own.add(&top, if how.with_dirs { top.size } else { 0 });
+    by_dir.lock().unwrap_or_else(PoisonError::into_inner).insert(Vec::new(), own);
+    let spill = std::env::temp_dir();
+    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    survey.run(&Dir::root(), &tally, &|e, _| {
+        errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        failed(&e);
+    })?;
+    Ok(Sums { by_dir: by_dir.into_inner().unwrap_or_else(PoisonError::into_inner), errors: errors.into_inner() })
+}
+
+fn shown(path: &[u8], below: &[u8]) -> String {
+    let mut whole = path.to_vec();
+    if !below.is_empty() {
+        if !whole.ends_with(b"/") {
+            whole.push(b'/');
+        }
+        whole.extend_from_slice(below);
+    }
+    show(&whole)
+}
+
+/// Bytes, files and path of every directory down to `depth`, deepest first and the top last, as du has it.
+pub fn du(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
+    for (below, sum) in sums.by_dir.iter().rev() {
+        if below.is_empty() || below.split(|b| *b == b'/').count() as u32 <= depth {
+            let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
+            writeln!(out, "{size}\t{}\t{}", files_word(sum.files), shown(path, below))?;
+        }
+    }
+    Ok(())
+}
+
+/// Directories down to `depth` with their sizes, then the line that `tree --du -h` ends with.
+pub fn tree(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
+    let size = |bytes: u64| if human { tree_size(bytes) } else { bytes.to_string() };
+    for (below, sum) in &sums.by_dir {
+        let level = if below.is_empty() { 0 } else { below.split(|b| *b == b'/').count() };
+        if level as u32 > depth {
+            continue;
+        }
+        let leaf = below.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        let name = if level == 0 { show(path) } else { show(leaf) };
+        writeln!(out, "{}[{:>5}]  {name}  ({})", "    ".repeat(level), size(sum.bytes), files_word(sum.files))?;
+    }
+    let total = sums.by_dir.get(&b""[..]).copied().unwrap_or_default();
+    let plural = |n: u64, one: &str, many: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {many}") };
+    let what = format!("{}, {}", plural(total.dirs, "directory", "directories"), plural(total.files, "file", "files"));
+    if human { writeln!(out, "\n{:>5} used in {what}", size(total.bytes)) } else { writeln!(out, "\n{} bytes used in {what}", total.bytes) }
+}
+
+/// `tree -h`'s sizes: "4.9G", "120K", "17".
+fn tree_size(bytes: u64) -> String {
+    if bytes < 1024 {
+        return bytes.to_string();
+    }
+    let mut value = bytes as f64;
+    let mut unit = ' ';
+    for next in ['K', 'M', 'G', 'T', 'P', 'E'] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+}
+
+fn files_word(n: u64) -> String {
+    if n == 1 { "1 file".into() } else { format!("{} files", units::count(n)) }
+}

@@ -1,0 +1,309 @@
+//! `haul ls`, `cat`, `mkdir`, `rm`: the small ones.
+
+use std::io::{self, Read, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
+use haul_core::spill::Sorter;
+use haul_core::store::{Found, Store};
+use haul_core::survey::{Descend, Survey};
+use haul_core::{Error, ErrorKind, Result};
+use haul_stores::local::Options;
+
+use crate::open;
+use crate::units;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Ls {
+    pub long: bool,
+    pub all: bool,
+    pub human: bool,
+    pub recursive: bool,
+}
+
+/// How many names a command failed on.
+pub type Failures = u64;
+
+/// Lists a directory in order of names, or one file.
+pub fn ls(path: &[u8], how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
+    let (opened, top) = open::existing(path, Options::default())?;
+    if opened.leaf.is_some() {
+        line(&top, &show(path), how, out).map_err(|e| Error::io(e, "write"))?;
+        return Ok(0);
+    }
+    let failures = AtomicU64::new(0);
+    let fail = |e: Error| {
+        failures.fetch_add(1, Ordering::Relaxed);
+        failed(&e);
+    };
+    let spill = std::env::temp_dir();
+    let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
+    let trouble = Mutex::new(None);
+    let keep = |entry: &Entry| {
+        if entry.name.leaf.starts_with(b".") && !how.all {
+            return Descend::No;
+        }
+        // Sorted by path; a zero byte is in no path, so a shorter name comes first.
+        let mut record = entry.name.path();
+        record.push(0);
+        let shown = show(&record[..record.len() - 1]);
+        if line(entry, &shown, how, &mut record).is_ok()
+            && let Err(e) = lines.lock().expect("no panic while held").push(&record)
+        {
+            trouble.lock().expect("no panic while held").get_or_insert(e);
+        }
+        if how.recursive { Descend::Yes } else { Descend::No }
+    };
+    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    survey.run(&Dir::root(), &keep, &|e, _| fail(e))?;
+    if let Some(e) = trouble.into_inner().expect("no panic while held") {
+        return Err(Error::io(e, "sort"));
+    }
+    for record in lines.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
+        let record = record.map_err(|e| Error::io(e, "sort"))?;
+        let text = record.iter().position(|b| *b == 0).map_or(&record[..], |end| &record[end + 1..]);
+        out.write_all(text).map_err(|e| Error::io(e, "write"))?;
+    }
+    Ok(failures.into_inner())
+}
+
+fn line(entry: &Entry, name: &str, how: Ls, out: &mut dyn Write) -> io::Result<()> {
+    let slash = if entry.kind == Kind::Dir { "/" } else { "" };
+    if !how.long {
+        return writeln!(out, "{name}{slash}");
+    }
+    let size = if how.human { units::bytes(entry.size) } else { entry.size.to_string() };
+    let target = entry.target.as_deref().map_or(String::new(), |t| format!(" -> {}", show(t)));
+    let (uid, gid) = (entry.uid, entry.gid);
+    writeln!(out, "{} {:>3} {uid:>5} {gid:>5} {size:>12} {} {name}{slash}{target}", mode_words(entry), entry.nlink, stamp(entry.mtime))
+}
+
+/// "-rwxr-x---", as `ls -l` has it.
+fn mode_words(entry: &Entry) -> String {
+    let kind = match entry.kind {
+        Kind::File | Kind::Unknown => '-',
+        Kind::Dir => 'd',
+        Kind::Link => 'l',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::Char => 'c',
+        Kind::Block => 'b',
+    };
+    let mut words = String::from(kind);
+    for (shift, special, letter) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
+        let bits = entry.mode >> shift;
+        words.push(if bits & 4 != 0 { 'r' } else { '-' });
+        words.push(if bits & 2 != 0 { 'w' } else { '-' });
+        words.push(match (entry.mode & special != 0, bits & 1 != 0) {
+            (true, true) => letter,
+            (true, false) => letter.to_ascii_uppercase(),
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    words
+}
+
+fn stamp(time: Time) -> String {
+    match jiff::Timestamp::new(time.secs, time.nanos.cast_signed()) {
+        Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => format!("@{}", time.secs),
+    }
+}
+
+/// Files to standard output, one after the other.
+pub fn cat(path: &[u8], out: &mut dyn Write) -> Result<()> {
+    if path == b"-" {
+        return io::copy(&mut io::stdin().lock(), out).map(drop).map_err(|e| Error::io(e, "read"));
+    }
+    let (opened, _) = open::existing(path, Options::default())?;
+    let name = opened.name();
+    // What a link of the user's own argument points to is meant.
+    let leaves: [&[u8]; 1] = [&name.leaf];
+    let entry = match opened.store.stat_many(&name.dir, &leaves, MetaMask::NONE, true).pop() {
+        Some(Found::Entry(entry)) if opened.leaf.is_some() => *entry,
+        Some(Found::Failed(e)) => return Err(e.on(&name)),
+        _ => {
+            let e = Error::new(ErrorKind::Usage, "read").at(path);
+            return Err(e.because("is a directory"));
+        }
+    };
+    if entry.kind != Kind::File {
+        // A fifo or a device is read because it was named.
+        let mut file = std::fs::File::open(open::path_of(path)).map_err(|e| Error::io(e, "open").at(path))?;
+        return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
+    }
+    let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
+    let mut reader = source.read(0..entry.size)?;
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => out.write_all(&buffer[..n]).map_err(|e| Error::io(e, "write"))?,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::from_io(e, "read").at(path)),
+        }
+    }
+}
+
+/// Makes a directory; with `parents` also those above it, and no error if it is there.
+pub fn mkdir(path: &[u8], parents: bool) -> Result<()> {
+    let place = open::path_of(path);
+    let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };
+    made.map_err(|e| {
+        let no_parent = e.kind() == io::ErrorKind::NotFound;
+        let e = Error::io(e, "mkdir").at(path);
+        if no_parent { e.hint("-p makes the directories above it too") } else { e }
+    })
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rm {
+    pub recursive: bool,
+    /// What is not there is no failure; what is precious may go.
+    pub force: bool,
+    /// A missing name is no failure.
+    pub quiet_missing: bool,
+    pub dry: bool,
+}
+
+/// Removes a file, or a directory with all that is in it. Returns how many names could not be removed.
+pub fn rm(path: &[u8], how: Rm, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), each: &(dyn Fn(&Entry) + Sync)) -> Result<Failures> {
+    let opened = match open::in_parent(path.strip_suffix(b"/").unwrap_or(path), Options::default()) {
+        Ok(opened) => opened,
+        Err(e) => {
+            return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory itself") } else { e });
+        }
+    };
+    let name = opened.name();
+    let entry = match opened.stat() {
+        Err(e) if e.kind() == ErrorKind::NotFound && how.quiet_missing => return Ok(0),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing(path)),
+        other => other?,
+    };
+    if entry.kind == Kind::Dir {
+        if !how.recursive {
+            return Err(Error::new(ErrorKind::Usage, "remove")
+                .at(path)
+                .because("is a directory")
+                .hint("-r removes it with all that is in it"));
+        }
+        if !how.force {
+            precious(path, &opened, &entry)?;
+        }
+    }
+    let failures = AtomicU64::new(0);
+    let fail = |e: Error| {
+        failures.fetch_add(1, Ordering::Relaxed);
+        failed(&e);
+    };
+    if entry.kind == Kind::Dir {
+        empty(&opened, &name, how.dry, cancel, &fail, each)?;
+    }
+    if failures.load(Ordering::Relaxed) == 0 {
+        match remove(&opened, &entry, how.dry) {
+            Err(e) => fail(e.at(path)),
+            _ => each(&entry),
+        }
+    }
+    Ok(failures.into_inner())
+}
+
+fn refuse(path: &[u8], why: &str) -> Error {
+    Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint("--force removes it all the same")
+}
+
+/// `/`, the home directory and mount points are not removed by a slip.
+fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
+    let above = opened.store.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
+    if above.dev != entry.dev {
+        return Err(refuse(path, "it is a mount point"));
+    }
+    if (above.dev, above.ino) == (entry.dev, entry.ino) {
+        return Err(refuse(path, "it is the root directory"));
+    }
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::metadata(home).ok());
+    if home.is_some_and(|home| {
+        (std::os::unix::fs::MetadataExt::dev(&home), std::os::unix::fs::MetadataExt::ino(&home)) == (entry.dev, entry.ino)
+    }) {
+        return Err(refuse(path, "it is your home directory"));
+    }
+    Ok(())
+}
+
+fn remove(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
+    if dry { Ok(()) } else { opened.store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) }
+}
+
+/// Everything but directories goes by all threads at once; then the directories, deepest first.
+fn empty(
+    opened: &open::Opened,
+    name: &Name,
+    dry: bool,
+    cancel: &Cancel,
+    fail: &(dyn Fn(Error) + Sync),
+    each: &(dyn Fn(&Entry) + Sync),
+) -> Result<()> {
+    let top = name.dir.child(&name.leaf);
+    let spill = std::env::temp_dir();
+    let dirs = Mutex::new(Sorter::new(&spill, 8 << 20, |a, b| b.cmp(a)));
+    let visit = |entry: &Entry| {
+        if entry.kind == Kind::Dir {
+            if let Err(e) = dirs.lock().expect("no panic while held").push(&entry.name.path()) {
+                fail(Error::io(e, "spill"));
+            }
+            return Descend::Yes;
+        }
+        match remove(opened, entry, dry) {
+            Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
+            _ => each(entry),
+        }
+        Descend::No
+    };
+    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    survey.run(&top, &visit, &|e, _| fail(e))?;
+    for path in dirs.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
+        let path = path.map_err(|e| Error::io(e, "sort"))?;
+        let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
+        let entry = Entry::bare(name, Kind::Dir);
+        match remove(opened, &entry, dry) {
+            Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
+            _ => each(&entry),
+        }
+    }
+    Ok(())
+}
+
+/// After a move: directories that hold nothing but directories that hold nothing. Others stay.
+pub fn remove_empty_dirs(path: &[u8]) -> Result<()> {
+    let opened = open::in_parent(path, Options::default())?;
+    let name = opened.name();
+    if opened.stat()?.kind != Kind::Dir {
+        return Ok(());
+    }
+    let spill = std::env::temp_dir();
+    let dirs = Mutex::new(Sorter::new(&spill, 8 << 20, |a, b| b.cmp(a)));
+    let trouble = Mutex::new(dirs.lock().expect("no panic while held").push(&name.path()));
+    let visit = |entry: &Entry| {
+        if entry.kind == Kind::Dir
+            && let Err(e) = dirs.lock().expect("no panic while held").push(&entry.name.path())
+        {
+            *trouble.lock().expect("no panic while held") = Err(e);
+        }
+        Descend::Yes
+    };
+    let cancel = Cancel::default();
+    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel: &cancel, spill: &spill };
+    survey.run(&name.dir.child(&name.leaf), &visit, &|_, _| {})?;
+    trouble.into_inner().expect("no panic while held").map_err(|e| Error::io(e, "sort"))?;
+    for path in dirs.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
+        let path = path.map_err(|e| Error::io(e, "sort"))?;
+        if let Some(name) = Name::parse(&Dir::root(), &path) {
+            // What is not empty holds something that was not moved.
+            let _stays = opened.store.remove(&[Entry::bare(name, Kind::Dir)]);
+        }
+    }
+    Ok(())
+}

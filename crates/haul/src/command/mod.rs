@@ -1,0 +1,217 @@
+//! The commands that are not a run of the engine, one file a group; here the flags meet them.
+
+pub mod demo;
+pub mod du;
+pub mod files;
+pub mod jobs;
+pub mod sum;
+
+use std::io::{self, BufRead, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_core::cancel::Cancel;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::job::Mode;
+
+use crate::exit::Exit;
+use crate::flags::check::{Against, SumFormat};
+use crate::flags::select::Input;
+use crate::flags::{CatFlags, CheckFlags, DuFlags, Global, LsFlags, MkdirFlags, RmFlags, SumFlags, TreeFlags};
+use crate::location::Location;
+use crate::{out, transfer};
+
+/// Levels that du and tree show without `-d`.
+const DU_DEPTH: u32 = 1;
+
+fn path(location: &Location) -> Vec<u8> {
+    let bytes = location.to_bytes();
+    if bytes.is_empty() { b".".to_vec() } else { bytes }
+}
+
+/// Runs over the arguments with one buffered standard output.
+fn over(places: &[Location], mut each: impl FnMut(&[u8], &mut dyn Write) -> Result<u64>) -> Exit {
+    let mut to = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let exits: Vec<Exit> = places
+        .iter()
+        .map(|place| match each(&path(place), &mut to) {
+            Ok(0) => Exit::Success,
+            Ok(_) => Exit::Partial,
+            Err(e) if is_gone(&e) => Exit::Success,
+            Err(e) => {
+                // What was printed so far comes before the complaint.
+                let _flushed = to.flush();
+                out::error(&e)
+            }
+        })
+        .collect();
+    let flushed = to.flush();
+    match flushed {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => out::error(&Error::io(e, "write")),
+        _ => out::worst(exits),
+    }
+}
+
+/// The reader of standard output has left (`haul ls | head`): a quiet end.
+fn is_gone(e: &Error) -> bool {
+    std::error::Error::source(e).and_then(|s| s.downcast_ref::<io::Error>()).is_some_and(|s| s.kind() == io::ErrorKind::BrokenPipe)
+}
+
+pub fn ls(flags: &LsFlags) -> Exit {
+    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive };
+    let many = flags.places.len() > 1;
+    over(&flags.places, |path, to| {
+        if many {
+            writeln!(to, "{}:", haul_core::entry::show(path)).map_err(|e| Error::io(e, "write"))?;
+        }
+        files::ls(path, how, &Cancel::default(), &out::failure, to)
+    })
+}
+
+pub fn du(flags: &DuFlags) -> Exit {
+    let filter = match transfer::filter(&flags.select) {
+        Ok(filter) => filter,
+        Err(e) => return out::error(&e),
+    };
+    let depth = flags.depth.unwrap_or(DU_DEPTH);
+    over(&flags.places, |path, to| {
+        let how = du::How {
+            depth,
+            with_dirs: false,
+            filter: &filter,
+            bounds: flags.select.bounds,
+            one_file_system: flags.select.one_file_system,
+        };
+        let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
+        du::du(path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        Ok(sums.errors)
+    })
+}
+
+pub fn tree(flags: &TreeFlags) -> Exit {
+    let filter = match transfer::filter(&flags.select) {
+        Ok(filter) => filter,
+        Err(e) => return out::error(&e),
+    };
+    let depth = flags.depth.unwrap_or(DU_DEPTH);
+    over(&flags.places, |path, to| {
+        let how =
+            du::How { depth, with_dirs: true, filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system };
+        let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
+        du::tree(path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        Ok(sums.errors)
+    })
+}
+
+pub fn cat(flags: &CatFlags) -> Exit {
+    over(&flags.places, |path, to| files::cat(path, to).map(|()| 0))
+}
+
+pub fn mkdir(flags: &MkdirFlags) -> Exit {
+    over(&flags.places, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
+}
+
+pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
+    let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
+    let say = |entry: &haul_core::entry::Entry| {
+        if global.verbose > 0 || flags.dry {
+            let word = if flags.dry { "would remove" } else { "removed" };
+            let _unread = writeln!(io::stderr().lock(), "{word} {}", haul_core::entry::show(&entry.name.path()));
+        }
+    };
+    let exit = over(&flags.places, |path, _| files::rm(path, how, &Cancel::default(), &out::failure, &say));
+    if flags.dry {
+        let _unread = writeln!(io::stderr().lock(), "DRY RUN: nothing was removed");
+    }
+    exit
+}
+
+pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
+    let (algorithm, format) = match flags.format {
+        SumFormat::Blake3 => (Algorithm::Blake3, sum::Format::Manifest),
+        SumFormat::Sha256sum => (Algorithm::Sha256, sum::Format::Coreutils),
+        SumFormat::Md5sum => (Algorithm::Md5, sum::Format::Coreutils),
+        SumFormat::Sha1sum => (Algorithm::Sha1, sum::Format::Coreutils),
+        SumFormat::Sha512sum => (Algorithm::Sha512, sum::Format::Coreutils),
+        SumFormat::Xxh128sum => (Algorithm::Xxh128, sum::Format::Coreutils),
+    };
+    if flags.sources.len() > 1 && format == sum::Format::Manifest {
+        let e = Error::new(ErrorKind::Usage, "sum").because("a manifest is of one directory or file");
+        return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
+    }
+    let filter = match transfer::filter(&flags.select) {
+        Ok(filter) => filter,
+        Err(e) => return out::error(&e),
+    };
+    let choice = sum::Choice { filter: &filter, bounds: flags.select.bounds, algorithm, format };
+    let each = |path: &[u8], to: &mut dyn Write| sum::sum(path, &choice, &Cancel::default(), &out::failure, to);
+    let Some(output) = &flags.output else { return over(&flags.sources, each) };
+    // Whole or not at all: the list appears under its name when it is complete.
+    let mut partial = output.clone().into_os_string();
+    partial.push(".partial");
+    let written = std::fs::File::create(&partial).map_err(|e| Error::io(e, "create").at(partial.as_bytes())).and_then(|file| {
+        let mut to = BufWriter::new(file);
+        let failures = flags.sources.iter().try_fold(0, |n, place| each(&path(place), &mut to).map(|more| n + more))?;
+        let file = to.into_inner().map_err(|e| Error::io(e.into_error(), "write"))?;
+        file.sync_all().map_err(|e| Error::io(e, "write"))?;
+        std::fs::rename(&partial, output).map_err(|e| Error::io(e, "rename").at(output.as_os_str().as_bytes()))?;
+        Ok(failures)
+    });
+    match written {
+        Ok(0) => Exit::Success,
+        Ok(_) => Exit::Partial,
+        Err(e) => {
+            let _gone = std::fs::remove_file(&partial);
+            out::error(&e)
+        }
+    }
+}
+
+pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
+    match &flags.against {
+        Against::Source(source) => transfer::check(flags, source, global),
+        Against::Manifest(input) => match check_manifest(flags, input, global) {
+            Ok(exit) => exit,
+            Err(e) => out::error_in(&e, Mode::Check),
+        },
+    }
+}
+
+fn check_manifest(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
+    let mut from: Box<dyn BufRead> = match input {
+        Input::Stdin => Box::new(io::BufReader::new(io::stdin())),
+        Input::File(path) => {
+            let file = std::fs::File::open(path).map_err(|e| Error::io(e, "open manifest").at(path.as_os_str().as_bytes()))?;
+            Box::new(io::BufReader::new(file))
+        }
+    };
+    let end: &[u8] = if flags.listed.from0 { b"\0" } else { b"\n" };
+    let each = |finding: sum::Finding, path: &[u8]| {
+        let word = match finding {
+            sum::Finding::Same => return,
+            sum::Finding::Missing => "missing",
+            sum::Finding::Differs => "differs",
+            sum::Finding::Extra => "extra",
+        };
+        let mut to = io::stdout().lock();
+        // Names alone can be fed to --files-from.
+        let _unread = if global.quiet {
+            to.write_all(path).and_then(|()| to.write_all(end))
+        } else {
+            writeln!(to, "{word:<8} {}", haul_core::entry::show(path))
+        };
+    };
+    let found = sum::check(&mut *from, &path(&flags.tree), flags.one_way, &Cancel::default(), &out::failure, &each)?;
+    if !global.quiet {
+        let text = format!(
+            "{} same, {} missing, {} differing, {} extra, {} unreadable\n",
+            found.same, found.missing, found.differing, found.extra, found.failed
+        );
+        out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))?;
+    }
+    Ok(match found {
+        sum::Findings { failed: 1.., .. } => Exit::Partial,
+        sum::Findings { missing: 0, differing: 0, extra: 0, .. } => Exit::Success,
+        _ => Exit::Differs,
+    })
+}

@@ -1,0 +1,460 @@
+//! `haul sum` writes what a tree holds, with a hash of every file; `haul check --manifest` proves it years later.
+//!
+//! The manifest is text, one file a line, in the order of paths:
+//!
+//! ```text
+//! # haul manifest 1 blake3
+//! 6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85  3  1700000000.000000000  dir/name
+//! ```
+//!
+//! digest, size in bytes, mtime in seconds since 1970 with nanoseconds, path. A backslash, a newline and what is
+//! not UTF-8 are escaped as `\\`, `\n` and `\xNN`. Other formats are the coreutils form (`DIGEST  PATH`, a
+//! leading backslash where the path is escaped), which `sha256sum -c` and its kin read.
+
+use std::io::{self, BufRead, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::filter::{Filter, Verdict};
+use haul_core::hash::{Algorithm, hex, unhex};
+use haul_core::job::Bounds;
+use haul_core::spill::Sorter;
+use haul_core::store::Store;
+use haul_core::survey::{Descend, Survey};
+use haul_core::{Error, ErrorKind, Result};
+use haul_stores::local::Options;
+
+use crate::open;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Manifest,
+    Coreutils,
+}
+
+/// What is summed, and how it is written.
+pub struct Choice<'a> {
+    pub filter: &'a Filter,
+    pub bounds: Bounds,
+    pub algorithm: Algorithm,
+    pub format: Format,
+}
+
+/// One line of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub digest: Vec<u8>,
+    /// Size and mtime, where the format has them.
+    pub stamp: Option<(u64, Time)>,
+    pub path: Vec<u8>,
+}
+
+const HEAD: &str = "# haul manifest 1 ";
+
+fn escape(path: &[u8]) -> String {
+    let mut out = String::new();
+    for part in path.utf8_chunks() {
+        for c in part.valid().chars() {
+            match c {
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                c => out.push(c),
+            }
+        }
+        for byte in part.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out
+}
+
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first != b'\\' {
+            out.push(*first);
+            continue;
+        }
+        let (kind, more) = rest.split_first()?;
+        rest = more;
+        match kind {
+            b'\\' => out.push(b'\\'),
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b'x' => {
+                let (digits, more) = rest.split_at_checked(2)?;
+                out.extend(unhex(std::str::from_utf8(digits).ok()?)?);
+                rest = more;
+            }
+            _ => return None,
+        }
+    }
+    Some(out)
+}
+
+impl Line {
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match (format, self.stamp) {
+            (Format::Manifest, Some((size, at))) => {
+                writeln!(out, "{}  {size}  {}.{:09}  {}", hex(&self.digest), at.secs, at.nanos, escape(&self.path))
+            }
+            _ => {
+                // md5sum(1): a line whose name is escaped begins with a backslash.
+                let needs = self.path.iter().any(|b| matches!(b, b'\\' | b'\n' | b'\r'));
+                out.write_all(if needs { b"\\" } else { b"" })?;
+                write!(out, "{}  ", hex(&self.digest))?;
+                for byte in &self.path {
+                    match byte {
+                        b'\\' if needs => out.write_all(b"\\\\")?,
+                        b'\n' => out.write_all(b"\\n")?,
+                        b'\r' if needs => out.write_all(b"\\r")?,
+                        byte => out.write_all(&[*byte])?,
+                    }
+                }
+                out.write_all(b"\n")
+            }
+        }
+    }
+
+    pub fn parse(text: &[u8], format: Format) -> Option<Self> {
+        let (escaped, text) = match text.strip_prefix(b"\\") {
+            Some(rest) if format == Format::Coreutils => (true, rest),
+            _ => (false, text),
+        };
+        let cut = text.iter().position(|b| *b == b' ')?;
+        let digest = unhex(std::str::from_utf8(&text[..cut]).ok()?)?;
+        let rest = &text[cut..];
+        if format == Format::Coreutils {
+            // Two spaces, or a space and the star of binary mode.
+            let path = rest.strip_prefix(b"  ").or_else(|| rest.strip_prefix(b" *"))?;
+            let path = if escaped { unescape(path)? } else { path.to_vec() };
+            return Some(Line { digest, stamp: None, path });
+        }
+        let mut fields = rest.strip_prefix(b"  ")?.splitn(5, |b| *b == b' ');
+        let size = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        fields.next().filter(|gap| gap.is_empty())?;
+        let (secs, nanos) = std::str::from_utf8(fields.next()?).ok()?.split_once('.')?;
+        let at = Time { secs: secs.parse().ok()?, nanos: nanos.parse().ok()? };
+        fields.next().filter(|gap| gap.is_empty())?;
+        Some(Line { digest, stamp: Some((size, at)), path: unescape(fields.next()?)? })
+    }
+}
+
+/// Hashes a whole file through one buffer.
+pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &Cancel) -> Result<Vec<u8>> {
+    use std::io::Read;
+    let source = store.open(entry, false)?;
+    let mut reader = source.read(0..entry.size)?;
+    let mut hasher = algorithm.begin();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        cancel.check()?;
+        match reader.read(&mut buffer) {
+            Ok(0) => return Ok(hasher.finish()),
+            Ok(n) => hasher.update(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::from_io(e, "read")),
+        }
+    }
+}
+
+/// Every regular file below a path, hashed by all processors, in the order of paths. Paths are as the
+/// coreutils would print them for the other formats: with the argument in front.
+pub fn sum(path: &[u8], choice: &Choice<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<u64> {
+    let Choice { algorithm, format, .. } = *choice;
+    let (opened, top) = open::existing(path, Options::default())?;
+    let failures = AtomicU64::new(0);
+    let fail = |e: Error| {
+        failures.fetch_add(1, Ordering::Relaxed);
+        failed(&e);
+    };
+    let spill = std::env::temp_dir();
+    let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
+    let visit = |entry: &Entry| {
+        let is_dir = entry.kind == Kind::Dir;
+        if !choice.filter.is_empty() && choice.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude {
+            return Descend::No;
+        }
+        if entry.kind == Kind::File && choice.bounds.admit(entry) {
+            match digest(&*opened.store, entry, algorithm, cancel) {
+                Ok(digest) => {
+                    let mut shown = if format == Format::Coreutils { prefix(path, opened.leaf.is_some()) } else { Vec::new() };
+                    shown.extend(entry.name.path());
+                    if format == Format::Coreutils && opened.leaf.is_some() {
+                        shown = path.to_vec();
+                    }
+                    let line = Line { digest, stamp: Some((entry.size, entry.mtime)), path: shown };
+                    let mut record = line.path.clone();
+                    record.push(0);
+                    if line.write(format, &mut record).is_ok()
+                        && let Err(e) = lines.lock().expect("no panic while held").push(&record)
+                    {
+                        fail(Error::io(e, "spill"));
+                    }
+                }
+                Err(e) => fail(e.on(&entry.name)),
+            }
+        }
+        Descend::Yes
+    };
+    if opened.leaf.is_some() {
+        visit(&top);
+    } else {
+        let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+        survey.run(&Dir::root(), &visit, &|e, _| fail(e))?;
+    }
+    let written = |e: io::Error| Error::io(e, "write");
+    if format == Format::Manifest {
+        writeln!(out, "{HEAD}{}", algorithm.word()).map_err(written)?;
+    }
+    for record in lines.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
+        let record = record.map_err(|e| Error::io(e, "sort"))?;
+        let text = record.iter().position(|b| *b == 0).map_or(&record[..], |end| &record[end + 1..]);
+        out.write_all(text).map_err(written)?;
+    }
+    out.flush().map_err(written)?;
+    Ok(failures.into_inner())
+}
+
+fn prefix(path: &[u8], is_file: bool) -> Vec<u8> {
+    let mut prefix = path.to_vec();
+    if !is_file && !prefix.ends_with(b"/") {
+        prefix.push(b'/');
+    }
+    if is_file { Vec::new() } else { prefix }
+}
+
+/// What a manifest check found, name by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Same,
+    Missing,
+    Differs,
+    /// In the tree, not in the manifest.
+    Extra,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    pub same: u64,
+    pub missing: u64,
+    pub differing: u64,
+    pub extra: u64,
+    pub failed: u64,
+}
+
+/// Reads a manifest's first line; text without it is the coreutils form, the algorithm told by the digest's width.
+pub fn format_of(first: &[u8]) -> Option<(Format, Algorithm)> {
+    if let Some(word) = first.strip_prefix(HEAD.as_bytes()) {
+        return Some((Format::Manifest, Algorithm::of_word(std::str::from_utf8(word).ok()?.trim())?));
+    }
+    let line = Line::parse(first, Format::Coreutils)?;
+    let algorithm = match line.digest.len() {
+        16 => Algorithm::Md5,
+        20 => Algorithm::Sha1,
+        32 => Algorithm::Sha256,
+        64 => Algorithm::Sha512,
+        _ => return None,
+    };
+    Some((Format::Coreutils, algorithm))
+}
+
+/// Holds a tree against a manifest: every line is read again, every file of the tree has to be in it.
+pub fn check(
+    manifest: &mut dyn BufRead,
+    path: &[u8],
+    one_way: bool,
+    cancel: &Cancel,
+    failed: &(dyn Fn(&Error) + Sync),
+    each: &(dyn Fn(Finding, &[u8]) + Sync),
+) -> Result<Findings> {
+    let opened = open::argument(path, Options::default())?;
+    let spill = std::env::temp_dir();
+    let mut listed = Sorter::new(&spill, 8 << 20, <[u8]>::cmp);
+    let mut findings = Findings::default();
+    let mut lines = Lines { manifest, format: None };
+    let counts = Mutex::new(Findings::default());
+    loop {
+        let lot = lines.lot(1024)?;
+        if lot.is_empty() {
+            break;
+        }
+        for (line, _) in &lot {
+            listed.push(&line.path).map_err(|e| Error::io(e, "spill"))?;
+        }
+        let next = Mutex::new(lot.iter());
+        std::thread::scope(|scope| {
+            for _ in 0..open::threads() {
+                scope.spawn(|| {
+                    while let Some((line, algorithm)) = { next.lock().expect("no panic while held").next() } {
+                        if cancel.is_set() {
+                            return;
+                        }
+                        let found = judge(&*opened.store, path, line, *algorithm, cancel);
+                        let mut counts = counts.lock().expect("no panic while held");
+                        match found {
+                            Ok(finding) => {
+                                match finding {
+                                    Finding::Same => counts.same += 1,
+                                    Finding::Missing => counts.missing += 1,
+                                    _ => counts.differing += 1,
+                                }
+                                each(finding, &line.path);
+                            }
+                            Err(e) => {
+                                counts.failed += 1;
+                                failed(&e);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        cancel.check()?;
+    }
+    let counts = counts.into_inner().expect("no panic while held");
+    findings = Findings { extra: findings.extra, ..counts };
+    if !one_way {
+        findings.extra = extras(&opened, path, listed, lines.format.map(|f| f.0), cancel, failed, each)?;
+    }
+    Ok(findings)
+}
+
+struct Lines<'a> {
+    manifest: &'a mut dyn BufRead,
+    format: Option<(Format, Algorithm)>,
+}
+
+impl Lines<'_> {
+    fn lot(&mut self, most: usize) -> Result<Vec<(Line, Algorithm)>> {
+        let bad = |text: &[u8]| {
+            let e = Error::new(ErrorKind::Usage, "read manifest");
+            let start = &text[..text.len().min(80)];
+            e.because(format!("not a line of a manifest: {:?}", String::from_utf8_lossy(start)))
+        };
+        let mut lot = Vec::new();
+        let mut text = Vec::new();
+        while lot.len() < most {
+            text.clear();
+            if self.manifest.read_until(b'\n', &mut text).map_err(|e| Error::io(e, "read manifest"))? == 0 {
+                break;
+            }
+            if text.last() == Some(&b'\n') {
+                text.pop();
+            }
+            let (format, algorithm) = match self.format {
+                Some(known) => known,
+                None => {
+                    let found = format_of(&text).ok_or_else(|| bad(&text))?;
+                    self.format = Some(found);
+                    if found.0 == Format::Manifest {
+                        continue;
+                    }
+                    found
+                }
+            };
+            if text.is_empty() {
+                continue;
+            }
+            lot.push((Line::parse(&text, format).ok_or_else(|| bad(&text))?, algorithm));
+        }
+        Ok(lot)
+    }
+}
+
+/// The path below the tree that a line means: coreutils lines may carry the directory in front.
+fn below<'a>(tree: &[u8], path: &'a [u8]) -> &'a [u8] {
+    let tree = tree.strip_suffix(b"/").unwrap_or(tree);
+    path.strip_prefix(tree).and_then(|rest| rest.strip_prefix(b"/")).or_else(|| path.strip_prefix(b"./")).unwrap_or(path)
+}
+
+fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, cancel: &Cancel) -> Result<Finding> {
+    let bad = || Error::new(ErrorKind::BadName, "check").at(&line.path).because("is no path below the directory");
+    let name = Name::parse(&Dir::root(), below(tree, &line.path)).ok_or_else(bad)?;
+    let entry = match store.stat(&name, MetaMask::NONE) {
+        Ok(entry) => entry,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Finding::Missing),
+        Err(e) => return Err(e.on(&name)),
+    };
+    if entry.kind != Kind::File || line.stamp.is_some_and(|(size, _)| size != entry.size) {
+        return Ok(Finding::Differs);
+    }
+    let found = digest(store, &entry, algorithm, cancel).map_err(|e| e.on(&name))?;
+    Ok(if found == line.digest { Finding::Same } else { Finding::Differs })
+}
+
+/// Files that the manifest does not have: two sorted streams, merged.
+fn extras(
+    opened: &open::Opened,
+    tree: &[u8],
+    listed: Sorter,
+    format: Option<Format>,
+    cancel: &Cancel,
+    failed: &(dyn Fn(&Error) + Sync),
+    each: &(dyn Fn(Finding, &[u8]) + Sync),
+) -> Result<u64> {
+    let spill = std::env::temp_dir();
+    let there = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
+    let visit = |entry: &Entry| {
+        if entry.kind == Kind::File
+            && let Err(e) = there.lock().expect("no panic while held").push(&entry.name.path())
+        {
+            failed(&Error::io(e, "spill"));
+        }
+        Descend::Yes
+    };
+    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    survey.run(&Dir::root(), &visit, &|e, _| failed(&e))?;
+    let sorted = |sorter: Sorter| sorter.finish().map_err(|e| Error::io(e, "sort"));
+    let mut listed = sorted(listed)?.peekable();
+    let mut extra = 0;
+    for path in sorted(there.into_inner().expect("no panic while held"))? {
+        let path = path.map_err(|e| Error::io(e, "sort"))?;
+        let known = loop {
+            let Some(Ok(line)) = listed.peek() else { break false };
+            let line = if format == Some(Format::Coreutils) { below(tree, line) } else { line };
+            match line.cmp(&path) {
+                std::cmp::Ordering::Less => drop(listed.next()),
+                order => break order.is_eq(),
+            }
+        };
+        if !known {
+            extra += 1;
+            each(Finding::Extra, &path);
+        }
+    }
+    Ok(extra)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_round_trip_in_both_formats() {
+        for path in [&b"a/b"[..], b"with space", b"new\nline", b"back\\slash", b"caf\xe9", b"-dash"] {
+            let line = Line { digest: vec![1, 0xab], stamp: Some((5, Time { secs: -3, nanos: 7 })), path: path.to_vec() };
+            let mut text = Vec::new();
+            line.write(Format::Manifest, &mut text).unwrap();
+            assert_eq!(text.pop(), Some(b'\n'));
+            assert!(!text.contains(&b'\n'));
+            assert_eq!(Line::parse(&text, Format::Manifest), Some(line.clone()));
+            let mut text = Vec::new();
+            line.write(Format::Coreutils, &mut text).unwrap();
+            text.pop();
+            assert_eq!(Line::parse(&text, Format::Coreutils), Some(Line { stamp: None, ..line }));
+        }
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_told() {
+        assert_eq!(format_of(b"# haul manifest 1 blake3"), Some((Format::Manifest, Algorithm::Blake3)));
+        assert_eq!(format_of(b"900150983cd24fb0d6963f7d28e17f72  a"), Some((Format::Coreutils, Algorithm::Md5)));
+        assert_eq!(format_of(b"hello"), None);
+        assert_eq!(format_of(b"abcd  short"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Lists that come from files: filter rules, and the names of `--files-from`.
+
+use std::cmp::Ordering;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::filter::{Filter, Verdict};
+use haul_core::job::Pick;
+use haul_core::spill::{Sorted, Sorter};
+
+use crate::flags::select::{FilterArg, Input};
+
+/// The rules in the order of the command line; the first that matches decides.
+pub fn filter(rules: &[FilterArg], zero: bool) -> Result<Filter> {
+    let mut filter = Filter::default();
+    for rule in rules {
+        let added = match rule {
+            FilterArg::Include(pattern) => filter.include(pattern),
+            FilterArg::Exclude(pattern) => filter.exclude(pattern),
+            FilterArg::IncludeFrom(input) => filter.patterns(&read(input)?, Verdict::Include, zero),
+            FilterArg::ExcludeFrom(input) => filter.patterns(&read(input)?, Verdict::Exclude, zero),
+            FilterArg::RulesFrom(input) => rules_of(&mut filter, &read(input)?, zero),
+        };
+        added.map_err(|reason| Error::new(ErrorKind::Usage, "filter").because(reason).hint("`haul help filters` explains the rules"))?;
+    }
+    Ok(filter)
+}
+
+fn rules_of(filter: &mut Filter, text: &[u8], zero: bool) -> Result<(), String> {
+    let end = if zero { 0 } else { b'\n' };
+    text.split(|b| *b == end).try_for_each(|line| filter.rule(line.strip_suffix(b"\r").unwrap_or(line)))
+}
+
+fn read(input: &Input) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open(input)?.read_to_end(&mut text).map_err(|e| Error::io(e, "read list"))?;
+    Ok(text)
+}
+
+fn open(input: &Input) -> Result<Box<dyn BufRead>> {
+    Ok(match input {
+        Input::Stdin => Box::new(io::BufReader::new(io::stdin())),
+        Input::File(path) => {
+            let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+            Box::new(io::BufReader::new(std::fs::File::open(path).map_err(|e| Error::io(e, "open list").at(bytes))?))
+        }
+    })
+}
+
+/// A path as it would be met on a walk: a directory's names before those that only begin like it.
+fn by_parts(a: &[u8], b: &[u8]) -> Ordering {
+    let key = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+    a.iter().map(key).cmp(b.iter().map(key))
+}
+
+/// The names of `--files-from`, relative to the source, sorted and each once, whatever their number.
+pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
+    let mut from = open(input)?;
+    let mut sorter = Sorter::new(spill, 8 << 20, by_parts);
+    let end = if zero { 0 } else { b'\n' };
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if from.read_until(end, &mut line).map_err(|e| Error::io(e, "read list"))? == 0 {
+            break;
+        }
+        if line.last() == Some(&end) {
+            line.pop();
+        }
+        if !zero && (line.is_empty() || line[0] == b'#' || line[0] == b';') {
+            continue;
+        }
+        if let Some(path) = clean(&line)? {
+            sorter.push(&path).map_err(|e| Error::io(e, "sort list"))?;
+        }
+    }
+    let sorted = sorter.finish().map_err(|e| Error::io(e, "sort list"))?;
+    let once = Arc::new(Mutex::new(Some(sorted)));
+    Ok(Pick::Listed(Arc::new(move || match once.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        Some(sorted) => Box::new(Unique { sorted, last: None }),
+        None => Box::new(std::iter::empty()),
+    })))
+}
+
+/// Without a leading slash, `.` parts and slashes at the end; `..` would leave the source. `None` for the source itself.
+fn clean(line: &[u8]) -> Result<Option<Vec<u8>>> {
+    let parts: Vec<&[u8]> = line.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+    if parts.contains(&&b".."[..]) {
+        let e = Error::new(ErrorKind::Usage, "--files-from").because(format!("{}: .. would leave the source", show(line)));
+        return Err(e.hint("names are relative to the source; take the line out"));
+    }
+    Ok((!parts.is_empty()).then(|| parts.join(&b'/')))
+}
+
+struct Unique {
+    sorted: Sorted,
+    last: Option<Vec<u8>>,
+}
+
+impl Iterator for Unique {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.sorted.next()? {
+                Ok(path) if self.last.as_ref() == Some(&path) => {}
+                Ok(path) => {
+                    self.last = Some(path.clone());
+                    return Some(Ok(path));
+                }
+                Err(e) => return Some(Err(Error::io(e, "sort list"))),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_names_are_cleaned_and_stay_below_the_source() {
+        assert_eq!(clean(b"/a//b/./c/").unwrap(), Some(b"a/b/c".to_vec()));
+        assert_eq!(clean(b"./").unwrap(), None);
+        assert!(clean(b"a/../b").is_err());
+        assert_eq!(clean(b"..x").unwrap(), Some(b"..x".to_vec()));
+    }
+
+    #[test]
+    fn names_of_one_directory_stand_together() {
+        let mut names = vec![&b"a-b"[..], b"a/z", b"a", b"a/b/c", b"b"];
+        names.sort_by(|a, b| by_parts(a, b));
+        assert_eq!(names, [&b"a"[..], b"a/b/c", b"a/z", b"a-b", b"b"]);
+    }
+}

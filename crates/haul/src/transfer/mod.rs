@@ -1,0 +1,299 @@
+//! cp, sync, mv and check: from flags to a job, to a run, to an exit code.
+//!
+//! ```text
+//! flags -> places (stores, what of them, the slash rule) -> guard (same, inside) -> Job -> run -> Exit
+//! ```
+
+mod guard;
+mod lists;
+mod places;
+mod run;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::entry::{MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::job::{Job, Links, Mode, Pick, Root};
+use haul_core::journal::Identity;
+use haul_core::report::Report;
+use haul_core::store::Store;
+use haul_stores::local::{Local, Options as LocalOptions};
+
+use crate::exit::Exit;
+use crate::flags::copy::CopyKind;
+use crate::flags::keep::{Chown, Principal};
+use crate::flags::{CheckFlags, CopyFlags, Global};
+use crate::location::Location;
+use crate::render;
+
+pub use run::Session;
+
+/// Chunks of a large file: what a kill loses at the most, a worker; and the kernel's copy call takes no more at once.
+const CHUNK: u64 = 16 << 20;
+
+/// cp, sync and mv.
+pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
+    match prepare(flags) {
+        Ok(prepared) => {
+            let options = run::RenderChoice {
+                dry: flags.dry,
+                itemize: flags.itemize,
+                stat: flags.stat,
+                names: None,
+                run: &flags.run,
+                zero: flags.listed.from0,
+                mode: render_mode(flags.kind),
+            };
+            let session = match Session::open(global, options) {
+                Ok(session) => session,
+                Err(e) => return crate::out::error(&e),
+            };
+            let identity = identity(&flags.sources, flags.destination.as_ref());
+            let journal = run::JournalChoice { restart: flags.restart, wait: flags.wait, kept: !flags.dry };
+            let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
+            match report {
+                Ok(report) => {
+                    if flags.kind == CopyKind::Mv && !flags.dry && is_clean(&report) {
+                        return after_move(flags, Exit::of_report(&report, Mode::Copy));
+                    }
+                    Exit::of_report(&report, Mode::Copy)
+                }
+                Err(e) => crate::out::error(&e),
+            }
+        }
+        Err(e) => crate::out::error(&e),
+    }
+}
+
+fn render_mode(kind: CopyKind) -> render::Mode {
+    if kind == CopyKind::Sync { render::Mode::Sync } else { render::Mode::Copy }
+}
+
+fn is_clean(report: &Report) -> bool {
+    report.ending == haul_core::report::Ending::Complete && report.failed == 0
+}
+
+/// What is to be run, and what of the command line cannot be.
+struct Prepared {
+    job: Job,
+    sentence: String,
+    /// Sources that are not there.
+    missing: Vec<Error>,
+}
+
+fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
+    let absolute = |location: &Location| {
+        let mut path = places::absolute(&location.path);
+        if location.means_contents() {
+            path.push(b'/');
+        }
+        haul_core::entry::show(&path)
+    };
+    Identity { sources: sources.iter().map(absolute).collect(), target: destination.map(absolute).unwrap_or_default() }
+}
+
+fn prepare(flags: &CopyFlags) -> Result<Prepared> {
+    let Some(destination) = &flags.destination else {
+        return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
+    };
+    let options = LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: 0, user_umask: crate::umask() };
+    let asked = places::Asked {
+        sources: &flags.sources,
+        destination,
+        options,
+        follow: flags.keep.links.follow,
+        dry: flags.dry,
+        make_path: flags.make_path,
+        listed: flags.listed.files_from.is_some(),
+    };
+    let mut places = places::resolve(&asked)?;
+    let avoid = guard::check(&places, flags.delete.is_some())?;
+    let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
+    if let Some(input) = &flags.listed.files_from
+        && let Some(root) = places.roots.first_mut()
+    {
+        root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
+    }
+    let delete = flags.delete;
+    let is_root = rustix::process::geteuid().is_root();
+    let job = Job {
+        mode: Mode::Copy,
+        roots: places.roots,
+        rename: places.rename,
+        policy: flags.policy,
+        links: flags.keep.links,
+        filter,
+        bounds: flags.select.bounds,
+        keep: if is_root { flags.keep.mask } else { flags.keep.mask.without(MetaMask::CONTEXT) },
+        sparse: flags.keep.sparse,
+        in_place: flags.in_place,
+        one_file_system: flags.select.one_file_system,
+        sync: flags.sync,
+        verify: flags.verify || flags.kind == CopyKind::Mv,
+        delete: delete.is_some(),
+        delete_excluded: delete.is_some_and(|d| d.excluded),
+        ignore_errors: delete.is_some_and(|d| d.ignore_errors),
+        max_delete: delete.and_then(|d| d.max),
+        backup: flags.backup_dir.as_ref().map(|dir| places::below(&places.target_path, dir)).transpose()?,
+        remove_source: flags.remove_source,
+        force: flags.policy.force,
+        one_way: false,
+        dry: flags.dry,
+        workers: if flags.dry || flags.itemize { Some(flags.speed.workers.unwrap_or(1)) } else { flags.speed.workers },
+        chunk: flags.transport.chunk.unwrap_or(CHUNK),
+        limit: flags.speed.bwlimit,
+        retries: flags.run.retries.unwrap_or(3),
+        progress: Duration::from_secs(30),
+        deadline: flags.run.deadline,
+        ordered: flags.dry,
+        avoid,
+        recurse_listed: flags.listed.recurse,
+        owner: flags.keep.chown.as_ref().map(chown).transpose()?,
+        chmod: flags.keep.chmod.clone(),
+        target: places.target,
+    };
+    let verb = match flags.kind {
+        CopyKind::Mv => "moves",
+        CopyKind::Sync => "syncs",
+        CopyKind::Cp => "copies",
+    };
+    let sentence = places::sentence(verb, &flags.sources, destination, &job);
+    Ok(Prepared { job, sentence, missing: places.missing })
+}
+
+/// Names to numbers, as this machine knows them: through getent(1), so that LDAP and its kin are asked too.
+fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
+    let number = |principal: &Option<Principal>, database: &str| match principal {
+        None => Ok(None),
+        Some(Principal::Id(id)) => Ok(Some(*id)),
+        Some(Principal::Name(name)) => {
+            let unknown = || {
+                let e = Error::new(ErrorKind::Usage, "chown")
+                    .because(format!("no such name in {database}: {}", haul_core::entry::show(name.as_bytes())));
+                e.hint("give the number")
+            };
+            let out = std::process::Command::new("getent").args([database, "--", name]).output().map_err(|_| unknown())?;
+            let line = String::from_utf8_lossy(&out.stdout).into_owned();
+            line.split(':').nth(2).and_then(|id| id.trim().parse().ok()).map(Some).ok_or_else(unknown)
+        }
+    };
+    Ok((number(&chown.user, "passwd")?, number(&chown.group, "group")?))
+}
+
+/// Directories that a move has emptied go too, deepest first; one that still holds something stays.
+fn after_move(flags: &CopyFlags, exit: Exit) -> Exit {
+    for source in flags.sources.iter().filter(|s| !s.means_contents()) {
+        if let Err(e) = crate::command::files::remove_empty_dirs(&source.path)
+            && e.kind() != ErrorKind::NotFound
+        {
+            return crate::out::error(&e);
+        }
+    }
+    exit
+}
+
+/// check: both trees are read, nothing is written.
+pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
+    let prepared = match prepare_check(flags, source) {
+        Ok(prepared) => prepared,
+        Err(e) => return crate::out::error_in(&e, Mode::Check),
+    };
+    let options = run::RenderChoice {
+        dry: false,
+        itemize: false,
+        stat: false,
+        names: global.quiet.then_some(flags.listed.from0),
+        run: &flags.run,
+        zero: flags.listed.from0,
+        mode: render::Mode::Check,
+    };
+    let ran = Session::open(global, options).and_then(|session| {
+        let identity = identity(std::slice::from_ref(source), Some(&flags.tree));
+        let journal = run::JournalChoice { restart: false, wait: false, kept: false };
+        session.run(prepared.job, &prepared.sentence, &identity, journal, Vec::new())
+    });
+    match ran {
+        Ok(report) => Exit::of_report(&report, Mode::Check),
+        Err(e) => crate::out::error_in(&e, Mode::Check),
+    }
+}
+
+fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
+    let sources = [source.clone()];
+    let asked = places::Asked {
+        sources: &sources,
+        destination: &flags.tree,
+        options: LocalOptions::default(),
+        follow: flags.keep.links.follow,
+        dry: true,
+        make_path: false,
+        listed: flags.listed.files_from.is_some(),
+    };
+    let mut places = places::resolve(&asked)?;
+    if let Some(e) = places.missing.pop() {
+        return Err(e);
+    }
+    if let Some(input) = &flags.listed.files_from
+        && let Some(root) = places.roots.first_mut()
+    {
+        root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
+    }
+    let job = Job {
+        mode: Mode::Check,
+        roots: places.roots,
+        rename: places.rename,
+        policy: flags.policy,
+        links: Links { copy: true, specials: true, ..flags.keep.links },
+        filter: lists::filter(&flags.select.filters, flags.listed.from0)?,
+        bounds: flags.select.bounds,
+        keep: flags.keep.mask.with(MetaMask::MTIME),
+        sparse: false,
+        in_place: false,
+        one_file_system: flags.select.one_file_system,
+        sync: false,
+        verify: false,
+        delete: false,
+        delete_excluded: false,
+        ignore_errors: false,
+        max_delete: None,
+        backup: None,
+        remove_source: false,
+        force: false,
+        one_way: flags.one_way || !matches!(places.first_pick, places::FirstPick::Contents),
+        dry: false,
+        workers: flags.speed.workers,
+        chunk: CHUNK,
+        limit: flags.speed.bwlimit,
+        retries: flags.run.retries.unwrap_or(3),
+        progress: Duration::from_secs(30),
+        deadline: flags.run.deadline,
+        ordered: false,
+        avoid: Vec::new(),
+        recurse_listed: true,
+        owner: None,
+        chmod: Vec::new(),
+        target: places.target,
+    };
+    let sentence = places::sentence("checks", &sources, &flags.tree, &job);
+    Ok(Prepared { job, sentence, missing: Vec::new() })
+}
+
+/// The rules of a command that takes filters but is no copy.
+pub fn filter(select: &crate::flags::select::Select) -> Result<haul_core::filter::Filter> {
+    lists::filter(&select.filters, false)
+}
+
+/// A store and what of it is meant, as the job wants it.
+fn root(store: Arc<Local>, pick: Pick) -> Root {
+    Root { store: store as Arc<dyn Store>, pick }
+}
+
+/// Whether a name stands there, of whatever kind.
+fn stands(store: &Local, leaf: &[u8]) -> Result<Option<haul_core::entry::Entry>> {
+    match store.stat(&Name::new(&haul_core::entry::Dir::root(), leaf), MetaMask::NONE) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}

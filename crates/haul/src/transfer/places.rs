@@ -1,0 +1,245 @@
+//! The slash rule: which directory is read, what of it is meant, and where it goes.
+//!
+//! `SRC` makes `DST/SRC`, `SRC/` means what is in it, a file goes to the name DST unless that is a directory or
+//! ends in a slash.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_core::entry::{Kind, show};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::job::{Job, Pick, Root};
+use haul_core::store::Store;
+use haul_stores::local::{Local, Options};
+use haul_stores::memory::Memory;
+
+use crate::location::Location;
+use crate::open;
+
+pub struct Asked<'a> {
+    pub sources: &'a [Location],
+    pub destination: &'a Location,
+    pub options: Options,
+    /// `-L`: the sources' links are followed.
+    pub follow: bool,
+    pub dry: bool,
+    pub make_path: bool,
+    /// With `--files-from` the source is a base, whatever its slash.
+    pub listed: bool,
+}
+
+/// What the first source is taken as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstPick {
+    Contents,
+    Names,
+}
+
+pub struct Places {
+    pub roots: Vec<Root>,
+    /// The directories that are read as a whole, for the guard.
+    pub read: Vec<Arc<Local>>,
+    /// The directories in which named sources stand.
+    pub parents: Vec<Arc<Local>>,
+    pub target: Arc<dyn Store>,
+    /// `None` when the destination is not there yet and this is a dry run.
+    pub local_target: Option<Arc<Local>>,
+    pub target_path: Vec<u8>,
+    pub rename: Option<Vec<u8>>,
+    pub missing: Vec<Error>,
+    pub first_pick: FirstPick,
+}
+
+/// The path with the working directory in front, not resolved any further.
+pub fn absolute(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") {
+        return path.to_vec();
+    }
+    let mut whole = std::env::current_dir().map(|d| d.as_os_str().as_bytes().to_vec()).unwrap_or_default();
+    let rest = path.strip_prefix(b"./").unwrap_or(path);
+    if !rest.is_empty() && rest != b"." {
+        if !whole.ends_with(b"/") {
+            whole.push(b'/');
+        }
+        whole.extend_from_slice(rest);
+    }
+    whole
+}
+
+impl Asked<'_> {
+    fn source_options(&self) -> Options {
+        Options { follow: self.follow, keep_dirlinks: false, ..self.options }
+    }
+}
+
+enum Source {
+    Contents(Arc<Local>),
+    Name { parent: Arc<Local>, leaf: Vec<u8>, kind: Kind },
+}
+
+fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    let missing = |e: Error| if e.kind() == ErrorKind::NotFound { open::missing(&location.path) } else { e };
+    if location.means_contents() || asked.listed {
+        let store = Local::open(&open::path_of(&location.path), asked.source_options()).map_err(missing)?;
+        return Ok(Source::Contents(Arc::new(store)));
+    }
+    let opened = open::in_parent(&location.path, asked.source_options()).map_err(missing)?;
+    let leaf = opened.leaf.clone().unwrap_or_default();
+    let entry = super::stands(&opened.store, &leaf)?.ok_or_else(|| open::missing(&location.path))?;
+    Ok(Source::Name { parent: opened.store, leaf, kind: entry.kind })
+}
+
+pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
+    let mut missing = Vec::new();
+    let mut sources = Vec::new();
+    for location in asked.sources {
+        match source(location, asked) {
+            Ok(source) => sources.push(source),
+            Err(e) => missing.push(e),
+        }
+    }
+    if sources.is_empty()
+        && let Some(e) = missing.pop()
+    {
+        return Err(e);
+    }
+    let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
+    let (target, local_target, target_path, rename) = destination(asked, &sources)?;
+    let mut places =
+        Places { roots: Vec::new(), read: Vec::new(), parents: Vec::new(), target, local_target, target_path, rename, missing, first_pick };
+    for source in sources {
+        match source {
+            Source::Contents(store) => {
+                places.read.push(store.clone());
+                places.roots.push(super::root(store, Pick::Contents));
+            }
+            Source::Name { parent, leaf, kind } => {
+                if kind == Kind::Dir {
+                    let mut path = parent.place().root.clone();
+                    path.push(b'/');
+                    path.extend_from_slice(&leaf);
+                    places.read.push(Arc::new(Local::open(Path::new(OsStr::from_bytes(&path)), asked.source_options())?));
+                }
+                places.parents.push(parent.clone());
+                // Arguments of one parent are one listing, as long as they follow each other.
+                match places.roots.last_mut() {
+                    Some(Root { store, pick: Pick::Names(names) }) if store.place() == parent.place() => {
+                        if !names.insert(leaf.clone()) {
+                            places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("named twice; copied once"));
+                        }
+                    }
+                    _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
+                }
+            }
+        }
+    }
+    Ok(places)
+}
+
+type Destination = (Arc<dyn Store>, Option<Arc<Local>>, Vec<u8>, Option<Vec<u8>>);
+
+fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+    let location = asked.destination;
+    let place = open::path_of(&location.path);
+    let at = |path: &Path, rename: Option<Vec<u8>>| -> Result<Destination> {
+        let store = Arc::new(Local::open(path, asked.options)?);
+        Ok((store.clone() as Arc<dyn Store>, Some(store), path.as_os_str().as_bytes().to_vec(), rename))
+    };
+    let clash = |reason: &str, hint: &str| {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.path);
+        Err(e.because(reason.to_string()).hint(hint.to_string()))
+    };
+    let one_file = match sources {
+        [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed => true,
+        _ => false,
+    };
+    match std::fs::metadata(&place) {
+        Ok(meta) if meta.is_dir() => return at(&place, None),
+        Ok(_) if location.trailing_slash => {
+            return clash("is a file, and the slash says it is a directory", "leave the slash out to replace the file");
+        }
+        Ok(_) if !one_file => return clash("is a file, and a directory is needed", "remove it or name another destination"),
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            if !one_file || location.trailing_slash {
+                return new_directory(asked, &place, &at);
+            }
+        }
+        Err(e) => return Err(Error::io(e, "open").at(&location.path)),
+    }
+    // One file to another name.
+    let Some(leaf) = place.file_name() else { return clash("has no name of its own", "name a file in it") };
+    let parent = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !parent.exists() {
+        if !asked.make_path {
+            return Err(open::missing(parent.as_os_str().as_bytes()).hint("--mkpath makes the directories above the destination"));
+        }
+        if asked.dry {
+            return Ok((Arc::new(Memory::new()), None, location.path.clone(), Some(leaf.as_bytes().to_vec())));
+        }
+        std::fs::create_dir_all(parent).map_err(|e| Error::io(e, "mkdir").at(parent.as_os_str().as_bytes()))?;
+    }
+    at(parent, Some(leaf.as_bytes().to_vec()))
+}
+
+/// Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
+fn new_directory(asked: &Asked<'_>, place: &Path, at: &dyn Fn(&Path, Option<Vec<u8>>) -> Result<Destination>) -> Result<Destination> {
+    let bytes = place.as_os_str().as_bytes();
+    let parent = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !asked.make_path && !parent.is_dir() {
+        return Err(open::missing(parent.as_os_str().as_bytes()).hint("--mkpath makes the directories above the destination"));
+    }
+    if asked.dry {
+        return Ok((Arc::new(Memory::new()), None, bytes.to_vec(), None));
+    }
+    let made = if asked.make_path { std::fs::create_dir_all(place) } else { std::fs::create_dir(place) };
+    made.map_err(|e| Error::io(e, "mkdir").at(bytes))?;
+    at(place, None)
+}
+
+/// `--backup-dir` as a path below the destination.
+pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
+    let bytes = dir.as_os_str().as_bytes();
+    let inside = if bytes.starts_with(b"/") {
+        let target = absolute(target);
+        bytes.strip_prefix(&*target).and_then(|rest| rest.strip_prefix(b"/")).map(<[u8]>::to_vec)
+    } else {
+        Some(bytes.strip_prefix(b"./").unwrap_or(bytes).to_vec())
+    };
+    let inside = inside.map(|path| path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path));
+    match inside {
+        Some(path) if !path.is_empty() && path.split(|b| *b == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()) => Ok(path),
+        _ => {
+            let e = Error::new(ErrorKind::Usage, "--backup-dir").at(bytes).because("is not below the destination");
+            Err(e.hint("name a directory in the destination, by its path from there"))
+        }
+    }
+}
+
+/// The first line of the output: what the run understood.
+pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job) -> String {
+    let what = match sources {
+        [one] if one.means_contents() => format!("the contents of {}", show(&absolute(&one.path))),
+        [one] => show(&absolute(&one.path)),
+        many => format!("{} sources", many.len()),
+    };
+    let into = show(&absolute(&destination.path));
+    let joint = if verb == "checks" { "against" } else { "to" };
+    let mut sentence = format!("{verb} {what} {joint} {into}");
+    if let Some(workers) = job.workers.filter(|_| !job.dry) {
+        sentence.push_str(&format!(", {workers} workers"));
+    }
+    if let Some(limit) = job.limit {
+        sentence.push_str(&format!(", at most {}", crate::units::rate(limit as f64)));
+    }
+    if job.verify {
+        sentence.push_str(", verified");
+    }
+    if job.delete {
+        sentence.push_str(", deleting what is not there");
+    }
+    sentence
+}

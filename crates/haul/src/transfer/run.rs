@@ -1,0 +1,250 @@
+//! One run of the engine with everything round it: display, journal, signals, tuner.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::engine::{self, Setup};
+use haul_core::entry::Kind;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::event::{Event, Observer, Warning};
+use haul_core::job::Job;
+use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
+use haul_core::report::{Ending, Report};
+use haul_core::tune::{Climb, Fixed, Limits, Tuner};
+
+use crate::flags::Global;
+use crate::flags::global::Progress;
+use crate::flags::run::Run;
+use crate::render::{self, Renderer};
+
+/// The tuner asks for no more; a local store gains nothing beyond, and each has a descriptor or three.
+const MOST_WORKERS: u32 = 128;
+
+/// What a command says of its output.
+pub struct RenderChoice<'a> {
+    pub dry: bool,
+    pub itemize: bool,
+    pub stat: bool,
+    pub names: Option<bool>,
+    pub run: &'a Run,
+    pub zero: bool,
+    pub mode: render::Mode,
+}
+
+pub struct JournalChoice {
+    pub restart: bool,
+    pub wait: bool,
+    /// A dry run and a check keep none.
+    pub kept: bool,
+}
+
+pub struct Session {
+    pub renderer: Arc<Renderer>,
+    state_dir: Option<PathBuf>,
+}
+
+fn appending(path: &Path, op: &'static str) -> Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(|e| Error::io(e, op).at(path.as_os_str().as_bytes()))
+}
+
+impl Session {
+    pub fn open(global: &Global, choice: RenderChoice<'_>) -> Result<Self> {
+        let failed_to = match &choice.run.failed_to {
+            Some(path) => {
+                let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
+                Some(render::FailedTo { file, name: path.display().to_string(), zero: choice.zero })
+            }
+            None => None,
+        };
+        let term = std::env::var("TERM").ok();
+        let live = std::io::IsTerminal::is_terminal(&std::io::stderr()) && render::can_draw(term.as_deref());
+        let (progress, live) = match global.progress {
+            Progress::Auto => (render::PROGRESS_DEFAULT, live),
+            Progress::On => (render::PROGRESS_DEFAULT, live),
+            Progress::Every(every) => (every, false),
+        };
+        let options = render::Options {
+            mode: choice.mode,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            itemize: choice.itemize,
+            json: global.json,
+            dry: choice.dry,
+            stat: choice.stat,
+            live,
+            progress,
+            color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
+            unicode: render::utf8_locale(|name| std::env::var(name).ok()),
+            names: choice.names,
+            log: global.log.as_deref().map(|path| appending(path, "open log")).transpose()?,
+            failed_to,
+            command: Some(render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()))),
+            ..render::Options::default()
+        };
+        Ok(Session { renderer: Renderer::new(options, render::Outputs::standard()), state_dir: global.state_dir.clone() })
+    }
+
+    /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
+    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, choice: JournalChoice, missing: Vec<Error>) -> Result<Report> {
+        let cancel = Cancel::default();
+        let poke = Arc::new(AtomicBool::new(false));
+        listen(cancel.clone(), poke.clone(), self.renderer.clone());
+        let kept = if choice.kept { self.journal(identity, &choice, &cancel)? } else { None };
+        let (directory, journal, past) = match kept {
+            Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
+            None => (None, Journal::none(), Past::default()),
+        };
+        let journal = with_test_hook(journal);
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let tuner: Box<dyn Tuner> = match job.workers {
+            Some(workers) => Box::new(Fixed(Limits { workers })),
+            None => Box::new(Climb::new(processors, 1, MOST_WORKERS)),
+        };
+        let mut sentence = sentence.to_string();
+        if !past.is_empty() {
+            sentence.push_str(", going on where an earlier run stopped");
+        }
+        let beat = directory.clone();
+        let heartbeat: Box<dyn FnMut() + Send> = Box::new(move || {
+            // A heartbeat that cannot be written shows in the journal's own trouble.
+            let _unwritten = beat.as_ref().map(|directory| directory.heartbeat(SystemTime::now()));
+        });
+        job.progress = Duration::from_secs(30);
+        let spill = directory.as_ref().map_or_else(std::env::temp_dir, |d| d.path().to_path_buf());
+        let had_missing = missing.len() as u64;
+        let observer: Arc<dyn Observer> =
+            if missing.is_empty() { self.renderer.clone() } else { Arc::new(WithMissing { inner: self.renderer.clone(), missing }) };
+        let dry = job.dry;
+        let setup = Setup {
+            observer,
+            journal,
+            past,
+            cancel,
+            tuner,
+            most_workers: job.workers.unwrap_or(MOST_WORKERS),
+            processors,
+            spill,
+            heartbeat,
+            sentence,
+            poke,
+        };
+        // Modes are the source's, exactly; directories on the way to the destination are made by now.
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let mut report = engine::run(job, setup);
+        report.failed += had_missing;
+        if had_missing > 0 {
+            report.failed_kinds.push(ErrorKind::NotFound);
+        }
+        self.renderer.leave();
+        if let Some(directory) = directory.and_then(Arc::into_inner) {
+            let complete = report.ending == Ending::Complete && report.failed == 0;
+            if complete && !dry { directory.finish(&record(&report))? } else { directory.keep() }
+        }
+        Ok(report)
+    }
+
+    /// The job's journal. A state directory that cannot be had is a warning: the copy matters more.
+    fn journal(&self, identity: &Identity, choice: &JournalChoice, cancel: &Cancel) -> Result<Option<(JobDir, Journal, Past)>> {
+        let without = |reason: String| {
+            self.renderer.on(&Event::Warned(&Warning::NoJournal(reason)));
+            Ok(None)
+        };
+        let root = self.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
+        let Some(root) = root else { return without("neither HAUL_STATE_DIR, XDG_STATE_HOME nor HOME is set".into()) };
+        let state = match State::open(root) {
+            Ok(state) => state,
+            Err(e) => return without(e.to_string()),
+        };
+        let command = render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()));
+        let wait = choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
+        let directory = match state.begin(identity, Begin { command, restart: choice.restart, wait, cancel: cancel.clone() }) {
+            Ok(directory) => directory,
+            Err(e) if matches!(e.kind(), ErrorKind::Busy | ErrorKind::Cancelled) => return Err(e),
+            Err(e) => return without(e.to_string()),
+        };
+        match directory.journal() {
+            Ok((journal, past)) => Ok(Some((directory, journal, past))),
+            // It may name files that are torn: going on without it would take them for whole.
+            Err(e) => Err(e.hint("--restart forgets what it says and begins anew")),
+        }
+    }
+}
+
+/// Counts the sources that were not there into the last report that is shown.
+struct WithMissing {
+    inner: Arc<Renderer>,
+    missing: Vec<Error>,
+}
+
+impl Observer for WithMissing {
+    fn on(&self, event: &Event<'_>) {
+        match event {
+            Event::Finished(report) => {
+                let mut whole = (*report).clone();
+                for e in &self.missing {
+                    whole.fail(e);
+                }
+                self.inner.on(&Event::Finished(&whole));
+            }
+            Event::Started { .. } => {
+                self.inner.on(event);
+                for error in &self.missing {
+                    self.inner.on(&Event::Failed { error, kind: Kind::Unknown });
+                }
+            }
+            other => self.inner.on(other),
+        }
+    }
+
+    fn wants(&self, action: haul_core::event::Action) -> bool {
+        self.inner.wants(action)
+    }
+}
+
+/// What is left of a finished job.
+fn record(report: &Report) -> String {
+    format!(
+        "files {}\nbytes {}\nkept {}\ndeleted {}\nseconds {:.3}\nlimited by {}\n",
+        report.made.files,
+        report.bytes,
+        report.kept.total(),
+        report.deleted.total(),
+        report.elapsed.as_secs_f64(),
+        report.limited_by
+    )
+}
+
+/// For the tests of resume: `HAUL_TEST_KILL_AT_RECORD=K` ends the program as kill -9 would, right after the K-th
+/// record of this run's journal.
+fn with_test_hook(journal: Journal) -> Journal {
+    let Some(at) = std::env::var("HAUL_TEST_KILL_AT_RECORD").ok().and_then(|k| k.parse::<u64>().ok()) else { return journal };
+    journal.with_hook(Box::new(move |n| {
+        if n == at {
+            let _gone = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
+    }))
+}
+
+/// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress.
+fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]) else { return };
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGUSR1 {
+                renderer.show_progress();
+                poke.store(true, Ordering::Relaxed);
+            } else if cancel.why() == Some(Stop::Signal) {
+                renderer.leave();
+                std::process::exit(i32::from(crate::exit::Exit::Signal.code()));
+            } else {
+                cancel.set(Stop::Signal);
+            }
+        }
+    });
+}
