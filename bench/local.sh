@@ -42,7 +42,7 @@ template() {
     mkfs.ext4 -q -F "$work/$name.img"
     mount -o loop "$work/$name.img" "$mnt"
     mkdir "$mnt/src"
-    "$@" "$mnt/src"
+    (cd "$mnt/src" && "$@")
     umount "$mnt"
 }
 
@@ -79,12 +79,22 @@ check() {
     [ "$a" = "$b" ] && echo ok || echo "DIFFERS($a/$b)"
 }
 
-summary() {
-    echo "== $1 ($(nproc) processors, $(uname -r), median of $pairs, ratio to the first tool)"
-    awk -F, '{ t[$1] = t[$1] " " $3; m[$1] = m[$1] " " $6; bad[$1] += ($7 != "ok"); if (!($1 in seen)) { seen[$1]; order[++n] = $1 } }
-        function median(list,   v, k) { k = split(list, v, " "); asort(v); return v[int((k + 1) / 2)] }
-        END { base = median(t[order[1]]); for (i = 1; i <= n; i++) { x = median(t[order[i]]);
-            printf "%-24s %8.2f s   %5.2f   peak %6.1f MiB%s\n", order[i], x, x / base, median(m[order[i]]) / 1024, bad[order[i]] ? "   NOT COMPLETE" : "" } }' "$2"
+median() { # COLUMN TOOL CSV
+    awk -F, -v tool="$2" -v column="$1" '$1 == tool {print $column}' "$3" | sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'
+}
+
+summary() { # NAME CSV TOOL...
+    local name=$1 csv=$2 tool base="" seconds peak state
+    shift 2
+    echo "== $name ($(nproc) processors, $(uname -r), median of $pairs, ratio to the first tool)"
+    for tool in "$@"; do
+        seconds=$(median 3 "$tool" "$csv")
+        peak=$(median 6 "$tool" "$csv")
+        base=${base:-$seconds}
+        state=$(awk -F, -v tool="$tool" '$1 == tool && $7 != "ok"' "$csv" | wc -l)
+        awk -v t="$tool" -v s="$seconds" -v b="$base" -v p="$peak" -v bad="$state" \
+            'BEGIN {printf "%-24s %8.2f s   %5.2f   peak %6.1f MiB%s\n", t, s, s / b, p / 1024, bad ? "   NOT COMPLETE" : ""}'
+    done
 }
 
 compare() { # NAME, then tools as "label:command" with SRC and DST
@@ -102,7 +112,7 @@ compare() { # NAME, then tools as "label:command" with SRC and DST
             stale
         done
     done
-    summary "$name" "$csv"
+    summary "$name" "$csv" "${@%%:*}"
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -114,16 +124,15 @@ have xcp && others+=("xcp:xcp -r --no-progress SRC DST")
 for workload in "$@"; do
     case $workload in
         small)
-            template small 1024 "$bin/haul-mktree" flat
-            : "COUNT and SIZE follow the directory"
-            compare small "${rivals[@]}" "bare loop, 2 threads:mkdir DST && $bin/haul-bareloop 2 SRC DST" "${others[@]}"
+            template small 2048 "$bin/haul-mktree" flat . 37760 6500
+            compare small "${rivals[@]}" "bare loop, 2 threads:$bin/haul-bareloop 2 SRC DST" "${others[@]}"
             ;;
         medium)
-            template medium 8192 "$bin/haul-mktree" medium
+            template medium 8192 "$bin/haul-mktree" flat . 3000 1048576
             compare medium "${rivals[@]}" "${others[@]}"
             ;;
         large)
-            template large 6144 sh -c 'head -c 2147483648 /dev/urandom >"$1/big"' sh
+            template large 6144 sh -c 'head -c 2147483648 /dev/urandom >big'
             compare large "${rivals[@]}" "haul cp --verify:$bin/haul cp -q --verify SRC/ DST" "${others[@]}"
             ;;
         *)
