@@ -90,6 +90,10 @@ pub enum Task {
     Lost(std::io::Error),
 }
 
+fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>, most: Duration) -> MutexGuard<'a, State> {
+    on.wait_timeout(state, most).unwrap_or_else(std::sync::PoisonError::into_inner).0
+}
+
 /// What a task counts as while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -172,6 +176,8 @@ struct State {
     open: HashMap<u64, usize>,
     /// Tasks handed out and not returned.
     running: usize,
+    /// Workers that wait for something to do.
+    sleeping: usize,
     /// Tasks that may find more to do.
     walking: usize,
     /// Workers moving large files.
@@ -203,7 +209,10 @@ const MOST_PENDING: usize = 8 * 1024;
 
 pub struct Scheduler {
     state: Mutex<State>,
+    /// Workers that wait for something to do.
     wake: Condvar,
+    /// Workers beyond the limit.
+    parked: Condvar,
     /// Bytes that one bundle may have.
     bundle_bytes: u64,
     bundle_most: usize,
@@ -232,6 +241,7 @@ impl Scheduler {
             checks: Vec::new(),
             open: HashMap::new(),
             running: 0,
+            sleeping: 0,
             walking: 0,
             on_large: 0,
             limit: workers,
@@ -242,7 +252,7 @@ impl Scheduler {
             names_per_look: 32,
             dirs_per_make: 1,
         };
-        Scheduler { state: Mutex::new(state), wake: Condvar::new(), bundle_bytes, bundle_most }
+        Scheduler { state: Mutex::new(state), wake: Condvar::new(), parked: Condvar::new(), bundle_bytes, bundle_most }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -256,15 +266,28 @@ impl Scheduler {
         loop {
             if state.closed || (state.last && state.running == 0 && state.is_empty()) {
                 self.wake.notify_all();
+                self.parked.notify_all();
                 return None;
             }
-            if worker < state.limit
-                && let Some(task) = self.pick(&mut state, true)
-            {
+            if worker >= state.limit {
+                state = wait(&self.parked, state, Duration::from_secs(5));
+                continue;
+            }
+            if let Some(task) = self.pick(&mut state, true) {
                 state.begin(&task);
+                // One is woken for new work; whoever takes a piece and sees more passes the word on.
+                self.wake_one(&state);
                 return Some(task);
             }
-            state = self.wake.wait_timeout(state, Duration::from_millis(500)).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            state.sleeping += 1;
+            state = wait(&self.wake, state, Duration::from_millis(200));
+            state.sleeping -= 1;
+        }
+    }
+
+    fn wake_one(&self, state: &State) {
+        if state.sleeping > 0 && !state.is_empty() {
+            self.wake.notify_one();
         }
     }
 
@@ -280,12 +303,14 @@ impl Scheduler {
                 state.begin(&task);
                 return Some(task);
             }
-            state = self.wake.wait_timeout(state, Duration::from_millis(20)).unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            state.sleeping += 1;
+            state = wait(&self.wake, state, Duration::from_millis(20));
+            state.sleeping -= 1;
         }
     }
 
-    /// Takes a task back. Wakes everyone if it was the last.
-    pub fn done(&self, lane: Lane) {
+    /// Takes a task back. `true` if it was the last and nothing is left.
+    pub fn done(&self, lane: Lane) -> bool {
         let mut state = self.lock();
         state.running -= 1;
         match lane {
@@ -293,9 +318,12 @@ impl Scheduler {
             Lane::Walk => state.walking -= 1,
             Lane::Other => {}
         }
-        if state.running == 0 || state.queued() < MOST_QUEUED {
+        if state.running == 0 && state.is_empty() {
             self.wake.notify_all();
+            return true;
         }
+        self.wake_one(&state);
+        false
     }
 
     fn pick(&self, state: &mut State, may_list: bool) -> Option<Task> {
@@ -352,7 +380,7 @@ impl Scheduler {
         let mut state = self.lock();
         *state.open.entry(work.dir.id()).or_default() += names.len();
         state.names.push(work, names.into_iter());
-        self.wake.notify_all();
+        self.wake_one(&state);
     }
 
     /// What became of looked-up names: small work, large files, directories. `done` of them need nothing more.
@@ -364,12 +392,13 @@ impl Scheduler {
             state.pending.push(dir);
         }
         self.close_items(&mut state, work, done);
-        self.wake.notify_all();
+        self.wake_one(&state);
     }
 
     pub fn push_large(&self, file: Arc<OpenFile>) {
-        self.lock().large.push_back(file);
-        self.wake.notify_all();
+        let mut state = self.lock();
+        state.large.push_back(file);
+        self.wake_one(&state);
     }
 
     pub fn share(&self, file: &Arc<OpenFile>) {
@@ -401,7 +430,7 @@ impl Scheduler {
         if *open == 0 {
             state.open.remove(&id);
             state.finals.push_back(work.clone());
-            self.wake.notify_one();
+            self.wake_one(state);
         }
     }
 
@@ -412,7 +441,7 @@ impl Scheduler {
             *state.open.entry(work.dir.id()).or_default() += 1;
         }
         state.listable.extend(works);
-        self.wake.notify_all();
+        self.wake_one(&state);
     }
 
     /// Another open item that is not queued here.
@@ -422,12 +451,16 @@ impl Scheduler {
 
     pub fn set_limits(&self, workers: u32, files_per_bundle: usize, names_per_look: usize, dirs_per_make: usize) {
         let mut state = self.lock();
-        let more = workers > state.limit;
+        let (more, fewer) = (workers > state.limit, workers < state.limit);
         state.limit = workers.max(1);
         state.files_per_bundle = files_per_bundle.max(1);
         state.names_per_look = names_per_look.max(1);
         state.dirs_per_make = dirs_per_make.max(1);
         if more {
+            self.parked.notify_all();
+        }
+        if fewer {
+            // Those that wait beyond the new limit are to park, or a call for one worker could end with them.
             self.wake.notify_all();
         }
     }
@@ -444,12 +477,14 @@ impl Scheduler {
     pub fn last_feed(&self) {
         self.lock().last = true;
         self.wake.notify_all();
+        self.parked.notify_all();
     }
 
     /// Stops handing out tasks.
     pub fn close(&self) {
         self.lock().closed = true;
         self.wake.notify_all();
+        self.parked.notify_all();
     }
 
     pub fn standing(&self) -> Standing {

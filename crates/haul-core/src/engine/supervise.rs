@@ -313,9 +313,9 @@ fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
             let Some(task) = cx.sched.next(number) else { break };
             shared.idle.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
             shared.busy.fetch_add(1, Ordering::Acquire);
-            perform(&cx, task);
+            let idle = perform(&cx, task);
             shared.busy.fetch_sub(1, Ordering::Release);
-            if cx.sched.standing().idle {
+            if idle {
                 ring(&shared);
             }
         }
@@ -327,8 +327,8 @@ fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
     }
 }
 
-/// Does one task and takes it off the scheduler's books, come what may.
-pub(super) fn perform(cx: &Arc<Context>, task: Task) {
+/// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
+pub(super) fn perform(cx: &Arc<Context>, task: Task) -> bool {
     thread_local! {
         static BUNDLE: std::cell::RefCell<Bundle> = std::cell::RefCell::default();
     }
@@ -349,7 +349,7 @@ pub(super) fn perform(cx: &Arc<Context>, task: Task) {
         Task::Lost(e) => super::late::spilled(cx, Err(e)),
         Task::Verify(checks) => super::verify::perform(cx, checks),
     }
-    cx.sched.done(lane);
+    cx.sched.done(lane)
 }
 
 fn process_cpu() -> Duration {
