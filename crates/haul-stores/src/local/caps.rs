@@ -39,7 +39,6 @@ pub(super) struct FileSystem {
 }
 
 pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)> {
-    #[expect(clippy::unnecessary_cast, clippy::cast_sign_loss, reason = "the type of f_type differs between architectures")]
     let magic = rustix::fs::fstatfs(&root)?.f_type as u64 & 0xFFFF_FFFF;
     let name_max = rustix::fs::fstatvfs(&root)?.f_namemax;
     let name = match magic {

@@ -114,7 +114,7 @@ impl From<&Statx> for Facts {
 }
 
 // Field types of `struct stat` differ between architectures.
-#[expect(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ between architectures")]
+#[expect(clippy::unnecessary_cast, reason = "the types differ between architectures")]
 impl From<&Stat> for Facts {
     fn from(st: &Stat) -> Self {
         let kind = kind_of(FileType::from_raw_mode(st.st_mode as u32));
