@@ -207,7 +207,7 @@ impl Meter {
 }
 
 fn hash_zeros(hasher: &mut xxhash_rust::xxh3::Xxh3, mut count: u64) {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     while count > 0 {
         let n = count.min(ZEROS.len() as u64);
         hasher.update(&ZEROS[..n as usize]);

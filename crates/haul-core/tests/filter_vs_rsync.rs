@@ -1,6 +1,8 @@
 //! The filter against rsync itself: trees and rules made from a seed, what rsync copies and what a slow walk with
 //! `Filter` selects must be the same set. `HAUL_TEST_SEED=N` repeats a seed, `HAUL_TEST_CASES=N` asks for more cases.
 
+#![expect(clippy::print_stderr, reason = "the seed, to run a failure again")]
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -244,7 +246,10 @@ fn list(dice: &mut Dice, tree: &Tree, scratch: &Path) -> List {
 }
 
 /// All that is below `dir`, with `prefix` before each path; what `keep` refuses is left out with all below it.
-fn walk(dir: &Path, prefix: &[u8], keep: &dyn Fn(&[u8], &[u8], bool) -> bool, into: &mut Tree) {
+/// Whether a name in a directory is kept; the flag says that it is a directory itself.
+type Keep<'a> = &'a dyn Fn(&[u8], &[u8], bool) -> bool;
+
+fn walk(dir: &Path, prefix: &[u8], keep: Keep<'_>, into: &mut Tree) {
     for entry in fs::read_dir(dir).unwrap() {
         let entry = entry.unwrap();
         let leaf = entry.file_name().into_vec();
@@ -320,14 +325,14 @@ fn number(variable: &str) -> Option<u64> {
 fn same_set_as_rsync() {
     let seed = number("HAUL_TEST_SEED").unwrap_or(0x6861_756c);
     let cases = number("HAUL_TEST_CASES").unwrap_or(400);
-    println!("HAUL_TEST_SEED={seed} HAUL_TEST_CASES={cases}");
+    eprintln!("HAUL_TEST_SEED={seed} HAUL_TEST_CASES={cases}");
     let telling: u64 = std::thread::scope(|scope| {
         let halves: Vec<_> = (0..2)
             .map(|half| scope.spawn(move || (half..cases.div_ceil(PER_TREE)).step_by(2).map(|group| run(seed, group)).sum::<u64>()))
             .collect();
         halves.into_iter().map(|half| half.join().expect("a case failed, see above")).sum()
     });
-    println!("{telling} cases left out something but not all");
+    eprintln!("{telling} cases left out something but not all");
     assert!(telling > cases / 4, "only {telling} of {cases} cases tell right from wrong");
 }
 

@@ -328,20 +328,6 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `0.34 s`, `3.4 s`, `45 s`, `2m05s`, `1h02m`, `3d04h`.
-pub fn duration(d: Duration) -> String {
-    let seconds = d.as_secs_f64();
-    let whole = seconds.round() as u64;
-    match whole {
-        _ if seconds < 0.995 => format!("{seconds:.2} s"),
-        _ if seconds < 9.95 => format!("{seconds:.1} s"),
-        0..60 => format!("{whole} s"),
-        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
-        3600..86_400 => format!("{}h{:02}m", whole / 3600, whole % 3600 / 60),
-        _ => format!("{}d{:02}h", whole / 86_400, whole % 86_400 / 3600),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -187,9 +187,8 @@ impl Context {
         }
     }
 
-    /// Left as it is.
+    /// Left as it is; the caller counts.
     pub fn keep(&self, why: Why, entry: &Entry) {
-        self.tally.kept.fetch_add(1, Ordering::Relaxed);
         if self.wants_keep {
             self.observer.on(&Event::Item { action: Action::Keep, why, entry, dry: self.job.dry });
         }

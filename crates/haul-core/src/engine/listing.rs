@@ -77,7 +77,7 @@ pub fn sorted(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
         return Err(Error::io(e, "sort"));
     }
     let Some(mut sorter) = sorter else {
-        memory.sort_unstable_by(|a, b| by_name(a, b));
+        memory.sort_unstable_by(by_name);
         return Ok(Sorted { memory: memory.into_iter(), spilled: None });
     };
     for entry in memory.drain(..) {

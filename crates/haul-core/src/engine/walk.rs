@@ -99,7 +99,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     if !wanted.is_empty() {
         cx.measured(Op::Other, |load| {
             load.entries = wanted.len() as u64;
-            let dirs: Vec<Dir> = wanted.iter().map(|d| dir_of(d)).collect();
+            let dirs: Vec<Dir> = wanted.iter().map(dir_of).collect();
             let asked: Vec<(&Dir, u32)> = dirs.iter().zip(&wanted).map(|(dir, d)| (dir, d.entry.mode)).collect();
             let began = std::time::Instant::now();
             let made = cx.target().make_dirs(&asked);
@@ -335,6 +335,15 @@ struct Planned {
     large: Vec<Arc<OpenFile>>,
     dirs: Vec<PendingDir>,
     done: usize,
+    /// Right already, counted here and told all at once.
+    kept: crate::report::Kinds,
+}
+
+impl Planned {
+    fn keep(&mut self, cx: &Context, why: Why, entry: &Entry) {
+        self.kept.add(entry.kind, 1);
+        cx.keep(why, entry);
+    }
 }
 
 /// Looks names up on both sides and plans them.
@@ -344,8 +353,13 @@ pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
         load.entries = names.len() as u64;
         look_measured(cx, work, names)
     });
-    cx.report().times.walking += began.elapsed();
-    let Planned { small, large, dirs, done } = planned;
+    let Planned { small, large, dirs, done, kept } = planned;
+    cx.tally.kept.fetch_add(kept.total(), Ordering::Relaxed);
+    {
+        let mut report = cx.report();
+        report.times.walking += began.elapsed();
+        report.kept += kept;
+    }
     cx.sched.planned(work, small, large, dirs, done);
 }
 
@@ -497,7 +511,7 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         && target.kind == Kind::File
     {
         planned.done += 1;
-        return cx.keep(Why::SameFile, &entry);
+        return planned.keep(cx, Why::SameFile, &entry);
     }
     if let Err(e) = admits(cx.target().caps(), &entry) {
         planned.done += 1;
@@ -506,7 +520,7 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
     if work.root > 0 && entry.kind != Kind::Dir && shadowed(cx, work, &entry) {
         planned.done += 1;
         cx.warn(Warning::Note(format!("{}: left out: an earlier source has this name", crate::entry::show(&entry.name.path()))));
-        return cx.keep(Why::Shadowed, &entry);
+        return planned.keep(cx, Why::Shadowed, &entry);
     }
     if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && cx.job.mode == Mode::Copy {
         let role = cx.hard().meet(&entry, || entry.name.path());
@@ -578,8 +592,7 @@ fn plan_check(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Opti
         Act::Compare => planned.large.push(OpenFile::new(cx, work, entry, step)),
         Act::Keep => {
             planned.done += 1;
-            cx.report().kept.add(entry.kind, 1);
-            cx.keep(step.why, &entry);
+            planned.keep(cx, step.why, &entry);
         }
         _ => {
             planned.done += 1;
@@ -608,20 +621,16 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
     let small = |entry, step| Small { entry, step, staged };
     match step.act {
         Act::Enter { exists, attributes } => {
-            if !cx.writes() && !(exists && !attributes) {
+            if !cx.writes() && (!exists || attributes) {
                 cx.item(step.action(Kind::Dir), step.why, &entry);
             } else if exists && !attributes {
-                cx.report().kept.add(Kind::Dir, 1);
-                if cx.wants_keep {
-                    cx.keep(step.why, &entry);
-                }
+                planned.keep(cx, step.why, &entry);
             }
             planned.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
         }
         Act::Keep => {
             planned.done += 1;
-            cx.report().kept.add(entry.kind, 1);
-            cx.keep(step.why, &entry);
+            planned.keep(cx, step.why, &entry);
         }
         Act::Refuse | Act::Clear => {
             planned.done += 1;

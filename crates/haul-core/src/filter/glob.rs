@@ -180,7 +180,7 @@ fn bracket(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
                 match inside[..length].strip_suffix(b":") {
                     Some(class) => {
                         let member = class_named(class)?;
-                        (0..0x80).filter(|byte| member(byte)).for_each(|byte| insert(&mut set, byte, byte));
+                        (0..0x80).filter(member).for_each(|byte| insert(&mut set, byte, byte));
                         at += length + 2;
                         None
                     }
@@ -204,7 +204,7 @@ fn bracket(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
     if negated {
         set = set.map(|word| !word);
     }
-    set[usize::from(b'/') / 64] &= !(1 << (b'/' % 64));
+    set[usize::from(b'/') / 64] &= !(1 << b'/');
     Some((set, at))
 }
 

@@ -33,11 +33,14 @@ pub struct Memory {
     log: Arc<Log>,
 }
 
+/// Unfinished writes by token.
+type Sessions = HashMap<Box<[u8]>, Arc<Mutex<Session>>>;
+
 #[derive(Debug)]
 struct Shared {
     tree: Mutex<Tree>,
     /// Unfinished writes by their token.
-    sessions: Mutex<HashMap<Box<[u8]>, Arc<Mutex<Session>>>>,
+    sessions: Mutex<Sessions>,
 }
 
 /// A name taken apart: the keys that the tree knows it by and the leaves as they are spelled.

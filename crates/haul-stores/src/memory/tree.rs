@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_core::ErrorKind;
-use haul_core::entry::{Entry, Kind, MetaMask, Time};
+use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
 
 use super::content::Content;
 
@@ -83,7 +83,7 @@ impl Inode {
         keep.without(sets).without(MetaMask::BASIC)
     }
 
-    pub fn xattrs(&self, want: MetaMask) -> Vec<(Box<[u8]>, Box<[u8]>)> {
+    pub fn xattrs(&self, want: MetaMask) -> Xattrs {
         self.xattrs.iter().filter(|(name, _)| want.has(class(name))).map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }

@@ -152,10 +152,7 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&location.path);
         Err(e.because(reason.to_string()).hint(hint.to_string()))
     };
-    let one_file = match sources {
-        [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed => true,
-        _ => false,
-    };
+    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
     match std::fs::metadata(&place) {
         Ok(meta) if meta.is_dir() => return at(&place, None),
         Ok(_) if location.trailing_slash => {
@@ -165,7 +162,7 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             if !one_file || location.trailing_slash {
-                return new_directory(asked, &place, &at);
+                return new_directory(asked, &place, at);
             }
         }
         Err(e) => return Err(Error::io(e, "open").at(&location.path)),
@@ -186,7 +183,7 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
 }
 
 /// Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
-fn new_directory(asked: &Asked<'_>, place: &Path, at: &dyn Fn(&Path, Option<Vec<u8>>) -> Result<Destination>) -> Result<Destination> {
+fn new_directory(asked: &Asked<'_>, place: &Path, at: impl Fn(&Path, Option<Vec<u8>>) -> Result<Destination>) -> Result<Destination> {
     let bytes = place.as_os_str().as_bytes();
     let parent = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !asked.make_path && !parent.is_dir() {
