@@ -1,0 +1,165 @@
+//! Files behind the rules.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
+use haul_core::{Error, Result};
+
+use super::{Core, Op, Under, What, failure};
+
+pub(super) struct Reading {
+    pub inner: Box<dyn Source>,
+    pub core: Arc<Core>,
+    pub name: Name,
+    /// `Read` or `ReadBack`.
+    pub op: Op,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Source for Reading {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        let under = self.core.enter(self.op, 1);
+        let path = self.name.path();
+        self.core.ask(self.op, &path, true)?;
+        let what = self.core.ask(self.op, &path, false)?;
+        let half = (at.end - at.start) / 2;
+        let from = self.inner.read(at)?;
+        Ok(Box::new(Bent::new(from, what, half, self.op, &self.name, under)))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        self.core.run(Op::Stamp, &self.name, || self.inner.stamp())
+    }
+
+    fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
+        self.core.run(Op::Data, &self.name, || self.inner.data(at))
+    }
+
+    fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
+        self.core.run(Op::Xattrs, &self.name, || self.inner.xattrs(want))
+    }
+
+    /// What the kernel copies passes every rule by: no descriptor once reading is watched.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.core.is_watched(self.op) { None } else { self.inner.fd() }
+    }
+}
+
+/// A reader with something wrong half way or at its first byte.
+struct Bent<'a> {
+    from: Box<dyn Read + Send + 'a>,
+    flips: bool,
+    /// Bytes until the trouble, and the trouble: an error, or an end.
+    until: Option<(u64, Option<Error>)>,
+    _under: Under<'a>,
+}
+
+impl<'a> Bent<'a> {
+    fn new(from: Box<dyn Read + Send + 'a>, what: Option<What>, half: u64, op: Op, name: &Name, under: Under<'a>) -> Self {
+        let until = match &what {
+            None | Some(What::FlipBit) => None,
+            Some(What::StopShort) => Some((half, None)),
+            Some(what) => Some((half, failure(what, op, name))),
+        };
+        Bent { from, flips: matches!(what, Some(What::FlipBit)), until, _under: under }
+    }
+}
+
+impl Read for Bent<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = match &mut self.until {
+            Some((0, trouble)) => return trouble.take().map_or(Ok(0), |e| Err(e.into())),
+            Some((left, _)) => into.len().min(usize::try_from(*left).unwrap_or(usize::MAX)),
+            None => into.len(),
+        };
+        let count = self.from.read(&mut into[..most])?;
+        if let Some((left, _)) = &mut self.until {
+            *left -= count as u64;
+        }
+        if self.flips && count > 0 {
+            into[0] ^= 1;
+            self.flips = false;
+        }
+        Ok(count)
+    }
+}
+
+/// A reader whose first bit is another.
+struct Flipped<'a> {
+    from: &'a mut dyn Read,
+    done: bool,
+}
+
+impl Read for Flipped<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(into)?;
+        if count > 0 && !self.done {
+            into[0] ^= 1;
+            self.done = true;
+        }
+        Ok(count)
+    }
+}
+
+pub(super) struct Writing {
+    pub inner: Box<dyn Sink>,
+    pub core: Arc<Core>,
+    pub name: Name,
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Sink for Writing {
+    fn token(&self) -> Token {
+        self.inner.token()
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        let _under = self.core.enter(Op::Write, 1);
+        let path = self.name.path();
+        self.core.ask(Op::Write, &path, true)?;
+        match self.core.ask(Op::Write, &path, false)? {
+            None => self.inner.write(at, from),
+            Some(What::FlipBit) => self.inner.write(at, &mut Flipped { from, done: false }),
+            Some(what @ What::FailAfter(..)) => {
+                self.inner.write(at, from)?;
+                Err(failure(&what, Op::Write, &self.name).expect("this is a failure"))
+            }
+            Some(what) => {
+                self.inner.write(at.start..at.start + (at.end - at.start) / 2, from)?;
+                Err(failure(&what, Op::Write, &self.name).expect("the rest are failures"))
+            }
+        }
+    }
+
+    fn hole(&self, at: Range<u64>) -> Result<()> {
+        self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
+    }
+
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        self.core.run(Op::Landed, &self.name, || self.inner.landed(chunk))
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        self.core.run(Op::Reread, &self.name, || {
+            let inner = self.inner.reread()?;
+            Ok(Box::new(Reading { inner, core: self.core.clone(), name: self.name.clone(), op: Op::ReadBack }) as Box<dyn Source>)
+        })
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        self.core.run(Op::Commit, &self.name, || self.inner.commit(entry, receipts))
+    }
+
+    fn abort(&self) -> Result<()> {
+        self.core.run(Op::Abort, &self.name, || self.inner.abort())
+    }
+
+    /// As for a source: none once writing is watched.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.core.is_watched(Op::Write) { None } else { self.inner.fd() }
+    }
+}

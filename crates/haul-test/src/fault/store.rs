@@ -1,0 +1,273 @@
+//! The store behind the rules. A call that takes many names is passed on whole if no rule is for its
+//! operation, else name by name.
+
+use haul_core::Result;
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::{Error, ErrorKind};
+
+use super::file::{Reading, Writing};
+use super::{Fault, Op, What, failure, hold, made};
+
+impl Fault {
+    fn source(&self, inner: Box<dyn Source>, name: &Name, op: Op) -> Box<dyn Source> {
+        Box::new(Reading { inner, core: self.core.clone(), name: name.clone(), op })
+    }
+
+    fn sink(&self, inner: Box<dyn Sink>, name: &Name) -> Box<dyn Sink> {
+        Box::new(Writing { inner, core: self.core.clone(), name: name.clone() })
+    }
+
+    /// Whether a call on many names may be passed on as it is.
+    fn passes(&self, op: Op) -> bool {
+        !hold(&self.core.rules).iter().any(|rule| rule.op == op && !rule.is_of_the_call())
+    }
+
+    /// Delays and gates of a whole call; an error then belongs to every name in it.
+    fn wait(&self, op: Op) -> Result<()> {
+        self.core.ask(op, b"", true).map(drop)
+    }
+
+    /// What the rules have for each item that is in the given state; failures are the item's outcome at once.
+    fn items(&self, op: Op, bundle: &mut Bundle, wanted: fn(&Outcome) -> bool) -> Vec<(usize, What)> {
+        let waited = self.wait(op);
+        let mut bent = Vec::new();
+        for (i, item) in bundle.items.iter_mut().enumerate().filter(|(_, item)| wanted(&item.outcome)) {
+            let name = item.entry.name.clone();
+            let asked = match &waited {
+                Ok(()) => self.core.ask(op, &name.path(), false),
+                Err(e) => Err(e.again().on(&name)),
+            };
+            match asked {
+                Ok(None) => {}
+                Ok(Some(what @ (What::FlipBit | What::FailAfter(..)))) => bent.push((i, what)),
+                Ok(Some(what)) => item.outcome = Outcome::Failed(failure(&what, op, &name).expect("the rest are failures")),
+                Err(e) => item.outcome = Outcome::Failed(e),
+            }
+        }
+        bent
+    }
+}
+
+fn flip(bundle: &mut Bundle, item: usize) {
+    let at = bundle.items[item].at.clone();
+    if let Some(byte) = bundle.data[at].first_mut() {
+        *byte ^= 1;
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Store for Fault {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn place(&self) -> &Place {
+        self.inner.place()
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.core.run(Op::Stat, name, || self.inner.stat(name, want))
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        let _under = self.core.enter(Op::StatMany, leaves.len());
+        if let Err(e) = self.wait(Op::StatMany) {
+            return leaves.iter().map(|leaf| Found::Failed(e.again().on(&Name::new(dir, leaf)))).collect();
+        }
+        if self.passes(Op::StatMany) {
+            return self.inner.stat_many(dir, leaves, want, follow);
+        }
+        let one = |leaf: &&[u8]| {
+            let look = || Ok(self.inner.stat_many(dir, &[*leaf], want, follow).remove(0));
+            match self.core.judge(Op::StatMany, &Name::new(dir, leaf), look) {
+                Ok(found) => found,
+                Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
+                Err(e) => Found::Failed(e),
+            }
+        };
+        leaves.iter().map(one).collect()
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let _under = self.core.enter(Op::List, 1);
+        let name = Name::of(dir);
+        self.core.ask(Op::List, &name.path(), true)?;
+        let what = self.core.ask(Op::List, &name.path(), false)?;
+        match &what {
+            None | Some(What::FlipBit | What::StopShort | What::FailAfter(..)) => {}
+            Some(what) => return Err(failure(what, Op::List, &name).expect("the rest are failures")),
+        }
+        let short = matches!(what, Some(What::StopShort));
+        let watched = self.core.is_watched(Op::ListEntry);
+        let mut stopped = false;
+        self.inner.list(dir, depth, &mut |found| {
+            let found = match found {
+                Ok(entry) if watched => {
+                    let name = entry.name.clone();
+                    let _under = self.core.enter(Op::ListEntry, 1);
+                    self.core.ask(Op::ListEntry, &name.path(), true).and_then(|_| self.core.judge(Op::ListEntry, &name, || Ok(entry)))
+                }
+                found => found,
+            };
+            stopped = each(found) == Flow::Stop;
+            if short || stopped { Flow::Stop } else { Flow::Go }
+        })?;
+        match what.and_then(|what| failure(&what, Op::List, &name)) {
+            Some(e) if !stopped => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        let name = &entry.name;
+        self.core.run(Op::Open, name, || Ok(self.source(self.inner.open(entry, follow)?, name, Op::Read)))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.core.run(Op::Create, name, || Ok(self.sink(self.inner.create(name, spec)?, name)))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.core.run(Op::Attach, name, || Ok(self.sink(self.inner.attach(name, token, spec)?, name)))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        let _under = self.core.enter(Op::GetBundle, bundle.items.len());
+        let bent = self.items(Op::GetBundle, bundle, |outcome| matches!(outcome, Outcome::Listed));
+        self.inner.get_bundle(bundle);
+        for (i, what) in bent.into_iter().filter(|(i, _)| matches!(bundle.items[*i].outcome, Outcome::Read)).collect::<Vec<_>>() {
+            let name = bundle.items[i].entry.name.clone();
+            match failure(&what, Op::GetBundle, &name) {
+                Some(e) => bundle.items[i].outcome = Outcome::Failed(e),
+                None => flip(bundle, i),
+            }
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        let _under = self.core.enter(Op::PutBundle, bundle.items.len());
+        let bent = self.items(Op::PutBundle, bundle, |outcome| matches!(outcome, Outcome::Read));
+        let flipped: Vec<usize> = bent.iter().filter(|(_, what)| matches!(what, What::FlipBit)).map(|(i, _)| *i).collect();
+        flipped.iter().for_each(|i| flip(bundle, *i));
+        self.inner.put_bundle(bundle);
+        flipped.iter().for_each(|i| flip(bundle, *i));
+        for (i, what) in bent {
+            let item = &mut bundle.items[i];
+            if let Some(e) = failure(&what, Op::PutBundle, &item.entry.name) {
+                item.outcome = Outcome::Failed(e);
+            }
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        let _under = self.core.enter(Op::MakeDirs, dirs.len());
+        if let Err(e) = self.wait(Op::MakeDirs) {
+            return dirs.iter().map(|(dir, _)| Err(e.again().on(&Name::of(dir)))).collect();
+        }
+        if self.passes(Op::MakeDirs) {
+            return self.inner.make_dirs(dirs);
+        }
+        let one = |dir: &(&Dir, u32)| self.core.judge(Op::MakeDirs, &Name::of(dir.0), || self.inner.make_dirs(&[*dir]).remove(0));
+        dirs.iter().map(one).collect()
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.core.run(Op::MakeNode, name, || self.inner.make_node(name, entry, keep))
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.core.run(Op::MakeHardLink, name, || self.inner.make_hard_link(name, existing))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        let _under = self.core.enter(Op::SetMeta, specs.len());
+        if let Err(e) = self.wait(Op::SetMeta) {
+            return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect();
+        }
+        if self.passes(Op::SetMeta) {
+            return self.inner.set_meta(specs);
+        }
+        let one = |spec: &MetaSpec<'_>| self.core.judge(Op::SetMeta, spec.name, || self.inner.set_meta(&[*spec]).remove(0));
+        specs.iter().map(one).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        let _under = self.core.enter(Op::ReadXattrs, entries.len());
+        if let Err(e) = self.wait(Op::ReadXattrs) {
+            return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect();
+        }
+        if self.passes(Op::ReadXattrs) {
+            return self.inner.read_xattrs(entries, want);
+        }
+        let one = |entry: &mut Entry| {
+            let name = entry.name.clone();
+            self.core.judge(Op::ReadXattrs, &name, || self.inner.read_xattrs(std::slice::from_mut(entry), want).remove(0))
+        };
+        entries.iter_mut().map(one).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        let _under = self.core.enter(Op::Remove, entries.len());
+        if let Err(e) = self.wait(Op::Remove) {
+            return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect();
+        }
+        if self.passes(Op::Remove) {
+            return self.inner.remove(entries);
+        }
+        let one = |entry: &Entry| self.core.judge(Op::Remove, &entry.name, || self.inner.remove(std::slice::from_ref(entry)).remove(0));
+        entries.iter().map(one).collect()
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.core.run(Op::Rename, from, || self.inner.rename(from, to, replace))
+    }
+
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+        self.core.run(Op::CopyFrom, to, || self.inner.copy_from(from, entry, to, spec))
+    }
+
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.core.run(Op::Digest, &entry.name, || self.inner.digest(entry, algorithm))
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        let _under = self.core.enter(Op::Settle, names.len());
+        self.wait(Op::Settle)?;
+        for name in names {
+            match self.core.ask(Op::Settle, &name.path(), false)? {
+                Some(what) if !matches!(what, What::FailAfter(..)) => failure(&what, Op::Settle, name).map_or(Ok(()), Err)?,
+                Some(What::FailAfter(kind, remedy)) => {
+                    self.inner.settle(names)?;
+                    return Err(made(Op::Settle, name, kind, remedy));
+                }
+                _ => {}
+            }
+        }
+        self.inner.settle(names)
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.core.run(Op::Reopen, name, || Ok(self.source(self.inner.reopen(name)?, name, Op::ReadBack)))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.space())
+    }
+
+    fn forget(&self, dir: &Dir) {
+        let forget = || {
+            self.inner.forget(dir);
+            Ok(())
+        };
+        let failed: Result<(), Error> = self.core.run(Op::Forget, &Name::of(dir), forget);
+        // There is no answer that could carry a failure.
+        drop(failed);
+    }
+}
