@@ -254,14 +254,13 @@ impl Store for Memory {
             let file = self.reach(name, true, "stat")?;
             Ok(self.shown(name.clone(), &hold(&file), want))
         };
-        leaves
-            .iter()
-            .map(|leaf| match look(&Name::new(dir, leaf)) {
-                Ok(entry) => Found::Entry(Box::new(entry)),
-                Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
-                Err(e) => Found::Failed(e),
-            })
-            .collect()
+        let one = |name: Name| match look(&name) {
+            Ok(entry) => Found::Entry(Box::new(entry)),
+            // A link that points to nothing is there all the same.
+            Err(e) if e.kind() == ErrorKind::NotFound && !(follow && self.look(&name, want, "stat").is_ok()) => Found::Absent,
+            Err(e) => Found::Failed(e),
+        };
+        leaves.iter().map(|leaf| one(Name::new(dir, leaf))).collect()
     }
 
     fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {

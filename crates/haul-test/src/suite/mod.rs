@@ -116,7 +116,7 @@ macro_rules! store_suite {
                     a_flat_listing_reaches_everything, a_directory_that_is_absent_cannot_be_listed, many_names_are_looked_up_in_order,
                     a_fifo_is_not_waited_for, links_are_followed_only_when_asked, what_was_written_can_be_reopened,
                     a_digest_is_that_of_the_content, errors_carry_operation_name_and_kind;
-                names: any_name_can_be_made, case_is_folded_as_it_says, hostile_names_are_refused, directories_are_made, links_and_special_files_are_made,
+                names: any_name_can_be_made, case_is_folded_as_it_says, hostile_names_are_refused, a_name_that_is_too_long_is_refused, directories_are_made, links_and_special_files_are_made,
                     hard_links_are_one_file, what_is_removed_is_gone, what_changed_is_not_removed, renaming_replaces_only_when_told,
                     directories_are_renamed, a_link_to_a_directory_is_not_entered, room_is_told, a_copy_within_equals_a_plain_copy;
                 bundles: a_thousand_files_go_in_and_out, a_bad_item_fails_alone, a_bundle_replaces_whole_files,

@@ -95,23 +95,35 @@ pub fn entries(store: &dyn Store, dir: &Dir) -> Vec<Entry> {
 /// The call failed, with one of these kinds, and says on what.
 #[track_caller]
 pub fn fails<T>(outcome: Result<T>, kinds: &[ErrorKind], name: &Name) {
-    let error = outcome.err().unwrap_or_else(|| panic!("{name:?}: this must fail as one of {kinds:?}, and did not"));
+    fails_on(outcome, kinds, &[name]);
+}
+
+/// The same for a call on two names: either may be the one to blame.
+#[track_caller]
+pub fn fails_on<T>(outcome: Result<T>, kinds: &[ErrorKind], names: &[&Name]) {
+    let error = outcome.err().unwrap_or_else(|| panic!("{names:?}: this must fail as one of {kinds:?}, and did not"));
     assert!(kinds.contains(&error.kind()), "{error} ({:?}) is none of {kinds:?}", error.kind());
-    says(&error, name);
+    says(&error, names);
 }
 
 /// The call failed, whatever the kind, and says on what.
 #[track_caller]
-pub fn fails_somehow<T>(outcome: Result<T>, name: &Name) {
-    let error = outcome.err().unwrap_or_else(|| panic!("{name:?}: this must fail, and did not"));
-    says(&error, name);
+pub fn fails_somehow<T>(outcome: Result<T>, names: &[&Name]) {
+    let error = outcome.err().unwrap_or_else(|| panic!("{names:?}: this must fail, and did not"));
+    says(&error, names);
 }
 
+/// On the name or on a directory above it, relative to the root or absolute: the innermost knows best where it failed.
 #[track_caller]
-fn says(error: &Error, name: &Name) {
+fn says(error: &Error, names: &[&Name]) {
     assert!(!error.op().is_empty(), "{error}: no operation");
     let path = error.path().unwrap_or_else(|| panic!("{error}: no name"));
-    assert!(path.ends_with(&name.path()), "{error}: is about {name:?}");
+    let about = |name: &&Name| {
+        let whole = name.path();
+        let ends = whole.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(i, _)| i).chain([whole.len()]);
+        ends.map(|end| &whole[..end]).any(|part| path.ends_with(part))
+    };
+    assert!(names.iter().any(about), "{error}: must be about one of {names:?}");
 }
 
 /// What a `Result` holds, or a failure of the check that shows the error.

@@ -214,10 +214,10 @@ pub fn a_commit_wants_every_receipt(f: &Fixture) {
     for missing in 0..receipts.len() {
         let mut short = receipts.clone();
         short.remove(missing);
-        fails_somehow(sink.commit(&entry, &short), &entry.name);
+        fails_somehow(sink.commit(&entry, &short), &[&entry.name]);
         assert_eq!(f.get("receipts"), b"old", "receipt {missing} was missing");
     }
-    fails_somehow(sink.commit(&entry, &[]), &entry.name);
+    fails_somehow(sink.commit(&entry, &[]), &[&entry.name]);
     ok(sink.commit(&entry, &receipts));
     assert!(f.get("receipts") == content);
 }
