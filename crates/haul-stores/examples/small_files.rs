@@ -33,7 +33,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn by_store(how: &str, from: &str, to: &str, files: usize) -> Result<(), Failure> {
-    let options = Options { keep_dirlinks: false, umask: 0, user_umask: 0o022 };
+    let options = Options { umask: 0, ..Options::default() };
     let (source, target) = (Local::open(Path::new(from), options)?, Local::open(Path::new(to), options)?);
     let mut keep = MetaMask::MTIME.with(MetaMask::MODE);
     if how == "keep" {

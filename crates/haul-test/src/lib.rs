@@ -1,5 +1,12 @@
 //! What the tests of haul stand on: the conformance suite that defines a backend, file systems that are slow
 //! or fail on command, trees to copy, and a comparer that shares no code with what it judges.
+//!
+//! - [`suite`] is the conformance suite; [`fault`] wraps any store and fails, delays or falsifies on command.
+//! - [`tree`] makes trees: from a line of text, at random from a seed, as nasty as a file system allows, or large and fast.
+//! - [`compare`] says in what two trees differ. It shares no code with what it judges.
+//! - [`volume`] makes a fresh file system of a kind and takes it away again.
+//! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
+//! - [`nobody`] runs a command without root's rights.
 
 pub mod compare;
 pub mod content;

@@ -22,7 +22,7 @@ pub(super) struct Handle {
     /// Opened with `O_PATH` because we may not read it: names in it resolve, listing does not.
     pub path_only: bool,
     /// Held while the descriptor's own position is used for a listing; true once it has been.
-    pub listed: Mutex<bool>,
+    pub listing: Mutex<()>,
     /// 0 when not known; else the epoch in which it was looked up, shifted, and the answer in the lowest bit.
     default_acl: AtomicU64,
 }
@@ -35,7 +35,7 @@ impl AsFd for Handle {
 
 impl Handle {
     pub fn new(fd: OwnedFd, path_only: bool) -> Self {
-        Handle { fd, path_only, listed: Mutex::new(false), default_acl: AtomicU64::new(0) }
+        Handle { fd, path_only, listing: Mutex::new(()), default_acl: AtomicU64::new(0) }
     }
 
     /// Whether what is made here inherits an ACL. Looked up once, and again after an epoch in which this

@@ -27,11 +27,10 @@ impl Shared {
             return Err(named(Errno::ACCESS));
         }
         // The descriptor itself has one position: it serves one listing at a time.
-        match handle.listed.try_lock() {
-            Ok(mut listed) => {
-                if std::mem::replace(&mut *listed, true) {
-                    rustix::fs::seek(&*handle, SeekFrom::Start(0)).map_err(named)?;
-                }
+        match handle.listing.try_lock() {
+            Ok(_listing) => {
+                // The first time too: btrfs fixes what an open directory shows when it is opened or rewound.
+                rustix::fs::seek(&*handle, SeekFrom::Start(0)).map_err(named)?;
                 list_fd(handle.as_fd(), dir, each)
             }
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => {

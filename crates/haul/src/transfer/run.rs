@@ -243,6 +243,7 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
                 renderer.leave();
                 std::process::exit(i32::from(crate::exit::Exit::Signal.code()));
             } else {
+                renderer.say("stopping; what has landed is kept (a second signal stops at once)");
                 cancel.set(Stop::Signal);
             }
         }
