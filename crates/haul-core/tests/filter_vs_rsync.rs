@@ -1,7 +1,6 @@
 //! The filter against rsync itself: trees and rules made from a seed, what rsync copies and what a slow walk with
 //! `Filter` selects must be the same set. `HAUL_TEST_SEED=N` repeats a seed, `HAUL_TEST_CASES=N` asks for more cases.
 
-#![expect(clippy::print_stderr, reason = "the seed, to run a failure again")]
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

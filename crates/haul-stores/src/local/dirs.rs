@@ -21,7 +21,7 @@ pub(super) struct Handle {
     fd: OwnedFd,
     /// Opened with `O_PATH` because we may not read it: names in it resolve, listing does not.
     pub path_only: bool,
-    /// Held while the descriptor's own position is used for a listing; true once it has been.
+    /// Held while the descriptor's own position is used for a listing.
     pub listing: Mutex<()>,
     /// 0 when not known; else the epoch in which it was looked up, shifted, and the answer in the lowest bit.
     default_acl: AtomicU64,
