@@ -149,10 +149,12 @@ pub fn spilled(cx: &Context, written: std::io::Result<()>) {
 
 /// Everything that waits. `false` if the run was stopped.
 pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
-    let done =
-        supervisor.aside("linking", hard_links) && supervisor.aside("deleting", deletes) && supervisor.aside("finishing", directories);
+    let done = supervisor.aside("linking", hard_links)
+        && supervisor.aside("deleting", deletes)
+        && supervisor.aside("finishing", leftovers)
+        && supervisor.aside("finishing", directories);
     cx.sched.last_feed();
-    done && supervisor.until_idle("finishing") && supervisor.aside("finishing", leftovers)
+    done && supervisor.until_idle("finishing")
 }
 
 fn hard_links(cx: &Arc<Context>) {
@@ -481,10 +483,16 @@ fn leftovers(cx: &Arc<Context>) {
     let sessions = cx.past.leftovers();
     for session in sessions {
         let Some(name) = Name::parse(&Dir::root(), &session.path) else { continue };
+        // The directory may have its final times by now, and removing something in it changes them.
+        let dir = Name::of(&name.dir);
+        let before = cx.target().stat(&dir, MetaMask::MTIME);
         match cx.target().abandon(&name, &session.token) {
             Ok(()) => cx.journal.dropped(session.session),
             Err(e) if e.kind() == ErrorKind::NotFound => cx.journal.dropped(session.session),
             Err(e) => cx.warn(Warning::Note(format!("{e}"))),
+        }
+        if let Ok(entry) = &before {
+            cx.target().set_meta(&[MetaSpec { name: &dir, entry, keep: cx.job.keep.and(MetaMask::MTIME) }]);
         }
     }
 }

@@ -9,11 +9,11 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::dirs::{Handle, leaf_of};
-use super::facts::{look, look_at};
+use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::source::FileSource;
 use super::staging::{is_staging, staging_leaf};
@@ -35,6 +35,7 @@ pub(super) struct FileSink {
     name: Name,
     /// `None` when the file is written in place.
     staging: Option<Vec<u8>>,
+    token: Token,
     fd: OwnedFd,
     /// This sink made the file: there is nothing in it that it did not write.
     made: bool,
@@ -115,7 +116,11 @@ impl FileSink {
                 Err(e) => return Err(fail(e, "create")),
             },
         };
-        let sink = Self::new(shared, handle, name, spec, staging, fd, made);
+        let token = match &staging {
+            Some(staging) => token_of(staging, birth(&fd).map_err(|e| fail(e, "stat"))?),
+            None => Token(IN_PLACE.into()),
+        };
+        let sink = Self::new(shared, handle, name, spec, staging, token, fd, made);
         if let Err(error) = sink.preallocate(spec.entry) {
             let _first_error_counts = sink.abort();
             return Err(error);
@@ -131,6 +136,7 @@ impl FileSink {
             None => open_in_place(&handle, &name.leaf)?,
             Some(staging) => {
                 let lost = |why: &str| Error::new(ErrorKind::NotFound, "attach").because(why);
+                let (staging, born) = (&staging.leaf, staging.born);
                 let fd = openat(&*handle, &staging[..], WRITE, Mode::empty()).map_err(|e| match e {
                     Errno::LOOP | Errno::NXIO => lost("the staging name is no file"),
                     e => fail(e, "attach"),
@@ -141,18 +147,25 @@ impl FileSink {
                 if facts.kind != Kind::File || facts.nlink != 1 || (facts.uid != owner && facts.uid != spec.entry.uid) {
                     return Err(lost("the staging name is no file of ours"));
                 }
+                // Staging names are the same for every run: a run without a journal may have begun anew under this one.
+                let now = birth(&fd).map_err(|e| fail(e, "stat"))?;
+                if !born.is_some_and(|born| is_same(born, now)) {
+                    return Err(lost("the staging file is another one now"));
+                }
                 fd
             }
         };
-        Ok(Self::new(shared, handle, name, spec, staging, fd, false))
+        Ok(Self::new(shared, handle, name, spec, staging.map(|staging| staging.leaf), token.clone(), fd, false))
     }
 
+    #[expect(clippy::too_many_arguments, reason = "two callers; a struct would be the sink itself")]
     fn new(
         shared: &Arc<Shared>,
         handle: Arc<Handle>,
         name: &Name,
         spec: &Spec<'_>,
         staging: Option<Vec<u8>>,
+        token: Token,
         fd: OwnedFd,
         made: bool,
     ) -> Self {
@@ -162,6 +175,7 @@ impl FileSink {
             handle,
             name: name.clone(),
             staging,
+            token,
             fd,
             made,
             keep: spec.keep,
@@ -223,6 +237,10 @@ impl FileSink {
             rustix::fs::fsync(&self.fd).map_err(|e| fail(e, "sync"))?;
         }
         if let Some(staging) = &self.staging {
+            // Two runs that know nothing of each other share the name: what is renamed must be what was written here.
+            if look(&*self.handle, staging, false).is_ok_and(|there| (there.ino, there.dev) != (facts.ino, facts.dev)) {
+                return Err(Error::new(ErrorKind::Busy, "rename").because("another run has begun to write the same file"));
+            }
             let renamed = put_in_place(&self.handle, staging, &self.name.leaf);
             // An earlier commit whose answer was lost has renamed it already.
             let ours = || look(&*self.handle, &self.name.leaf, false).is_ok_and(|there| there.ino == facts.ino && there.dev == facts.dev);
@@ -266,15 +284,57 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
     }
 }
 
-/// The staging name in a token; `None` for a write in place. Tokens come from journals and from other hosts.
-fn staging_of(token: &Token) -> Result<Option<Vec<u8>>> {
-    match &*token.0 {
-        IN_PLACE => Ok(None),
-        leaf if is_staging(leaf) => Ok(Some(leaf.to_vec())),
-        _ => Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file")),
-    }
+/// Which file a staging file is: inode, and time of birth where the file system tells it (else zeros), for
+/// inodes are used again.
+type Birth = (u64, i64, u32);
+
+fn birth(fd: &OwnedFd) -> rustix::io::Result<Birth> {
+    let st = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    let told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Ok(if told { (st.stx_ino, st.stx_btime.tv_sec, st.stx_btime.tv_nsec) } else { (st.stx_ino, 0, 0) })
 }
 
+/// A time of birth counts where both have one: not every client of a file system is told it.
+fn is_same(one: Birth, other: Birth) -> bool {
+    let untold = |birth: Birth| (birth.1, birth.2) == (0, 0);
+    one.0 == other.0 && (untold(one) || untold(other) || one == other)
+}
+
+/// What a token says of a staging file.
+struct Staging {
+    leaf: Vec<u8>,
+    born: Option<Birth>,
+}
+
+/// `.haul-<digits>@<inode>.<seconds>.<nanoseconds>`
+fn token_of(staging: &[u8], (ino, seconds, nanos): Birth) -> Token {
+    let mut token = staging.to_vec();
+    token.extend_from_slice(format!("@{ino}.{seconds}.{nanos}").as_bytes());
+    Token(token.into())
+}
+
+/// `None` for a write in place. Tokens come from journals and from other hosts.
+fn staging_of(token: &Token) -> Result<Option<Staging>> {
+    if &*token.0 == IN_PLACE {
+        return Ok(None);
+    }
+    let cut = token.0.iter().position(|byte| *byte == b'@').unwrap_or(token.0.len());
+    let (leaf, rest) = token.0.split_at(cut);
+    if !is_staging(leaf) {
+        return Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file"));
+    }
+    let words = std::str::from_utf8(rest).unwrap_or_default();
+    let mut parts = words.trim_start_matches('@').split('.');
+    let mut part = || parts.next().unwrap_or_default();
+    let born = match (part().parse(), part().parse(), part().parse()) {
+        (Ok(ino), Ok(seconds), Ok(nanos)) => Some((ino, seconds, nanos)),
+        _ => None,
+    };
+    Ok(Some(Staging { leaf: leaf.to_vec(), born }))
+}
+
+/// By name, whichever file it is: one that another run began under this name was of the same version of the same
+/// source, and the caller has no use for it.
 pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
     let Some(staging) = staging_of(token)? else { return Ok(()) };
     let handle = match shared.dirs.get(&name.dir) {
@@ -282,7 +342,7 @@ pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()>
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     };
-    match unlinkat(&*handle, &staging[..], AtFlags::empty()) {
+    match unlinkat(&*handle, &staging.leaf[..], AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(e) => Err(fail(e, "remove")),
     }
@@ -290,7 +350,7 @@ pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()>
 
 impl Sink for FileSink {
     fn token(&self) -> Token {
-        Token(self.staging.as_deref().unwrap_or(IN_PLACE).into())
+        self.token.clone()
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
@@ -346,6 +406,11 @@ impl Sink for FileSink {
     }
 
     fn abort(&self) -> Result<()> {
+        // What another run has put in its place by now is that run's.
+        let foreign = |there: Facts| look_at(&self.fd).is_ok_and(|ours| (ours.ino, ours.dev) != (there.ino, there.dev));
+        if look(&*self.handle, self.file_leaf(), false).is_ok_and(foreign) {
+            return Ok(());
+        }
         let leaf = match &self.staging {
             Some(staging) => &staging[..],
             None if self.made => &self.name.leaf,
@@ -359,5 +424,28 @@ impl Sink for FileSink {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_names_its_file_and_which_one_it_is() {
+        let leaf = b".haul-0123456789abcdef0123456789abcdef";
+        for born in [(7, 1_700_000_000, 999_999_999), (u64::MAX, -1, 0), (7, 0, 0)] {
+            let staging = staging_of(&token_of(leaf, born)).expect("it is a token").expect("it is no write in place");
+            assert_eq!((&staging.leaf[..], staging.born), (&leaf[..], Some(born)));
+        }
+        let torn = staging_of(&Token(leaf[..].into())).expect("a name").expect("it is no write in place");
+        assert_eq!(torn.born, None);
+        assert!(staging_of(&Token(b".haul-0123/../x@1.2.3"[..].into())).is_err());
+    }
+
+    #[test]
+    fn an_inode_that_is_used_again_is_another_file() {
+        assert!(is_same((7, 5, 5), (7, 5, 5)) && is_same((7, 0, 0), (7, 5, 5)));
+        assert!(!is_same((7, 5, 5), (7, 5, 6)) && !is_same((7, 5, 5), (8, 5, 5)) && !is_same((7, 0, 0), (8, 0, 0)));
     }
 }
