@@ -47,6 +47,11 @@ impl HardLinks {
         self.leaders.insert(key, Leader { path: path().into(), left: entry.nlink - 1 });
         Role::Leader
     }
+
+    /// The name that leads this file, as long as not all of its names have been met.
+    pub fn leader(&self, dev: u64, ino: u64) -> Option<Box<[u8]>> {
+        self.leaders.get(&(dev, ino)).map(|leader| leader.path.clone())
+    }
 }
 
 #[cfg(test)]

@@ -149,7 +149,9 @@ pub fn spilled(cx: &Context, written: std::io::Result<()>) {
 
 /// Everything that waits. `false` if the run was stopped.
 pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
-    let done = supervisor.aside("linking", hard_links)
+    // The two apart: leaders that had to wait are copied in between.
+    let done = supervisor.aside("linking", late_leaders)
+        && supervisor.aside("linking", hard_links)
         && supervisor.aside("deleting", deletes)
         && supervisor.aside("finishing", leftovers)
         && supervisor.aside("finishing", directories);
@@ -158,9 +160,6 @@ pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
 }
 
 fn hard_links(cx: &Arc<Context>) {
-    if let Some(sorter) = lock(&cx.late.linked).take() {
-        sorted_links(cx, sorter);
-    }
     loop {
         let next = lock(&cx.late.links).pop();
         match next {
@@ -177,13 +176,27 @@ fn hard_links(cx: &Arc<Context>) {
     }
 }
 
-/// Files with many names that did not fit in memory: the first name in order leads and is copied now.
-fn sorted_links(cx: &Arc<Context>, sorter: Sorter) {
+/// Names of one file among which a leader is looked for at most.
+const CANDIDATES: usize = 1024;
+
+/// Names of one file, as they come from the sorter.
+#[derive(Default)]
+struct Group {
+    key: Vec<u8>,
+    /// Root and path of the first [`CANDIDATES`].
+    names: Vec<(usize, Vec<u8>)>,
+    leader: Option<Box<[u8]>>,
+}
+
+/// Files with many names of which none could lead when it was met. One that the walk found whole leads, else one
+/// of which an earlier run landed something, else the first in order; it is copied now.
+fn late_leaders(cx: &Arc<Context>) {
+    let Some(sorter) = lock(&cx.late.linked).take() else { return };
     let sorted = match sorter.finish() {
         Ok(sorted) => sorted,
         Err(e) => return spilled(cx, Err(e)),
     };
-    let mut leader: Option<(Vec<u8>, Vec<u8>)> = None;
+    let mut group = Group::default();
     for record in sorted {
         let record = match record {
             Ok(record) => record,
@@ -191,15 +204,38 @@ fn sorted_links(cx: &Arc<Context>, sorter: Sorter) {
         };
         let Some((key, rest)) = record.split_at_checked(16) else { continue };
         let Some((root, path)) = rest.split_first_chunk::<4>() else { continue };
-        match &leader {
-            Some((known, first)) if known == key => spilled(cx, lock(&cx.late.links).push(&pair(first, path))),
-            _ => {
-                leader = Some((key.to_vec(), path.to_vec()));
-                super::walk::copy_one(cx, u32::from_be_bytes(*root) as usize, path);
-            }
+        if group.key != key {
+            lead(cx, &mut group);
+            group = Group { key: key.to_vec(), leader: known_leader(cx, key), ..Group::default() };
+        }
+        group.names.push((u32::from_be_bytes(*root) as usize, path.to_vec()));
+        if group.leader.is_some() || group.names.len() >= CANDIDATES {
+            lead(cx, &mut group);
         }
         if cx.cancel.is_set() {
             return;
+        }
+    }
+    lead(cx, &mut group);
+}
+
+fn known_leader(cx: &Context, key: &[u8]) -> Option<Box<[u8]>> {
+    let (dev, ino) = key.split_first_chunk::<8>()?;
+    cx.hard().leader(u64::from_be_bytes(*dev), u64::from_be_bytes(ino.try_into().ok()?))
+}
+
+/// Chooses a leader if there is none yet; the other names wait to be linked to it.
+fn lead(cx: &Arc<Context>, group: &mut Group) {
+    let mut names = std::mem::take(&mut group.names);
+    if group.leader.is_none() && !names.is_empty() {
+        let begun = names.iter().position(|(_, path)| cx.past.is_begun(path)).unwrap_or(0);
+        let (root, path) = names.swap_remove(begun);
+        super::walk::copy_one(cx, root, &path);
+        group.leader = Some(path.into());
+    }
+    for (_, path) in names {
+        if let Some(leader) = &group.leader {
+            spilled(cx, lock(&cx.late.links).push(&pair(leader, &path)));
         }
     }
 }

@@ -522,7 +522,22 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         cx.warn(Warning::Note(format!("{}: left out: an earlier source has this name", crate::entry::show(&entry.name.path()))));
         return planned.keep(cx, Why::Shadowed, &entry);
     }
+    let mut step = cx.planner.decide(&entry, target.as_ref());
+    let mut staged = false;
+    if cx.past_intents
+        && entry.kind == Kind::File
+        && target.as_ref().is_some_and(|target| target.kind == Kind::File)
+        && cx.past.unfinished(&work.dir.path(), cx.target_leaf(&entry.name))
+    {
+        step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
+        staged = true;
+    }
     if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && cx.job.mode == Mode::Copy {
+        // The run before this one may have chosen another of its names: what it copied is found first.
+        if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
+            planned.done += 1;
+            return cx.late.link_later(cx, work, &entry);
+        }
         let role = cx.hard().meet(&entry, || entry.name.path());
         match role {
             Role::Leader => {}
@@ -537,12 +552,6 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
                 return;
             }
         }
-    }
-    let mut step = cx.planner.decide(&entry, target.as_ref());
-    let mut staged = false;
-    if cx.past_intents && entry.kind == Kind::File && target.is_some() && cx.past.unfinished(&work.dir.path(), &entry.name.leaf) {
-        step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
-        staged = true;
     }
     if cx.job.mode == Mode::Check {
         return plan_check(cx, work, entry, target, step, planned);
@@ -704,7 +713,7 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
     });
     let lookup = cx.source(&work).stat(&name, cx.planner.keep).and_then(|mut entry| {
         cx.transform(&mut entry);
-        let target = match cx.target().stat(&name, cx.planner.keep) {
+        let target = match cx.target().stat(&cx.target_name(&name), cx.planner.keep) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e),
@@ -714,10 +723,15 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
     match lookup {
         Err(e) => cx.fail_source(e.on(&name), Kind::File),
         Ok((entry, target)) => {
-            let step = cx.planner.decide(&entry, target.as_ref());
+            let mut step = cx.planner.decide(&entry, target.as_ref());
+            let mut staged = false;
+            if cx.past_intents && target.is_some() && cx.past.unfinished(&work.dir.path(), cx.target_leaf(&name)) {
+                step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
+                staged = true;
+            }
             let mut planned = Planned::default();
             cx.sched.hold(&work);
-            sort_out(cx, &work, entry, step, false, &mut planned);
+            sort_out(cx, &work, entry, step, staged, &mut planned);
             cx.sched.planned(&work, planned.small, planned.large, planned.dirs, planned.done);
         }
     }

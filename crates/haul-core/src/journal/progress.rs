@@ -242,7 +242,8 @@ impl Fold {
         for session in self.sessions.into_values() {
             sessions.entry(session.path.clone()).or_default().push(session);
         }
-        Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, forget }
+        let rerun = self.identity.is_some() && !self.finished;
+        Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, forget, rerun }
     }
 }
 
@@ -259,6 +260,7 @@ pub struct Progress {
     sessions: Mutex<HashMap<Box<[u8]>, Vec<Session>>>,
     unfinished: HashMap<Box<[u8]>, Leaves>,
     forget: bool,
+    rerun: bool,
 }
 
 /// How a large file is to be begun.
@@ -304,6 +306,16 @@ impl Progress {
     /// Whether `unfinished` holds for any name at all.
     pub fn any_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
+    }
+
+    /// Whether an earlier run of the job did not come to its end, even if it left nothing open.
+    pub fn is_rerun(&self) -> bool {
+        self.rerun
+    }
+
+    /// Whether there is an unfinished write of any version of this file.
+    pub fn is_begun(&self, path: &[u8]) -> bool {
+        !self.forget && self.lock().contains_key(path)
     }
 
     /// Whether there was nothing to go on with.
