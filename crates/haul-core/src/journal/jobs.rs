@@ -54,6 +54,14 @@ pub struct Pick {
     pub older_than: Option<Duration>,
 }
 
+impl Pick {
+    /// Whether the job is meant, at work or not.
+    pub fn means(&self, info: &JobInfo, now: SystemTime) -> bool {
+        let named = self.ids.is_empty() || self.ids.contains(&info.id);
+        named && self.older_than.is_none_or(|age| unix(now).saturating_sub(info.seen()) >= age.as_secs() as i64)
+    }
+}
+
 /// What `State::clean` found.
 #[derive(Debug, Default)]
 pub struct Clean {
@@ -97,8 +105,7 @@ impl State {
         let mut clean = Clean::default();
         clean.unknown.extend(pick.ids.iter().filter(|id| !all.iter().any(|info| info.id == **id)).cloned());
         for info in all {
-            let named = pick.ids.is_empty() || pick.ids.contains(&info.id);
-            if !named || pick.older_than.is_some_and(|age| unix(now).saturating_sub(info.seen()) < age.as_secs() as i64) {
+            if !pick.means(&info, now) {
                 continue;
             }
             let dir = self.jobs().join(&info.id);

@@ -412,7 +412,7 @@ pub fn line(record: &Record<'_>, time: &str) -> String {
 
 /// JSON leaves control characters above 0x7e and those that reorder text as they are; as an escape they
 /// cannot write to a terminal either. They can only stand within strings.
-fn harmless(line: String) -> String {
+pub fn harmless(line: String) -> String {
     let hostile =
         |c: char| !c.is_ascii_graphic() && c != ' ' && (c.is_control() || show(c.encode_utf8(&mut [0; 4]).as_bytes()).starts_with('\\'));
     if line.is_ascii() && !line.contains('\x7f') || !line.chars().any(hostile) {

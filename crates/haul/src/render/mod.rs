@@ -34,6 +34,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use json::Record;
+pub use json::harmless;
 use lines::Around;
 use live::Screen;
 pub use live::Size;
@@ -41,7 +42,7 @@ use output::{Names, Sink};
 pub use output::{Outputs, can_draw};
 use summary::Context;
 pub use summary::command_line;
-pub use text::utf8_locale;
+pub use text::{columns, utf8_locale};
 
 /// Seconds between progress lines where there is no terminal and no `--progress=SECS`.
 pub const PROGRESS_DEFAULT: Duration = Duration::from_secs(30);

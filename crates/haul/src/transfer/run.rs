@@ -160,9 +160,10 @@ impl Session {
             Ok(state) => state,
             Err(e) => return without(e.to_string()),
         };
-        let command = render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()));
         let wait = choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
-        let directory = match state.begin(identity, Begin { command, restart: choice.restart, wait, cancel: cancel.clone() }) {
+        let directory = match state
+            .begin(identity, Begin { command: command_from_anywhere(), restart: choice.restart, wait, cancel: cancel.clone() })
+        {
             Ok(directory) => directory,
             Err(e) if matches!(e.kind(), ErrorKind::Busy | ErrorKind::Cancelled) => return Err(e),
             Err(e) => return without(e.to_string()),
@@ -172,6 +173,15 @@ impl Session {
             // It may name files that are torn: going on without it would take them for whole.
             Err(e) => Err(e.hint("--restart forgets what it says and begins anew")),
         }
+    }
+}
+
+/// The command line as `haul jobs` shows it: its names are relative to the directory in which it was given.
+fn command_from_anywhere() -> String {
+    let command = render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()));
+    match std::env::current_dir() {
+        Ok(dir) => format!("cd {} && {command}", render::command_line(std::iter::once(dir.as_os_str().as_bytes()))),
+        Err(_) => command,
     }
 }
 
