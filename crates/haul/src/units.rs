@@ -328,6 +328,20 @@ pub fn count(n: u64) -> String {
     out
 }
 
+/// `0.34 s`, `3.4 s`, `45 s`, `2m05s`, `1h02m`, `3d04h`.
+pub fn duration(d: Duration) -> String {
+    let seconds = d.as_secs_f64();
+    let whole = seconds.round() as u64;
+    match whole {
+        _ if seconds < 0.995 => format!("{seconds:.2} s"),
+        _ if seconds < 9.95 => format!("{seconds:.1} s"),
+        0..60 => format!("{whole} s"),
+        60..3600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{}h{:02}m", whole / 3600, whole % 3600 / 60),
+        _ => format!("{}d{:02}h", whole / 86_400, whole % 86_400 / 3600),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,6 +490,17 @@ mod tests {
         assert_eq!(count(999), "999");
         assert_eq!(count(37_760), "37,760");
         assert_eq!(count(1_000_000), "1,000,000");
+        for (seconds, text) in [
+            (0.344, "0.34 s"),
+            (3.44, "3.4 s"),
+            (9.99, "10 s"),
+            (59.6, "1m00s"),
+            (125.0, "2m05s"),
+            (3720.0, "1h02m"),
+            (86_400.0 * 3.2, "3d04h"),
+        ] {
+            assert_eq!(duration(Duration::from_secs_f64(seconds)), text);
+        }
     }
 
     proptest! {
