@@ -204,7 +204,7 @@ fn bracket(pattern: &[u8], mut at: usize) -> Option<(Set, usize)> {
     if negated {
         set = set.map(|word| !word);
     }
-    set[usize::from(b'/') / 64] &= !(1 << b'/');
+    remove(&mut set, b'/');
     Some((set, at))
 }
 
@@ -231,6 +231,10 @@ fn insert(set: &mut Set, first: u8, last: u8) {
     for byte in first..=last {
         set[usize::from(byte) / 64] |= 1 << (byte % 64);
     }
+}
+
+fn remove(set: &mut Set, byte: u8) {
+    set[usize::from(byte) / 64] &= !(1 << (byte % 64));
 }
 
 fn contains(set: &Set, byte: u8) -> bool {

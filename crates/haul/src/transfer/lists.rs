@@ -9,7 +9,7 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::job::Pick;
-use haul_core::spill::{Sorted, Sorter};
+use haul_core::spill::Sorter;
 
 use crate::flags::select::{FilterArg, Input};
 
@@ -22,16 +22,11 @@ pub fn filter(rules: &[FilterArg], zero: bool) -> Result<Filter> {
             FilterArg::Exclude(pattern) => filter.exclude(pattern),
             FilterArg::IncludeFrom(input) => filter.patterns(&read(input)?, Verdict::Include, zero),
             FilterArg::ExcludeFrom(input) => filter.patterns(&read(input)?, Verdict::Exclude, zero),
-            FilterArg::RulesFrom(input) => rules_of(&mut filter, &read(input)?, zero),
+            FilterArg::RulesFrom(input) => filter.rules(&read(input)?, zero),
         };
         added.map_err(|reason| Error::new(ErrorKind::Usage, "filter").because(reason).hint("`haul help filters` explains the rules"))?;
     }
     Ok(filter)
-}
-
-fn rules_of(filter: &mut Filter, text: &[u8], zero: bool) -> Result<(), String> {
-    let end = if zero { 0 } else { b'\n' };
-    text.split(|b| *b == end).try_for_each(|line| filter.rule(line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
 fn read(input: &Input) -> Result<Vec<u8>> {
@@ -59,7 +54,7 @@ fn by_parts(a: &[u8], b: &[u8]) -> Ordering {
 /// The names of `--files-from`, relative to the source, sorted and each once, whatever their number.
 pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
     let mut from = open(input)?;
-    let mut sorter = Sorter::new(spill, 8 << 20, by_parts);
+    let mut sorter = Sorter::new(spill, 8 << 20, by_parts).dedup();
     let end = if zero { 0 } else { b'\n' };
     let mut line = Vec::new();
     loop {
@@ -80,7 +75,7 @@ pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
     let sorted = sorter.finish().map_err(|e| Error::io(e, "sort list"))?;
     let once = Arc::new(Mutex::new(Some(sorted)));
     Ok(Pick::Listed(Arc::new(move || match once.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(sorted) => Box::new(Unique { sorted, last: None }),
+        Some(sorted) => Box::new(sorted.map(|path| path.map_err(|e| Error::io(e, "sort list")))),
         None => Box::new(std::iter::empty()),
     })))
 }
@@ -93,28 +88,6 @@ fn clean(line: &[u8]) -> Result<Option<Vec<u8>>> {
         return Err(e.hint("names are relative to the source; take the line out"));
     }
     Ok((!parts.is_empty()).then(|| parts.join(&b'/')))
-}
-
-struct Unique {
-    sorted: Sorted,
-    last: Option<Vec<u8>>,
-}
-
-impl Iterator for Unique {
-    type Item = Result<Vec<u8>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.sorted.next()? {
-                Ok(path) if self.last.as_ref() == Some(&path) => {}
-                Ok(path) => {
-                    self.last = Some(path.clone());
-                    return Some(Ok(path));
-                }
-                Err(e) => return Some(Err(Error::io(e, "sort list"))),
-            }
-        }
-    }
 }
 
 #[cfg(test)]
