@@ -38,11 +38,14 @@ pub struct Fixture {
     pub keep: Box<dyn Any>,
 }
 
+/// Makes a symlink, by its name and its target.
+pub type PlantLink = Box<dyn Fn(&str, &str)>;
+
 /// Ways to the place that pass the store by. Checks that need one which is `None` use the store instead, or do less.
 #[derive(Default)]
 pub struct Outside {
     /// Makes a symlink: what it points to, then its path below the root.
-    pub link: Option<Box<dyn Fn(&str, &str)>>,
+    pub link: Option<PlantLink>,
     /// Everything that is there, unfinished writes and all, as paths below the root in any form that stays the same.
     pub names: Option<Box<dyn Fn() -> Vec<Vec<u8>>>>,
 }
