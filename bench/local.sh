@@ -125,7 +125,7 @@ for workload in "$@"; do
     case $workload in
         small)
             template small 2048 "$bin/haul-mktree" flat . 37760 6500
-            compare small "${rivals[@]}" "bare loop, 2 threads:$bin/haul-bareloop 2 SRC DST" "${others[@]}"
+            compare small "${rivals[@]}" "bare loop x2:$bin/haul-bareloop 2 SRC DST" "${others[@]}"
             ;;
         medium)
             template medium 8192 "$bin/haul-mktree" flat . 3000 1048576

@@ -465,6 +465,11 @@ impl Scheduler {
         }
     }
 
+    /// How many workers may run at once.
+    pub fn workers(&self) -> u32 {
+        self.lock().limit
+    }
+
     /// Begins with a source root. Nothing else comes from outside: when the queues are empty it is done.
     pub fn feed(&self, root: usize) {
         let mut state = self.lock();

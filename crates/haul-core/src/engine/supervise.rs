@@ -341,8 +341,10 @@ pub(super) fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::Small(work, items) => BUNDLE.with_borrow_mut(|bundle| {
             super::small::perform(cx, &work, items, bundle);
             bundle.clear();
-            // Many workers with one file each must not hold a mebibyte each.
-            bundle.data.shrink_to(64 << 10);
+            // Many workers with one file each must not hold a mebibyte each; a few keep theirs warm.
+            if cx.sched.workers() > 16 {
+                bundle.data.shrink_to(64 << 10);
+            }
         }),
         Task::File(file) => super::file::perform(cx, &file),
         Task::Finish(works) => super::small::finish_dirs(cx, works),
