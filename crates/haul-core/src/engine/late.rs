@@ -132,7 +132,7 @@ impl Late {
             return;
         }
         let mut record = target.ino.to_le_bytes().to_vec();
-        record.push(u8::from(target.kind == Kind::Dir));
+        record.push(KINDS.iter().position(|kind| *kind == target.kind).unwrap_or(KINDS.len()) as u8);
         record.extend(target.name.path());
         spilled(cx, lock(&self.doomed).push(&record));
         self.dir(cx, work);
@@ -330,10 +330,13 @@ fn deletes(cx: &Arc<Context>) {
     }
 }
 
+/// Kinds by the byte that stands for them in a record.
+const KINDS: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+
 /// The record as an entry; consecutive names of one directory share its node, and with it a descriptor.
 fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<Entry> {
     let (ino, rest) = record.split_first_chunk::<8>()?;
-    let (is_dir, path) = rest.split_first()?;
+    let (kind, path) = rest.split_first()?;
     let cut = path.iter().rposition(|b| *b == b'/');
     let (above, leaf) = cut.map_or((&b""[..], path), |i| (&path[..i], &path[i + 1..]));
     let dir = match parent {
@@ -347,7 +350,8 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
             dir
         }
     };
-    let mut entry = Entry::bare(Name::new(&dir, leaf), if *is_dir == 1 { Kind::Dir } else { Kind::File });
+    let kind = KINDS.get(usize::from(*kind)).copied().unwrap_or(Kind::Unknown);
+    let mut entry = Entry::bare(Name::new(&dir, leaf), kind);
     entry.ino = u64::from_le_bytes(*ino);
     Some(entry)
 }
