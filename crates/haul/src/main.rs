@@ -62,7 +62,7 @@ fn run(invocation: Invocation) -> Exit {
         Command::Mkdir(flags) => command::mkdir(&flags),
         Command::Rm(flags) => command::rm(&flags, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
-        Command::Demo(flags) => command::demo::run(&flags),
+        Command::Demo(flags) => command::demo::run(&flags, global),
         Command::Help(topic) => match help::page(topic.as_deref()) {
             Ok(text) => ended(out::print_text(&text, color)),
             Err(reason) => refuse(reason),
