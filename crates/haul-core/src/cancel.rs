@@ -13,6 +13,8 @@ pub struct Cancel(Arc<AtomicU8>);
 pub enum Stop {
     Signal,
     Deadline,
+    /// Nothing has moved for as long as `--timeout` allows.
+    Timeout,
     /// A failure of the whole run: disk full, destination gone.
     Failure,
 }
@@ -24,6 +26,7 @@ impl Cancel {
             Stop::Signal => 1,
             Stop::Deadline => 2,
             Stop::Failure => 3,
+            Stop::Timeout => 4,
         };
         let _first_stays = self.0.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -33,6 +36,7 @@ impl Cancel {
             1 => Some(Stop::Signal),
             2 => Some(Stop::Deadline),
             3 => Some(Stop::Failure),
+            4 => Some(Stop::Timeout),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::entry::{Entry, MetaMask, Time};
+use crate::entry::{Entry, MetaMask, Name, Time};
 use crate::filter::Filter;
 use crate::plan::Policy;
 use crate::store::Store;
@@ -95,6 +95,22 @@ pub struct Links {
     pub specials: bool,
 }
 
+/// Makes the second name, in the destination, another name of the first, in a reference tree.
+pub type LinkFrom = dyn Fn(&Name, &Name) -> crate::error::Result<()> + Send + Sync;
+
+/// A tree beside the destination, on the same file system: what is equal in it is linked, not copied.
+#[derive(Clone)]
+pub struct LinkDest {
+    pub store: Arc<dyn Store>,
+    pub link: Arc<LinkFrom>,
+}
+
+impl fmt::Debug for LinkDest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LinkDest").field(&self.store).finish()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Job {
     pub mode: Mode,
@@ -140,6 +156,10 @@ pub struct Job {
     /// One progress event this often.
     pub progress: Duration,
     pub deadline: Option<Duration>,
+    /// `--timeout`: the run stops when nothing has moved, been found or been compared for so long.
+    pub timeout: Option<Duration>,
+    /// `--link-dest`: the first that has an equal file wins.
+    pub link_dest: Vec<LinkDest>,
     /// Whether listings are taken in order and by one worker, so that the output is in order too.
     pub ordered: bool,
     /// Directories of the source, by device and inode, that are never entered: the destination, if it lies inside.

@@ -18,6 +18,8 @@ const KERNEL_CALL: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Meter {
     moved: AtomicU64,
+    /// Bytes that were read for their hash only.
+    hashed: AtomicU64,
     /// Nanoseconds that workers slept for the limit.
     throttled: AtomicU64,
     sleeping: AtomicU64,
@@ -47,11 +49,23 @@ impl Meter {
     /// `rate` in bytes a second.
     pub fn new(cancel: Cancel, rate: Option<u64>) -> Self {
         let limit = rate.map(|rate| Limit { rate: (rate as f64).max(1.0), next: Mutex::new(Instant::now()) });
-        Meter { moved: AtomicU64::new(0), throttled: AtomicU64::new(0), sleeping: AtomicU64::new(0), limit, cancel }
+        Meter {
+            moved: AtomicU64::new(0),
+            hashed: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+            sleeping: AtomicU64::new(0),
+            limit,
+            cancel,
+        }
     }
 
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that `hash` has read: they are no data moved, but they are signs of life.
+    pub fn hashed(&self) -> u64 {
+        self.hashed.load(Ordering::Relaxed)
     }
 
     pub fn throttled(&self) -> Duration {
@@ -197,6 +211,7 @@ impl Meter {
                 Ok(n) => {
                     hasher.update(&buffer[..n]);
                     expected -= n as u64;
+                    self.hashed.fetch_add(n as u64, Ordering::Relaxed);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(Error::from_io(e, "read")),

@@ -103,6 +103,8 @@ pub enum Ending {
     /// A signal; the journal is kept.
     Interrupted,
     Deadline,
+    /// Nothing moved for as long as `--timeout` allows; the journal is kept.
+    Timeout,
     /// A failure of the whole run: the first failure says which.
     Stopped,
     /// `--max-delete` would have been passed; nothing was deleted.

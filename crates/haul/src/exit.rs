@@ -48,6 +48,7 @@ impl Exit {
         match report.ending {
             Ending::Interrupted => return Exit::Signal,
             Ending::Deadline => return Exit::Again,
+            Ending::Timeout => return Exit::Timeout,
             Ending::Stopped => {
                 let fatal = report.failed_kinds.iter().find(|kind| kind.ends_the_run()).or(report.failed_kinds.first());
                 return fatal.map_or(Exit::Io, |kind| Exit::of_kind(*kind));
@@ -181,6 +182,7 @@ mod tests {
         assert_eq!(copy(&|r| r.ending = Ending::TooManyDeletes), 25);
         assert_eq!(copy(&|r| r.ending = Ending::Interrupted), 20);
         assert_eq!(copy(&|r| r.ending = Ending::Deadline), 75);
+        assert_eq!(copy(&|r| r.ending = Ending::Timeout), 30);
         assert_eq!(
             copy(&|r| {
                 failed(ErrorKind::Denied)(r);

@@ -60,7 +60,7 @@ impl Scheme {
 
 /// The schemes that this program can open.
 pub fn built() -> &'static [Scheme] {
-    &[Scheme::Local]
+    &[Scheme::Local, Scheme::Stdio]
 }
 
 /// A parsed address. Holds no credentials: a password in an address is refused.
@@ -155,7 +155,8 @@ impl Location {
         if built.contains(&self.scheme) {
             return Ok(());
         }
-        let words: Vec<&str> = built.iter().map(|s| if *s == Scheme::Local { "local paths" } else { s.word() }).collect();
+        let words: Vec<&str> =
+            built.iter().filter(|s| **s != Scheme::Stdio).map(|s| if *s == Scheme::Local { "local paths" } else { s.word() }).collect();
         let next_step = match self.scheme {
             Scheme::Stdio => "for a file named - write ./-".to_string(),
             Scheme::Ssh if self.port.is_none() => {
@@ -551,7 +552,8 @@ mod tests {
         );
         let e = read("s3://b/k").expect("an address").require(&[Scheme::Local, Scheme::Ssh]).expect_err("not built").to_string();
         assert!(e.contains("s3 is not built into this version, which has local paths, ssh"), "{e}");
-        assert!(read("-").expect("an address").require(built()).is_err());
+        assert!(read("-").expect("an address").require(&[Scheme::Local]).is_err());
+        assert!(read("-").expect("an address").require(built()).is_ok());
         assert!(read("x").expect("an address").require(built()).is_ok());
     }
 

@@ -98,7 +98,7 @@ impl Context {
         });
         Context {
             wants_keep: observer.wants(Action::Keep),
-            wants_items: observer.wants(Action::Create),
+            wants_items: observer.wants(if job.mode == Mode::Check { Action::Missing } else { Action::Create }),
             meter: Meter::new(cancel.clone(), job.limit),
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle_bytes as u64, bundle_most, job.workers.unwrap_or(2), &spill),

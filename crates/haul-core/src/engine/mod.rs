@@ -83,6 +83,7 @@ fn ending_of(why: crate::cancel::Stop) -> Ending {
     match why {
         crate::cancel::Stop::Signal => Ending::Interrupted,
         crate::cancel::Stop::Deadline => Ending::Deadline,
+        crate::cancel::Stop::Timeout => Ending::Timeout,
         crate::cancel::Stop::Failure => Ending::Stopped,
     }
 }

@@ -201,13 +201,16 @@ impl Supervisor {
 
     fn show(&mut self, now: Instant, phase: &'static str) {
         let progress = self.progress(now, phase);
-        let pulse = self.cx.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found;
+        let pulse = self.cx.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found + self.cx.meter.hashed();
         if pulse != self.pulse.0 {
             self.pulse = (pulse, now);
             self.stalled = false;
         }
         let idle = now.duration_since(self.pulse.1);
         let progress = Progress { idle, ..progress };
+        if self.cx.job.timeout.is_some_and(|most| idle >= most) && !self.cx.meter.is_throttling() {
+            self.cx.cancel.set(Stop::Timeout);
+        }
         if idle >= STALL && !self.stalled && !self.cx.meter.is_throttling() {
             self.stalled = true;
             let waiting_for = match &progress.slowest {

@@ -51,6 +51,13 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         Ok(target) => cx.planner.attributes_differ(&entry, &target),
         Err(_) => true,
     };
+    if cx.job.mode == Mode::Check {
+        if attributes && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
+            differs(cx, &entry, Why::Attributes);
+        } else {
+            cx.report().kept.add(Kind::Dir, 1);
+        }
+    }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
     cx.sched.push_listable(vec![work]);
 }
@@ -553,6 +560,10 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
             }
         }
     }
+    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry) {
+        planned.done += 1;
+        return;
+    }
     if cx.job.mode == Mode::Check {
         return plan_check(cx, work, entry, target, step, planned);
     }
@@ -566,6 +577,39 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         };
     }
     sort_out(cx, work, entry, step, staged, planned);
+}
+
+/// `--link-dest`: whether one of the reference trees had an equal file, which has this name now too. What cannot
+/// be linked is copied.
+fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
+    if cx.job.link_dest.is_empty() || cx.planner.decide(entry, None).act == Act::Keep {
+        return false;
+    }
+    let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
+    let leaf: &[u8] = cx.target_leaf(&entry.name);
+    let name = Name::new(&work.dir, leaf);
+    for reference in &cx.job.link_dest {
+        let Some(Found::Entry(there)) = reference.store.stat_many(&work.dir, &[leaf], want, false).pop() else { continue };
+        // `decide` is asked as if the reference stood at the destination; what has to be hashed first is not equal.
+        let equal = Step { act: Act::Keep, why: Why::Same };
+        if there.kind != Kind::File || cx.planner.decide(entry, Some(&there)) != equal {
+            continue;
+        }
+        if cx.writes() {
+            work.touch();
+            match (reference.link)(&there.name, &name) {
+                Ok(()) => {}
+                Err(_) => continue,
+            }
+        }
+        let mut report = cx.report();
+        report.made.files += 1;
+        report.hard_links += 1;
+        drop(report);
+        cx.item(Action::HardLink, Why::Same, entry);
+        return true;
+    }
+    false
 }
 
 /// Whether an earlier source has something of this name.
@@ -595,6 +639,8 @@ fn plan_check(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Opti
         Act::Enter { .. } => {
             if step.why == Why::Attributes && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
                 differs(cx, &entry, step.why);
+            } else {
+                planned.kept.add(Kind::Dir, 1);
             }
             planned.dirs.push(pending(cx, work, entry, false, false, false));
         }
@@ -631,6 +677,10 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
     match step.act {
         Act::Enter { exists, attributes } => {
             if !cx.writes() && (!exists || attributes) {
+                match exists {
+                    true => cx.report().attributes += 1,
+                    false => cx.report().made.dirs += 1,
+                }
                 cx.item(step.action(Kind::Dir), step.why, &entry);
             } else if exists && !attributes {
                 planned.keep(cx, step.why, &entry);
@@ -657,6 +707,10 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
                 let mut report = cx.report();
                 report.made.files += 1;
                 report.file_bytes += entry.size;
+            } else if step.act == Act::SetMeta {
+                cx.report().attributes += 1;
+            } else {
+                cx.report().made.add(entry.kind, 1);
             }
             cx.item(step.action(entry.kind), step.why, &entry);
         }

@@ -156,6 +156,11 @@ impl Local {
         self.shared.file_system.name
     }
 
+    /// As `make_hard_link`, for a file `existing` below another root of the same file system; `Unsupported` if it is another.
+    pub fn link_from(&self, other: &Local, existing: &Name, name: &Name) -> Result<()> {
+        self.shared.link_from(&other.shared, name, existing).map_err(|e| e.on(name))
+    }
+
     /// Whether the other root lies at this one or below it, by whatever name: the way up from it is walked and
     /// compared by device and inode, so that symlinks and bind mounts of a directory on that way are seen through.
     pub fn contains(&self, other: &Local) -> Result<bool> {

@@ -119,9 +119,14 @@ impl Shared {
     }
 
     pub(super) fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.link_from(self, name, existing)
+    }
+
+    /// `existing` is a name of the other root.
+    pub(super) fn link_from(&self, other: &Shared, name: &Name, existing: &Name) -> Result<()> {
         let leaf = leaf_of(&name.leaf, "link")?;
         let source_leaf = leaf_of(&existing.leaf, "link")?;
-        let source = self.dirs.get(&existing.dir)?;
+        let source = other.dirs.get(&existing.dir)?;
         let handle = self.dirs.get(&name.dir)?;
         let refused = |e: Errno| match e {
             Errno::MLINK => fail(e, "link").kind_is(ErrorKind::Unsupported),

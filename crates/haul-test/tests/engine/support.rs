@@ -47,6 +47,8 @@ pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         retries: 3,
         progress: Duration::from_secs(60),
         deadline: None,
+        timeout: None,
+        link_dest: Vec::new(),
         ordered: false,
         avoid: Vec::new(),
         recurse_listed: false,

@@ -81,7 +81,7 @@ fn line(entry: &Entry, name: &str, how: Ls, out: &mut dyn Write) -> io::Result<(
 }
 
 /// "-rwxr-x---", as `ls -l` has it.
-fn mode_words(entry: &Entry) -> String {
+pub fn mode_words(entry: &Entry) -> String {
     let kind = match entry.kind {
         Kind::File | Kind::Unknown => '-',
         Kind::Dir => 'd',

@@ -87,7 +87,9 @@ impl View {
 
     fn ago(&self, at: Option<i64>) -> String {
         let seconds = at.map(|at| self.now.saturating_sub(at).max(0).cast_unsigned());
-        seconds.filter(|s| *s > 0).map_or(String::new(), |s| format!(" ({} ago)", units::duration(Duration::from_secs(s))))
+        seconds.filter(|s| *s > 0).map_or(String::new(), |s| {
+            if s < 60 { format!(" ({s} s ago)") } else { format!(" ({} ago)", units::duration(Duration::from_secs(s))) }
+        })
     }
 }
 
@@ -132,7 +134,7 @@ fn list(state: &State, view: &View, report: &mut Report) -> Result<()> {
         overview(job, view, width, &mut report.text);
     }
     if jobs.iter().any(|job| matches!(job.state, JobState::Unfinished { .. })) {
-        report.line("\n`haul jobs show JOB` says more; `haul jobs clean JOB` gives an unfinished one up.");
+        report.line("\n`haul jobs show JOB` tells more, `haul jobs clean JOB` gives it up.");
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ pub mod sum;
 
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -186,13 +187,26 @@ fn check_manifest(flags: &CheckFlags, input: &Input, global: &Global) -> Result<
         }
     };
     let end: &[u8] = if flags.listed.from0 { b"\0" } else { b"\n" };
+    let list = |path: &Option<std::path::PathBuf>| {
+        let path = path.as_ref()?;
+        Some(std::fs::File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes())))
+    };
+    let missing_to = list(&flags.missing_to).transpose()?;
+    let extra_to = list(&flags.extra_to).transpose()?;
+    let differing_to = list(&flags.differing_to).transpose()?;
+    let unlisted = Mutex::new(None);
     let each = |finding: sum::Finding, path: &[u8]| {
-        let word = match finding {
+        let (word, listed) = match finding {
             sum::Finding::Same => return,
-            sum::Finding::Missing => "missing",
-            sum::Finding::Differs => "differs",
-            sum::Finding::Extra => "extra",
+            sum::Finding::Missing => ("missing", &missing_to),
+            sum::Finding::Differs => ("differs", &differing_to),
+            sum::Finding::Extra => ("extra", &extra_to),
         };
+        if let Some(mut file) = listed.as_ref()
+            && let Err(e) = file.write_all(&[path, end].concat())
+        {
+            unlisted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        }
         let mut to = io::stdout().lock();
         // Names alone can be fed to --files-from.
         let _unread = if global.quiet {
@@ -202,6 +216,9 @@ fn check_manifest(flags: &CheckFlags, input: &Input, global: &Global) -> Result<
         };
     };
     let found = sum::check(&mut *from, &path(&flags.tree), flags.one_way, &Cancel::default(), &out::failure, &each)?;
+    if let Some(e) = unlisted.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(Error::io(e, "write list"));
+    }
     if !global.quiet {
         let text = format!(
             "{} same, {} missing, {} differing, {} extra, {} unreadable\n",

@@ -20,7 +20,7 @@ pub struct Connect {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Reaching other machines (ssh, S3)")]
+#[command(next_help_heading = "Reaching other machines (ssh, S3; no effect on local paths)")]
 pub struct ConnectArgs {
     /// ssh's port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

@@ -212,13 +212,13 @@ struct TreeSafetyArgs {
     /// Keep what is replaced or deleted in DIR, relative to DST
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     backup_dir: Option<PathBuf>,
-    /// Hard-link what is the same in DIR, relative to DST (more than one: the first that has it)
+    /// Hard-link new files that are the same in DIR, relative to DST and on its file system (more than one: the first that has it)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     link_dest: Vec<PathBuf>,
     /// Remove each source file once its copy is proven
     #[arg(long)]
     remove_source_files: bool,
-    /// Only list the sources
+    /// Only list what would be copied from SRC: mode, size, time, name
     #[arg(long)]
     list_only: bool,
 }
@@ -296,6 +296,9 @@ fn places(
     let stdin = sources.iter().filter(|s| s.scheme == Scheme::Stdio).count();
     if stdin > 0 && (kind != CopyKind::Cp || sources.len() > 1) {
         return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
+    }
+    if stdin > 0 && destination.as_ref().is_some_and(|d| d.scheme == Scheme::Stdio) {
+        return Err("from - to - nothing would be copied; `cat` does that".into());
     }
     if kind != CopyKind::Cp && destination.as_ref().is_some_and(|d| d.scheme == Scheme::Stdio) {
         return Err("- (standard output) can only be the destination of `haul cp`; `haul cat` writes files there, too".into());

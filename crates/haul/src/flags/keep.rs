@@ -123,7 +123,7 @@ pub struct KeepArgs {
     /// Set owner and group: USER, USER:GROUP or :GROUP, as names or numbers
     #[arg(long, value_name = "USER:GROUP", value_parser = parse_chown)]
     chown: Option<Chown>,
-    /// Owners and groups by number, not by name
+    /// Owners and groups by number, not by name (within one machine they always are)
     #[arg(long)]
     numeric_ids: bool,
 }

@@ -129,7 +129,7 @@ const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help
     override_usage = "haul COMMAND [OPTIONS] [ARGUMENTS]",
     help_template = TEMPLATE,
     before_help = "Examples:
-  haul demo                               see a copy interrupted, resumed and verified
+  haul demo                               see a copy killed, resumed, verified
   haul cp -a project /scratch/me          makes /scratch/me/project, as it was
   haul sync --delete data/ /backup/data   makes /backup/data the same as data",
     after_help = "`haul COMMAND --help` explains a command; `haul help` lists the topics (exit-codes, filters, addresses, ...)."

@@ -341,6 +341,7 @@ impl Finished {
                 Ending::Complete => "complete",
                 Ending::Interrupted => "interrupted",
                 Ending::Deadline => "deadline",
+                Ending::Timeout => "timeout",
                 Ending::Stopped => "stopped",
                 Ending::TooManyDeletes => "too-many-deletes",
             },

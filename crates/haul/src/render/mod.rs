@@ -81,6 +81,13 @@ impl Clock {
     }
 }
 
+/// Where long lines are folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    Terminal,
+    Columns(usize),
+}
+
 /// `--failed-to FILE`.
 pub struct FailedTo {
     pub file: File,
@@ -108,6 +115,9 @@ pub struct Options {
     pub progress: Duration,
     /// Colour on standard error.
     pub color: bool,
+    /// Lines of the plan and the summary are folded at the width of the terminal that standard output is, or
+    /// at this many columns; `None` leaves them long.
+    pub fold: Option<Fold>,
     /// The locale is UTF-8: see `utf8_locale`.
     pub unicode: bool,
     /// check: only the names of what is missing or differs, as `--files-from` takes them; `true` ends
@@ -116,6 +126,8 @@ pub struct Options {
     /// Opened for appending.
     pub log: Option<File>,
     pub failed_to: Option<FailedTo>,
+    /// check: names of what is missing, extra or differs, each in a file of its own.
+    pub lists: Vec<(Action, FailedTo)>,
     /// See `command_line`.
     pub command: Option<String>,
     pub clock: Clock,
@@ -134,10 +146,12 @@ impl Default for Options {
             live: false,
             progress: PROGRESS_DEFAULT,
             color: false,
+            fold: None,
             unicode: false,
             names: None,
             log: None,
             failed_to: None,
+            lists: Vec::new(),
             command: None,
             clock: Clock::system(),
         }
@@ -147,6 +161,8 @@ impl Default for Options {
 /// The terminal, the job log and the JSON stream of one run.
 pub struct Renderer {
     options: Options,
+    /// Whether there are lists of check.
+    lists: bool,
     state: Mutex<State>,
 }
 
@@ -155,6 +171,7 @@ struct State {
     err: Sink,
     log: Option<Sink>,
     failed_to: Option<Listing>,
+    lists: Vec<(Action, Listing)>,
     /// Of check.
     names: Names,
     screen: Screen,
@@ -182,14 +199,17 @@ impl Renderer {
     pub fn new(mut options: Options, outputs: Outputs) -> Arc<Self> {
         options.live &= !options.json && !options.quiet;
         let log = options.log.take().map(|file| Sink::new(Box::new(file)));
-        let failed_to =
-            options.failed_to.take().map(|to| Listing { names: Names::new(to.zero), sink: Sink::new(Box::new(to.file)), title: to.name });
+        let listing = |to: FailedTo| Listing { names: Names::new(to.zero), sink: Sink::new(Box::new(to.file)), title: to.name };
+        let failed_to = options.failed_to.take().map(listing);
+        let lists: Vec<_> = std::mem::take(&mut options.lists).into_iter().map(|(action, to)| (action, listing(to))).collect();
+        let has_lists = !lists.is_empty();
         let names = Names::new(options.names == Some(true));
         let state = State {
             out: Sink::new(outputs.stdout),
             err: Sink::new(outputs.stderr),
             log,
             failed_to,
+            lists,
             names,
             screen: Screen::default(),
             size: outputs.size,
@@ -203,7 +223,7 @@ impl Renderer {
             told: Vec::new(),
             finished: false,
         };
-        Arc::new(Renderer { options, state: Mutex::new(state) })
+        Arc::new(Renderer { options, lists: has_lists, state: Mutex::new(state) })
     }
 
     /// What a panic elsewhere left behind is still good enough to print.
@@ -244,6 +264,13 @@ impl Renderer {
 
     fn around(&self, state: &State) -> Around {
         Around { retries: state.retries, check: self.options.mode == Mode::Check }
+    }
+
+    fn width(&self, state: &State) -> Option<usize> {
+        self.options.fold.map(|fold| match fold {
+            Fold::Terminal => (state.size)().columns,
+            Fold::Columns(columns) => columns,
+        })
     }
 
     /// Whether lines for people leave standard output to a machine.
@@ -301,6 +328,9 @@ impl Renderer {
         if let Some(list) = &mut state.failed_to {
             list.sink.flush();
         }
+        for (_, list) in &mut state.lists {
+            list.sink.flush();
+        }
         if let Some(log) = &mut state.log {
             log.flush();
         }
@@ -312,6 +342,7 @@ impl Renderer {
             ("standard output", state.out.failure().filter(|_| !closed)),
             ("--log", state.log.as_ref().and_then(Sink::failure)),
             ("--failed-to", state.failed_to.as_ref().and_then(|list| list.sink.failure())),
+            ("the lists of check", state.lists.iter().find_map(|(_, list)| list.sink.failure())),
         ];
         let told = failures.map(|(what, failure)| (what, failure.map(|e| Error::io(io::Error::from(e.kind()), "write").reason())));
         for (what, reason) in told {
@@ -332,7 +363,9 @@ impl Renderer {
         self.record(state, &Record::Started { version: json::VERSION, plan: sentence, dry: self.options.dry });
         self.log(state, &plan);
         if !self.options.quiet {
-            self.line(state, &plan);
+            for line in text::fold(&plan, self.width(state).unwrap_or(usize::MAX), 2) {
+                self.line(state, &line);
+            }
         }
         self.settle(state);
     }
@@ -344,6 +377,9 @@ impl Renderer {
         }
         if options.verbose > 0 && state.log.is_some() {
             self.log(state, &lines::explained(action, why, entry));
+        }
+        for (_, list) in state.lists.iter_mut().filter(|(listed, _)| *listed == action) {
+            list.names.put(&entry.name.path(), &mut list.sink);
         }
         let differs = matches!(action, Action::Missing | Action::Differs | Action::Extra);
         if options.names.is_some() {
@@ -451,6 +487,7 @@ impl Renderer {
             completed: clock.local((clock.now)()),
             command: self.options.command.clone(),
             failed_to: state.failed_to.as_ref().map(|list| list.title.clone()),
+            width: self.width(state),
         };
         for line in summary::summary(report, &context) {
             self.log(state, &line);
@@ -461,7 +498,9 @@ impl Renderer {
         if self.options.quiet && report.ending != Ending::Complete {
             self.error_line(state, "haul: ", "", summary::ended(report.ending));
         }
-        let left_out = state.failed_to.as_ref().map_or(0, |list| list.names.left_out()) + state.names.left_out();
+        let left_out = state.failed_to.as_ref().map_or(0, |list| list.names.left_out())
+            + state.names.left_out()
+            + state.lists.iter().map(|(_, list)| list.names.left_out()).sum::<u64>();
         if left_out > 0 {
             let text = format!("{} with a line end in the name left out of the list; --from0 takes them", text::things(left_out, "entry"));
             self.error_line(state, "haul: warning: ", "33", &text);
@@ -512,7 +551,7 @@ impl Observer for Renderer {
         let o = &self.options;
         match action {
             Action::Keep => o.verbose > 1 && (o.json || !o.quiet),
-            Action::Missing | Action::Extra | Action::Differs => o.json || o.names.is_some() || !o.quiet || o.verbose > 0,
+            Action::Missing | Action::Extra | Action::Differs => self.lists || o.json || o.names.is_some() || !o.quiet || o.verbose > 0,
             _ => o.json || o.verbose > 0 || !o.quiet && (o.itemize || o.dry),
         }
     }

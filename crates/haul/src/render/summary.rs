@@ -10,7 +10,7 @@ use haul_core::report::{Ending, Failure, Kinds, Report};
 
 use super::Mode;
 use super::lines::{failure_lines, plain, show_path};
-use super::text::{bytes, clock, count, duration, frequency, quoted, rate, seconds, things};
+use super::text::{bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
 
 /// Failures written out in full.
 pub const FAILURES_SHOWN: usize = 20;
@@ -31,10 +31,12 @@ pub struct Context {
     pub command: Option<String>,
     /// Where all names that failed are, when `--failed-to` was given.
     pub failed_to: Option<String>,
+    /// Columns to fold long lines at.
+    pub width: Option<usize>,
 }
 
 pub fn summary(report: &Report, context: &Context) -> Vec<String> {
-    let mut table = Table::default();
+    let mut table = Table { lines: Vec::new(), width: context.width.unwrap_or(usize::MAX) };
     let long = context.stat || is_special(report);
     head(report, context, long, &mut table);
     items(report, context, &mut table);
@@ -49,7 +51,7 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     if !report.limited_by.is_empty() && !report.dry {
         table.row("Limited by", plain(&report.limited_by));
     }
-    let mut lines = table.0;
+    let mut lines = table.lines;
     lines.extend(failures(report, context));
     lines.extend(ending(report, context));
     lines
@@ -62,12 +64,14 @@ fn is_special(report: &Report) -> bool {
         || report.deletes_skipped.is_some()
 }
 
-#[derive(Default)]
-struct Table(Vec<String>);
+struct Table {
+    lines: Vec<String>,
+    width: usize,
+}
 
 impl Table {
     fn row(&mut self, label: &str, value: String) {
-        self.0.push(format!("{:<LABEL$} {value}", format!("{label}:")));
+        self.lines.extend(fold(&format!("{:<LABEL$} {value}", format!("{label}:")), self.width, LABEL + 1));
     }
 }
 
@@ -96,6 +100,7 @@ pub fn ended(ending: Ending) -> &'static str {
         Ending::Complete => "complete",
         Ending::Interrupted => "interrupted; the same command goes on where this one stopped",
         Ending::Deadline => "stopped at the deadline; the same command goes on where this one stopped",
+        Ending::Timeout => "nothing moved for as long as --timeout allows; the same command goes on where this one stopped",
         Ending::Stopped => "stopped by a failure that concerns the whole run",
         Ending::TooManyDeletes => "more to delete than --max-delete allows: nothing was deleted",
     }
@@ -154,15 +159,23 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
 
 fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let (files_rate, bytes_rate) = report.rates();
+    // Another name of a file has no bytes of its own.
+    let written = report.made.files.saturating_sub(report.hard_links);
     if report.dry {
-        table.row("Data", format!("{} to move{}", bytes(report.file_bytes), each(report.file_bytes, report.made.files)));
+        if report.file_bytes == 0 {
+            return table.row("Data", "nothing to move".into());
+        }
+        table.row("Data", format!("{} to move{}", bytes(report.file_bytes), each(report.file_bytes, written)));
         return;
     }
     let word = if context.mode == Mode::Check { "read" } else { "moved" };
     // Holes, reflinks and what was resumed make the files larger than what moved.
     let apart = report.file_bytes != report.bytes && report.file_bytes > 0 && (long || report.file_bytes > report.bytes);
-    let per_file = each(report.file_bytes, report.made.files);
-    if report.bytes > 0 || context.mode != Mode::Check {
+    let per_file = each(report.file_bytes, written);
+    let moved_nothing = report.bytes + report.file_bytes == 0;
+    if moved_nothing && context.mode != Mode::Check {
+        table.row("Data", "nothing to move".into());
+    } else if report.bytes > 0 || context.mode != Mode::Check {
         let here = if apart { "" } else { &per_file };
         table.row("Data", format!("{} {word}, {} bytes{here}", bytes(report.bytes), count(report.bytes)));
     }
@@ -179,6 +192,11 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     if context.mode == Mode::Check {
         let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
         table.row("Rate", format!("{} entries/s", frequency(entries)));
+    } else if moved_nothing && report.made.files > 0 {
+        table.row("Rate", format!("{} files/s", frequency(files_rate)));
+    } else if moved_nothing {
+        let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
+        table.row("Rate", format!("{} entries/s compared", frequency(entries)));
     } else {
         table.row("Rate", format!("{}, {} files/s", rate(bytes_rate), frequency(files_rate)));
     }
@@ -216,13 +234,14 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
     if context.stat {
         table.row("Time", format!("{busy:.3} worker seconds"));
         for (word, d) in shown {
-            table.0.push(format!("  {word:<10} {:>12} s  {:>3}%", seconds(*d), share(*d)));
+            table.lines.push(format!("  {word:<10} {:>12} s  {:>3}%", seconds(*d), share(*d)));
         }
         for (word, d) in [("idle", t.idle), ("processor", t.cpu)] {
-            table.0.push(format!("  {word:<10} {:>12} s", seconds(d)));
+            table.lines.push(format!("  {word:<10} {:>12} s", seconds(d)));
         }
     } else {
-        let parts: Vec<String> = shown.map(|(word, d)| format!("{word} {} ({}%)", duration(*d), share(*d))).collect();
+        let parts: Vec<String> =
+            shown.filter(|(_, d)| share(*d) > 0).map(|(word, d)| format!("{word} {} ({}%)", duration(*d), share(*d))).collect();
         table.row("Time", format!("{}, summed over workers", parts.join(", ")));
     }
 }
@@ -280,7 +299,9 @@ fn ending(report: &Report, context: &Context) -> Vec<String> {
         }
         Ending::Complete if report.failed > 0 => command("Once the causes are put right, the same command again does only what is missing"),
         Ending::Complete => return Vec::new(),
-        Ending::Interrupted | Ending::Deadline => command("What has landed is kept. To go on, run the same command again"),
+        Ending::Interrupted | Ending::Deadline | Ending::Timeout => {
+            command("What has landed is kept. To go on, run the same command again")
+        }
         Ending::Stopped => {
             let what = report.failed_kinds.iter().copied().find(|kind| kind.ends_the_run()).map_or("the cause", remedy);
             command(&format!("What has landed is kept. Once {what}, run the same command again"))
@@ -396,7 +417,7 @@ mod tests {
         Vanished:    1 since they were listed
         Failed:      25
         Data:        50.8 KiB moved, 52,000 bytes
-        File sizes:  76.2 KiB (6.35 KiB per file)
+        File sizes:  76.2 KiB (7.62 KiB per file)
         Rate:        4.11 KiB/s, 0.97 files/s
         Retries:     4
         Workers:     8 at the end, 16 at the most

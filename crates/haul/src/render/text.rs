@@ -218,6 +218,28 @@ pub fn join(parts: &[String], gap: &str, width: usize) -> String {
     line
 }
 
+/// Broken between words into lines of at most `width` columns, those after the first behind `indent` spaces;
+/// a word that is longer stays whole.
+pub fn fold(text: &str, width: usize, indent: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (mut line, mut used) = (String::new(), 0);
+    for word in text.split(' ') {
+        let needed = columns(word);
+        if used + 1 + needed > width && !line.trim_start().is_empty() {
+            line.truncate(line.trim_end().len());
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
+            (line, used) = (line + word, indent + needed);
+        } else {
+            let gap = if line.is_empty() && lines.is_empty() && used == 0 { "" } else { " " };
+            line.push_str(gap);
+            line.push_str(word);
+            used += gap.len() + needed;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// An argument of a command line as a POSIX shell takes it; `$'...'`, which bash, ksh and zsh know, where
 /// bytes must not reach a terminal as they are.
 pub fn quoted(argument: &[u8]) -> String {
@@ -329,6 +351,14 @@ mod tests {
         }
         assert_eq!(middle("run7/out/wrfout_d01_2024-01-01", 20), "run7/...1_2024-01-01");
         assert_eq!(join(&["aaa".into(), String::new(), "bbbbbb".into(), "c".into()], "  ", 8), "aaa  c");
+    }
+
+    #[test]
+    fn text_is_broken_between_words_only() {
+        assert_eq!(fold("Time:        walking 1 s, reading 2 s", 25, 13), ["Time:        walking 1 s,", "             reading 2 s"]);
+        assert_eq!(fold("copies /a/very/long/path to b", 10, 2), ["copies", "  /a/very/long/path", "  to b"]);
+        assert_eq!(fold("short", 80, 2), ["short"]);
+        assert_eq!(fold("", 80, 2), [""]);
     }
 
     #[test]

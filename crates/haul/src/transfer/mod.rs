@@ -6,14 +6,17 @@
 
 mod guard;
 mod lists;
+mod only;
 mod places;
 mod run;
+mod stdio;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::entry::{MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::report::Report;
@@ -34,6 +37,12 @@ const CHUNK: u64 = 16 << 20;
 
 /// cp, sync and mv.
 pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
+    if flags.list_only {
+        return only::list(flags);
+    }
+    if let Some(done) = stdio::copy(flags, global) {
+        return done.unwrap_or_else(|e| crate::out::error(&e));
+    }
     match prepare(flags) {
         Ok(prepared) => {
             let options = run::RenderChoice {
@@ -41,6 +50,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
                 itemize: flags.itemize,
                 stat: flags.stat,
                 names: None,
+                lists: Vec::new(),
                 run: &flags.run,
                 zero: flags.listed.from0,
                 mode: render_mode(flags.kind),
@@ -49,6 +59,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
                 Ok(session) => session,
                 Err(e) => return crate::out::error(&e),
             };
+            prepared.notes.iter().for_each(|note| session.renderer.say(note));
             let identity = identity(&flags.sources, flags.destination.as_ref());
             let journal = run::JournalChoice { restart: flags.restart, wait: flags.wait, kept: !flags.dry };
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
@@ -80,6 +91,8 @@ struct Prepared {
     sentence: String,
     /// Sources that are not there.
     missing: Vec<Error>,
+    /// What the user should know first.
+    notes: Vec<String>,
 }
 
 fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
@@ -108,13 +121,14 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         listed: flags.listed.files_from.is_some(),
     };
     let mut places = places::resolve(&asked)?;
-    let avoid = guard::check(&places, flags.delete.is_some())?;
+    let avoid = if flags.list_only { Vec::new() } else { guard::check(&places, flags.delete.is_some())? };
     let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
     if let Some(input) = &flags.listed.files_from
         && let Some(root) = places.roots.first_mut()
     {
         root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
     }
+    let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, options)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
     let job = Job {
@@ -146,6 +160,8 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         retries: flags.run.retries.unwrap_or(3),
         progress: Duration::from_secs(30),
         deadline: flags.run.deadline,
+        timeout: flags.run.timeout,
+        link_dest,
         ordered: flags.dry,
         avoid,
         recurse_listed: flags.listed.recurse,
@@ -159,7 +175,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         CopyKind::Cp => "copies",
     };
     let sentence = places::sentence(verb, &flags.sources, destination, &job);
-    Ok(Prepared { job, sentence, missing: places.missing })
+    Ok(Prepared { job, sentence, missing: places.missing, notes })
 }
 
 /// Names to numbers, as this machine knows them: through getent(1), so that LDAP and its kin are asked too.
@@ -204,6 +220,10 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
         itemize: false,
         stat: false,
         names: global.quiet.then_some(flags.listed.from0),
+        lists: [(Action::Missing, &flags.missing_to), (Action::Extra, &flags.extra_to), (Action::Differs, &flags.differing_to)]
+            .into_iter()
+            .filter_map(|(action, path)| Some((action, path.clone()?)))
+            .collect(),
         run: &flags.run,
         zero: flags.listed.from0,
         mode: render::Mode::Check,
@@ -268,6 +288,8 @@ fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
         retries: flags.run.retries.unwrap_or(3),
         progress: Duration::from_secs(30),
         deadline: flags.run.deadline,
+        timeout: flags.run.timeout,
+        link_dest: Vec::new(),
         ordered: false,
         avoid: Vec::new(),
         recurse_listed: true,
@@ -276,7 +298,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
         target: places.target,
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job);
-    Ok(Prepared { job, sentence, missing: Vec::new() })
+    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new() })
 }
 
 /// The rules of a command that takes filters but is no copy.

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Kind, show};
+use haul_core::entry::{Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::job::{Job, Pick, Root};
+use haul_core::job::{Job, LinkDest, Pick, Root};
 use haul_core::store::Store;
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
@@ -216,6 +216,42 @@ pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
     }
 }
 
+/// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
+/// series of backups has none before it.
+pub fn link_dest(dirs: &[PathBuf], places: &Places, options: Options) -> Result<(Vec<LinkDest>, Vec<String>)> {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let target = open::path_of(&places.target_path);
+    for dir in dirs {
+        // A destination that is not made yet, in a dry run, cannot be gone through.
+        let path = match dir.strip_prefix("..") {
+            Ok(rest) if places.local_target.is_none() => target.parent().unwrap_or(Path::new("/")).join(rest),
+            _ => target.join(dir),
+        };
+        let store = match Local::open(&path, options) {
+            Ok(store) => Arc::new(store),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                notes.push(format!("--link-dest {}: not there; nothing is linked to it", show(path.as_os_str().as_bytes())));
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let Some(to) = places.local_target.clone() else {
+            let unasked = |_: &Name, _: &Name| Err(Error::new(ErrorKind::Unsupported, "link"));
+            found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(unasked) });
+            continue;
+        };
+        if to.identity().0 != store.identity().0 {
+            let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
+            let e = e.because("is on another file system than the destination, and hard links cannot cross them");
+            return Err(e.hint("name a directory on the destination's file system, or leave the option out"));
+        }
+        let from = store.clone();
+        let link = move |existing: &Name, name: &Name| to.link_from(&from, existing, name);
+        found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(link) });
+    }
+    Ok((found, notes))
+}
+
 /// The first line of the output: what the run understood.
 pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job) -> String {
     let what = match sources {
@@ -227,7 +263,7 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
     let joint = if verb == "checks" { "against" } else { "to" };
     let mut sentence = format!("{verb} {what} {joint} {into}");
     if let Some(workers) = job.workers.filter(|_| !job.dry) {
-        sentence.push_str(&format!(", {workers} workers"));
+        sentence.push_str(&format!(", {workers} worker{}", if workers == 1 { "" } else { "s" }));
     }
     if let Some(limit) = job.limit {
         sentence.push_str(&format!(", at most {}", crate::units::rate(limit as f64)));

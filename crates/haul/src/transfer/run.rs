@@ -11,7 +11,7 @@ use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::{self, Setup};
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::event::{Event, Observer, Warning};
+use haul_core::event::{Action, Event, Observer, Warning};
 use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
 use haul_core::report::{Ending, Report};
@@ -31,6 +31,8 @@ pub struct RenderChoice<'a> {
     pub itemize: bool,
     pub stat: bool,
     pub names: Option<bool>,
+    /// `--missing-to` and its like.
+    pub lists: Vec<(Action, PathBuf)>,
     pub run: &'a Run,
     pub zero: bool,
     pub mode: render::Mode,
@@ -54,13 +56,12 @@ fn appending(path: &Path, op: &'static str) -> Result<File> {
 
 impl Session {
     pub fn open(global: &Global, choice: RenderChoice<'_>) -> Result<Self> {
-        let failed_to = match &choice.run.failed_to {
-            Some(path) => {
-                let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
-                Some(render::FailedTo { file, name: path.display().to_string(), zero: choice.zero })
-            }
-            None => None,
+        let list = |path: &PathBuf| {
+            let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
+            Ok(render::FailedTo { file, name: path.display().to_string(), zero: choice.zero })
         };
+        let failed_to = choice.run.failed_to.as_ref().map(list).transpose()?;
+        let lists = choice.lists.iter().map(|(action, path)| Ok((*action, list(path)?))).collect::<Result<_>>()?;
         let term = std::env::var("TERM").ok();
         let live = std::io::IsTerminal::is_terminal(&std::io::stderr()) && render::can_draw(term.as_deref());
         let (progress, live) = match global.progress {
@@ -79,10 +80,12 @@ impl Session {
             live,
             progress,
             color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
+            fold: folds(),
             unicode: render::utf8_locale(|name| std::env::var(name).ok()),
             names: choice.names,
             log: global.log.as_deref().map(|path| appending(path, "open log")).transpose()?,
             failed_to,
+            lists,
             command: Some(render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()))),
             ..render::Options::default()
         };
@@ -174,6 +177,15 @@ impl Session {
             Err(e) => Err(e.hint("--restart forgets what it says and begins anew")),
         }
     }
+}
+
+/// A terminal is as wide as it says; a pipe only where the environment says so, as `COLUMNS=80 haul ...` does.
+fn folds() -> Option<render::Fold> {
+    if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+        return Some(render::Fold::Terminal);
+    }
+    let columns = std::env::var("COLUMNS").ok()?.parse().ok()?;
+    (columns >= 40).then_some(render::Fold::Columns(columns))
 }
 
 /// The command line as `haul jobs` shows it: its names are relative to the directory in which it was given.

@@ -1,0 +1,185 @@
+//! `cp - FILE` and `cp FILE... -`: standard input and output, whose size nobody knows before the end.
+
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::entry::{Entry, Kind, MetaMask, Time, show};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::meter::Meter;
+use haul_core::store::{Receipt, Sink, Spec, Store};
+use haul_stores::local::Options;
+
+use crate::exit::Exit;
+use crate::flags::{CopyFlags, Global};
+use crate::location::{Location, Scheme};
+use crate::{command, open, out, units};
+
+/// Bytes that are read and written at once.
+const PIECE: usize = 1 << 20;
+
+/// `None` where neither end is `-`.
+pub fn copy(flags: &CopyFlags, global: &Global) -> Option<Result<Exit>> {
+    let destination = flags.destination.as_ref()?;
+    if destination.scheme == Scheme::Stdio {
+        return Some(to_stdout(flags));
+    }
+    flags.sources.iter().any(|s| s.scheme == Scheme::Stdio).then(|| from_stdin(flags, destination, global))
+}
+
+fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
+    if flags.dry {
+        let message = format!("would write {} to standard output\nDRY RUN: nothing was copied\n", units::count(flags.sources.len() as u64));
+        out::complain(&message.into(), false);
+        return Ok(Exit::Success);
+    }
+    let mut to = io::BufWriter::with_capacity(PIECE, io::stdout().lock());
+    for source in &flags.sources {
+        if source.means_contents() {
+            let e = Error::new(ErrorKind::Usage, "read").at(&source.path).because("is a directory");
+            return Err(e.hint("name the file that is to go to standard output"));
+        }
+        command::files::cat(&source.to_bytes(), &mut to)?;
+    }
+    to.flush().map_err(|e| Error::io(e, "write"))?;
+    Ok(Exit::Success)
+}
+
+/// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
+fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
+    let place = open::path_of(&destination.path);
+    if destination.means_contents() || place.is_dir() {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.path).because("is a directory, and standard input has no name");
+        return Err(e.hint("name the file that it is to become"));
+    }
+    // What a link names is meant, as with a shell's redirection.
+    let place = std::fs::canonicalize(&place).unwrap_or(place);
+    if place.symlink_metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_symlink()) {
+        return into_what_is_no_file(&place, flags);
+    }
+    let shown = show(&super::places::absolute(&destination.path));
+    if !global.quiet {
+        let sentence = format!("copies standard input to {shown}");
+        out::complain(&format!("{sentence}\n").into(), false);
+    }
+    if flags.dry {
+        out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
+        return Ok(Exit::Success);
+    }
+    if flags.make_path
+        && let Some(parent) = place.parent().filter(|parent| !parent.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(parent).map_err(|e| Error::io(e, "mkdir").at(parent.as_os_str().as_bytes()))?;
+    }
+    let options = Options { user_umask: crate::umask(), ..Options::default() };
+    let opened = open::in_parent(place.as_os_str().as_bytes(), options).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
+        _ => e,
+    })?;
+    let mut entry = Entry::bare(opened.name(), Kind::File);
+    entry.mtime = now();
+    let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
+    let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
+    let cancel = Cancel::default();
+    listen(cancel.clone(), sink.clone());
+    let began = Instant::now();
+    let meter = Meter::new(cancel, flags.speed.bwlimit);
+    let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
+        let whole = Entry { size, ..entry.clone() };
+        sink.commit(&whole, &[Receipt { index: 0, tag: Box::default(), hash: None }]).map(|_| size)
+    });
+    match landed {
+        Ok(size) => {
+            if !global.quiet {
+                let seconds = began.elapsed();
+                let rate = units::rate(size as f64 / seconds.as_secs_f64().max(1e-9));
+                let verified = if flags.verify { ", verified" } else { "" };
+                let exact = if size < 1000 { String::new() } else { format!(", {} bytes", units::count(size)) };
+                let line = format!("{}{exact} in {}, {rate}{verified}\n", units::bytes(size), units::duration(seconds));
+                out::complain(&line.into(), false);
+            }
+            Ok(Exit::Success)
+        }
+        Err(e) => {
+            // The first error counts; what is left is the staging file, which every walk passes over.
+            let _left = sink.abort();
+            Err(e)
+        }
+    }
+}
+
+/// A device or a pipe takes the bytes as they come.
+fn into_what_is_no_file(place: &std::path::Path, flags: &CopyFlags) -> Result<Exit> {
+    if flags.dry {
+        return Ok(Exit::Success);
+    }
+    let failed = |e| Error::io(e, "write").at(place.as_os_str().as_bytes());
+    let mut to = std::fs::OpenOptions::new().write(true).open(place).map_err(failed)?;
+    io::copy(&mut io::stdin().lock(), &mut to).map_err(failed)?;
+    Ok(Exit::Success)
+}
+
+/// Reads to the end; returns how much there was.
+fn pour(sink: &dyn Sink, meter: &Meter, verify: bool) -> Result<u64> {
+    let mut from = io::stdin().lock();
+    let mut buffer = vec![0; PIECE];
+    let mut hasher = verify.then(|| Algorithm::Xxh128.begin());
+    let mut size = 0;
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+                meter.take(0)?;
+                continue;
+            }
+            Err(e) => return Err(Error::io(e, "read standard input")),
+        };
+        let piece = &buffer[..count];
+        if let Some(hasher) = &mut hasher {
+            hasher.update(piece);
+        }
+        sink.write(size..size + count as u64, &mut &piece[..])?;
+        size += count as u64;
+        meter.take(count as u64)?;
+    }
+    if let Some(hasher) = hasher {
+        let written = sink.reread()?;
+        let mut again = Algorithm::Xxh128.begin();
+        let mut reader = written.read(0..size)?;
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => again.update(&buffer[..count]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from_io(e, "verify")),
+            }
+        }
+        if hasher.finish() != again.finish() {
+            return Err(Error::new(ErrorKind::Corrupt, "verify").because("it read back differently; nothing was put in place"));
+        }
+    }
+    Ok(size)
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
+}
+
+/// A read of standard input may wait for ever: what was written is removed and the program left from here.
+fn listen(cancel: Cancel, sink: Arc<dyn Sink>) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            cancel.set(Stop::Signal);
+            let _left = sink.abort();
+            out::complain(&"haul: stopped by a signal; nothing was left behind\n".to_string().into(), false);
+            std::process::exit(i32::from(Exit::Signal.code()));
+        }
+    });
+}
