@@ -23,10 +23,16 @@ pub enum FaultKind {
         /// For example `EDQUOT` or `EIO`.
         errno: i32,
     },
-    /// A read waits this long (or until the unmount) before it goes on as usual.
+    /// A read that nothing is cached of waits this long (or until the unmount) before it goes on as usual. It goes through the page cache,
+    /// since there the kernel lets a process be killed that waits for it.
     ReadHang {
         /// How long.
         duration: Duration,
+    },
+    /// Reads that cover this byte of the file give it with one bit turned.
+    CorruptRead {
+        /// Offset in the file.
+        at: u64,
     },
     /// Once `after` bytes were written to the mount since this fault was added, writes fail with ENOSPC.
     NoSpace {
@@ -57,7 +63,7 @@ impl Fault {
         Fault { name: name.into(), kind, times: 1 }
     }
 
-    /// Reads `KIND:NAME:NUMBER[:TIMES]`, where KIND is `read-error` (NUMBER = bytes before it), `write-error`, `no-space` (bytes), `read-hang` (seconds),
+    /// Reads `KIND:NAME:NUMBER[:TIMES]`, where KIND is `read-error` (NUMBER = bytes before it), `write-error`, `no-space` (bytes), `read-hang` (seconds), `corrupt-read` (offset),
     /// `close-error` (error number) or `open-stale` (NUMBER is not used). Errors: a sentence that names the part.
     pub fn parse(text: &str) -> Result<Fault, String> {
         let parts: Vec<&str> = text.split(':').collect();
@@ -71,6 +77,7 @@ impl Fault {
         let kind = match kind {
             "read-error" => FaultKind::ReadError { after: number },
             "write-error" => FaultKind::WriteError { after: number },
+            "corrupt-read" => FaultKind::CorruptRead { at: number },
             "no-space" => FaultKind::NoSpace { after: number },
             "read-hang" => FaultKind::ReadHang { duration: Duration::from_secs(number) },
             "close-error" => {
@@ -126,7 +133,7 @@ impl Faults {
 
     /// Whether reads of this name must reach the file system one by one, without the page cache.
     pub(super) fn on_read(&self, name: &[u8]) -> bool {
-        self.lock().faults.iter().any(|f| f.concerns(name) && matches!(f.kind, FaultKind::ReadError { .. } | FaultKind::ReadHang { .. }))
+        self.lock().faults.iter().any(|f| f.concerns(name) && matches!(f.kind, FaultKind::ReadError { .. } | FaultKind::CorruptRead { .. }))
     }
 
     /// Waits if a hang is scripted; then how many bytes may be read, or the error number.
@@ -151,6 +158,20 @@ impl Faults {
             }
         }
         Ok(allowed as usize)
+    }
+
+    /// Turns the bits that are scripted in what was read of this name.
+    pub(super) fn corrupt(&self, name: &[u8], offset: u64, bytes: &mut [u8]) {
+        let mut state = self.lock();
+        for index in 0..state.faults.len() {
+            let fault = &state.faults[index];
+            if let (true, FaultKind::CorruptRead { at }) = (fault.concerns(name), &fault.kind)
+                && let Some(byte) = at.checked_sub(offset).and_then(|at| bytes.get_mut(at as usize))
+            {
+                *byte ^= 1;
+                state.strike(index);
+            }
+        }
     }
 
     /// Whether a write may go on, or the error number.
@@ -248,6 +269,7 @@ mod tests {
             ("read-error:x:7", Ok(Fault::always("x", FaultKind::ReadError { after: 7 }))),
             ("write-error::0:1", Ok(Fault::once("", FaultKind::WriteError { after: 0 }))),
             ("read-hang:n:2", Ok(Fault::always("n", FaultKind::ReadHang { duration: Duration::from_secs(2) }))),
+            ("corrupt-read:n:9", Ok(Fault::always("n", FaultKind::CorruptRead { at: 9 }))),
             ("close-error:n:122", Ok(Fault::always("n", FaultKind::CloseError { errno: 122 }))),
             ("open-stale:n:0:2", Ok(Fault { name: b"n".to_vec(), kind: FaultKind::OpenStale, times: 2 })),
             ("no-space:n:4096", Ok(Fault::always("n", FaultKind::NoSpace { after: 4096 }))),

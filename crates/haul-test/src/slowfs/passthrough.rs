@@ -155,6 +155,7 @@ impl Passthrough {
             }
         }
         buffer.truncate(filled);
+        self.faults.corrupt(&handle.name, offset, &mut buffer);
         Ok(buffer)
     }
 
