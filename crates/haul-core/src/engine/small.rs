@@ -13,7 +13,7 @@ use crate::tune::Op;
 
 use super::context::{Context, Load};
 use super::file::OpenFile;
-use super::verify::Check;
+use super::verify::{Check, Placing};
 
 /// Does small things of one directory.
 pub fn perform(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, bundle: &mut Bundle) {
@@ -65,41 +65,57 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     flight.doing("write");
     flight.moved.store(bytes, std::sync::atomic::Ordering::Relaxed);
     let stopped = cx.meter.take(bytes).is_err();
+    let mut intent = None;
     if !stopped {
         work.touch();
-        put(cx, work, bundle);
+        intent = put(cx, work, bundle);
     }
     cx.touch_down(flight_id);
-    account(cx, work, bundle, &steps, load, stopped);
+    account(cx, work, bundle, &steps, load, (stopped, intent));
 }
 
-/// The intent is in the journal before the first name is.
-fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) {
+/// The intent is in the journal before the first name is. What comes back is still open: the files are to be
+/// judged before it is closed.
+fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> Option<u32> {
     if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
         for item in &mut bundle.items {
             item.entry.name.leaf = leaf.clone().into();
         }
     }
-    let wanted = bundle.direct || cx.past_intents;
+    let wanted = bundle.direct || cx.past_intents || cx.job.verify;
     let mut leaves = bundle.items.iter().map(|item| &*item.entry.name.leaf);
     let intent = if wanted { cx.journal.intent(&work.dir.path(), &mut leaves).ok() } else { None };
     drop(leaves);
     // Without a journal nobody would know of a torn file but by its size and time: staging is safer.
     bundle.direct &= intent.is_some();
     cx.target().put_bundle(bundle);
+    if cx.job.verify {
+        return intent;
+    }
     if let Some(id) = intent {
         cx.journal.placed(id);
     }
+    None
 }
 
 /// Turns outcomes into counts, events, checks and second tries.
-fn account(cx: &Arc<Context>, work: &Arc<DirWork>, bundle: &mut Bundle, steps: &[Step], load: &mut Load, stopped: bool) {
+fn account(
+    cx: &Arc<Context>,
+    work: &Arc<DirWork>,
+    bundle: &mut Bundle,
+    steps: &[Step],
+    load: &mut Load,
+    (stopped, intent): (bool, Option<u32>),
+) {
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
     let mut removable = Vec::new();
     let spent = bundle.spent;
     let items = std::mem::take(&mut bundle.items);
-    for (item, step) in items.into_iter().zip(steps) {
+    for (mut item, step) in items.into_iter().zip(steps) {
+        if cx.job.rename.is_some() {
+            item.entry.name = source_name(cx, work, &item.entry.name);
+        }
         match item.outcome {
             Outcome::Landed(landed) => {
                 files += 1;
@@ -108,7 +124,7 @@ fn account(cx: &Arc<Context>, work: &Arc<DirWork>, bundle: &mut Bundle, steps: &
                 cx.item(step.action(Kind::File), step.why, &item.entry);
                 if cx.job.verify {
                     let hash = crate::hash::xxh128(&bundle.data[item.at]);
-                    checks.push(Check { work: work.clone(), entry: item.entry, hash, step: *step });
+                    checks.push(Check { work: work.clone(), entry: item.entry, hash, step: *step, placing: None });
                     continue;
                 }
                 if cx.job.remove_source {
@@ -120,11 +136,7 @@ fn account(cx: &Arc<Context>, work: &Arc<DirWork>, bundle: &mut Bundle, steps: &
                 // A second try goes the way of large files: alone, staged, and with the engine's retry.
                 cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
-                let mut entry = item.entry;
-                if cx.job.rename.is_some() {
-                    entry.name = source_name(cx, work, &entry.name);
-                }
-                cx.sched.push_large(OpenFile::new(cx, work, entry, *step));
+                cx.sched.push_large(OpenFile::new(cx, work, item.entry, *step));
             }
             Outcome::Failed(e) => {
                 load.failed = true;
@@ -141,6 +153,13 @@ fn account(cx: &Arc<Context>, work: &Arc<DirWork>, bundle: &mut Bundle, steps: &
                 let e = Error::new(ErrorKind::Other, "write").on(&item.entry.name);
                 cx.fail(&e.because("the store did not say what became of it"), Kind::File);
             }
+        }
+    }
+    if let Some(bundle) = intent {
+        let placing = Placing::new(bundle, checks.len());
+        checks.iter_mut().for_each(|check| check.placing = Some(placing.clone()));
+        if checks.is_empty() {
+            cx.journal.placed(bundle);
         }
     }
     {

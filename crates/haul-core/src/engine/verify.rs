@@ -1,7 +1,11 @@
 //! `--verify`: what was written is read back, past the caches there are, and compared with the hash made
 //! while the source was read.
+//!
+//! A small file is judged after it has its name, so its bundle's intent stays open until then: a run that ends in
+//! between leaves names that the next run does again, not names that look done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::entry::{Entry, Kind, Name};
@@ -23,6 +27,32 @@ pub struct Check {
     pub entry: Entry,
     pub hash: u128,
     pub step: Step,
+    /// The intent of its bundle.
+    pub placing: Option<Arc<Placing>>,
+}
+
+/// An intent that is done when all the files of its bundle have been judged.
+#[derive(Debug)]
+pub struct Placing {
+    bundle: u32,
+    left: AtomicUsize,
+}
+
+impl Placing {
+    pub fn new(bundle: u32, files: usize) -> Arc<Self> {
+        Arc::new(Placing { bundle, left: AtomicUsize::new(files) })
+    }
+}
+
+impl Check {
+    /// Its name holds what it should, or nothing.
+    fn settled(&self, cx: &Context) {
+        if let Some(placing) = &self.placing
+            && placing.left.fetch_sub(1, Ordering::AcqRel) == 1
+        {
+            cx.journal.placed(placing.bundle);
+        }
+    }
 }
 
 /// Settles a lot of small files by one call and reads them back. A mismatch is copied once more, staged.
@@ -30,14 +60,14 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
     let began = Instant::now();
     cx.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
-        let names: Vec<Name> = checks.iter().map(|check| check.entry.name.clone()).collect();
+        let names: Vec<Name> = checks.iter().map(|check| cx.target_name(&check.entry.name)).collect();
         let settled = cx.retry(|| cx.target().settle(&names.iter().collect::<Vec<_>>()));
         if let Err(e) = settled {
             cx.fail(&super::late::explain(cx, e), Kind::File);
         }
-        for check in checks {
+        for (check, name) in checks.into_iter().zip(&names) {
             let size = check.entry.size;
-            let judged = reread(cx, &check.entry.name, size).map(|hash| hash == check.hash);
+            let judged = reread(cx, name, size).map(|hash| hash == check.hash);
             load.bytes += size;
             match judged {
                 Ok(true) => {
@@ -45,6 +75,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
                     report.verified_files += 1;
                     report.verified_bytes += size;
                     drop(report);
+                    check.settled(cx);
                     if cx.job.remove_source {
                         super::small::remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
                     }
@@ -53,7 +84,8 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
                 Ok(false) => again(cx, check),
                 Err(e) if e.kind() == ErrorKind::Cancelled => cx.sched.items_done(&check.work, 1),
                 Err(e) => {
-                    cx.fail(&e.on(&check.entry.name), Kind::File);
+                    take_back(cx, &check);
+                    cx.fail(&e.on(&check.entry.name).hint("the copy could not be read back and was removed"), Kind::File);
                     cx.sched.items_done(&check.work, 1);
                 }
             }
@@ -70,24 +102,28 @@ fn reread(cx: &Context, name: &Name, size: u64) -> Result<u128> {
 /// The first mismatch: once more, alone and staged, so that a second one never replaces anything.
 fn again(cx: &Arc<Context>, check: Check) {
     let e = Error::new(ErrorKind::Corrupt, "verify").on(&check.entry.name);
-    cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    cx.tally.retries.fetch_add(1, Ordering::Relaxed);
     cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+    take_back(cx, &check);
+    let file = OpenFile::new(cx, &check.work, check.entry, check.step);
+    file.second_try();
+    cx.sched.push_large(file);
+}
+
+/// What failed the check must not look like done to the next run.
+fn take_back(cx: &Context, check: &Check) {
     {
         let mut report = cx.report();
         report.made.files = report.made.files.saturating_sub(1);
         report.file_bytes = report.file_bytes.saturating_sub(check.entry.size);
     }
-    // What failed the check must not look like done to the next run.
     let mut bad = check.entry.clone();
+    bad.name = cx.target_name(&bad.name);
     (bad.ino, bad.version) = (0, 0);
-    for removed in cx.target().remove(&[bad]) {
-        if let Err(e) = removed {
-            cx.fail(&e.on(&check.entry.name), Kind::File);
-        }
+    match cx.target().remove(&[bad]).pop().unwrap_or(Ok(())) {
+        Ok(()) => check.settled(cx),
+        Err(e) => cx.fail(&e.on(&check.entry.name), Kind::File),
     }
-    let file = OpenFile::new(cx, &check.work, check.entry, check.step);
-    file.second_try();
-    cx.sched.push_large(file);
 }
 
 /// Chunk by chunk against the receipts of a large file, before it is committed. A chunk without a hash
@@ -103,7 +139,7 @@ pub fn large(cx: &Context, source: &dyn Source, written: &dyn Source, entry: &En
             let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);
             return Err(Error::new(ErrorKind::Corrupt, "verify").on(&entry.name).because(reason));
         }
-        cx.tally.pulse.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        cx.tally.pulse.fetch_add(1, Ordering::Relaxed);
     }
     let mut report = cx.report();
     report.verified_files += 1;
