@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Event, Why};
 use crate::journal::{Resume, Session};
 use crate::meter::Pass;
@@ -247,7 +247,7 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Receipt> {
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
         let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
-        let (hash, spent) = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
+        let (hash, spent) = cx.retry(|| cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how))?;
         load.bytes = chunk.at.end - chunk.at.start;
         load.entries = 1;
         let receipt = Receipt { index: chunk.index, tag: ends.sink.landed(chunk)?, hash };
@@ -321,7 +321,9 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
 }
 
 fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, e: Error) {
-    let once_more = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) && file.tries.load(Ordering::Relaxed) == 0;
+    // A stale handle may be good again once the file has been opened anew.
+    let curable = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) || (e.remedy() != Remedy::None && !e.kind().ends_the_run());
+    let once_more = curable && file.tries.load(Ordering::Relaxed) == 0;
     // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     if !keep {
