@@ -10,6 +10,7 @@ use crate::cancel::Stop;
 use crate::event::{Event, Progress, Warning};
 use crate::report::Report;
 use crate::schedule::Task;
+use crate::store::Space;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
 use super::context::Context;
@@ -37,6 +38,8 @@ pub struct Supervisor {
     pulse: (u64, Instant),
     stalled: bool,
     warned_space: bool,
+    /// Workers have been given their grace.
+    drained: bool,
     cpu_at_start: Duration,
 }
 
@@ -48,6 +51,9 @@ struct Shared {
     /// Worker time without a task, in nanoseconds.
     idle: AtomicU64,
     bell: (Mutex<bool>, Condvar),
+    /// Room left at the destination, as last found out; and whether somebody is finding out.
+    space: Mutex<Option<Space>>,
+    looking: AtomicBool,
 }
 
 struct Timetable {
@@ -98,6 +104,7 @@ impl Supervisor {
             pulse: (0, now),
             stalled: false,
             warned_space: false,
+            drained: false,
             cpu_at_start: process_cpu(),
         };
         supervisor.tick(now);
@@ -120,8 +127,10 @@ impl Supervisor {
     pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
         let cx = self.cx.clone();
         let shared = self.shared.clone();
+        shared.busy.fetch_add(1, Ordering::Acquire);
         let handle = std::thread::spawn(move || {
             work(&cx);
+            shared.busy.fetch_sub(1, Ordering::Release);
             ring(&shared);
         });
         while !handle.is_finished() {
@@ -151,6 +160,9 @@ impl Supervisor {
         }
         if now >= self.next.flush {
             self.cx.journal.flush();
+            if let Some(trouble) = self.cx.journal.trouble() {
+                self.cx.warn(Warning::NoJournal(trouble));
+            }
             self.next.flush = now + Duration::from_millis(200);
         }
         if now >= self.next.beat {
@@ -252,7 +264,8 @@ impl Supervisor {
         if self.warned_space || !self.cx.writes() {
             return;
         }
-        let Ok(Some(space)) = self.cx.target().space() else { return };
+        self.look_at_space();
+        let Some(space) = self.shared.space.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let tally = &self.cx.tally;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let needed = get(&tally.planned_bytes).saturating_sub(self.cx.meter.moved() + get(&tally.resumed_bytes));
@@ -267,8 +280,26 @@ impl Supervisor {
         }
     }
 
-    /// Waits for workers to come back, but not for one that is stuck in a system call.
-    fn drain(&self) {
+    /// On a thread of its own: on a dead mount it does not come back, and this one has signals to answer.
+    fn look_at_space(&self) {
+        if self.shared.looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (cx, shared) = (self.cx.clone(), self.shared.clone());
+        let look = move || {
+            let found = cx.target().space().ok().flatten();
+            *shared.space.lock().unwrap_or_else(PoisonError::into_inner) = found;
+            shared.looking.store(false, Ordering::Relaxed);
+        };
+        // Without another thread there is no warning, which is all this is for.
+        let _no_warning = std::thread::Builder::new().name("space".into()).stack_size(256 << 10).spawn(look);
+    }
+
+    /// Waits for workers to come back, but not for one that is stuck in a system call, and that only once.
+    fn drain(&mut self) {
+        if std::mem::replace(&mut self.drained, true) {
+            return self.cx.journal.flush();
+        }
         let until = Instant::now() + GRACE;
         while self.shared.busy.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
