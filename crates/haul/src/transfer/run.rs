@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use haul_core::cancel::{Cancel, Stop};
@@ -112,10 +112,14 @@ impl Session {
         if !past.is_empty() {
             sentence.push_str(", going on where an earlier run stopped");
         }
-        let beat = directory.clone();
+        let taken: Arc<Mutex<Option<Error>>> = Arc::default();
+        let (beat, noted, stop) = (directory.clone(), taken.clone(), cancel.clone());
         let heartbeat: Box<dyn FnMut() + Send> = Box::new(move || {
-            // A heartbeat that cannot be written shows in the journal's own trouble.
-            let _unwritten = beat.as_ref().map(|directory| directory.heartbeat(SystemTime::now()));
+            // Another node has taken this run for dead: from here on the job is that one's.
+            if let Some(Err(e)) = beat.as_ref().map(|directory| directory.heartbeat(SystemTime::now())) {
+                *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                stop.set(Stop::Failure);
+            }
         });
         job.progress = Duration::from_secs(30);
         let spill = directory.as_ref().map_or_else(std::env::temp_dir, |d| d.path().to_path_buf());
@@ -146,9 +150,15 @@ impl Session {
         self.renderer.leave();
         if let Some(directory) = directory.and_then(Arc::into_inner) {
             let complete = report.ending == Ending::Complete && report.failed == 0;
-            if complete && !dry { directory.finish(&record(&report))? } else { directory.keep() }
+            if !complete || dry {
+                directory.keep();
+            } else if let Err(e) = directory.finish(&record(&report)) {
+                // All is copied; the next run finds that out by itself.
+                self.renderer.on(&Event::Warned(&Warning::Note(e.to_string())));
+            }
         }
-        Ok(report)
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.map_or(Ok(report), Err)
     }
 
     /// The job's journal. A state directory that cannot be had is a warning: the copy matters more.
@@ -257,15 +267,21 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]) else { return };
     std::thread::spawn(move || {
+        let mut stopping = false;
         for signal in signals.forever() {
             if signal == SIGUSR1 {
-                renderer.show_progress();
-                poke.store(true, Ordering::Relaxed);
-            } else if cancel.why() == Some(Stop::Signal) {
+                // Apart: whoever prints at this moment may be stuck, and the next signal must be heard all the same.
+                let (renderer, poke) = (renderer.clone(), poke.clone());
+                std::thread::spawn(move || {
+                    renderer.show_progress();
+                    poke.store(true, Ordering::Relaxed);
+                });
+            } else if stopping {
                 renderer.leave();
                 std::process::exit(i32::from(crate::exit::Exit::Signal.code()));
             } else {
                 renderer.say("stopping; what has landed is kept (a second signal stops at once)");
+                stopping = true;
                 cancel.set(Stop::Signal);
             }
         }
