@@ -67,12 +67,14 @@ fn kill_at_every_record(flags: &str, workers: u64) {
         let second = place.haul(&command).run().code(0);
         place.assert_done("src", "dst", What::ALL, &when);
         let end = second.finished();
-        assert_eq!(number(&end, "resumed_bytes"), landed, "{when}\n{second}");
-        resumed += u64::from(landed > 0);
+        // Another worker may have put a file in place and not have said so yet.
+        let went_on = number(&end, "resumed_bytes");
+        assert!(went_on == landed || (workers > 1 && went_on < landed), "{when}: {went_on} of {landed}\n{second}");
+        resumed += u64::from(went_on > 0);
         // A rerun does small files of unfinished bundles again; of large ones what no receipt speaks of.
         let small: u64 = 212 << 10;
-        let again = (number(&end, "bytes") + landed + stands).saturating_sub(sum);
-        assert!(again <= small + workers * CHUNK, "{when}: {again} bytes moved again ({landed} landed, {stands} stood)\n{second}");
+        let again = (number(&end, "bytes") + went_on + stands).saturating_sub(sum);
+        assert!(again <= small + workers * CHUNK, "{when}: {again} bytes moved again ({went_on} landed, {stands} stood)\n{second}");
     }
 }
 
