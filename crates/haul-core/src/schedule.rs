@@ -492,6 +492,11 @@ impl Scheduler {
         self.parked.notify_all();
     }
 
+    /// Tasks that were handed out and have not come back.
+    pub fn running(&self) -> usize {
+        self.lock().running
+    }
+
     pub fn standing(&self) -> Standing {
         let state = self.lock();
         Standing {
@@ -621,6 +626,16 @@ fn encode_pending(dir: &PendingDir) -> Vec<u8> {
 impl std::fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.standing())
+    }
+}
+
+/// A chain of twenty thousand directories must not be dropped by recursion: a worker's stack is small.
+impl Drop for DirWork {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(work) = next {
+            next = Arc::into_inner(work).and_then(|mut work| work.parent.take());
+        }
     }
 }
 

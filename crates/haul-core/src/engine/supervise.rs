@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::bundle::Bundle;
 use crate::cancel::Stop;
+use crate::entry::Kind;
+use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Progress, Warning};
 use crate::report::Report;
 use crate::schedule::Task;
@@ -37,7 +39,6 @@ pub struct Supervisor {
     rate: Rate,
     pulse: (u64, Instant),
     stalled: bool,
-    warned_space: bool,
     /// Workers have been given their grace.
     drained: bool,
     cpu_at_start: Duration,
@@ -48,12 +49,14 @@ pub struct Supervisor {
 struct Shared {
     alive: AtomicU32,
     busy: AtomicU32,
+    /// Threads outside the pool that work for the run.
+    aside: AtomicU32,
+    /// A look at the free space is under way.
+    measuring: AtomicBool,
+    warned_space: AtomicBool,
     /// Worker time without a task, in nanoseconds.
     idle: AtomicU64,
     bell: (Mutex<bool>, Condvar),
-    /// Room left at the destination, as last found out; and whether somebody is finding out.
-    space: Mutex<Option<Space>>,
-    looking: AtomicBool,
 }
 
 struct Timetable {
@@ -103,7 +106,6 @@ impl Supervisor {
             rate: Rate::default(),
             pulse: (0, now),
             stalled: false,
-            warned_space: false,
             drained: false,
             cpu_at_start: process_cpu(),
         };
@@ -127,10 +129,11 @@ impl Supervisor {
     pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
         let cx = self.cx.clone();
         let shared = self.shared.clone();
-        shared.busy.fetch_add(1, Ordering::Acquire);
+        // Counted from here on, so that a stop waits for it as for any worker.
+        shared.aside.fetch_add(1, Ordering::Acquire);
         let handle = std::thread::spawn(move || {
-            work(&cx);
-            shared.busy.fetch_sub(1, Ordering::Release);
+            guarded(&cx, || work(&cx));
+            shared.aside.fetch_sub(1, Ordering::Release);
             ring(&shared);
         });
         while !handle.is_finished() {
@@ -259,40 +262,25 @@ impl Supervisor {
         }
     }
 
-    /// Warns once, as soon as what the walk has found cannot fit.
-    fn watch_space(&mut self) {
-        if self.warned_space || !self.cx.writes() {
-            return;
-        }
-        self.look_at_space();
-        let Some(space) = self.shared.space.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-        let tally = &self.cx.tally;
-        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let needed = get(&tally.planned_bytes).saturating_sub(self.cx.meter.moved() + get(&tally.resumed_bytes));
-        if needed > space.bytes {
-            self.warned_space = true;
-            self.cx.warn(Warning::SpaceShort { needed, free: space.bytes });
-        }
-        let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
-        if files > space.files {
-            self.warned_space = true;
-            self.cx.warn(Warning::InodesShort { needed: files, free: space.files });
-        }
-    }
-
-    /// On a thread of its own: on a dead mount it does not come back, and this one has signals to answer.
-    fn look_at_space(&self) {
-        if self.shared.looking.swap(true, Ordering::Relaxed) {
+    /// Warns once, as soon as what the walk has found cannot fit. Asked on a thread of its own: on a dead mount the
+    /// answer never comes, and a signal must be seen all the same.
+    fn watch_space(&self) {
+        if !self.cx.writes() || self.shared.warned_space.load(Ordering::Relaxed) || self.shared.measuring.swap(true, Ordering::Acquire) {
             return;
         }
         let (cx, shared) = (self.cx.clone(), self.shared.clone());
-        let look = move || {
-            let found = cx.target().space().ok().flatten();
-            *shared.space.lock().unwrap_or_else(PoisonError::into_inner) = found;
-            shared.looking.store(false, Ordering::Relaxed);
-        };
-        // Without another thread there is no warning, which is all this is for.
-        let _no_warning = std::thread::Builder::new().name("space".into()).stack_size(256 << 10).spawn(look);
+        let asked = std::thread::Builder::new().name("space".into()).spawn(move || {
+            if let Ok(Some(space)) = cx.target().space()
+                && let Some(short) = shortage(&cx, space)
+                && !shared.warned_space.swap(true, Ordering::Relaxed)
+            {
+                cx.warn(short);
+            }
+            shared.measuring.store(false, Ordering::Release);
+        });
+        if asked.is_err() {
+            self.shared.measuring.store(false, Ordering::Release);
+        }
     }
 
     /// Waits for workers to come back, but not for one that is stuck in a system call, and that only once.
@@ -301,7 +289,8 @@ impl Supervisor {
             return self.cx.journal.flush();
         }
         let until = Instant::now() + GRACE;
-        while self.shared.busy.load(Ordering::Acquire) > 0 && Instant::now() < until {
+        let under_way = || self.cx.sched.running() > 0 || self.shared.aside.load(Ordering::Acquire) > 0;
+        while under_way() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.cx.journal.flush();
@@ -330,6 +319,32 @@ impl Supervisor {
     }
 }
 
+fn shortage(cx: &Context, space: Space) -> Option<Warning> {
+    let tally = &cx.tally;
+    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    let needed = get(&tally.planned_bytes).saturating_sub(cx.meter.moved() + get(&tally.resumed_bytes));
+    let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
+    if needed > space.bytes {
+        Some(Warning::SpaceShort { needed, free: space.bytes })
+    } else if files > space.files {
+        Some(Warning::InodesShort { needed: files, free: space.files })
+    } else {
+        None
+    }
+}
+
+/// A panic is a bug, and must end the run with a message instead of leaving it to wait for ever.
+fn guarded<T>(cx: &Context, work: impl FnOnce() -> T) -> Option<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        Ok(value) => Some(value),
+        Err(_) => {
+            let e = Error::new(ErrorKind::Broken, "work").because("a thread of this program panicked, which is a bug");
+            cx.fail(&e, Kind::Unknown);
+            None
+        }
+    }
+}
+
 fn ring(shared: &Shared) {
     let (rung, bell) = &shared.bell;
     *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -347,7 +362,8 @@ fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
             let Some(task) = cx.sched.next(number) else { break };
             shared.idle.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
             shared.busy.fetch_add(1, Ordering::Acquire);
-            let idle = perform(&cx, task);
+            let lane = task.lane();
+            let idle = guarded(&cx, || perform(&cx, task)).unwrap_or_else(|| cx.sched.done(lane));
             shared.busy.fetch_sub(1, Ordering::Release);
             if idle {
                 ring(&shared);
@@ -356,8 +372,11 @@ fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
         shared.alive.fetch_sub(1, Ordering::Relaxed);
         ring(&shared);
     });
-    if let Err(e) = spawned {
-        cx.warn(Warning::Note(format!("worker {number} could not be started: {e}")));
+    match spawned {
+        Ok(_) => {}
+        // Without any worker nothing would ever be done.
+        Err(e) if number == 0 => cx.fail(&Error::io(e, "start a worker").kind_is(ErrorKind::Broken), Kind::Unknown),
+        Err(e) => cx.warn(Warning::Note(format!("worker {number} could not be started: {e}"))),
     }
 }
 

@@ -280,9 +280,10 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
                 renderer.leave();
                 std::process::exit(i32::from(crate::exit::Exit::Signal.code()));
             } else {
-                renderer.say("stopping; what has landed is kept (a second signal stops at once)");
                 stopping = true;
                 cancel.set(Stop::Signal);
+                let renderer = renderer.clone();
+                std::thread::spawn(move || renderer.say("stopping; what has landed is kept (a second signal stops at once)"));
             }
         }
     });
