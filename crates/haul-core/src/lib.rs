@@ -6,6 +6,8 @@
 //! Job -> walk ==> plan ==> schedule ==> move ==> finish file -> delete -> finalise dirs -> verify -> Report
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 pub mod bundle;
 pub mod cancel;
 pub mod engine;

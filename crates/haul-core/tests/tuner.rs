@@ -1,7 +1,5 @@
 //! The tuner on simulated stores, against every fixed number of workers. `--nocapture` prints the table.
 
-#![expect(clippy::print_stdout, reason = "the table is what a person runs this for")]
-
 mod simulation;
 
 use std::time::Duration;

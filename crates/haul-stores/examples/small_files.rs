@@ -1,8 +1,6 @@
 //! Copies a flat directory of small files with two threads: by bundles of the local store, or by the bare system
 //! calls that they consist of. `small_files store|stat|keep|bare|names SRC DST [FILES]`, `FILES` a bundle; prints seconds.
 
-#![expect(clippy::print_stdout, reason = "a measuring program")]
-
 use std::error::Error;
 use std::path::Path;
 use std::sync::Mutex;

@@ -1,5 +1,7 @@
 //! haul: moves data between the places where research and HPC people keep it.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

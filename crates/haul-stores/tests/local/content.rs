@@ -152,7 +152,7 @@ fn an_old_file_is_replaced_by_another_inode_and_keeps_its_mode_if_modes_are_not_
 #[test]
 fn chunks_land_in_any_order_and_another_process_takes_them_up() {
     let place = Place::new();
-    let bytes: Vec<u8> = (0..2_500_000u32).map(|i| (i * 31 >> 7) as u8).collect();
+    let bytes: Vec<u8> = (0..2_500_000u32).map(|i| ((i * 31) >> 7) as u8).collect();
     write(&place.from.join("a"), &bytes, 0o640);
     write(&place.to.join("a"), "old", 0o644);
     let entry = place.entry("a", MetaMask::BASIC);

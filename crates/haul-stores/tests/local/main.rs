@@ -28,6 +28,7 @@ pub struct Place {
 }
 
 impl Place {
+    #[expect(clippy::new_without_default, reason = "makes a directory on disk, which a default should not")]
     pub fn new() -> Self {
         Self::with(Options::default())
     }

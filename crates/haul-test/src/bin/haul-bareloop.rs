@@ -2,7 +2,6 @@
 //!
 //! `haul-bareloop THREADS SRC DST` copies one directory of files, or a directory of such directories, to DST, which must not exist.
 //! A file costs openat, fstat, read, openat, write, futimens and two closes; nothing is checked, kept or told.
-#![expect(clippy::print_stderr, reason = "a small program that speaks to its user")]
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,6 @@
 //! Makes trees for benchmarks. Sizes are bytes.
 //!
 //! `haul-mktree flat DIR COUNT SIZE | spread DIR DIRS FILES SIZE | nasty DIR | random DIR SEED [FILES] | text DIR SPEC...`
-#![expect(clippy::print_stderr, reason = "a small program that speaks to its user")]
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 //! Mounts the slow file system until it is unmounted or told to stop.
 //!
 //! `haul-slowfs [--metadata-ms N] [--data-ms N] [--cache-ms N] [--threads N] [--xattrs] [--permissions] [--fault KIND:NAME:NUMBER[:TIMES]] BACKING MOUNTPOINT`
-#![expect(clippy::print_stderr, reason = "a small program that speaks to its user")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;

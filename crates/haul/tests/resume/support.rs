@@ -138,7 +138,7 @@ pub fn copy_tree(from: &Path, to: &Path) {
 
 /// Bytes of a file by its place: byte `i` says which version it is of and where it belongs.
 pub fn versioned(version: u8, size: usize) -> Vec<u8> {
-    (0..size).map(|i| if i % 4 == 0 { version } else { (i / 4 >> (8 * (i % 4 - 1))) as u8 }).collect()
+    (0..size).map(|i| if i % 4 == 0 { version } else { ((i / 4) >> (8 * (i % 4 - 1))) as u8 }).collect()
 }
 
 pub struct Haul {
