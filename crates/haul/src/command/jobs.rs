@@ -273,7 +273,9 @@ fn grouped(value: &str) -> String {
 /// Where the unfinished file is, below the job's destination.
 fn staged(path: &[u8], token: &Token) -> Vec<u8> {
     let above = path.iter().rposition(|b| *b == b'/').map_or(&b""[..], |cut| &path[..=cut]);
-    [above, &token.0].concat()
+    // A local token is the staging file's name and, behind an @, which file of that name it is.
+    let name = token.0.split(|b| *b == b'@').next().unwrap_or_default();
+    [above, name].concat()
 }
 
 fn as_json(job: &JobInfo) -> Value {
