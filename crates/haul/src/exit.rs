@@ -111,12 +111,17 @@ impl From<Exit> for std::process::ExitCode {
 pub fn page() -> String {
     let mut page = String::from("How haul ends, for scripts. The numbers are rsync's where it has them.\n\n");
     for (_, code, when) in EXITS {
-        page.push_str(&format!("{code:>4}  {when}\n"));
+        for line in crate::render::fold(&format!("{code:>4}  {when}"), 80, 6) {
+            page.push_str(&line);
+            page.push('\n');
+        }
     }
     page.push_str(
-        "\nA worse thing hides a lesser one: a signal, a deadline or a full disk, then files that failed, then --max-delete,\n\
-         then vanished files. A Slurm script can ask for more time on 75:\n\n\
-         \x20 haul cp --deadline 5h30m SRC DST; [ $? = 75 ] && scontrol requeue $SLURM_JOB_ID\n",
+        "\nA worse thing hides a lesser one: a signal, a deadline or a full disk, then\n\
+         files that failed, then --max-delete, then vanished files. A Slurm script can\n\
+         ask for more time on 75:\n\n\
+         \x20 haul cp --deadline 5h30m SRC DST\n\
+         \x20 [ $? = 75 ] && scontrol requeue $SLURM_JOB_ID\n",
     );
     page
 }
@@ -212,10 +217,11 @@ mod tests {
 
     #[test]
     fn the_page_has_every_code_once() {
-        let page = page();
+        let words = page().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(page().lines().all(|line| line.len() <= 80));
         for (exit, code, when) in EXITS {
             assert_eq!(exit.code(), code);
-            assert!(page.contains(&format!("{code:>4}  {when}")));
+            assert!(words.contains(&format!(" {code} {when}")), "{code}");
         }
     }
 }

@@ -31,6 +31,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
+pub use sink::unfinished_leaf;
 pub use staging::{is_staging, staging_leaf};
 
 use caps::FileSystem;

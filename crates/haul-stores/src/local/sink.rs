@@ -313,6 +313,12 @@ fn token_of(staging: &[u8], (ino, seconds, nanos): Birth) -> Token {
     Token(token.into())
 }
 
+/// The leaf of the unfinished file that a token names, beside the final name; `None` for a write in place and
+/// for what is no token of a local store.
+pub fn unfinished_leaf(token: &Token) -> Option<&[u8]> {
+    token.0.split(|byte| *byte == b'@').next().filter(|leaf| is_staging(leaf))
+}
+
 /// `None` for a write in place. Tokens come from journals and from other hosts.
 fn staging_of(token: &Token) -> Result<Option<Staging>> {
     if &*token.0 == IN_PLACE {

@@ -8,7 +8,7 @@ use haul_core::entry::{Dir, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, Pick, State, default_root};
 use haul_core::store::{Store, Token};
-use haul_stores::local::{Local, Options};
+use haul_stores::local::{Local, Options, unfinished_leaf};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
@@ -272,10 +272,9 @@ fn grouped(value: &str) -> String {
 
 /// Where the unfinished file is, below the job's destination.
 fn staged(path: &[u8], token: &Token) -> Vec<u8> {
+    let Some(leaf) = unfinished_leaf(token) else { return path.to_vec() };
     let above = path.iter().rposition(|b| *b == b'/').map_or(&b""[..], |cut| &path[..=cut]);
-    // A local token is the staging file's name and, behind an @, which file of that name it is.
-    let name = token.0.split(|b| *b == b'@').next().unwrap_or_default();
-    [above, name].concat()
+    [above, leaf].concat()
 }
 
 fn as_json(job: &JobInfo) -> Value {
@@ -470,7 +469,7 @@ mod tests {
     }
 
     fn unfinished() -> JobState {
-        let token = Token(b".haul-0123".to_vec().into());
+        let token = Token(b".haul-0123456789abcdef0123456789abcdef@7.1.2".to_vec().into());
         JobState::Unfinished { staging: vec![(b"out/restart.nc".to_vec().into(), token)], landed: 112 << 20, names: 30 }
     }
 
@@ -504,6 +503,14 @@ mod tests {
         assert_eq!(digits(&jobs[1..]), 8);
         assert_eq!(find(&jobs, "b").expect("one").id, "b000000000000000");
         assert!(find(&jobs, "aaaa").is_err() && find(&jobs, "c").is_err() && find(&jobs, "").is_err());
+    }
+
+    #[test]
+    fn an_unfinished_file_stands_beside_its_name() {
+        let JobState::Unfinished { staging, .. } = unfinished() else { unreachable!() };
+        let (path, token) = &staging[0];
+        assert_eq!(show(&staged(path, token)), "out/.haul-0123456789abcdef0123456789abcdef");
+        assert_eq!(show(&staged(path, &Token(b"in-place".to_vec().into()))), "out/restart.nc");
     }
 
     #[test]

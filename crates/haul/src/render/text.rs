@@ -223,17 +223,17 @@ pub fn join(parts: &[String], gap: &str, width: usize) -> String {
 pub fn fold(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut line, mut used) = (String::new(), 0);
-    for word in text.split(' ') {
+    for (n, word) in text.split(' ').enumerate() {
         let needed = columns(word);
-        if used + 1 + needed > width && !line.trim_start().is_empty() {
+        let gap = usize::from(n > 0);
+        if used + gap + needed > width && !line.trim_start().is_empty() {
             line.truncate(line.trim_end().len());
-            lines.push(std::mem::replace(&mut line, " ".repeat(indent)));
-            (line, used) = (line + word, indent + needed);
+            lines.push(std::mem::replace(&mut line, " ".repeat(indent) + word));
+            used = indent + needed;
         } else {
-            let gap = if line.is_empty() && lines.is_empty() && used == 0 { "" } else { " " };
-            line.push_str(gap);
+            line.push_str(&" "[..gap]);
             line.push_str(word);
-            used += gap.len() + needed;
+            used += gap + needed;
         }
     }
     lines.push(line);
@@ -357,6 +357,7 @@ mod tests {
     fn text_is_broken_between_words_only() {
         assert_eq!(fold("Time:        walking 1 s, reading 2 s", 25, 13), ["Time:        walking 1 s,", "             reading 2 s"]);
         assert_eq!(fold("copies /a/very/long/path to b", 10, 2), ["copies", "  /a/very/long/path", "  to b"]);
+        assert_eq!(fold("  30  nothing moved", 15, 6), ["  30  nothing", "      moved"]);
         assert_eq!(fold("short", 80, 2), ["short"]);
         assert_eq!(fold("", 80, 2), [""]);
     }

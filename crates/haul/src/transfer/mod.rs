@@ -120,8 +120,16 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         make_path: flags.make_path,
         listed: flags.listed.files_from.is_some(),
     };
+    let place = crate::open::path_of(&destination.path);
+    let was_there = place.symlink_metadata().is_ok();
     let mut places = places::resolve(&asked)?;
-    let avoid = if flags.list_only { Vec::new() } else { guard::check(&places, flags.delete.is_some())? };
+    let guarded = if flags.list_only { Ok(Vec::new()) } else { guard::check(&places, flags.delete.is_some()) };
+    let avoid = guarded.inspect_err(|_| {
+        // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
+        if !was_there {
+            let _stays = std::fs::remove_dir(&place);
+        }
+    })?;
     let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
     if let Some(input) = &flags.listed.files_from
         && let Some(root) = places.roots.first_mut()

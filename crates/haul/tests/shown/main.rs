@@ -230,3 +230,13 @@ fn deletes_take_links_and_special_files_too() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert_eq!(names(&dir.join("dst")), ["a", "d", "new"]);
 }
+
+#[test]
+fn what_is_refused_leaves_no_directory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    tree(dir);
+    let output = haul(dir, &["cp", "src", "src/d/inside"], &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert_eq!(names(&dir.join("src/d")), ["b"]);
+}
