@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Cancel, Stop};
-use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
 use crate::job::{Job, Mode};
@@ -16,7 +16,7 @@ use crate::meter::Meter;
 use crate::plan::Planner;
 use crate::report::Report;
 use crate::schedule::{DirWork, Scheduler};
-use crate::store::Store;
+use crate::store::{Found, Store};
 use crate::tune::{Op, Sample};
 
 use super::hardlinks::HardLinks;
@@ -46,6 +46,7 @@ pub struct Context {
     pub flights: Mutex<HashMap<u64, Arc<Flight>>>,
     pub hard: Mutex<HardLinks>,
     pub late: Late,
+    pub sorting: super::listing::Sorting,
     pub spill: PathBuf,
     /// Something could not be listed or copied: nothing is deleted.
     pub impaired: AtomicBool,
@@ -103,6 +104,7 @@ impl Context {
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle_bytes as u64, bundle_most, job.workers.unwrap_or(2), &spill),
             late: Late::new(&spill),
+            sorting: Default::default(),
             planner,
             observer,
             cancel,
@@ -255,6 +257,29 @@ impl Context {
             let jitter = 0.5 + 0.5 * ((self.began.elapsed().subsec_nanos() % 1000) as f64 / 1000.0);
             self.sleep(wait.mul_f64(jitter))?;
         }
+    }
+
+    /// [`Context::retry`] after a call on many names: those that failed and may be tried again are, one by one.
+    pub fn retry_each<T>(&self, answers: Vec<Result<T>>, mut again: impl FnMut(usize) -> Result<T>) -> Vec<Result<T>> {
+        let settle = |(i, answer): (usize, Result<T>)| {
+            let mut first = Some(answer);
+            self.retry(|| first.take().unwrap_or_else(|| again(i)))
+        };
+        answers.into_iter().enumerate().map(settle).collect()
+    }
+
+    /// The same for looking names up.
+    pub fn look_up(&self, store: &dyn Store, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        if leaves.is_empty() {
+            return Vec::new();
+        }
+        let apart = |found: Found| match found {
+            Found::Failed(e) => Err(e),
+            found => Ok(found),
+        };
+        let answers = store.stat_many(dir, leaves, want, follow).into_iter().map(apart).collect();
+        let again = |i: usize| store.stat_many(dir, &leaves[i..=i], want, follow).pop().map_or(Ok(Found::Absent), apart);
+        self.retry_each(answers, again).into_iter().map(|answer| answer.unwrap_or_else(Found::Failed)).collect()
     }
 
     fn sleep(&self, wait: Duration) -> Result<()> {

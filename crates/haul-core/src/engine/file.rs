@@ -162,7 +162,7 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow))?;
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
-        state.entry.xattrs = Some(Box::new(source.xattrs(wanted)?));
+        state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted))?));
     }
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
@@ -196,7 +196,9 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     let (sink, chunk) = match opened {
         Some(opened) => opened,
         None => {
-            let chunk = chunk_size(cx.job.chunk, state.entry.size, caps.write);
+            // A source that gives a file only from its start gives it in one piece.
+            let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
+            let chunk = chunk_size(asked, state.entry.size, caps.write);
             let sink = cx.retry(|| cx.target().create(&name, &spec(cx, &state.entry, chunk, in_place)))?;
             if !in_place {
                 session = cx.journal.open_session(&path, &stamp, chunk, &sink.token()).ok();
@@ -247,10 +249,13 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Receipt> {
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
         let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
-        let (hash, spent) = cx.retry(|| cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how))?;
+        let ((hash, spent), tag) = cx.retry(|| {
+            let passed = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
+            Ok((passed, ends.sink.landed(chunk)?))
+        })?;
         load.bytes = chunk.at.end - chunk.at.start;
         load.entries = 1;
-        let receipt = Receipt { index: chunk.index, tag: ends.sink.landed(chunk)?, hash };
+        let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
         }
@@ -302,22 +307,53 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 
 /// The source is still what was read, what was written is what was read, then the final name.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt]) -> Result<Landed> {
-    let now: Stamp = ends.source.stamp()?;
+    let now: Stamp = cx.retry(|| ends.source.stamp())?;
     if now != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
     }
-    if cx.job.verify {
+    let mut to_verify = cx.job.verify;
+    if to_verify {
         ends.flight.doing("verify");
-        let written = ends.sink.reread()?;
-        super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)?;
+        match cx.retry(|| ends.sink.reread()) {
+            Ok(written) => {
+                super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)?;
+                to_verify = false;
+            }
+            Err(e) if e.kind() == ErrorKind::Unsupported => {} // only a committed file can be read here
+            Err(e) => return Err(e),
+        }
     }
     ends.flight.doing("commit");
     let name = cx.target_name(&entry.name);
     if matches!(file.step.act, Act::File { replace: true } | Act::Compare) {
         super::late::back_up(cx, &name)?;
     }
-    cx.transform(entry);
-    ends.sink.commit(entry, receipts)
+    let landed = commit(cx, ends, &name, entry, receipts)?;
+    if to_verify {
+        ends.flight.doing("verify");
+        super::verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts)?;
+    }
+    Ok(landed)
+}
+
+/// An answer may be lost after the deed: when the write is not known any more and its name has what was sent, it is done.
+fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    let mut tries = 0;
+    cx.retry(|| {
+        tries += 1;
+        match ends.sink.commit(entry, receipts) {
+            Err(e) if e.kind() == ErrorKind::NotFound && tries > 1 => match cx.target().stat(name, MetaMask::NONE) {
+                Ok(there) if is_as_sent(cx, entry, &there) => Ok(Landed { refused: MetaMask::NONE, ino: there.ino }),
+                _ => Err(e),
+            },
+            answer => answer,
+        }
+    })
+}
+
+fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
+    let timed = !cx.planner.keep.has(MetaMask::MTIME) || sent.mtime.same(there.mtime, cx.planner.grain, std::time::Duration::ZERO);
+    there.kind == Kind::File && there.size == sent.size && timed
 }
 
 fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, e: Error) {
@@ -337,8 +373,9 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
     if once_more && !cx.cancel.is_set() {
         cx.tally.retries.fetch_add(1, Ordering::Relaxed);
         cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
-        match cx.source(&file.work).stat(&entry.name, cx.job.keep) {
-            Ok(fresh) if fresh.kind == Kind::File => {
+        match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
+            Ok(mut fresh) if fresh.kind == Kind::File => {
+                cx.transform(&mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
                 again.second_try();
                 return cx.sched.push_large(again);
@@ -376,8 +413,10 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         load.entries = 1;
         let ours = cx.retry(|| cx.source(&file.work).open(&entry, cx.job.links.follow))?;
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
-        chunks(entry.size, 64 << 20).try_fold(true, |same, part| {
-            Ok::<_, Error>(same && cx.meter.hash(&*ours, part.at.clone())? == cx.meter.hash(&*theirs, part.at)?)
+        let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
+        chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
+            let hash = |from: &dyn Source| cx.retry(|| cx.meter.hash(from, part.at.clone()));
+            Ok::<_, Error>(same && hash(&*ours)? == hash(&*theirs)?)
         })
     });
     cx.touch_down(flight_id);
@@ -417,9 +456,8 @@ fn settle_attributes(cx: &Arc<Context>, file: &OpenFile, entry: &Entry) -> Resul
     if planner.attributes_differ(entry, &target) {
         if cx.writes() {
             let spec = crate::store::MetaSpec { name: &name, entry, keep: cx.job.keep };
-            for landed in cx.target().set_meta(&[spec]) {
-                cx.refused(entry, landed?.refused);
-            }
+            let landed = cx.retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
+            cx.refused(entry, landed.refused);
         }
         cx.report().attributes += 1;
         cx.item(crate::event::Action::SetMeta, Why::Attributes, entry);

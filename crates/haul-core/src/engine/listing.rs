@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Time, order};
@@ -13,19 +14,51 @@ use crate::store::{Depth, Flow, Store};
 use super::context::Context;
 use super::walk;
 
-/// A listing up to this many names is sorted in memory.
-const IN_MEMORY: usize = 64 << 10;
-const SORT_BYTES: usize = 8 << 20;
+/// Names that are sorted in memory, over all listings of the run: at some 250 bytes each, 8 MiB.
+const IN_MEMORY: usize = 32 << 10;
+/// Names that each listing may sort in memory whatever the others do, and by which it asks for more.
+const BLOCK: usize = 1024;
+const SORT_BYTES: usize = 2 << 20;
+
+/// Names of listings that are held in memory at this moment.
+pub type Sorting = Arc<AtomicUsize>;
+
+/// One listing's part of what may be held in memory.
+struct Room {
+    names: usize,
+    shared: Sorting,
+}
+
+impl Room {
+    fn new(shared: &Sorting) -> Self {
+        shared.fetch_add(BLOCK, Relaxed);
+        Room { names: BLOCK, shared: shared.clone() }
+    }
+
+    /// Asks for one block more.
+    fn grow(&mut self) -> bool {
+        let grown = self.shared.fetch_update(Relaxed, Relaxed, |all| (all + BLOCK <= IN_MEMORY).then_some(all + BLOCK)).is_ok();
+        self.names += if grown { BLOCK } else { 0 };
+        grown
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.shared.fetch_sub(self.names, Relaxed);
+    }
+}
 
 /// A directory's entries in the order of [`order`].
 pub struct Sorted {
     memory: std::vec::IntoIter<Entry>,
     spilled: Option<(Spilled, Dir)>,
+    _room: Option<Room>,
 }
 
 impl Sorted {
     pub fn empty() -> Self {
-        Sorted { memory: Vec::new().into_iter(), spilled: None }
+        Sorted { memory: Vec::new().into_iter(), spilled: None, _room: None }
     }
 }
 
@@ -45,7 +78,13 @@ impl Iterator for Sorted {
     }
 }
 
+/// Begun again from nothing where the store says that it may be.
 pub fn sorted(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
+    cx.retry(|| sorted_once(cx, store, dir))
+}
+
+fn sorted_once(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
+    let mut room = Room::new(&cx.sorting);
     let mut memory: Vec<Entry> = Vec::new();
     let mut sorter: Option<Sorter> = None;
     let mut trouble = None;
@@ -61,7 +100,7 @@ pub fn sorted(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
             return Flow::Stop;
         }
         memory.push(entry);
-        if memory.len() >= IN_MEMORY {
+        if memory.len() >= room.names && !room.grow() {
             let sorter = sorter.get_or_insert_with(|| Sorter::new(&cx.spill, SORT_BYTES, compare_encoded));
             for entry in memory.drain(..) {
                 if let Err(e) = sorter.push(&encode(&entry)) {
@@ -78,13 +117,13 @@ pub fn sorted(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
     }
     let Some(mut sorter) = sorter else {
         memory.sort_unstable_by(by_name);
-        return Ok(Sorted { memory: memory.into_iter(), spilled: None });
+        return Ok(Sorted { memory: memory.into_iter(), spilled: None, _room: Some(room) });
     };
     for entry in memory.drain(..) {
         sorter.push(&encode(&entry)).map_err(|e| Error::io(e, "sort"))?;
     }
     let spilled = sorter.finish().map_err(|e| Error::io(e, "sort"))?;
-    Ok(Sorted { memory: Vec::new().into_iter(), spilled: Some((spilled, dir.clone())) })
+    Ok(Sorted { memory: Vec::new().into_iter(), spilled: Some((spilled, dir.clone())), _room: None })
 }
 
 /// By bytes of the leaf alone: on both sides of one directory that is enough, and a name that is a
@@ -161,7 +200,9 @@ pub fn feed_listed(cx: &Arc<Context>, root: usize, paths: crate::job::Listed) {
     cx.sched.hold(&top);
     let mut open: Vec<Arc<DirWork>> = vec![top.clone()];
     let mut relieved = Duration::ZERO;
-    for path in paths {
+    let mut paths = paths.peekable();
+    let mut walked: Option<Vec<u8>> = None;
+    while let Some(path) = paths.next() {
         if cx.cancel.is_set() {
             break;
         }
@@ -172,6 +213,17 @@ pub fn feed_listed(cx: &Arc<Context>, root: usize, paths: crate::job::Listed) {
                 continue;
             }
         };
+        // A directory and something in it, both listed: one way to each name, not two at a time.
+        if cx.job.recurse_listed {
+            if walked.as_ref().is_some_and(|above| is_below(&path, above)) {
+                continue;
+            }
+            walked = Some(path.clone());
+        } else if let Some(Ok(next)) = paths.peek()
+            && is_below(next, &path)
+        {
+            continue;
+        }
         let parts: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
         let Some((leaf, above)) = parts.split_last() else { continue };
         let shared = above.iter().zip(&open[1..]).take_while(|(part, work)| **part == work.dir.leaf()).count();
@@ -198,10 +250,14 @@ pub fn feed_listed(cx: &Arc<Context>, root: usize, paths: crate::job::Listed) {
     }
 }
 
+fn is_below(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
 /// A directory on the way to a listed name; it stays open until the list has passed it.
 fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Arc<DirWork>> {
     let name = Name::new(&parent.dir, leaf);
-    let mut entry = cx.source(parent).stat(&name, cx.planner.keep).map_err(|e| e.on(&name))?;
+    let mut entry = cx.retry(|| cx.source(parent).stat(&name, cx.planner.keep)).map_err(|e| e.on(&name))?;
     if entry.kind != Kind::Dir {
         return Err(Error::new(ErrorKind::NotFound, "list").on(&name).because("is not a directory"));
     }
@@ -209,7 +265,7 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
     let target = if parent.fresh {
         None
     } else {
-        match cx.target().stat(&name, cx.planner.keep) {
+        match cx.retry(|| cx.target().stat(&name, cx.planner.keep)) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e.on(&name)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::bundle::{Bundle, Outcome};
-use crate::entry::{Kind, Name};
+use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::{Action, Event, Why};
 use crate::plan::{Act, Step};
@@ -112,23 +112,24 @@ fn account(
     let mut removable = Vec::new();
     let spent = bundle.spent;
     let items = std::mem::take(&mut bundle.items);
-    for (mut item, step) in items.into_iter().zip(steps) {
+    for (item, step) in items.into_iter().zip(steps) {
+        let mut entry = item.entry;
         if cx.job.rename.is_some() {
-            item.entry.name = source_name(cx, work, &item.entry.name);
+            entry.name = source_name(cx, work, &entry.name);
         }
         match item.outcome {
             Outcome::Landed(landed) => {
                 files += 1;
-                file_bytes += item.entry.size;
-                cx.refused(&item.entry, landed.refused);
-                cx.item(step.action(Kind::File), step.why, &item.entry);
+                file_bytes += entry.size;
+                cx.refused(&entry, landed.refused);
+                cx.item(step.action(Kind::File), step.why, &entry);
                 if cx.job.verify {
                     let hash = crate::hash::xxh128(&bundle.data[item.at]);
-                    checks.push(Check { work: work.clone(), entry: item.entry, hash, step: *step, placing: None });
+                    checks.push(Check { work: work.clone(), entry, hash, step: *step, placing: None });
                     continue;
                 }
                 if cx.job.remove_source {
-                    removable.push(item.entry);
+                    removable.push(entry);
                 }
                 closed += 1;
             }
@@ -136,21 +137,21 @@ fn account(
                 // A second try goes the way of large files: alone, staged, and with the engine's retry.
                 cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
-                cx.sched.push_large(OpenFile::new(cx, work, item.entry, *step));
+                cx.sched.push_large(OpenFile::new(cx, work, entry, *step));
             }
             Outcome::Failed(e) => {
                 load.failed = true;
                 closed += 1;
                 if e.op() == "open" || e.op() == "read" {
-                    cx.fail_source(e.on(&item.entry.name), Kind::File);
+                    cx.fail_source(e.on(&entry.name), Kind::File);
                 } else {
-                    cx.fail(&super::late::explain(cx, e.on(&item.entry.name)), Kind::File);
+                    cx.fail(&super::late::explain(cx, e.on(&entry.name)), Kind::File);
                 }
             }
             Outcome::Listed | Outcome::Read if stopped => closed += 1,
             Outcome::Listed | Outcome::Read => {
                 closed += 1;
-                let e = Error::new(ErrorKind::Other, "write").on(&item.entry.name);
+                let e = Error::new(ErrorKind::Other, "write").on(&entry.name);
                 cx.fail(&e.because("the store did not say what became of it"), Kind::File);
             }
         }
@@ -240,6 +241,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     let specs: Vec<MetaSpec<'_>> =
         names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.job.keep }).collect();
     let set = cx.target().set_meta(&specs);
+    let set = cx.retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
     for (landed, item) in set.into_iter().zip(&items) {
         match landed {
             Ok(landed) => {
@@ -267,6 +269,7 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
             if !cx.writes() {
             } else if cx.late.must_wait(entry) {
                 cx.late.dir(cx, work);
+                told(cx, work, entry);
             } else {
                 due.push((Name::of(&work.dir), work));
             }
@@ -279,15 +282,14 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
                 .iter()
                 .filter_map(|(name, work)| work.entry.as_ref().map(|entry| MetaSpec { name, entry, keep: cx.job.keep }))
                 .collect();
-            for (landed, (name, work)) in cx.target().set_meta(&specs).into_iter().zip(&due) {
+            let set = cx.target().set_meta(&specs);
+            let set = cx.retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
+            for (landed, (name, work)) in set.into_iter().zip(&due) {
                 let Some(entry) = &work.entry else { continue };
                 match landed {
                     Ok(landed) => {
                         cx.refused(entry, landed.refused);
-                        if work.attributes && !work.made {
-                            cx.report().attributes += 1;
-                            cx.item(Action::SetMeta, Why::Attributes, entry);
-                        }
+                        told(cx, work, entry);
                     }
                     Err(e) => cx.fail(&e.on(name), Kind::Dir),
                 }
@@ -300,5 +302,13 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
             cx.target().forget(&work.dir);
         }
         cx.source(work).forget(&work.dir);
+    }
+}
+
+/// A directory that was there and gets other attributes is an item of the run; one that was made is one already.
+fn told(cx: &Context, work: &DirWork, entry: &Entry) {
+    if work.attributes && !work.made {
+        cx.report().attributes += 1;
+        cx.item(Action::SetMeta, Why::Attributes, entry);
     }
 }

@@ -62,12 +62,13 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
         load.entries = checks.len() as u64;
         let names: Vec<Name> = checks.iter().map(|check| cx.target_name(&check.entry.name)).collect();
         let settled = cx.retry(|| cx.target().settle(&names.iter().collect::<Vec<_>>()));
-        if let Err(e) = settled {
-            cx.fail(&super::late::explain(cx, e), Kind::File);
-        }
         for (check, name) in checks.into_iter().zip(&names) {
             let size = check.entry.size;
-            let judged = reread(cx, name, size).map(|hash| hash == check.hash);
+            // What is not on the medium cannot be judged there, and no source may be removed for it.
+            let judged = match &settled {
+                Ok(()) => reread(cx, name, size).map(|hash| hash == check.hash),
+                Err(e) => Err(super::late::explain(cx, e.again())),
+            };
             load.bytes += size;
             match judged {
                 Ok(true) => {
@@ -95,8 +96,10 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
 }
 
 fn reread(cx: &Context, name: &Name, size: u64) -> Result<u128> {
-    let source = cx.retry(|| cx.target().reopen(name))?;
-    cx.meter.hash(&*source, 0..size)
+    cx.retry(|| {
+        let source = cx.target().reopen(name)?;
+        cx.meter.hash(&*source, 0..size)
+    })
 }
 
 /// The first mismatch: once more, alone and staged, so that a second one never replaces anything.
@@ -124,6 +127,21 @@ fn take_back(cx: &Context, check: &Check) {
         Ok(()) => check.settled(cx),
         Err(e) => cx.fail(&e.on(&check.entry.name), Kind::File),
     }
+}
+
+/// A large file that could be read back only under its final name. What fails the check is removed.
+pub fn landed(cx: &Context, source: &dyn Source, name: &Name, entry: &Entry, chunk: u64, receipts: &[Receipt]) -> Result<()> {
+    cx.retry(|| cx.target().settle(&[name]))?;
+    let written = cx.retry(|| cx.target().reopen(name))?;
+    let judged = large(cx, source, &*written, entry, chunk, receipts);
+    if judged.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt) {
+        let mut bad = Entry::bare(name.clone(), Kind::File);
+        bad.have = entry.have;
+        for removed in cx.target().remove(&[bad]) {
+            removed?;
+        }
+    }
+    judged
 }
 
 /// Chunk by chunk against the receipts of a large file, before it is committed. A chunk without a hash
