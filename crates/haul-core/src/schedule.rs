@@ -58,7 +58,7 @@ pub struct Name {
 }
 
 /// What is known of the same name at the destination.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum There {
     /// To be looked up.
     Unknown,

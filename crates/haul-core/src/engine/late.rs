@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
 use crate::job::{MaxDelete, Mode};
-use crate::plan::{Act, Step};
+use crate::plan::{Act, Compare, Step};
 use crate::report::Ending;
 use crate::schedule::DirWork;
 use crate::spill::{Sorter, SpillQueue, SpillStack};
@@ -55,6 +55,59 @@ fn unpair(record: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
+/// One of several names of a file, with what the source said of the file.
+struct Alias {
+    root: usize,
+    size: u64,
+    mtime: Time,
+    ino: u64,
+    path: Vec<u8>,
+}
+
+impl Alias {
+    const FIXED: usize = 32;
+
+    fn of(work: &DirWork, entry: &Entry) -> Self {
+        Alias { root: work.root, size: entry.size, mtime: entry.mtime, ino: entry.ino, path: entry.name.path() }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut record = (self.root as u32).to_be_bytes().to_vec();
+        record.extend(self.mtime.nanos.to_be_bytes());
+        record.extend(self.size.to_be_bytes());
+        record.extend(self.mtime.secs.to_be_bytes());
+        record.extend(self.ino.to_be_bytes());
+        record.extend_from_slice(&self.path);
+        record
+    }
+
+    fn decode(record: &[u8]) -> Option<Self> {
+        let (fixed, path) = record.split_at_checked(Self::FIXED)?;
+        let short = |at: usize| Some(u32::from_be_bytes(fixed[at..at + 4].try_into().ok()?));
+        let long = |at: usize| Some(u64::from_be_bytes(fixed[at..at + 8].try_into().ok()?));
+        let mtime = Time { secs: long(16)?.cast_signed(), nanos: short(4)? };
+        Some(Alias { root: short(0)? as usize, size: long(8)?, mtime, ino: long(24)?, path: path.to_vec() })
+    }
+}
+
+fn is_one_file(a: &Entry, b: &Entry) -> bool {
+    a.ino != 0 && (a.dev, a.ino) == (b.dev, b.ino)
+}
+
+/// Whether the content that stands there would be replaced by the source's.
+fn would_move(cx: &Context, entry: &Entry, target: &Entry) -> bool {
+    matches!(cx.planner.decide(entry, Some(target)).act, Act::File { .. })
+}
+
+fn linked(cx: &Context, entry: &Entry) {
+    {
+        let mut report = cx.report();
+        report.made.files += 1;
+        report.hard_links += 1;
+    }
+    cx.item(Action::HardLink, Why::SameFile, entry);
+}
+
 /// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.
 fn reversed(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     b.cmp(a)
@@ -93,22 +146,26 @@ impl Late {
         }
     }
 
-    /// Another name of a file that is copied under `leader`.
-    pub fn link(&self, cx: &Context, work: &Arc<DirWork>, leader: &[u8], entry: &Entry) {
+    /// Another name of a file that is copied under `leader`; `target` is what has that name at the destination.
+    pub fn link(&self, cx: &Context, work: &Arc<DirWork>, leader: &[u8], entry: &Entry, target: Option<&Entry>) {
         if !cx.writes() {
-            cx.report().made.files += 1;
-            cx.report().hard_links += 1;
-            return cx.item(Action::HardLink, Why::SameFile, entry);
+            let first = Name::parse(&Dir::root(), leader).and_then(|first| cx.target().stat(&first, cx.planner.keep).ok());
+            return match (first, target) {
+                (Some(first), Some(target)) if is_one_file(&first, target) && !would_move(cx, entry, &first) => {
+                    cx.report().kept.files += 1;
+                    cx.keep(Why::Same, entry);
+                }
+                _ => linked(cx, entry),
+            };
         }
-        spilled(cx, lock(&self.links).push(&pair(leader, &entry.name.path())));
+        spilled(cx, lock(&self.links).push(&pair(leader, &Alias::of(work, entry).encode())));
         self.dir(cx, work);
     }
 
     pub fn link_later(&self, cx: &Context, work: &Arc<DirWork>, entry: &Entry) {
         let mut record = entry.dev.to_be_bytes().to_vec();
         record.extend(entry.ino.to_be_bytes());
-        record.extend((work.root as u32).to_be_bytes());
-        record.extend(entry.name.path());
+        record.extend(Alias::of(work, entry).encode());
         if let Some(sorter) = lock(&self.linked).as_mut() {
             spilled(cx, sorter.push(&record));
         }
@@ -164,8 +221,10 @@ fn hard_links(cx: &Arc<Context>) {
         let next = lock(&cx.late.links).pop();
         match next {
             Ok(Some(record)) => {
-                let Some((leader, path)) = unpair(&record) else { continue };
-                hard_link(cx, leader, path);
+                let Some((leader, alias)) = unpair(&record).and_then(|(leader, alias)| Some((leader, Alias::decode(alias)?))) else {
+                    continue;
+                };
+                hard_link(cx, leader, &alias);
             }
             Ok(None) => return,
             Err(e) => return spilled(cx, Err(e)),
@@ -183,8 +242,8 @@ const CANDIDATES: usize = 1024;
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    /// Root and path of the first [`CANDIDATES`].
-    names: Vec<(usize, Vec<u8>)>,
+    /// The first [`CANDIDATES`].
+    names: Vec<Alias>,
     leader: Option<Box<[u8]>>,
 }
 
@@ -203,12 +262,12 @@ fn late_leaders(cx: &Arc<Context>) {
             Err(e) => return spilled(cx, Err(e)),
         };
         let Some((key, rest)) = record.split_at_checked(16) else { continue };
-        let Some((root, path)) = rest.split_first_chunk::<4>() else { continue };
+        let Some(alias) = Alias::decode(rest) else { continue };
         if group.key != key {
             lead(cx, &mut group);
             group = Group { key: key.to_vec(), leader: known_leader(cx, key), ..Group::default() };
         }
-        group.names.push((u32::from_be_bytes(*root) as usize, path.to_vec()));
+        group.names.push(alias);
         if group.leader.is_some() || group.names.len() >= CANDIDATES {
             lead(cx, &mut group);
         }
@@ -228,47 +287,71 @@ fn known_leader(cx: &Context, key: &[u8]) -> Option<Box<[u8]>> {
 fn lead(cx: &Arc<Context>, group: &mut Group) {
     let mut names = std::mem::take(&mut group.names);
     if group.leader.is_none() && !names.is_empty() {
-        let begun = names.iter().position(|(_, path)| cx.past.is_begun(path)).unwrap_or(0);
-        let (root, path) = names.swap_remove(begun);
-        super::walk::copy_one(cx, root, &path);
-        group.leader = Some(path.into());
+        let begun = names.iter().position(|alias| cx.past.is_begun(&alias.path)).unwrap_or(0);
+        let first = names.swap_remove(begun);
+        super::walk::copy_one(cx, first.root, &first.path);
+        // As a listing does: what is found faster than it is moved must not pile up.
+        while let Some(task) = cx.sched.relieve() {
+            super::supervise::perform(cx, task);
+        }
+        group.leader = Some(first.path.into());
     }
-    for (_, path) in names {
+    for alias in names {
         if let Some(leader) = &group.leader {
-            spilled(cx, lock(&cx.late.links).push(&pair(leader, &path)));
+            spilled(cx, lock(&cx.late.links).push(&pair(leader, &alias.encode())));
         }
     }
 }
 
-fn hard_link(cx: &Context, leader: &[u8], path: &[u8]) {
+fn hard_link(cx: &Context, leader: &[u8], alias: &Alias) {
     let root = Dir::root();
-    let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, path)) else { return };
+    let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, &alias.path)) else { return };
     let there = cx.target().stat(&name, MetaMask::NONE).ok();
-    let made = cx.target().stat(&existing, MetaMask::NONE).and_then(|first| {
-        if there.as_ref().is_some_and(|there| there.ino == first.ino && there.dev == first.dev && first.ino != 0) {
-            return Ok(false);
-        }
-        if there.as_ref().is_some_and(|there| there.kind == Kind::Dir) {
-            return Err(Error::new(ErrorKind::Usage, "link").because("a directory is in the way"));
-        }
-        back_up(cx, &name)?;
-        cx.target().make_hard_link(&name, &existing).map(|()| true)
-    });
-    let entry = Entry::bare(name.clone(), Kind::File);
+    let made = match cx.retry(|| cx.target().stat(&existing, MetaMask::NONE)) {
+        Ok(first) => link_to(cx, &existing, &first, &name, there.as_ref(), alias),
+        // It would have been made by now.
+        Err(e) if e.kind() == ErrorKind::NotFound && !cx.writes() => Ok(true),
+        Err(e) => Err(e),
+    };
+    let mut entry = Entry::bare(name.clone(), Kind::File);
     match made {
-        Ok(true) => {
-            let mut report = cx.report();
-            report.made.files += 1;
-            report.hard_links += 1;
-            drop(report);
-            cx.item(Action::HardLink, Why::SameFile, &entry);
-        }
+        Ok(true) => linked(cx, &entry),
         Ok(false) => {
             cx.report().kept.files += 1;
             cx.keep(Why::Same, &entry);
         }
-        Err(e) => cx.fail(&e.on(&name), Kind::File),
+        Err(e) => return cx.fail(&e.on(&name), Kind::File),
     }
+    if cx.job.remove_source && cx.writes() {
+        entry.ino = alias.ino;
+        for removed in cx.job.roots[alias.root].store.remove(&[entry]) {
+            if let Err(e) = removed {
+                cx.fail_source(e.on(&name), Kind::File);
+            }
+        }
+    }
+}
+
+/// `false` if the two names are one file already.
+fn link_to(cx: &Context, existing: &Name, first: &Entry, name: &Name, there: Option<&Entry>, alias: &Alias) -> Result<bool> {
+    // If something failed, what stands under the first name may be an old file: it must not take the place of another.
+    let timed = cx.planner.keep.has(MetaMask::MTIME) && cx.job.policy.compare != Compare::Size;
+    let is_it = first.size == alias.size && (!timed || first.mtime.same(alias.mtime, cx.planner.grain, cx.job.policy.window));
+    if cx.tally.failed.load(Ordering::Relaxed) > 0 && !is_it {
+        let reason = format!("{}, another name of the same file, was not copied", crate::entry::show(&existing.path()));
+        return Err(Error::new(ErrorKind::Other, "link").because(reason));
+    }
+    if there.is_some_and(|there| is_one_file(there, first)) {
+        return Ok(false);
+    }
+    if there.is_some_and(|there| there.kind == Kind::Dir) {
+        return Err(Error::new(ErrorKind::Usage, "link").because("a directory is in the way"));
+    }
+    if cx.writes() {
+        back_up(cx, name)?;
+        cx.retry(|| cx.target().make_hard_link(name, existing))?;
+    }
+    Ok(true)
 }
 
 /// After everything has landed, and not at all if anything failed to list or to copy.
@@ -278,24 +361,30 @@ fn deletes(cx: &Arc<Context>) {
         return;
     }
     if cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
-        let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
-        cx.report().deletes_skipped = Some(why.clone());
-        return cx.warn(Warning::DeletesSkipped(why));
+        return skip_deletes(cx, topmost);
     }
     let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
     if let Some(most) = cx.job.max_delete {
         let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
         let mut count = 0;
-        while let Ok(Some(record)) = doomed.pop() {
-            if let Some(entry) = doomed_entry(&record, &mut None) {
-                count += 1;
-                if entry.kind == Kind::Dir {
-                    below(cx, &entry.name, &mut |_| count += 1);
-                }
+        loop {
+            let record = match doomed.pop() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(e) => return spilled(cx, Err(e)),
+            };
+            match doomed_entry(&record, &mut None) {
+                Some(entry) if entry.kind == Kind::Dir => would_go(cx, &entry, &mut |_| count += 1),
+                Some(_) => count += 1,
+                None => {}
             }
             spilled(cx, again.push(&record));
         }
         doomed = again;
+        // Whatever went wrong while they were counted, the count is not to be trusted.
+        if cx.cancel.is_set() || (cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors) {
+            return skip_deletes(cx, topmost);
+        }
         let limit = match most {
             MaxDelete::Count(n) => n,
             MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
@@ -332,6 +421,12 @@ fn deletes(cx: &Arc<Context>) {
 
 /// Kinds by the byte that stands for them in a record.
 const KINDS: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+
+fn skip_deletes(cx: &Context, topmost: u64) {
+    let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
+    cx.report().deletes_skipped = Some(why.clone());
+    cx.warn(Warning::DeletesSkipped(why));
+}
 
 /// The record as an entry; consecutive names of one directory share its node, and with it a descriptor.
 fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<Entry> {
@@ -376,7 +471,9 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
             }
         });
     }
-    for (removed, entry) in cx.target().remove(&lot).into_iter().zip(&lot) {
+    let removed = cx.target().remove(&lot);
+    let removed = cx.retry_each(removed, |i| cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(())));
+    for (removed, entry) in removed.into_iter().zip(&lot) {
         match removed {
             Ok(()) => deleted(cx, entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -397,19 +494,24 @@ fn protected(cx: &Context, entry: &Entry) -> bool {
         && cx.job.filter.check(&entry.name.path(), entry.kind == Kind::Dir) == Verdict::Exclude
 }
 
-/// Everything below a directory, parents before their children, in bounded memory.
-fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry)) {
+/// Everything below a directory that may be removed, parents before their children, in bounded memory; and
+/// whether the filters protect it, in which case nothing below it is looked at.
+fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
     let mut stack = SpillStack::new(&cx.spill, IN_MEMORY);
     spilled(cx, stack.push(&name.path()));
-    while let Ok(Some(path)) = stack.pop() {
+    loop {
+        let path = match stack.pop() {
+            Ok(Some(path)) => path,
+            Ok(None) => return,
+            Err(e) => return spilled(cx, Err(e)),
+        };
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let dir = name.dir.child(&name.leaf);
         let listed = cx.target().list(&dir, Depth::One, &mut |found| {
-            if let Ok(entry) = found
-                && !protected(cx, &entry)
-            {
-                each(&entry);
-                if entry.kind == Kind::Dir {
+            if let Ok(entry) = found {
+                let kept = protected(cx, &entry);
+                each(&entry, kept);
+                if entry.kind == Kind::Dir && !kept {
                     spilled(cx, stack.push(&entry.name.path()));
                 }
             }
@@ -419,6 +521,30 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry)) {
             cx.fail(&e.on(&name), Kind::Dir);
         }
         cx.target().forget(&dir);
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+/// What [`delete_tree`] would remove: neither what the filters protect nor a directory above such a name.
+fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
+    let mut keepers = std::collections::HashSet::new();
+    if !cx.job.filter.is_empty() && !cx.job.delete_excluded {
+        let length = top.name.path().len();
+        below(cx, &top.name, &mut |entry, kept| {
+            let path = entry.name.path();
+            let slashes = path.iter().enumerate().skip(length).filter(|(_, byte)| kept && **byte == b'/');
+            keepers.extend(slashes.map(|(i, _)| path[..i].to_vec()));
+        });
+    }
+    below(cx, &top.name, &mut |entry, kept| {
+        if !kept && !keepers.contains(&entry.name.path()) {
+            each(entry);
+        }
+    });
+    if !keepers.contains(&top.name.path()) {
+        each(top);
     }
 }
 
@@ -427,8 +553,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry)) {
 /// do the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
     if cx.job.dry {
-        below(cx, &top.name, &mut |entry| deleted(cx, entry));
-        return deleted(cx, &top);
+        return would_go(cx, &top, &mut |entry| deleted(cx, entry));
     }
     let mut keepers: std::collections::HashSet<Vec<u8>> = std::collections::HashSet::new();
     let mut stack = vec![(top.name.dir.child(&top.name.leaf), top)];
@@ -584,6 +709,8 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         } else if !back_up_by_rename(cx, &target.name)? {
             delete_tree(cx, target);
         }
+    } else if !empty && cx.job.backup.is_none() {
+        delete_tree(cx, target);
     }
     Ok(next)
 }

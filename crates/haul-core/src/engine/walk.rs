@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::file::OpenFile;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
 use crate::job::{Mode, Pick};
@@ -47,7 +47,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     count_found(cx, &entry);
     let mut entry = entry;
     cx.transform(&mut entry);
-    let attributes = match cx.target().stat(&name, cx.job.keep) {
+    let attributes = match cx.retry(|| cx.target().stat(&name, cx.job.keep)) {
         Ok(target) => cx.planner.attributes_differ(&entry, &target),
         Err(_) => true,
     };
@@ -57,6 +57,8 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         } else {
             cx.report().kept.add(Kind::Dir, 1);
         }
+    } else if attributes && cx.job.dry {
+        would_set_meta(cx, Why::Attributes, &entry);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
     cx.sched.push_listable(vec![work]);
@@ -91,6 +93,18 @@ pub(super) fn there(work: &DirWork) -> There {
     if work.fresh { There::Absent } else { There::Unknown }
 }
 
+/// A dry run's way of setting attributes.
+fn would_set_meta(cx: &Context, why: Why, entry: &Entry) {
+    cx.report().attributes += 1;
+    cx.item(Action::SetMeta, why, entry);
+}
+
+/// A dry run's way of making a directory.
+fn would_make_dir(cx: &Context, why: Why, entry: &Entry) {
+    cx.report().made.dirs += 1;
+    cx.item(Action::MakeDir, why, entry);
+}
+
 fn count_found(cx: &Context, entry: &Entry) {
     cx.tally.found.fetch_add(1, Ordering::Relaxed);
     cx.report().found.add(entry.kind, 1);
@@ -110,6 +124,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
             let asked: Vec<(&Dir, u32)> = dirs.iter().zip(&wanted).map(|(dir, d)| (dir, d.entry.mode)).collect();
             let began = std::time::Instant::now();
             let made = cx.target().make_dirs(&asked);
+            let made = cx.retry_each(made, |i| cx.target().make_dirs(&asked[i..=i]).pop().unwrap_or(Ok(false)));
             cx.report().times.metadata += began.elapsed();
             parent.touch();
             for ((pending, dir), made) in wanted.into_iter().zip(dirs).zip(made) {
@@ -214,7 +229,9 @@ fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
 fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut lot = Vec::with_capacity(LOT);
-    let listed = cx.source(work).list(&work.dir, Depth::One, &mut |found| {
+    let seen = std::cell::Cell::new(false);
+    let mut each = |found: crate::Result<Entry>| {
+        seen.set(true);
         if cx.cancel.is_set() {
             return Flow::Stop;
         }
@@ -230,6 +247,10 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
             push(cx, work, std::mem::replace(&mut lot, Vec::with_capacity(LOT)), relieved);
         }
         Flow::Go
+    };
+    // Names that went on their way cannot be called back: only a listing that gave none is begun again.
+    let listed = cx.retry(|| {
+        cx.source(work).list(&work.dir, Depth::One, &mut each).map_err(|e| if seen.get() { e.remedy_is(Remedy::None) } else { e })
     });
     push(cx, work, lot, relieved);
     cx.cancel.check()?;
@@ -253,18 +274,24 @@ pub(super) fn push(cx: &Arc<Context>, work: &Arc<DirWork>, lot: Vec<Named>, reli
 fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
     let sources = listing::sorted(cx, cx.source(work), &work.dir)?;
-    // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground.
-    let targets = match listing::sorted(cx, cx.target(), &work.dir) {
-        Ok(targets) => targets,
+    // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
+    // and its names are looked up: they may be there.
+    let (targets, unmatched) = match listing::sorted(cx, cx.target(), &work.dir) {
+        Ok(targets) => (targets, There::Absent),
         Err(e) => {
             cx.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
-            Sorted::empty()
+            (Sorted::empty(), There::Unknown)
         }
     };
-    let fold = cx.target().caps().folds_case;
-    let mut folded = std::collections::HashSet::new();
-    let mut extras = Vec::new();
+    let mut folding = cx.target().caps().folds_case.then(Folding::default);
     let mut lot = Vec::with_capacity(LOT);
+    let mut hand_on = |lot: Vec<Named>, folding: &mut Option<Folding>| {
+        let lot = match folding {
+            Some(folding) => folding.meet(cx, work, lot),
+            None => lot,
+        };
+        push(cx, work, lot, relieved);
+    };
     for pair in listing::merge(sources, targets) {
         cx.cancel.check()?;
         match pair? {
@@ -275,8 +302,8 @@ fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
                 if target.is_some() {
                     cx.late.matched();
                 }
-                if fold {
-                    folded.insert(source.name.leaf.to_ascii_lowercase());
+                if let Some(folding) = &mut folding {
+                    folding.names.insert(lower(&source.name.leaf));
                 }
                 if !selected(cx, Some(&dir_path), &source) {
                     if let Some(target) = target.filter(|_| cx.job.delete_excluded) {
@@ -284,30 +311,96 @@ fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
                     }
                     continue;
                 }
-                let there = target.map_or(There::Absent, |t| There::Listed(Box::new(t)));
+                let there = target.map_or(unmatched.clone(), |t| There::Listed(Box::new(t)));
                 lot.push(Named { entry: source, there });
                 if lot.len() >= LOT {
-                    push(cx, work, std::mem::replace(&mut lot, Vec::with_capacity(LOT)), relieved);
+                    hand_on(std::mem::replace(&mut lot, Vec::with_capacity(LOT)), &mut folding);
                 }
             }
             (None, Some(target)) => {
                 let protected = !cx.job.delete_excluded && !selected(cx, Some(&dir_path), &target);
-                if protected {
-                } else if fold {
-                    extras.push(target);
-                } else {
-                    cx.late.extra(cx, work, target);
+                if protected || in_another_root(cx, work, &target) {
+                    continue;
+                }
+                match &mut folding {
+                    Some(folding) => folding.extras.push(target),
+                    None => cx.late.extra(cx, work, target),
                 }
             }
             (None, None) => {}
         }
     }
-    // A destination that folds case lists under one spelling what the source has under another.
-    for target in extras.into_iter().filter(|t| !folded.contains(&t.name.leaf.to_ascii_lowercase())) {
-        cx.late.extra(cx, work, target);
+    hand_on(lot, &mut folding);
+    if let Some(folding) = folding {
+        folding.extras(cx, work);
     }
-    push(cx, work, lot, relieved);
     Ok(())
+}
+
+/// A destination that folds case (or normalises names) lists under one spelling what the source has under
+/// another. Whether two spellings are one only it can say: names that the listings do not pair are looked up,
+/// and what was found that way is no extra.
+#[derive(Default)]
+struct Folding {
+    /// The source's names in lower case.
+    names: std::collections::HashSet<String>,
+    /// Inodes found under other spellings.
+    met: std::collections::HashSet<u64>,
+    extras: Vec<Entry>,
+}
+
+fn lower(leaf: &[u8]) -> String {
+    String::from_utf8_lossy(leaf).to_lowercase()
+}
+
+impl Folding {
+    fn meet(&mut self, cx: &Context, work: &DirWork, mut lot: Vec<Named>) -> Vec<Named> {
+        let (absent, leaves): (Vec<usize>, Vec<&[u8]>) = lot
+            .iter()
+            .enumerate()
+            .filter(|(_, named)| matches!(named.there, There::Absent))
+            .map(|(i, named)| (i, cx.target_leaf(&named.entry.name)))
+            .unzip();
+        let found = cx.look_up(cx.target(), &work.dir, &leaves, MetaMask::NONE, false);
+        for (i, found) in absent.into_iter().zip(found) {
+            match found {
+                Found::Entry(entry) => {
+                    self.met.insert(entry.ino);
+                    lot[i].there = There::Listed(entry);
+                }
+                Found::Absent => {}
+                // Asked again, and reported, with the rest.
+                Found::Failed(_) => lot[i].there = There::Unknown,
+            }
+        }
+        lot
+    }
+
+    fn extras(self, cx: &Context, work: &Arc<DirWork>) {
+        let Folding { names, met, extras } = self;
+        for target in extras {
+            let is_other_spelling = names.contains(&lower(&target.name.leaf)) || (target.ino != 0 && met.contains(&target.ino));
+            if !is_other_spelling {
+                cx.late.extra(cx, work, target);
+            }
+        }
+    }
+}
+
+/// With several sources a name that one of them lacks may be another's. What cannot be asked counts as there.
+fn in_another_root(cx: &Context, work: &DirWork, target: &Entry) -> bool {
+    let gone = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished);
+    cx.job.roots.iter().enumerate().any(|(i, root)| {
+        i != work.root && is_meant(&root.pick, &target.name) && !root.store.stat(&target.name, MetaMask::NONE).is_err_and(|e| gone(&e))
+    })
+}
+
+/// Whether a name is among those that a root was picked for.
+fn is_meant(pick: &Pick, name: &Name) -> bool {
+    match pick {
+        Pick::Names(names) => name.path().split(|b| *b == b'/').next().is_some_and(|first| names.contains(first)),
+        _ => true,
+    }
 }
 
 /// A leaf that is no file name cannot have come from an honest listing.
@@ -424,7 +517,7 @@ fn look_up_bare(
 ) -> Vec<(Entry, bool, There)> {
     let bare = |n: &Named| n.entry.is_bare() || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
-    let mut looked = if leaves.is_empty() { Vec::new() } else { cx.source(work).stat_many(&work.dir, &leaves, want, follow) }.into_iter();
+    let mut looked = cx.look_up(cx.source(work), &work.dir, &leaves, want, follow).into_iter();
     let mut complete = Vec::with_capacity(names.len());
     for named in names {
         if !bare(&named) {
@@ -443,7 +536,7 @@ fn look_up_bare(
                 let asked = matches!(cx.job.roots[work.root].pick, Pick::Names(_) | Pick::Listed(_)) && late_kind;
                 let kind = if asked { ErrorKind::NotFound } else { ErrorKind::Vanished };
                 let mut e = Error::new(kind, "read").on(&named.entry.name);
-                if follow && !asked {
+                if follow && !asked && named.entry.kind == Kind::Link {
                     e = e.kind_is(ErrorKind::NotFound).because("the symlink points to nothing");
                 } else if asked {
                     e = e.because("no such file or directory");
@@ -493,7 +586,7 @@ fn look_up_targets(cx: &Context, work: &DirWork, wanted: &[(Entry, There)], want
         There::Listed(entry) => entry.is_bare() || !want.is_empty(),
     };
     let leaves: Vec<&[u8]> = wanted.iter().filter(|(_, t)| unknown(t)).map(|(e, _)| cx.target_leaf(&e.name)).collect();
-    let mut looked = if leaves.is_empty() { Vec::new() } else { cx.target().stat_many(&work.dir, &leaves, want, false) }.into_iter();
+    let mut looked = cx.look_up(cx.target(), &work.dir, &leaves, want, false).into_iter();
     wanted
         .iter()
         .map(|(_, there)| match there {
@@ -539,7 +632,9 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
         staged = true;
     }
-    if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && cx.job.mode == Mode::Copy {
+    // A name that the policy leaves as it is neither leads nor follows.
+    let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
+    if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && cx.job.mode == Mode::Copy && !left {
         // The run before this one may have chosen another of its names: what it copied is found first.
         if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
             planned.done += 1;
@@ -549,7 +644,7 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         match role {
             Role::Leader => {}
             Role::Follower(leader) => {
-                cx.late.link(cx, work, &leader, &entry);
+                cx.late.link(cx, work, &leader, &entry, target.as_ref());
                 planned.done += 1;
                 return;
             }
@@ -614,16 +709,7 @@ fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
 
 /// Whether an earlier source has something of this name.
 fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
-    cx.job.roots[..work.root].iter().any(|root| {
-        let meant = match &root.pick {
-            Pick::Names(names) => match entry.name.path().split(|b| *b == b'/').next() {
-                Some(first) => names.contains(first),
-                None => false,
-            },
-            _ => true,
-        };
-        meant && root.store.stat(&entry.name, MetaMask::NONE).is_ok()
-    })
+    cx.job.roots[..work.root].iter().any(|root| is_meant(&root.pick, &entry.name) && root.store.stat(&entry.name, MetaMask::NONE).is_ok())
 }
 
 fn plan_check(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, step: Step, planned: &mut Planned) {
@@ -676,12 +762,10 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
     let small = |entry, step| Small { entry, step, staged };
     match step.act {
         Act::Enter { exists, attributes } => {
-            if !cx.writes() && (!exists || attributes) {
-                match exists {
-                    true => cx.report().attributes += 1,
-                    false => cx.report().made.dirs += 1,
-                }
-                cx.item(step.action(Kind::Dir), step.why, &entry);
+            if !cx.writes() && !exists {
+                would_make_dir(cx, step.why, &entry);
+            } else if !cx.writes() && attributes {
+                would_set_meta(cx, step.why, &entry);
             } else if exists && !attributes {
                 planned.keep(cx, step.why, &entry);
             }
@@ -704,13 +788,11 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
             planned.done += 1;
             if matches!(step.act, Act::File { .. }) {
                 count_planned(cx, &entry);
-                let mut report = cx.report();
-                report.made.files += 1;
-                report.file_bytes += entry.size;
-            } else if step.act == Act::SetMeta {
-                cx.report().attributes += 1;
-            } else {
-                cx.report().made.add(entry.kind, 1);
+                cx.report().file_bytes += entry.size;
+            }
+            match step.act {
+                Act::SetMeta => cx.report().attributes += 1,
+                _ => cx.report().made.add(entry.kind, 1),
             }
             cx.item(step.action(entry.kind), step.why, &entry);
         }
@@ -738,13 +820,17 @@ pub(super) fn enter_now(cx: &Arc<Context>, pending: PendingDir) -> crate::Result
     let mut made = false;
     if pending.make && cx.writes() {
         pending.parent.touch();
-        made = cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false)).map_err(|e| e.on(&pending.entry.name))?;
+        made = cx
+            .retry(|| cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false)))
+            .map_err(|e| e.on(&pending.entry.name))?;
         if made {
             cx.report().made.dirs += 1;
             cx.item(Action::MakeDir, Why::New, &pending.entry);
         }
     } else if pending.make {
-        cx.item(Action::MakeDir, Why::New, &pending.entry);
+        would_make_dir(cx, Why::New, &pending.entry);
+    } else if pending.attributes && !cx.writes() {
+        would_set_meta(cx, Why::Attributes, &pending.entry);
     }
     let work = enter_as(pending, dir, made);
     cx.sched.hold(&work);
@@ -765,9 +851,9 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         made: false,
         closed: true,
     });
-    let lookup = cx.source(&work).stat(&name, cx.planner.keep).and_then(|mut entry| {
+    let lookup = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).and_then(|mut entry| {
         cx.transform(&mut entry);
-        let target = match cx.target().stat(&cx.target_name(&name), cx.planner.keep) {
+        let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e),
