@@ -39,3 +39,24 @@ fn check_names_what_is_not_the_same_without_being_asked() {
     named.sort();
     assert_eq!(named, ["gone", "other"], "names alone, those that --files-from could copy: {quiet:?}");
 }
+
+#[test]
+fn a_refused_copy_leaves_no_directory_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    two_trees(dir.path());
+    let refused = haul(dir.path(), &["cp", "a", "a/inner"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(!dir.path().join("a/inner").exists());
+}
+
+#[test]
+fn a_file_that_is_moved_to_another_name_is_gone_under_the_old_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (name, size) in [("small", 10), ("large", 1 << 20)] {
+        std::fs::write(dir.path().join(name), vec![7; size]).expect("written");
+        let moved = haul(dir.path(), &["mv", name, "new"]);
+        assert_eq!(moved.status.code(), Some(0), "{moved:?}");
+        assert!(!dir.path().join(name).exists(), "{name} is still there: {moved:?}");
+        assert_eq!(std::fs::read(dir.path().join("new")).expect("the copy").len(), size);
+    }
+}
