@@ -80,7 +80,10 @@ impl Observer for Lines {
 
 /// As rsync has it: mode, size, time, name.
 fn line(entry: &Entry) -> String {
-    let name = show(&entry.name.path());
+    let name = match entry.name.path() {
+        path if path.is_empty() => ".".into(),
+        path => show(&path),
+    };
     let slash = if entry.kind == Kind::Dir { "/" } else { "" };
     let target = entry.target.as_deref().map_or(String::new(), |target| format!(" -> {}", show(target)));
     let time = match jiff::Timestamp::new(entry.mtime.secs, entry.mtime.nanos.cast_signed()) {

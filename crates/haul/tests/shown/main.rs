@@ -147,8 +147,9 @@ fn list_only_lists_and_does_nothing() {
     lines.sort();
     assert_eq!(output.status.code(), Some(0), "{lines:?}");
     assert_eq!(lines[0], "-rw-r--r--              3 2023/11/14 22:13:20 a");
-    assert!(lines[3].starts_with("drwxr-xr-x ") && lines[3].ends_with(" d/"), "{lines:?}");
-    assert_eq!((lines.len(), names(dir)), (4, vec!["src".to_string()]));
+    assert!(lines[3].starts_with("drwxr-xr-x ") && lines[3].ends_with(" ./"), "{lines:?}");
+    assert!(lines[4].starts_with("drwxr-xr-x ") && lines[4].ends_with(" d/"), "{lines:?}");
+    assert_eq!((lines.len(), names(dir)), (5, vec!["src".to_string()]));
     assert_eq!(haul(dir, &["cp", "--list-only", "src"], &[]).status.code(), Some(0), "a destination is not needed");
 }
 
