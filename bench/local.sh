@@ -29,6 +29,7 @@ mkdir -p "$mnt"
 cleanup() {
     mountpoint -q "$work/slow" 2>/dev/null && umount "$work/slow" || true
     mountpoint -q "$work/src" 2>/dev/null && umount "$work/src" || true
+    mountpoint -q "$work/back" 2>/dev/null && umount "$work/back" || true
     mountpoint -q "$mnt" && umount "$mnt" || true
     rm -rf "$work"
 }
@@ -134,6 +135,72 @@ for workload in "$@"; do
         large)
             template large 6144 sh -c 'head -c 2147483648 /dev/urandom >big'
             compare large "${rivals[@]}" "haul cp --verify:$bin/haul cp -q --verify SRC/ DST" "${others[@]}"
+            ;;
+        unchanged) # 1,000 directories of 1,000 files, on one ext4, the copy made before
+            truncate -s 24G "$work/run.img"
+            mkfs.ext4 -q -F -N 2600000 "$work/run.img"
+            mount -o loop "$work/run.img" "$mnt"
+            "$bin/haul-mktree" spread "$mnt/src" 1000 1000 100
+            rsync -aHAX "$mnt/src/" "$mnt/dst/"
+            csv=$out/unchanged.csv
+            : >"$csv"
+            for run in $(seq "$pairs"); do
+                measure "rsync -rlpt" "$run" "$csv" rsync -rlpt "$mnt/src/" "$mnt/dst/"
+                measure "haul sync" "$run" "$csv" "$bin/haul" sync -q "$mnt/src/" "$mnt/dst"
+            done
+            summary "unchanged" "$csv" "rsync -rlpt" "haul sync"
+            csv=$out/unchanged-a.csv
+            : >"$csv"
+            for run in $(seq "$pairs"); do
+                measure "rsync -aHAX" "$run" "$csv" rsync -aHAX "$mnt/src/" "$mnt/dst/"
+                measure "haul sync -a" "$run" "$csv" "$bin/haul" sync -a -q "$mnt/src/" "$mnt/dst"
+            done
+            summary "unchanged-a" "$csv" "rsync -aHAX" "haul sync -a"
+            stale
+            ;;
+        memory) # peak of a first copy: 100,000 and 1,000,000 files of 100 bytes, tmpfs
+            csv=$out/memory.csv
+            : >"$csv"
+            for files in 100 1000; do
+                mount -t tmpfs -o size=12G,nr_inodes=5000000 none "$mnt"
+                "$bin/haul-mktree" spread "$mnt/src" 1000 "$files" 100
+                for flags in "-q" "-q -a"; do
+                    # shellcheck disable=SC2086
+                    measure "haul cp $flags ${files}000 files" 1 "$csv" "$bin/haul" cp $flags "$mnt/src/" "$mnt/dst"
+                    rm -rf "$mnt/dst"
+                done
+                umount "$mnt"
+            done
+            column -s, -t "$csv"
+            ;;
+        slow) # 1,000 files of 6.5 kB in 20 directories onto a store of 4 ms a metadata call, 2 ms a read or write
+            csv=$out/slow.csv
+            : >"$csv"
+            mkdir -p "$work/src" "$work/back" "$work/slow"
+            mount -t tmpfs none "$work/src"
+            mount -t tmpfs none "$work/back"
+            "$bin/haul-mktree" spread "$work/src/src" 20 50 6500
+            "$bin/haul-slowfs" "$work/back" "$work/slow" &
+            slow=$!
+            while ! mountpoint -q "$work/slow"; do sleep 0.1; done
+            for run in $(seq "$pairs"); do
+                for tool in "haul cp" "cp -r" "rsync -rlpt"; do
+                    [ "$run" -gt 1 ] && [ "$tool" = "rsync -rlpt" ] && continue # 47 s a run
+                    srcdir=$work/src/src dstdir=$work/back/dst
+                    case $tool in
+                        haul*) measure "$tool" "$run" "$csv" "$bin/haul" cp -q "$work/src/src/" "$work/slow/dst" ;;
+                        cp*) measure "$tool" "$run" "$csv" cp -r "$work/src/src" "$work/slow/dst" ;;
+                        rsync*) measure "$tool" "$run" "$csv" rsync -rlpt "$work/src/src/" "$work/slow/dst" ;;
+                    esac
+                    rm -rf "$work/back/dst"
+                    sleep 1.5 # the kernel's names of the last copy expire
+                done
+            done
+            unset srcdir dstdir
+            summary slow "$csv" "haul cp" "cp -r" "rsync -rlpt"
+            umount "$work/slow"
+            wait "$slow" || true
+            umount "$work/back" "$work/src"
             ;;
         *)
             echo "no such workload: $workload" >&2

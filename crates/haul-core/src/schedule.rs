@@ -336,7 +336,9 @@ impl Scheduler {
         }
         let ready = state.small.total + state.large.len() * 8;
         let low = (2 * state.limit as usize * state.files_per_bundle).clamp(256, MOST_QUEUED / 4);
-        let walk_first = ready < low;
+        // Creates in one directory wait for each other: as many directories as workers should have something ready.
+        let narrow = state.small.by_dir.len() < state.limit as usize && ready < MOST_QUEUED / 4;
+        let walk_first = ready < low || narrow;
         let walk = |state: &mut State| -> Option<Task> {
             let most = state.names_per_look.min((state.names.total / (2 * state.limit.max(1) as usize)).max(1));
             if let Some((work, names)) = state.names.pop(most, u64::MAX, |_| 0) {
