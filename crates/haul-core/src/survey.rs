@@ -53,6 +53,19 @@ enum Work {
     Lot(Dir, Vec<Entry>),
 }
 
+/// Work under way; given back even by a panic, or the other threads would wait for ever.
+struct Running<'a> {
+    state: &'a Mutex<State>,
+    wake: &'a Condvar,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(self.state).running -= 1;
+        self.wake.notify_all();
+    }
+}
+
 impl Survey<'_> {
     /// Calls `visit` for every entry below `top`, from any thread and in no order, and `failed` for what could
     /// not be listed or looked up. An error returned is one that ended the survey.
@@ -70,12 +83,11 @@ impl Survey<'_> {
             for _ in 0..self.threads.max(1) {
                 scope.spawn(|| {
                     while let Some(work) = self.next(&state, &wake) {
+                        let _running = Running { state: &state, wake: &wake };
                         match work {
                             Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
                             Work::Lot(dir, lot) => self.look(&dir, lot, &state, &wake, visit, failed),
                         }
-                        lock(&state).running -= 1;
-                        wake.notify_all();
                     }
                 });
             }
