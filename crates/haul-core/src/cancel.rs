@@ -20,15 +20,15 @@ pub enum Stop {
 }
 
 impl Cancel {
-    /// The first reason stays.
-    pub fn set(&self, why: Stop) {
+    /// The first reason stays; `true` if this is it.
+    pub fn set(&self, why: Stop) -> bool {
         let code = match why {
             Stop::Signal => 1,
             Stop::Deadline => 2,
             Stop::Failure => 3,
             Stop::Timeout => 4,
         };
-        let _first_stays = self.0.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        self.0.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     pub fn why(&self) -> Option<Stop> {

@@ -95,7 +95,7 @@ impl Context {
         let bundle_most = job.roots.iter().map(|r| r.store.caps().bundle_files).min().unwrap_or(caps.bundle_files).min(caps.bundle_files);
         let same_system = job.roots.iter().all(|r| {
             let (a, b) = (r.store.place(), job.target.place());
-            a.scheme == b.scheme && a.endpoint == b.endpoint
+            a.scheme == b.scheme && a.endpoint == b.endpoint && a.volume == b.volume
         });
         Context {
             wants_keep: observer.wants(Action::Keep),
@@ -138,6 +138,11 @@ impl Context {
 
     pub fn report(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where directories are only parts of names there is nothing to make, and nothing to give attributes to.
+    pub fn makes_dirs(&self) -> bool {
+        self.writes() && self.target().caps().dirs
     }
 
     pub fn hard(&self) -> MutexGuard<'_, HardLinks> {
@@ -206,12 +211,8 @@ impl Context {
             self.impaired.store(true, Ordering::Relaxed);
             self.tally.failed.fetch_add(1, Ordering::Relaxed);
         }
-        let first_of_run = error.kind().ends_the_run() && !self.cancel.is_set();
-        if error.kind().ends_the_run() {
-            self.cancel.set(Stop::Failure);
-            if !first_of_run {
-                return; // one message for a full disk, not one a worker
-            }
+        if error.kind().ends_the_run() && !self.cancel.set(Stop::Failure) {
+            return; // one message for a full disk, not one a worker
         }
         self.report().fail(error);
         self.observer.on(&Event::Failed { error, kind });

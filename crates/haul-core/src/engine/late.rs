@@ -289,11 +289,7 @@ fn lead(cx: &Arc<Context>, group: &mut Group) {
     if group.leader.is_none() && !names.is_empty() {
         let begun = names.iter().position(|alias| cx.past.is_begun(&alias.path)).unwrap_or(0);
         let first = names.swap_remove(begun);
-        super::walk::copy_one(cx, first.root, &first.path);
-        // As a listing does: what is found faster than it is moved must not pile up.
-        while let Some(task) = cx.sched.relieve() {
-            super::supervise::perform(cx, task);
-        }
+        copy_now(cx, first.root, &first.path);
         group.leader = Some(first.path.into());
     }
     for alias in names {
@@ -303,14 +299,17 @@ fn lead(cx: &Arc<Context>, group: &mut Group) {
     }
 }
 
-fn hard_link(cx: &Context, leader: &[u8], alias: &Alias) {
+fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
     let root = Dir::root();
     let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, &alias.path)) else { return };
     let there = cx.target().stat(&name, MetaMask::NONE).ok();
     let made = match cx.retry(|| cx.target().stat(&existing, MetaMask::NONE)) {
-        Ok(first) => link_to(cx, &existing, &first, &name, there.as_ref(), alias),
+        // The first name vanished or failed, and what stands there, if anything, is old: this one comes by itself.
+        Ok(first) if !is_copy(cx, &first, alias) => return copy_now(cx, alias.root, &alias.path),
+        Err(e) if e.kind() == ErrorKind::NotFound && cx.writes() => return copy_now(cx, alias.root, &alias.path),
+        Ok(first) => link_to(cx, &existing, &first, &name, there.as_ref()),
         // It would have been made by now.
-        Err(e) if e.kind() == ErrorKind::NotFound && !cx.writes() => Ok(true),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),
     };
     let mut entry = Entry::bare(name.clone(), Kind::File);
@@ -332,15 +331,24 @@ fn hard_link(cx: &Context, leader: &[u8], alias: &Alias) {
     }
 }
 
-/// `false` if the two names are one file already.
-fn link_to(cx: &Context, existing: &Name, first: &Entry, name: &Name, there: Option<&Entry>, alias: &Alias) -> Result<bool> {
-    // If something failed, what stands under the first name may be an old file: it must not take the place of another.
+/// Whether what stands under the first name is the file that this is another name of. If nothing failed, it is.
+fn is_copy(cx: &Context, first: &Entry, alias: &Alias) -> bool {
     let timed = cx.planner.keep.has(MetaMask::MTIME) && cx.job.policy.compare != Compare::Size;
-    let is_it = first.size == alias.size && (!timed || first.mtime.same(alias.mtime, cx.planner.grain, cx.job.policy.window));
-    if cx.tally.failed.load(Ordering::Relaxed) > 0 && !is_it {
-        let reason = format!("{}, another name of the same file, was not copied", crate::entry::show(&existing.path()));
-        return Err(Error::new(ErrorKind::Other, "link").because(reason));
+    let report = cx.report();
+    report.failed + report.vanished == 0
+        || (first.size == alias.size && (!timed || first.mtime.same(alias.mtime, cx.planner.grain, cx.job.policy.window)))
+}
+
+/// As a listing does: what is found faster than it is moved must not pile up.
+fn copy_now(cx: &Arc<Context>, root: usize, path: &[u8]) {
+    super::walk::copy_one(cx, root, path);
+    while let Some(task) = cx.sched.relieve() {
+        super::supervise::perform(cx, task);
     }
+}
+
+/// `false` if the two names are one file already.
+fn link_to(cx: &Context, existing: &Name, first: &Entry, name: &Name, there: Option<&Entry>) -> Result<bool> {
     if there.is_some_and(|there| is_one_file(there, first)) {
         return Ok(false);
     }
@@ -596,7 +604,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
 
 fn directories(cx: &Arc<Context>) {
     let Some(sorter) = lock(&cx.late.dirs).take() else { return };
-    if !cx.writes() {
+    if !cx.makes_dirs() {
         return;
     }
     let sorted = match sorter.finish() {
@@ -626,10 +634,10 @@ fn directories(cx: &Arc<Context>) {
 
 fn late_directory(cx: &Context, name: &Name, root: usize) {
     let source = &cx.job.roots[root].store;
-    let set = source.stat(name, cx.job.keep).and_then(|mut entry| {
+    let set = cx.retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
         cx.transform(&mut entry);
-        let landed =
-            cx.target().set_meta(&[MetaSpec { name, entry: &entry, keep: cx.job.keep }]).pop().unwrap_or(Ok(Default::default()))?;
+        let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
+        let landed = cx.retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;
         cx.refused(&entry, landed.refused);
         Ok(())
     });

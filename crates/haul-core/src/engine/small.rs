@@ -266,7 +266,7 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
     for work in &works {
         let Some(entry) = &work.entry else { continue };
         if work.touched.load(std::sync::atomic::Ordering::Relaxed) || work.attributes || work.made {
-            if !cx.writes() {
+            if !cx.makes_dirs() {
             } else if cx.late.must_wait(entry) {
                 cx.late.dir(cx, work);
                 told(cx, work, entry);

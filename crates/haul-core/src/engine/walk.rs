@@ -57,7 +57,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         } else {
             cx.report().kept.add(Kind::Dir, 1);
         }
-    } else if attributes && cx.job.dry {
+    } else if attributes && cx.job.dry && cx.target().caps().dirs {
         would_set_meta(cx, Why::Attributes, &entry);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
@@ -115,7 +115,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     let Some(parent) = batch.first().map(|d| d.parent.clone()) else { return };
     let count = batch.len();
     let batch = batch.into_iter().map(|dir| remembered(cx, dir));
-    let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.writes());
+    let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.makes_dirs());
     let mut works: Vec<Arc<DirWork>> = there.into_iter().map(|d| enter(d, false)).collect();
     if !wanted.is_empty() {
         cx.measured(Op::Other, |load| {
@@ -632,9 +632,21 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
         staged = true;
     }
+    if cx.job.mode == Mode::Check {
+        return plan_check(cx, work, entry, target, step, planned);
+    }
+    if step.act == Act::Clear {
+        step = match super::late::clear(cx, work, &entry, target.clone()) {
+            Ok(step) => step,
+            Err(e) => {
+                planned.done += 1;
+                return cx.fail(&e, entry.kind);
+            }
+        };
+    }
     // A name that the policy leaves as it is neither leads nor follows.
     let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
-    if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && cx.job.mode == Mode::Copy && !left {
+    if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && !left {
         // The run before this one may have chosen another of its names: what it copied is found first.
         if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
             planned.done += 1;
@@ -658,18 +670,6 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
     if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry) {
         planned.done += 1;
         return;
-    }
-    if cx.job.mode == Mode::Check {
-        return plan_check(cx, work, entry, target, step, planned);
-    }
-    if step.act == Act::Clear {
-        step = match super::late::clear(cx, work, &entry, target) {
-            Ok(step) => step,
-            Err(e) => {
-                planned.done += 1;
-                return cx.fail(&e, entry.kind);
-            }
-        };
     }
     sort_out(cx, work, entry, step, staged, planned);
 }
@@ -762,8 +762,10 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
     let small = |entry, step| Small { entry, step, staged };
     match step.act {
         Act::Enter { exists, attributes } => {
-            if !cx.writes() && !exists {
-                would_make_dir(cx, step.why, &entry);
+            let made_of_names = !cx.target().caps().dirs;
+            if made_of_names {
+            } else if !cx.writes() && !exists {
+                would_make_dir(cx, Why::New, &entry);
             } else if !cx.writes() && attributes {
                 would_set_meta(cx, step.why, &entry);
             } else if exists && !attributes {
@@ -818,7 +820,7 @@ fn count_planned(cx: &Context, entry: &Entry) {
 pub(super) fn enter_now(cx: &Arc<Context>, pending: PendingDir) -> crate::Result<Arc<DirWork>> {
     let dir = dir_of(&pending);
     let mut made = false;
-    if pending.make && cx.writes() {
+    if pending.make && cx.makes_dirs() {
         pending.parent.touch();
         made = cx
             .retry(|| cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false)))
@@ -827,7 +829,7 @@ pub(super) fn enter_now(cx: &Arc<Context>, pending: PendingDir) -> crate::Result
             cx.report().made.dirs += 1;
             cx.item(Action::MakeDir, Why::New, &pending.entry);
         }
-    } else if pending.make {
+    } else if pending.make && !cx.writes() {
         would_make_dir(cx, Why::New, &pending.entry);
     } else if pending.attributes && !cx.writes() {
         would_set_meta(cx, Why::Attributes, &pending.entry);
