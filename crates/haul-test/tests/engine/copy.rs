@@ -4,7 +4,7 @@ use haul_core::event::Action;
 use haul_core::report::Ending;
 use haul_stores::memory::Memory;
 
-use crate::support::{go, job};
+use crate::support::{assert_same, go, job, put_hard_link};
 
 fn tree() -> Memory {
     let source = Memory::new();
@@ -66,4 +66,44 @@ fn a_dry_run_says_all_and_does_nothing() {
     assert_eq!(diary.of(Action::Create).len(), 202);
     assert_eq!(diary.of(Action::Delete), ["gone", "gone/a"]);
     assert_eq!(target.paths().len(), 2);
+}
+
+#[test]
+fn a_dry_run_knows_which_names_are_one_file_already() {
+    let (source, target) = (Memory::new(), Memory::new());
+    source.put("d/a", b"x");
+    put_hard_link(&source, "d/b", "d/a");
+    source.put_dir("e");
+    put_hard_link(&source, "e/c", "d/a");
+    let run = |dry: bool| {
+        let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+        copy.dry = dry;
+        let (report, diary) = go(copy);
+        assert_eq!(report.failed, 0, "{report:?}");
+        (report.made, report.hard_links, report.kept, diary.of(Action::HardLink).len())
+    };
+    for turn in 0..2 {
+        let said = run(true);
+        assert!(turn == 1 || target.paths().is_empty());
+        assert_eq!(said, run(false), "turn {turn}");
+    }
+    assert_same(&source, &target);
+    // New content under the first name: the others follow it.
+    source.put("d/a", b"newer");
+    let said = run(true);
+    assert_eq!(said, run(false));
+    assert_same(&source, &target);
+}
+
+#[test]
+fn a_name_that_policy_leaves_neither_leads_nor_follows() {
+    let (source, target) = (Memory::new(), Memory::new());
+    source.put("a", b"x");
+    put_hard_link(&source, "b", "a");
+    target.put("b", b"old");
+    let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+    copy.policy.ignore_existing = true;
+    let (report, _) = go(copy);
+    assert_eq!((report.failed, report.made.files), (0, 1));
+    assert_eq!(target.get("b").as_deref(), Some(&b"old"[..]));
 }

@@ -1,4 +1,13 @@
 //! The engine on stores in memory: what moves, what is looked up, what is deleted, what is reported.
 
 mod copy;
+mod delete;
+mod faults;
+mod memory;
+mod network;
+mod property;
+mod roots;
+mod stress;
 mod support;
+mod survey;
+mod verify;

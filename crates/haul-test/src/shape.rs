@@ -1,0 +1,203 @@
+//! Trees of an unusual shape that exist nowhere: very deep ones, and files with many names.
+
+use std::io::Read;
+use std::ops::Range;
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::{Error, ErrorKind, Result};
+use haul_stores::synthetic::Synthetic;
+
+/// A source of empty files. Names are decimal numbers, so that the shape need not be stored.
+#[derive(Debug)]
+pub struct Shape {
+    form: Form,
+    caps: Caps,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Form {
+    /// So many directories, each in the one before, and a file in each.
+    Deep(u64),
+    /// So many names in one directory, three of them one file.
+    Links(u64),
+}
+
+impl Shape {
+    pub fn deep(depth: u64) -> Self {
+        Self::new(Form::Deep(depth))
+    }
+
+    pub fn links(names: u64) -> Self {
+        Self::new(Form::Links(names))
+    }
+
+    fn new(form: Form) -> Self {
+        let like = Synthetic::new(0, 0, 0);
+        Shape { form, caps: like.caps().clone(), place: like.place().clone() }
+    }
+
+    fn made(&self, name: Name, kind: Kind, ino: u64, nlink: u32) -> Entry {
+        let mut entry = Entry::bare(name, kind);
+        entry.have = self.caps.lists;
+        entry.mtime = Time { secs: 1_700_000_000, nanos: 1 };
+        entry.mode = if kind == Kind::Dir { 0o755 } else { 0o644 };
+        (entry.ino, entry.version, entry.dev, entry.nlink) = (ino, ino, 1, nlink);
+        entry
+    }
+
+    fn find(&self, name: &Name) -> Result<Entry> {
+        let absent = || Error::new(ErrorKind::NotFound, "stat").on(name);
+        if name.leaf.is_empty() {
+            return Ok(self.made(name.clone(), Kind::Dir, 1, 1));
+        }
+        let number: u64 = std::str::from_utf8(&name.leaf).ok().and_then(|leaf| leaf.parse().ok()).ok_or_else(absent)?;
+        let depth = u64::from(name.dir.depth());
+        match self.form {
+            Form::Deep(most) if number == 0 && depth < most => Ok(self.made(name.clone(), Kind::Dir, 2 * depth + 2, 1)),
+            Form::Deep(_) if number == 1 => Ok(self.made(name.clone(), Kind::File, 2 * depth + 3, 1)),
+            // The three names of a file are far from each other, so that most files wait for the rest of theirs.
+            Form::Links(names) if number < names && depth == 0 => {
+                Ok(self.made(name.clone(), Kind::File, 2 + number % (names / 3).max(1), 3))
+            }
+            _ => Err(absent()),
+        }
+    }
+
+    fn refuse<T>(&self, op: &'static str, name: &Name) -> Result<T> {
+        Err(Error::new(ErrorKind::ReadOnly, op).on(name))
+    }
+}
+
+impl Store for Shape {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        self.find(name)
+    }
+
+    fn list(&self, dir: &Dir, _depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let count = match self.form {
+            Form::Deep(_) => 2,
+            Form::Links(names) => names,
+        };
+        for number in 0..count {
+            let name = Name::new(dir, format!("{number}").as_bytes());
+            match self.find(&name) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                found => {
+                    if each(found) == Flow::Stop {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Empty(self.find(&entry.name)?)))
+    }
+
+    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.refuse("create", name)
+    }
+
+    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.refuse("attach", name)
+    }
+
+    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            item.outcome = match self.find(&item.entry.name) {
+                Ok(_) => Outcome::Read,
+                Err(e) => Outcome::Failed(e),
+            };
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        for item in &mut bundle.items {
+            item.outcome = Outcome::Failed(Error::new(ErrorKind::ReadOnly, "create").on(&item.entry.name));
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        dirs.iter().map(|(dir, _)| self.refuse("make directory", &Name::of(dir))).collect()
+    }
+
+    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+        self.refuse("make node", name)
+    }
+
+    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
+        self.refuse("link", name)
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|spec| self.refuse("set attributes", spec.name)).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
+        entries.iter().map(|_| Ok(())).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.refuse("remove", &entry.name)).collect()
+    }
+
+    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
+        self.refuse("rename", from)
+    }
+
+    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn settle(&self, _names: &[&Name]) -> Result<()> {
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Empty(self.find(name)?)))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn forget(&self, _dir: &Dir) {}
+}
+
+struct Empty(Entry);
+
+impl Source for Empty {
+    fn read(&self, _at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        Ok(Box::new(std::io::empty()))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(self.0.stamp())
+    }
+
+    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
+        Ok(Xattrs::new())
+    }
+}

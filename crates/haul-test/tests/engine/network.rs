@@ -1,0 +1,175 @@
+//! Stores with a round trip per call: what the engine asks of them is counted.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use haul_core::entry::MetaMask;
+use haul_core::event::Action;
+use haul_core::report::Ending;
+use haul_core::tune::{Fixed, Limits};
+use haul_core::{ErrorKind, Remedy};
+use haul_stores::memory::Memory;
+use haul_test::fault::{Fault, Op, Rule, What};
+
+use crate::support::{Run, content, go, job};
+
+/// What a store behind SFTP or a REST interface can do.
+fn remote() -> Memory {
+    Memory::new().with(|caps| {
+        caps.cheap_stat = false;
+        caps.lists = MetaMask::BASIC.with(MetaMask::MTIME).with(MetaMask::MODE);
+        caps.sets = MetaMask::MTIME;
+        caps.mtime_grain = Duration::from_secs(1);
+        caps.hard_links = false;
+        caps.direct_create = false;
+    })
+}
+
+fn slow(store: &Memory) -> Fault {
+    let trip = Duration::from_millis(5);
+    Fault::slow(
+        Arc::new(store.again()),
+        &[(Op::List, trip), (Op::StatMany, trip), (Op::GetBundle, trip), (Op::PutBundle, trip), (Op::MakeDirs, trip)],
+    )
+}
+
+#[test]
+fn a_thousand_small_files_are_a_few_calls() {
+    let source = Memory::new();
+    for i in 0..1000 {
+        let path = format!("d{}/{i}", i % 4);
+        source.put(&path, content(&path, 0, 300));
+    }
+    let target = remote();
+    let to = slow(&target);
+    let mut copy = job(Arc::new(source.again()), Arc::new(to.clone()));
+    copy.workers = Some(4);
+    let (report, _) = go(copy);
+    assert_eq!((report.made.files, report.failed), (1000, 0));
+    assert_eq!(to.count(Op::PutBundle).names, 1000);
+    // The first bundles have one file each, until the cost of a file is known.
+    assert!(to.count(Op::PutBundle).calls <= 100, "{:?}", to.count(Op::PutBundle));
+    assert_eq!((to.count(Op::StatMany).calls, to.count(Op::Create).calls), (0, 0));
+    assert_eq!(to.count(Op::List).calls, 1, "nothing is listed below what is new");
+    assert_eq!(source.paths(), target.paths());
+}
+
+#[test]
+fn an_unchanged_tree_is_listed_a_directory_at_a_time_on_both_sides() {
+    let (source, target) = (remote(), remote());
+    for i in 0..1000 {
+        source.put(format!("d{}/e/{i}", i % 10), b"x");
+    }
+    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (from, to) = (Fault::new(source.again()), Fault::new(target.again()));
+    let (report, _) = go(job(Arc::new(from.clone()), Arc::new(to.clone())));
+    assert_eq!((report.kept.files, report.made.total(), report.failed), (1000, 0, 0), "{report:?}");
+    assert_eq!(from.count(Op::List).calls, 21);
+    assert_eq!(to.count(Op::List).calls, 22, "once for whether it is empty");
+    for store in [&from, &to] {
+        assert_eq!(store.count(Op::StatMany).calls, 0);
+        assert!(store.count(Op::Stat).calls <= 1, "{:?}", store.count(Op::Stat));
+    }
+}
+
+#[test]
+fn listings_that_say_only_names_are_looked_up_in_lots() {
+    let bare = || Memory::new().with(|caps| caps.lists = MetaMask::NONE);
+    let (source, target) = (bare(), bare());
+    for i in 0..1000 {
+        source.put(format!("d/{i}"), b"x");
+    }
+    let from = Fault::slow(Arc::new(source.again()), &[(Op::StatMany, Duration::from_millis(5))]);
+    let (report, _) = go(job(Arc::new(from.clone()), Arc::new(target.again())));
+    assert_eq!(report.made.files, 1000);
+    assert_eq!(from.count(Op::StatMany).names, 1001);
+    assert!(from.count(Op::StatMany).calls <= 100, "{:?}", from.count(Op::StatMany));
+}
+
+/// A second listing of a directory is an error, as far as the first call for the root goes twice at the destination.
+#[test]
+fn no_directory_of_the_source_is_listed_twice() {
+    let source = remote();
+    for i in 0..300 {
+        source.put(format!("d{}/e{}/{i}", i % 10, i % 3), b"x");
+    }
+    source.put_dir("empty/inner");
+    let from = Fault::new(source.again());
+    for dir in source.paths().iter().filter(|path| path.ends_with(b"/")) {
+        from.add(Rule::new(Op::List, What::Fail(ErrorKind::Other, Remedy::None)).on(&dir[..dir.len() - 1]).nth(2).always());
+    }
+    for delete in [false, true] {
+        let target = remote();
+        let mut sync = job(Arc::new(from.clone()), Arc::new(target.again()));
+        sync.delete = delete;
+        // Rules count over both runs: the second run needs its own.
+        if delete {
+            from.clear();
+        }
+        let (report, _) = go(sync);
+        assert_eq!(report.failed, 0, "{report:?}");
+    }
+    assert_eq!(from.count(Op::List).calls, 2 * (1 + 10 + 30 + 2), "both runs, every directory once");
+}
+
+#[test]
+fn objects_arrive_and_are_recognised_although_times_are_coarse() {
+    let source = Memory::new();
+    for i in 0..50 {
+        let path = format!("d{}/{i}", i % 5);
+        source.put(&path, content(&path, 0, i * 20_000));
+    }
+    let target = Memory::objects();
+    let copy = || job(Arc::new(source.again()), Arc::new(target.again()));
+    let (report, _) = go(copy());
+    assert_eq!((report.made.files, report.failed), (50, 0), "{report:?}");
+    for i in 0..50 {
+        let path = format!("d{}/{i}", i % 5);
+        assert_eq!(target.get(&path), source.get(&path), "{path}");
+    }
+    assert_eq!(target.sessions(), 0);
+    let (report, diary) = go(copy());
+    assert_eq!((report.kept.files, report.made.files), (50, 0), "{:?}", diary.of(Action::Replace));
+}
+
+#[test]
+fn a_source_that_reads_only_from_the_start_is_read_in_one_piece() {
+    let source = Memory::new().with(|caps| caps.read_ranges = false);
+    source.put("big", content("big", 0, 900_000));
+    let target = Memory::new();
+    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!(report.failed, 0, "{report:?}");
+    assert_eq!(source.get("big"), target.get("big"));
+}
+
+#[test]
+fn a_destination_that_writes_in_order_gets_its_chunks_in_order() {
+    let source = Memory::new();
+    source.put("big", content("big", 0, 900_000));
+    let target = Memory::new().with(|caps| caps.write = haul_core::store::WriteStyle::InOrder);
+    let run = Run { tuner: Some(Box::new(Fixed(Limits { workers: 8 }))), ..Run::default() };
+    let (report, _) = run.go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{report:?}");
+    assert_eq!(source.get("big"), target.get("big"));
+}
+
+/// Names a worker asked for, to prove that each was asked for once.
+#[test]
+fn every_name_is_read_once() {
+    let source = Memory::new();
+    for i in 0..2000 {
+        source.put(format!("d{}/{i}", i % 13), b"x");
+    }
+    go(job(Arc::new(source.again()), Arc::new(Memory::new())));
+    let from = source.again();
+    let asked = Mutex::new(HashSet::new());
+    let handle = Arc::new(from);
+    go(job(handle.clone(), Arc::new(Memory::new())));
+    for call in handle.log().into_iter().filter(|call| call.op == "get_bundle") {
+        for path in call.paths {
+            assert!(asked.lock().unwrap().insert(path.clone()), "{}", String::from_utf8_lossy(&path));
+        }
+    }
+    assert_eq!(asked.lock().unwrap().len(), 2000);
+}

@@ -1,0 +1,114 @@
+//! Many small runs with delays and limits that jump: every run ends, and every tree arrives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::event::Action;
+use haul_core::report::Ending;
+use haul_core::tune::{Demand, Limits, Sample, Tuner};
+use haul_stores::memory::Memory;
+use haul_test::content::Random;
+use haul_test::fault::{Fault, Op, Rule, What};
+
+use crate::support::{Run, assert_same, content, job};
+
+/// Another limit at each tick.
+struct Jumping(Random);
+
+impl Tuner for Jumping {
+    fn sample(&mut self, _: &Sample) {}
+    fn tick(&mut self, _: Duration, _: Demand) -> Limits {
+        Limits { workers: 1 + self.0.below(16) as u32 }
+    }
+    fn name(&self) -> &'static str {
+        "jumping"
+    }
+}
+
+fn tree(random: &mut Random) -> Memory {
+    let store = Memory::new();
+    let dirs = 1 + random.below(12);
+    for i in 0..1 + random.below(150) {
+        let mut path = String::new();
+        for _ in 0..random.below(5) {
+            path += &format!("d{}/", random.below(dirs));
+        }
+        let size = match random.below(20) {
+            0 => 300_000 + random.below(200_000),
+            1..=3 => random.below(20_000),
+            _ => random.below(100),
+        };
+        path += &format!("f{i}");
+        store.put(&path, content(&path, 0, size as usize));
+    }
+    for i in 0..random.below(20) {
+        store.put_dir(format!("e{}/empty{i}", i % 3));
+    }
+    store
+}
+
+fn slow(random: &mut Random, store: &Memory) -> Arc<Fault> {
+    const OPS: [Op; 12] = [
+        Op::List,
+        Op::StatMany,
+        Op::GetBundle,
+        Op::PutBundle,
+        Op::MakeDirs,
+        Op::SetMeta,
+        Op::Create,
+        Op::Write,
+        Op::Read,
+        Op::Commit,
+        Op::Remove,
+        Op::Settle,
+    ];
+    let fault = Fault::new(store.again());
+    for op in OPS {
+        if random.below(3) == 0 {
+            let delay = Duration::from_micros(random.below(3000));
+            fault.add(Rule::new(op, What::Delay(delay)).nth(1 + random.below(10)).times(1 + random.below(20)));
+        }
+    }
+    Arc::new(fault)
+}
+
+#[test]
+fn random_runs_with_jumping_limits_always_end_with_equal_trees() {
+    let seed = 0x5eed_0001_u64;
+    let runs = 150;
+    // The seed of a run is in the message of its failure.
+    for i in 0..runs {
+        let mut random = Random::new(seed + i);
+        let source = tree(&mut random);
+        let target = Memory::new();
+        for j in 0..random.below(10) {
+            target.put(format!("d{}/extra{j}/x", j % 4), b"extra");
+        }
+        let mut sync = job(slow(&mut random, &source), slow(&mut random, &target));
+        sync.delete = true;
+        sync.verify = random.below(2) == 0;
+        let run = Run { tuner: Some(Box::new(Jumping(Random::new(i)))), ..Run::default() };
+        let (report, diary) = run.go(sync);
+        assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "seed {seed:#x} + {i}: {report:?}");
+        let differ = crate::support::differences(&source, &target);
+        assert!(differ.is_empty(), "seed {seed:#x} + {i}: {differ:#?} {:?}", diary.of(Action::SetMeta));
+    }
+}
+
+#[test]
+fn one_worker_and_sixteen_come_to_the_same() {
+    for i in 0..20 {
+        let mut random = Random::new(0x0ddb_0a11 + i);
+        let source = tree(&mut random);
+        let reports: Vec<_> = [1, 2, 16]
+            .into_iter()
+            .map(|workers| {
+                let target = Memory::new();
+                let (report, _) = Run::workers(workers).go(job(Arc::new(source.again()), Arc::new(target.again())));
+                assert_same(&source, &target);
+                (report.found, report.made, report.kept, report.bytes, report.file_bytes, report.attributes)
+            })
+            .collect();
+        assert!(reports.windows(2).all(|pair| pair[0] == pair[1]), "tree {i}: {reports:?}");
+    }
+}
