@@ -105,6 +105,8 @@ pub struct Planner {
     pub grain: Duration,
     /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
     pub keep: MetaMask,
+    /// `Caps::groups` of the destination.
+    pub groups: Option<Vec<u32>>,
 }
 
 impl Planner {
@@ -171,19 +173,29 @@ impl Planner {
         }
     }
 
-    /// Whether an attribute that is to be kept, and that both entries show, differs.
+    /// Whether an attribute that is to be kept, and that both entries show, differs. What this user could not
+    /// set does not count, or every run would try it again.
     pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
         let known = self.keep.and(source.have).and(target.have);
-        let plain = if self.keep.has(MetaMask::SETID) {
-            0o7777
-        } else if source.kind == Kind::Dir {
-            0o1777
-        } else {
-            0o777
+        let takes_group = self.groups.as_ref().is_none_or(|groups| groups.contains(&source.gid));
+        let owner = known.has(MetaMask::OWNER) && self.groups.is_none();
+        let group = known.has(MetaMask::GROUP) && takes_group;
+        let same_user = owner || source.uid == target.uid;
+        let same_group = group || source.gid == target.gid;
+        let when = |condition: bool, bit: u32| if condition { bit } else { 0 };
+        // Where the ownership is not the source's, a file is to have neither bit, whatever it has now.
+        let (given, compared) = match (source.kind == Kind::Dir, self.keep.has(MetaMask::SETID)) {
+            (true, false) => (0o1777, 0o1777),
+            (false, false) => (0o777, 0o777),
+            (true, true) => {
+                let bits = 0o1777 | when(same_user, 0o4000) | when(group, 0o2000);
+                (bits, bits)
+            }
+            (false, true) => (0o1777 | when(same_user, 0o4000) | when(same_user && same_group, 0o2000), 0o7777),
         };
-        (known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & plain != target.mode & plain)
-            || (known.has(MetaMask::OWNER) && source.uid != target.uid)
-            || (known.has(MetaMask::GROUP) && source.gid != target.gid)
+        (known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared)
+            || (owner && source.uid != target.uid)
+            || (group && source.gid != target.gid)
             || (known.has(MetaMask::MTIME)
                 && self.policy.compare != Compare::Size
                 && !source.mtime.same(target.mtime, self.grain, self.policy.window))

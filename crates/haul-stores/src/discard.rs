@@ -40,6 +40,7 @@ pub struct Counts {
 impl Default for Discard {
     fn default() -> Self {
         let caps = Caps {
+            groups: None,
             write: WriteStyle::Anywhere,
             read_ranges: true,
             dirs: true,

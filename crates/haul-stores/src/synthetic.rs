@@ -47,6 +47,7 @@ pub struct Synthetic {
 impl Synthetic {
     pub fn new(dirs: u64, files: u64, size: u64) -> Self {
         let caps = Caps {
+            groups: None,
             write: WriteStyle::InOrder,
             read_ranges: true,
             dirs: true,

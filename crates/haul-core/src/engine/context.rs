@@ -90,7 +90,7 @@ impl Context {
     pub fn new(job: Job, observer: Arc<dyn Observer>, journal: Journal, past: Past, cancel: Cancel, spill: PathBuf) -> Self {
         let caps = job.target.caps().clone();
         let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
-        let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets) };
+        let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets), groups: caps.groups.clone() };
         let bundle_bytes = job.roots.iter().map(|r| r.store.caps().bundle_bytes).min().unwrap_or(caps.bundle_bytes).min(caps.bundle_bytes);
         let bundle_most = job.roots.iter().map(|r| r.store.caps().bundle_files).min().unwrap_or(caps.bundle_files).min(caps.bundle_files);
         let same_system = job.roots.iter().all(|r| {

@@ -93,6 +93,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         specials: posix,
         hard_links: posix,
         sets: if posix { sets } else { MetaMask::MTIME },
+        groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
         lists: MetaMask::NONE,
         deep_list: false,
         cheap_stat: true,
@@ -110,6 +111,13 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         proof: if matches!(magic, TMPFS | RAMFS) { Proof::Cache } else { Proof::Medium },
     };
     Ok((file_system, caps))
+}
+
+/// The groups that this process may give its files.
+fn own_groups() -> Vec<u32> {
+    let mut groups: Vec<u32> = rustix::process::getgroups().unwrap_or_default().into_iter().map(|group| group.as_raw()).collect();
+    groups.push(rustix::process::getegid().as_raw());
+    groups
 }
 
 fn has_birth_time(root: impl AsFd) -> bool {

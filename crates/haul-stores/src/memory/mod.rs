@@ -70,6 +70,7 @@ impl Memory {
             MetaMask::CONTEXT,
         ];
         let caps = Caps {
+            groups: None,
             write: WriteStyle::Anywhere,
             read_ranges: true,
             dirs: true,
