@@ -102,7 +102,7 @@ fn would_move(cx: &Context, entry: &Entry, target: &Entry) -> bool {
 fn linked(cx: &Context, entry: &Entry) {
     {
         let mut report = cx.report();
-        report.made.files += 1;
+        report.made.add(entry.kind, 1);
         report.hard_links += 1;
     }
     cx.item(Action::HardLink, Why::SameFile, entry);
@@ -135,12 +135,20 @@ impl Late {
 
     /// The directory's attributes are set (again) at the very end.
     pub fn dir(&self, cx: &Context, work: &DirWork) {
-        if work.entry.is_none() {
-            return;
+        if work.entry.is_some() {
+            self.dir_at(cx, work.dir.path(), work.root);
         }
-        let mut record = work.dir.path();
+    }
+
+    /// A directory in `above` that was opened to write in it gets its own mode at the very end.
+    pub fn reopened(&self, cx: &Context, above: &DirWork, entry: &Entry) {
+        self.dir_at(cx, entry.name.path(), above.root);
+    }
+
+    fn dir_at(&self, cx: &Context, path: Vec<u8>, root: usize) {
+        let mut record = path;
         record.push(0);
-        record.extend((work.root as u32).to_le_bytes());
+        record.extend((root as u32).to_le_bytes());
         if let Some(sorter) = lock(&self.dirs).as_mut() {
             spilled(cx, sorter.push(&record));
         }
@@ -152,7 +160,7 @@ impl Late {
             let first = Name::parse(&Dir::root(), leader).and_then(|first| cx.target().stat(&first, cx.planner.keep).ok());
             return match (first, target) {
                 (Some(first), Some(target)) if is_one_file(&first, target) && !would_move(cx, entry, &first) => {
-                    cx.report().kept.files += 1;
+                    cx.report().kept.add(entry.kind, 1);
                     cx.keep(Why::Same, entry);
                 }
                 _ => linked(cx, entry),
@@ -303,7 +311,9 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
     let root = Dir::root();
     let (Some(existing), Some(name)) = (Name::parse(&root, leader), Name::parse(&root, &alias.path)) else { return };
     let there = cx.target().stat(&name, MetaMask::NONE).ok();
-    let made = match cx.retry(|| cx.target().stat(&existing, MetaMask::NONE)) {
+    let first = cx.retry(|| cx.target().stat(&existing, MetaMask::NONE));
+    let kind = first.as_ref().map_or(Kind::File, |first| first.kind);
+    let made = match first {
         // The first name vanished or failed, and what stands there, if anything, is old: this one comes by itself.
         Ok(first) if !is_copy(cx, &first, alias) => return copy_now(cx, alias.root, &alias.path),
         Err(e) if e.kind() == ErrorKind::NotFound && cx.writes() => return copy_now(cx, alias.root, &alias.path),
@@ -312,14 +322,14 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(true),
         Err(e) => Err(e),
     };
-    let mut entry = Entry::bare(name.clone(), Kind::File);
+    let mut entry = Entry::bare(name.clone(), kind);
     match made {
         Ok(true) => linked(cx, &entry),
         Ok(false) => {
-            cx.report().kept.files += 1;
+            cx.report().kept.add(kind, 1);
             cx.keep(Why::Same, &entry);
         }
-        Err(e) => return cx.fail(&e.on(&name), Kind::File),
+        Err(e) => return cx.fail(&e.on(&name), kind),
     }
     if cx.job.remove_source && cx.writes() {
         entry.ino = alias.ino;

@@ -12,7 +12,7 @@ use crate::filter::Verdict;
 use crate::job::{Mode, Pick};
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, Name as Named, PendingDir, Small, There};
-use crate::store::{Depth, Flow, Found, admits};
+use crate::store::{Depth, Flow, Found, MetaSpec, admits};
 use crate::tune::Op;
 
 use super::context::{Context, SMALL};
@@ -643,10 +643,12 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
                 return cx.fail(&e, entry.kind);
             }
         };
+    } else if let (Act::Enter { exists: true, .. }, Some(target)) = (step.act, &target) {
+        open_up(cx, work, &entry, target.clone());
     }
     // A name that the policy leaves as it is neither leads nor follows.
     let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
-    if cx.job.links.hard && entry.kind == Kind::File && entry.nlink > 1 && !left {
+    if cx.job.links.hard && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.nlink > 1 && !left {
         // The run before this one may have chosen another of its names: what it copied is found first.
         if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
             planned.done += 1;
@@ -705,6 +707,22 @@ fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
         return true;
     }
     false
+}
+
+/// A directory of ours that is closed to us, as an earlier run left it, is opened: it gets its own mode again when
+/// all that is in it is done. That this fails shows in what is made in it.
+fn open_up(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) {
+    let ordinary_user = cx.planner.groups.is_some();
+    if !ordinary_user || !cx.writes() || !cx.planner.keep.has(MetaMask::MODE) || target.mode & 0o300 == 0o300 {
+        return;
+    }
+    target.mode |= 0o700;
+    let name = cx.target_name(&entry.name);
+    let spec = MetaSpec { name: &name, entry: &target, keep: MetaMask::MODE };
+    let opened = cx.target().set_meta(&[spec]).pop().is_some_and(|set| set.is_ok_and(|landed| landed.refused.is_empty()));
+    if opened {
+        cx.late.reopened(cx, work, entry);
+    }
 }
 
 /// Whether an earlier source has something of this name.
