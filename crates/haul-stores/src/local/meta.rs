@@ -103,6 +103,8 @@ pub(super) struct Rules {
     pub umask: u32,
     /// What new files lose whose mode is not kept.
     pub user_umask: u32,
+    /// What new directories lose.
+    pub dir_umask: u32,
 }
 
 impl Rules {

@@ -51,12 +51,14 @@ pub struct Options {
     pub umask: u32,
     /// The mask that the user's shell gave: new files whose mode is not kept lose these bits.
     pub user_umask: u32,
+    /// What new directories lose: 0 where their modes are kept.
+    pub dir_umask: u32,
 }
 
 impl Default for Options {
     /// Right whatever mask the process has, at the cost of one call a file.
     fn default() -> Self {
-        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022 }
+        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022, dir_umask: 0 }
     }
 }
 
@@ -130,6 +132,7 @@ impl Local {
             privileged: rustix::process::geteuid().is_root(),
             umask: options.umask & 0o777,
             user_umask: options.user_umask & 0o777,
+            dir_umask: options.dir_umask & 0o777,
         };
         // Two stores and the files that are being copied share the limit.
         let open_dirs = usize::try_from(limit / 8).unwrap_or(usize::MAX).clamp(8, 512);

@@ -26,7 +26,7 @@ impl Shared {
         let leaf = leaf_of(dir.leaf(), "make directory")?;
         let handle = self.dirs.get(parent)?;
         let inherits = self.inherits_acl(&handle);
-        let wanted = mode & 0o777 | 0o700;
+        let wanted = mode & 0o777 & !self.rules.dir_umask | 0o700;
         // Whom an inherited ACL names gets in only as far as the group's bits go.
         let made = mkdirat(&*handle, leaf, Mode::from_raw_mode(if inherits { 0o700 } else { wanted }));
         match made {

@@ -110,7 +110,10 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     let Some(destination) = &flags.destination else {
         return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
     };
-    let options = LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: 0, user_umask: crate::umask() };
+    let umask = crate::umask();
+    let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
+    let options =
+        LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
     let asked = places::Asked {
         sources: &flags.sources,
         destination,
@@ -139,6 +142,12 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, options)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
+    let owner = flags.keep.chown.as_ref().map(chown).transpose()?;
+    let mut keep = if is_root { flags.keep.mask } else { flags.keep.mask.without(MetaMask::CONTEXT) };
+    if let Some((user, group)) = owner {
+        keep = keep.with(if user.is_some() { MetaMask::OWNER } else { MetaMask::NONE });
+        keep = keep.with(if group.is_some() { MetaMask::GROUP } else { MetaMask::NONE });
+    }
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
@@ -147,7 +156,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         links: flags.keep.links,
         filter,
         bounds: flags.select.bounds,
-        keep: if is_root { flags.keep.mask } else { flags.keep.mask.without(MetaMask::CONTEXT) },
+        keep,
         sparse: flags.keep.sparse,
         in_place: flags.in_place,
         one_file_system: flags.select.one_file_system,
@@ -173,7 +182,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         ordered: flags.dry,
         avoid,
         recurse_listed: flags.listed.recurse,
-        owner: flags.keep.chown.as_ref().map(chown).transpose()?,
+        owner,
         chmod: flags.keep.chmod.clone(),
         target: places.target,
     };

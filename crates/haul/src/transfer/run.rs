@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::{self, Setup};
-use haul_core::entry::Kind;
+use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::event::{Action, Event, Observer, Warning};
 use haul_core::job::Job;
@@ -141,7 +141,9 @@ impl Session {
             poke,
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
-        rustix::process::umask(rustix::fs::Mode::empty());
+        if job.keep.has(MetaMask::MODE) {
+            rustix::process::umask(rustix::fs::Mode::empty());
+        }
         let mut report = engine::run(job, setup);
         report.failed += had_missing;
         if had_missing > 0 {
