@@ -1,0 +1,201 @@
+//! What an ordinary user gets.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use haul_test::compare::What;
+use insta::assert_snapshot;
+
+use crate::support::World;
+
+#[test]
+fn archive_says_once_what_it_may_not_keep() {
+    let w = World::of_user();
+    w.tree("src: a=5:0644 b=6:0644 d/c=7:0644 l->a");
+    for (name, id) in [("a", 1000), ("b", 1001), ("d/c", 1002)] {
+        chown(w.path("src").join(name), Some(id), Some(id)).unwrap();
+    }
+    fs::set_permissions(w.path("src/a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Items:       6 (3 files, 2 directories, 1 symlink)
+    Made:        5 (3 files, 1 directory, 1 symlink)
+    Attributes:  set on 1 entry
+    Data:        18 B moved, 18 bytes (6 B per file)
+    Not kept:    owner of 3 entries: needs root
+    Not kept:    group of 3 entries: needs root or membership in the group
+    Not kept:    setid of 1 entry: only where the owner could be kept
+    ");
+    assert_eq!(w.mode("dst/a"), 0o755, "another user's program must not become ours");
+    w.same("src", "dst", What { owner: false, mode: 0o1777, ..What::ALL });
+    let again = w.haul("cp -av src/ dst").run();
+    assert_eq!((again.code, again.items()), (Some(0), vec![]));
+}
+
+#[test]
+fn own_set_id_bits_stay_with_archive() {
+    let w = World::of_user();
+    w.tree("src: a=5:0755");
+    fs::set_permissions(w.path("src/a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    w.haul("cp -a src/ dst").succeeds();
+    assert_eq!(w.mode("dst/a"), 0o4755);
+}
+
+#[test]
+fn devices_cannot_be_made() {
+    let w = World::of_user();
+    w.tree("src: a=5");
+    w.tool("mknod", "src/null c 1 3");
+    assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Result:      finished, but not all of it: see the failures below
+    Items:       3 (1 file, 1 directory, 1 special file)
+    Made:        1 file
+    Attributes:  set on 1 entry
+    Failed:      1
+    Data:        5 B moved, 5 bytes
+
+    Failures:
+      null: create: a character device cannot be made here by this user or on this file system
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp -a src/ dst
+    --- stderr
+    haul: null: create: a character device cannot be made here by this user or on this file system
+    ");
+}
+
+#[test]
+fn sealed_directories_and_unreadable_files() {
+    let w = World::of_user();
+    w.tree("src: sealed/a=5:0444 sealed/deep/b=1 none/c=3 zero=5:0000 ok=6 d/e=7");
+    let seal = |name: &str, mode| fs::set_permissions(w.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    seal("src/sealed/deep", 0o500);
+    seal("src/sealed", 0o555);
+    seal("src/none", 0o000);
+    assert_snapshot!(w.haul("cp -v src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    attributes  ./
+    create      d/e
+    create      ok
+    create      sealed/a
+    create      sealed/deep/b
+    mkdir       d/
+    mkdir       none/
+    mkdir       sealed/
+    mkdir       sealed/deep/
+    Result:      finished, but not all of it: see the failures below
+    Items:       10 (5 files, 5 directories)
+    Made:        8 (4 files, 4 directories)
+    Attributes:  set on 1 entry
+    Failed:      2
+    Data:        19 B moved, 19 bytes (4 B per file)
+
+    Failures:
+      none: list: Permission denied
+      zero: open: Permission denied
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp -v src/ dst
+    --- stderr
+    haul: none: list: Permission denied
+    haul: zero: open: Permission denied
+    ");
+    assert_eq!(w.names("dst/sealed"), "a deep/ deep/b");
+    assert_eq!((w.mode("dst/sealed"), w.mode("dst/sealed/deep")), (0o555, 0o500));
+    assert_eq!(w.read("dst/ok"), w.read("src/ok"));
+    // Read-only directories are written into again by the next run.
+    seal("src/sealed", 0o755);
+    w.write("src/sealed/new", "x");
+    seal("src/sealed", 0o555);
+    w.haul("cp src/ dst").ends(23);
+    assert_eq!((w.names("dst/sealed").as_str(), w.mode("dst/sealed")), ("a deep/ deep/b new", 0o555));
+    seal("src/none", 0o755);
+    seal("src/zero", 0o600);
+    w.haul("cp src/ dst").succeeds();
+    w.same("src", "dst", What::USUAL);
+}
+
+#[test]
+fn no_permission_at_the_destination() {
+    let w = World::of_user();
+    w.tree("src: a=5 d/b=6 dst: d/ a=1");
+    for name in ["dst/d", "dst"] {
+        chown(w.path(name), Some(0), Some(0)).unwrap();
+        fs::set_permissions(w.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert_snapshot!(w.haul("cp src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Result:      finished, but not all of it: see the failures below
+    Items:       4 (2 files, 2 directories)
+    Made:        0
+    Unchanged:   1 directory
+    Attributes:  set on 1 entry
+    Failed:      2
+    Data:        11 B moved, 11 bytes
+    Not kept:    times of 2 entries: the destination does not take them
+
+    Failures:
+      a: create: Permission denied
+      d/b: create: Permission denied
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp src/ dst
+    --- stderr
+    haul: a: create: Permission denied
+    haul: d/b: create: Permission denied
+    ");
+    assert_snapshot!(w.haul("cp src/a dst/new").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies [W]/src/a to [W]/dst/new
+    Result:      finished, but not all of it: see the failures below
+    Items:       1 file
+    Made:        0
+    Failed:      1
+    Data:        5 B moved, 5 bytes
+
+    Failures:
+      new: create: Permission denied
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp src/a dst/new
+    --- stderr
+    haul: new: create: Permission denied
+    ");
+    assert_snapshot!(w.haul("cp src/ dst/new/").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: dst/new: mkdir: Permission denied
+    ");
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written() {
+    let w = World::of_user();
+    w.tree("src: a=5");
+    let state = w.path("state");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o555)).unwrap();
+    let ran = w.haul("cp src/ dst --state-dir").arg(&state).run();
+    assert_snapshot!(ran.snapshot(), @"
+    exit 0
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Items:       2 (1 file, 1 directory)
+    Made:        1 file
+    Attributes:  set on 1 entry
+    Data:        5 B moved, 5 bytes
+    --- stderr
+    haul: warning: no journal is kept ([W]/state: make the state directory: Permission denied): a rerun skips whole files but not parts of one
+    ");
+    w.same("src", "dst", What::USUAL);
+}
