@@ -83,6 +83,8 @@ fn peak() -> u64 {
 
 fn plain(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
     Job {
+        link_dest: Vec::new(),
+        timeout: None,
         mode: Mode::Copy,
         roots: vec![Root { store: source, pick: Pick::Contents }],
         target,
