@@ -465,6 +465,10 @@ fn settle_attributes(cx: &Arc<Context>, file: &OpenFile, entry: &Entry) -> Resul
         cx.report().kept.files += 1;
         cx.keep(Why::Same, entry);
     }
+    if cx.job.remove_source && cx.writes() {
+        cx.retry(|| cx.target().settle(&[&name]))?;
+        super::small::remove_sources(cx, &file.work, std::slice::from_ref(entry));
+    }
     cx.sched.items_done(&file.work, 1);
     Ok(())
 }

@@ -84,6 +84,11 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
                 }
                 Ok(false) => again(cx, check),
                 Err(e) if e.kind() == ErrorKind::Cancelled => cx.sched.items_done(&check.work, 1),
+                // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
+                Err(e) if settled.is_err() => {
+                    cx.fail(&e.on(&check.entry.name), Kind::File);
+                    cx.sched.items_done(&check.work, 1);
+                }
                 Err(e) => {
                     take_back(cx, &check);
                     cx.fail(&e.on(&check.entry.name).hint("the copy could not be read back and was removed"), Kind::File);

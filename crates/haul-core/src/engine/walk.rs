@@ -791,6 +791,11 @@ fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, st
             }
             planned.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
         }
+        // Its source goes too, but not on the word of size and time: the content is compared first.
+        Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File => {
+            count_planned(cx, &entry);
+            planned.large.push(OpenFile::new(cx, work, entry, Step { act: Act::Compare, why: Why::Content }));
+        }
         Act::Keep => {
             planned.done += 1;
             planned.keep(cx, step.why, &entry);

@@ -107,3 +107,18 @@ fn a_name_that_policy_leaves_neither_leads_nor_follows() {
     assert_eq!((report.failed, report.made.files), (0, 1));
     assert_eq!(target.get("b").as_deref(), Some(&b"old"[..]));
 }
+
+#[test]
+fn a_move_that_is_run_again_removes_what_was_there_already_once_its_content_is_compared() {
+    let (source, target) = (tree(), Memory::new());
+    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let time = target.entry("d1/e/15").unwrap().mtime;
+    target.put("d1/e/15", vec![0; 15 * 37]);
+    target.put_time("d1/e/15", time);
+    let mut again = job(Arc::new(source.again()), Arc::new(target.again()));
+    again.remove_source = true;
+    let (report, _) = go(again);
+    assert_eq!((report.failed, report.made.files), (0, 1), "what only looked the same was copied: {report:?}");
+    assert!(source.paths().iter().all(|path| source.get(path).is_none()), "no file is left at the source");
+    assert_eq!(target.get("d1/e/15"), Some((0..15 * 37).map(|x| (x % 251) as u8).collect()));
+}

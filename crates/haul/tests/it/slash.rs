@@ -89,7 +89,7 @@ fn cp_file_to_a_name_replaces_or_makes_it() {
     exit 0
     --- stdout
     copies [W]/a to [W]/new
-    create      new
+    create      a
     Items:       1 file
     Made:        1 file
     Data:        5 B moved, 5 bytes
@@ -129,6 +129,7 @@ fn cp_two_sources_of_one_name() {
     copies 2 sources to [W]/new
     Items:       2 files
     Made:        1 file
+    Unchanged:   1 file
     Data:        5 B moved, 5 bytes
     --- stderr
     haul: warning: a: left out: an earlier source has this name
@@ -180,7 +181,7 @@ fn a_link_as_source_is_copied_and_with_slash_followed() {
     copies [W]/link2 to [W]/dst
     Items:       1 symlink
     Made:        1 symlink
-    Data:        0 B moved, 0 bytes
+    Data:        nothing to move
     ");
     w.haul("cp link2 new").succeeds();
     for copy in ["dst/link2", "new"] {

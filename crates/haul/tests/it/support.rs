@@ -80,10 +80,19 @@ impl World {
         self.directory.path().join("state")
     }
 
+    /// Gives a file or directory a time of the past, so that nothing made now has the same by chance.
+    pub fn age(&self, path: &str) {
+        let file = std::fs::File::open(self.path(path)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000)).unwrap();
+    }
+
     /// Makes what the text says (see [`Tree::build`]) in the working directory.
     pub fn tree(&self, text: &str) -> Tree {
         let tree = Tree::new(self.path("")).expect("the working directory");
         tree.build(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        if let Some((top, _)) = text.split_once(": ").filter(|(top, _)| self.has(top)) {
+            self.age(top);
+        }
         if self.user {
             self.give_all();
         }

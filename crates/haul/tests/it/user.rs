@@ -48,6 +48,7 @@ fn devices_cannot_be_made() {
     let w = World::of_user();
     w.tree("src: a=5");
     w.tool("mknod", "src/null c 1 3");
+    w.age("src");
     assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
