@@ -182,7 +182,7 @@ impl Late {
 
     /// A name that only the destination has.
     pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if cx.job.backup.as_ref().is_some_and(|backup| target.name.path() == *backup) {
+        if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
             return;
         }
         if cx.job.mode == Mode::Check {
@@ -202,6 +202,11 @@ impl Late {
         spilled(cx, lock(&self.doomed).push(&record));
         self.dir(cx, work);
     }
+}
+
+/// Whether a path is `below` or a directory on the way to it.
+fn leads_to(path: &[u8], below: &[u8]) -> bool {
+    below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// A spill that cannot be written leaves work undone, which is a failure of the run.

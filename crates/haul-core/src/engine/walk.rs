@@ -611,6 +611,12 @@ fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option
         && target.kind == Kind::File
     {
         planned.done += 1;
+        // Named by the user it is a mistake; met in two trees that share files it is as it should be.
+        let named = work.dir.is_root() && matches!(cx.job.roots[work.root].pick, Pick::Names(_));
+        if cx.job.mode == Mode::Copy && (named || cx.job.remove_source) {
+            let e = Error::new(ErrorKind::Usage, "copy").on(&entry.name);
+            return cx.fail(&e.because("source and destination are the same file"), Kind::File);
+        }
         return planned.keep(cx, Why::SameFile, &entry);
     }
     if let Err(e) = admits(cx.target().caps(), &entry) {
@@ -773,6 +779,7 @@ fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: b
         cx.fail(&e.hint("exclude it or choose another destination"), Kind::Dir);
     }
     let unlisted = matches!(cx.job.roots[work.root].pick, Pick::Listed(_)) && !cx.job.recurse_listed;
+    let (make, attributes) = (make && !barred, attributes && !barred);
     PendingDir { parent: work.clone(), entry, make, fresh, attributes, closed: mount || barred || unlisted }
 }
 
