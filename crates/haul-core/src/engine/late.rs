@@ -482,7 +482,12 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
         return;
     }
     if cx.job.backup.is_some() {
-        lot.retain(|entry| match back_up_by_rename(cx, &entry.name) {
+        let keep = |entry: &Entry| match entry.kind {
+            // What it held is kept by now, below a directory of its name.
+            Kind::Dir => Ok(false),
+            _ => back_up_by_rename(cx, &entry.name),
+        };
+        lot.retain(|entry| match keep(entry) {
             Ok(true) => {
                 deleted(cx, entry);
                 false

@@ -124,8 +124,12 @@ impl World {
         fs::symlink_metadata(self.path(path)).is_ok()
     }
 
-    /// All names below a path, sorted, directories with a slash.
+    /// All names below a path, sorted, directories with a slash, with blanks between.
     pub fn names(&self, path: impl AsRef<Path>) -> String {
+        self.list(path).join(" ")
+    }
+
+    pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         let top = self.path(path);
         let mut names = Vec::new();
         let mut waiting = vec![top.clone()];
@@ -141,7 +145,7 @@ impl World {
             }
         }
         names.sort();
-        names.join(" ")
+        names
     }
 
     pub fn same(&self, a: impl AsRef<Path>, b: impl AsRef<Path>, what: What) {
@@ -322,6 +326,9 @@ fn steady(text: &str) -> String {
     let mut in_items = false;
     for (number, line) in text.lines().enumerate() {
         let line = plain_program(line);
+        if line.starts_with("tuned:") {
+            continue;
+        }
         let ends = SUMMARY.iter().any(|key| line.starts_with(key));
         // Workers name what they do as they do it.
         if number > 0 && !ends && in_items {

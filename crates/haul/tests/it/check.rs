@@ -1,0 +1,247 @@
+//! check, sum, and the small commands.
+
+use std::fs;
+
+use haul_test::compare::What;
+use insta::assert_snapshot;
+
+use crate::support::World;
+
+fn two_trees(w: &World) {
+    let tree = w.tree("src: same=5 bytes=5 size=6 only=1 d/only=2 dst: same=5 bytes=5 size=7 extra=1 d/extra=2 e/x=1");
+    w.write("dst/bytes", "other");
+    for name in ["same", "bytes", "size"] {
+        for top in ["src", "dst"] {
+            tree.set_mtime(format!("{top}/{name}"), 1_000_000_000, 5).unwrap();
+        }
+    }
+}
+
+#[test]
+fn check_lists_what_is_missing_extra_and_differing() {
+    let w = World::new();
+    two_trees(&w);
+    assert_snapshot!(w.haul("check src/ dst").run().snapshot(), @"
+    exit 1
+    --- stdout
+    checks the contents of [W]/src against [W]/dst
+    differs     size
+    extra       d/extra
+    extra       e/
+    extra       extra
+    missing     d/only
+    missing     only
+    Items:       7 (5 files, 2 directories)
+    Same:        4 (2 files, 2 directories)
+    Missing:     2
+    Extra:       3
+    Differing:   1
+    Not the same: 6 differences.
+    ");
+    assert_snapshot!(w.haul("check --one-way --checksum src/ dst").run().snapshot(), @"
+    exit 1
+    --- stdout
+    checks the contents of [W]/src against [W]/dst
+    differs     bytes
+    differs     size
+    missing     d/only
+    missing     only
+    Items:       7 (5 files, 2 directories)
+    Same:        3 (1 file, 2 directories)
+    Missing:     2
+    Differing:   2
+    Not the same: 4 differences.
+    ");
+    w.haul("check -q --one-way --missing-to missing --differing-to differing src/ dst").ends(1);
+    let lines = |name: &str| {
+        let text = String::from_utf8(w.read(name)).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!((lines("missing"), lines("differing")), (vec!["d/only".into(), "only".into()], vec!["size".to_string()]));
+    let list = w.haul("check -q --one-way -c src/ dst").ends(1).stdout;
+    w.haul("cp -I --files-from - src dst").stdin(&list).succeeds();
+    w.haul("check --one-way --checksum src/ dst").ends(0);
+    w.haul("check src/ dst").ends(1);
+    w.haul("sync --delete src/ dst").succeeds();
+    assert_snapshot!(w.haul("check -c src/ dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    checks the contents of [W]/src against [W]/dst
+    Items:       7 (5 files, 2 directories)
+    Same:        7 (5 files, 2 directories)
+    The same.
+    ");
+}
+
+#[test]
+fn check_refuses_with_two() {
+    let w = World::new();
+    w.tree("src: a=1");
+    assert_snapshot!(w.haul("check src/ nothing").run().snapshot(), @"
+    exit 1
+    --- stdout
+    checks the contents of [W]/src against [W]/nothing
+    missing     a
+    Items:       2 (1 file, 1 directory)
+    Same:        1 directory
+    Missing:     1
+    Not the same: 1 difference.
+    ");
+    assert_snapshot!(w.haul("check nothing src").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    assert_eq!(w.haul("check").run().code, Some(2));
+    assert_eq!(w.haul("check --no-such-flag src dst").run().code, Some(2));
+}
+
+#[test]
+fn check_compares_attributes_with_archive() {
+    let w = World::new();
+    w.tree("src: a=5:0640 b=5 l->a");
+    w.haul("cp -a src/ dst").succeeds();
+    w.haul("check -a src/ dst").succeeds();
+    w.tool("chmod", "0600 dst/a");
+    assert_eq!(w.haul("check -q -a src/ dst").ends(1).stdout, "a\n");
+    w.tool("ln", "-sfn b dst/l");
+    assert_eq!(w.haul("check -q src/ dst").ends(1).stdout, "l\n");
+}
+
+#[test]
+fn a_manifest_proves_a_tree_without_its_source() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K empty=0 l->a");
+    w.write("src/with space\nand line", "x");
+    let manifest = w.haul("sum src/").succeeds().stdout;
+    w.write("manifest", &manifest);
+    w.haul("cp src/ dst").succeeds();
+    w.haul("check --manifest manifest dst").succeeds();
+    let mut bytes = w.read("dst/d/b");
+    bytes[200_000] ^= 1;
+    fs::write(w.path("dst/d/b"), bytes).unwrap();
+    fs::remove_file(w.path("dst/a")).unwrap();
+    w.write("dst/new", "x");
+    assert_snapshot!(w.haul("check --manifest manifest dst").run().snapshot(), @"
+    exit 1
+    --- stdout
+    missing  a
+    differs  d/b
+    extra    new
+    2 same, 1 missing, 1 differing, 1 extra, 0 unreadable
+    ");
+}
+
+#[test]
+fn sha256sum_and_we_read_each_other() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K empty=0");
+    w.write("src/back\\slash", "x");
+    w.write("src/new\nline", "y");
+    let ours = w.haul("sum --format sha256sum src/").succeeds().stdout;
+    w.write("ours", &ours);
+    w.tool("sha256sum", "-c --quiet ours");
+    assert_snapshot!(w.haul("check --one-way --manifest ours .").run().snapshot(), @"
+    exit 0
+    --- stdout
+    5 same, 0 missing, 0 differing, 0 extra, 0 unreadable
+    ");
+    let theirs = std::process::Command::new("sh")
+        .args(["-c", "find . -type f -print0 | xargs -0 sha256sum"])
+        .current_dir(w.path("src"))
+        .output()
+        .unwrap();
+    w.write("theirs", theirs.stdout);
+    w.haul("check --manifest theirs src").succeeds();
+    w.write("src/a", "other");
+    w.haul("check --manifest theirs src").ends(1);
+}
+
+#[test]
+fn ls_du_tree_cat_mkdir() {
+    let w = World::new();
+    let tree = w.tree("src: a=5:0640 d/b=300K:0600 d/e/ l->a p|");
+    for name in ["a", "d/b", "l", "p", "d/e", "d"] {
+        tree.set_mtime(format!("src/{name}"), 1_000_000_000, 0).unwrap();
+    }
+    assert_snapshot!(w.haul("ls src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    a
+    d/
+    l
+    p
+    ");
+    assert_snapshot!(w.haul("tree src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    [307205]  src  (4 files)
+        [307200]  d  (1 file)
+
+    307205 bytes used in 3 directories, 4 files
+    ");
+    assert_snapshot!(w.haul("ls nothing").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    w.write("text", "one\n");
+    assert_eq!(w.haul("cat text text").succeeds().stdout, "one\none\n");
+    assert_snapshot!(w.haul("mkdir x/y").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: x/y: mkdir: No such file or directory
+      try: -p makes the directories above it too
+    ");
+    w.haul("mkdir x").succeeds();
+    w.haul("mkdir x").ends(23);
+    w.haul("mkdir -p x/y/z x").succeeds();
+    assert_eq!(w.names("x"), "y/ y/z/");
+    let du = w.haul("du src").succeeds().stdout;
+    assert!(du.contains("307200") && du.contains("307205"), "{du}");
+}
+
+#[test]
+fn rm_is_careful() {
+    let w = World::new();
+    w.tree("d: a=1 e/b=2 other: f=1");
+    w.tree("one=1");
+    assert_snapshot!(w.haul("rm d").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: d: remove: is a directory
+      try: -r removes it with all that is in it
+    ");
+    w.haul("rm one").succeeds();
+    std::os::unix::fs::symlink("other", w.path("d/link")).unwrap();
+    w.haul("rm -r d").succeeds();
+    assert!(!w.has("d") && !w.has("one") && w.has("other/f"));
+    for place in ["/", "/."] {
+        let ran = w.haul("rm -r -n").arg(place).run();
+        assert_ne!(ran.code, Some(0), "{place}");
+    }
+    let home = w.state().parent().unwrap().join("home");
+    let ran = w.haul("rm -r").arg(&home).run();
+    assert_ne!(ran.code, Some(0));
+    assert!(home.exists(), "the home directory needs --force");
+    let volume = haul_test::volume::Volume::tmpfs(1 << 20).unwrap();
+    fs::write(volume.path().join("f"), "x").unwrap();
+    assert_ne!(w.haul("rm -r").arg(volume.path()).run().code, Some(0), "a mount point needs --force");
+    assert!(volume.path().join("f").exists());
+    assert_snapshot!(w.haul("rm nothing").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+}
+
+#[test]
+fn a_real_tree() {
+    let w = World::new();
+    w.haul("cp -a --verify /usr/include/ dst").succeeds();
+    haul_test::compare::assert_same(std::path::Path::new("/usr/include"), &w.path("dst"), What::ALL);
+    assert_eq!(w.rsync_finds("/usr/include/", "dst/"), "");
+    w.haul("check -a --checksum /usr/include/ dst").succeeds();
+}

@@ -1,0 +1,171 @@
+//! What sync deletes, when, and when not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use haul_test::compare::What;
+use insta::assert_snapshot;
+
+use crate::support::World;
+
+#[test]
+fn sync_delete_makes_the_trees_equal() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=6 dst: a=5 old=1 d/old=2 gone/x/y=3 gone/z=4 l->nowhere empty/");
+    assert_snapshot!(w.haul("sync -v --delete src/ dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    attributes  ./
+    attributes  d/
+    create      d/b
+    delete      d/old
+    delete      empty/
+    delete      gone/
+    delete      gone/x/
+    delete      gone/x/y
+    delete      gone/z
+    delete      l
+    delete      old
+    replace     a
+    Items:       4 (2 files, 2 directories)
+    Made:        2 files
+    Attributes:  set on 2 entries
+    Deleted:     8 (4 files, 3 directories, 1 symlink)
+    Data:        11 B moved, 11 bytes (5 B per file)
+    ");
+    w.same("src", "dst", What::USUAL);
+    assert_eq!(w.rsync_finds("src/", "dst/"), "");
+}
+
+#[test]
+fn without_delete_nothing_goes() {
+    let w = World::new();
+    w.tree("src: a=5 dst: old=1 d/e=2");
+    w.haul("sync src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "a d/ d/e old");
+}
+
+#[test]
+fn nothing_is_deleted_after_a_failure() {
+    for (name, mode) in [("src/d", 0o000), ("src/a", 0o000)] {
+        let w = World::of_user();
+        w.tree("src: a=5 d/b=6 dst: old=1 d/kept=2");
+        fs::set_permissions(w.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        let ran = w.haul("sync --delete src/ dst").ends(23);
+        assert!(w.has("dst/old") && w.has("dst/d/kept"), "{name}");
+        assert!(ran.stdout.contains("left"), "it says so: {}", ran.stdout);
+        w.haul("sync --delete --ignore-errors src/ dst").ends(23);
+        assert!(!w.has("dst/old"), "{name}");
+        // What could not be listed says nothing of what is in it.
+        assert_eq!(w.has("dst/d/kept"), name == "src/d", "{name}");
+    }
+}
+
+#[test]
+fn a_failure_to_write_prevents_deletes_too() {
+    let w = World::new();
+    w.tree("src: f=3 z=1 dst: f/inner=1 old=2");
+    assert_snapshot!(w.haul("sync --delete src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    Result:      finished, but not all of it: see the failures below
+    Items:       3 (2 files, 1 directory)
+    Made:        1 file
+    Attributes:  set on 1 entry
+    Failed:      1
+    Data:        1 B moved, 1 bytes
+    Not deleted: 1 names that only the destination has were left, because something could not be listed or copied
+
+    Failures:
+      f: replace: it is a file at the source and a directory at the destination
+        try: the directory is not empty: --force replaces it with all that is in it
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul sync --delete src/ dst
+    --- stderr
+    haul: f: replace: it is a file at the source and a directory at the destination
+      try: the directory is not empty: --force replaces it with all that is in it
+    haul: warning: nothing is deleted: 1 names that only the destination has were left, because something could not be listed or copied
+    ");
+    assert_eq!(w.names("dst"), "f/ f/inner old z");
+}
+
+#[test]
+fn max_delete_is_all_or_nothing() {
+    let w = World::new();
+    w.tree("src: a=5 b=5 c=5 d=5 dst: a=1 old1=1 old2=2 dir/x=3 dir/y=3");
+    assert_snapshot!(w.haul("sync --delete --max-delete 4 src/ dst").run().snapshot(), @"
+    exit 25
+    --- stdout
+    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    Result:      more to delete than --max-delete allows: nothing was deleted
+    Items:       5 (4 files, 1 directory)
+    Made:        4 files
+    Attributes:  set on 1 entry
+    Data:        20 B moved, 20 bytes (5 B per file)
+    Not deleted: --max-delete allows 4, 5 names would be deleted: nothing was
+
+    If the deletes are meant, run it again with a larger --max-delete:
+      haul sync --delete --max-delete 4 src/ dst
+    --- stderr
+    haul: warning: nothing is deleted: --max-delete allows 4, 5 names would be deleted: nothing was
+    ");
+    assert_eq!(w.names("dst"), "a b c d dir/ dir/x dir/y old1 old2");
+    w.haul("sync --delete --max-delete 0 src/ dst").ends(25);
+    w.haul("sync --delete --max-delete 10% src/ dst").ends(25);
+    assert!(w.has("dst/dir/x"));
+    let dry = w.haul("sync -n --delete --max-delete 4 src/ dst").run();
+    assert_eq!(dry.code, Some(25), "a dry run ends as the run would");
+    w.haul("sync --delete --max-delete 5 src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "a b c d");
+}
+
+#[test]
+fn excluded_names_are_protected() {
+    let w = World::new();
+    w.tree("src: a=5 skip.o=1 dst: old=1 mine.o=2 cache/x=3 gone/keep.o=1 gone/f=1");
+    w.haul("sync --delete --exclude *.o --exclude /cache src/ dst").run();
+    assert!(w.has("dst/mine.o") && w.has("dst/cache/x") && w.has("dst/gone/keep.o"));
+    assert!(!w.has("dst/old") && !w.has("dst/gone/f") && !w.has("dst/skip.o"));
+    w.haul("sync --delete-excluded --exclude *.o --exclude /cache src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "a");
+}
+
+#[test]
+fn sizes_select_no_deletes() {
+    let w = World::new();
+    w.tree("src: a=5 large=20K dst: large=20K small-old=1 large-old=30K");
+    w.haul("sync --delete --max-size 1K src/ dst").succeeds();
+    assert!(w.has("dst/large"), "it is at the source");
+    assert_eq!(w.names("dst"), "a large");
+}
+
+#[test]
+fn deletes_do_not_follow_links() {
+    let w = World::new();
+    w.tree("out: precious=5 src: a=1 dst:");
+    std::os::unix::fs::symlink(w.path("out"), w.path("dst/link")).unwrap();
+    w.haul("sync --delete src/ dst").succeeds();
+    assert_eq!((w.names("dst"), w.names("out")), ("a".into(), "precious".into()));
+}
+
+#[test]
+fn sealed_directories_are_deleted_by_their_owner() {
+    let w = World::of_user();
+    w.tree("src: a=1 dst: gone/x/y=3");
+    for name in ["dst/gone/x", "dst/gone"] {
+        fs::set_permissions(w.path(name), fs::Permissions::from_mode(0o555)).unwrap();
+    }
+    let ran = w.haul("sync --delete src/ dst").run();
+    assert!((ran.code == Some(0)) != w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
+}
+
+#[test]
+fn a_directory_that_becomes_a_file_and_the_reverse() {
+    let w = World::new();
+    w.tree("src: x=3 y/f=4 dst: x/old=1 y=5");
+    w.haul("sync --delete --force src/ dst").succeeds();
+    w.same("src", "dst", What::USUAL);
+}
