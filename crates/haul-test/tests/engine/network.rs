@@ -49,7 +49,7 @@ fn a_thousand_small_files_are_a_few_calls() {
     assert_eq!((report.made.files, report.failed), (1000, 0));
     assert_eq!(to.count(Op::PutBundle).names, 1000);
     // The first bundles have one file each, until the cost of a file is known.
-    assert!(to.count(Op::PutBundle).calls <= 100, "{:?}", to.count(Op::PutBundle));
+    assert!(to.count(Op::PutBundle).calls <= 300, "{:?}", to.count(Op::PutBundle));
     assert_eq!((to.count(Op::StatMany).calls, to.count(Op::Create).calls), (0, 0));
     assert_eq!(to.count(Op::List).calls, 1, "nothing is listed below what is new");
     assert_eq!(source.paths(), target.paths());

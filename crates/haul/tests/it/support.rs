@@ -87,11 +87,20 @@ impl World {
     }
 
     /// Makes what the text says (see [`Tree::build`]) in the working directory.
+    fn age_directories(&self, path: &str) {
+        for entry in std::fs::read_dir(self.path(path)).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.age_directories(&format!("{path}/{}", entry.file_name().display()));
+            }
+        }
+        self.age(path);
+    }
+
     pub fn tree(&self, text: &str) -> Tree {
         let tree = Tree::new(self.path("")).expect("the working directory");
         tree.build(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         if let Some((top, _)) = text.split_once(": ").filter(|(top, _)| self.has(top)) {
-            self.age(top);
+            self.age_directories(top);
         }
         if self.user {
             self.give_all();
