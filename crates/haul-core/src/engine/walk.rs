@@ -529,7 +529,12 @@ fn look_up_bare(
             Some(Found::Entry(entry)) => complete.push((*entry, late_kind, named.there)),
             Some(Found::Failed(e)) => {
                 planned.done += 1;
-                cx.fail_source(e.on(&named.entry.name), named.entry.kind);
+                let e = e.on(&named.entry.name);
+                match follow {
+                    // The link is there; that it leads nowhere is not something that happened meanwhile.
+                    true => cx.fail(&e, named.entry.kind),
+                    false => cx.fail_source(e, named.entry.kind),
+                }
             }
             Some(Found::Absent) | None => {
                 planned.done += 1;
