@@ -135,20 +135,23 @@ impl Late {
 
     /// The directory's attributes are set (again) at the very end.
     pub fn dir(&self, cx: &Context, work: &DirWork) {
-        if work.entry.is_some() {
-            self.dir_at(cx, work.dir.path(), work.root);
+        if let Some(entry) = &work.entry {
+            self.dir_at(cx, work.dir.path(), work.root, entry.mtime);
         }
     }
 
     /// A directory in `above` that was opened to write in it gets its own mode at the very end.
     pub fn reopened(&self, cx: &Context, above: &DirWork, entry: &Entry) {
-        self.dir_at(cx, entry.name.path(), above.root);
+        self.dir_at(cx, entry.name.path(), above.root, entry.mtime);
     }
 
-    fn dir_at(&self, cx: &Context, path: Vec<u8>, root: usize) {
+    /// The time comes along: when names were removed from the source it is not the directory's any more.
+    fn dir_at(&self, cx: &Context, path: Vec<u8>, root: usize, mtime: Time) {
         let mut record = path;
         record.push(0);
         record.extend((root as u32).to_le_bytes());
+        record.extend(mtime.secs.to_le_bytes());
+        record.extend(mtime.nanos.to_le_bytes());
         if let Some(sorter) = lock(&self.dirs).as_mut() {
             spilled(cx, sorter.push(&record));
         }
@@ -640,10 +643,13 @@ fn directories(cx: &Arc<Context>) {
         if record == before {
             continue;
         }
-        if let Some((path, root)) = record.split_last_chunk::<4>()
+        if let Some((rest, nanos)) = record.split_last_chunk::<4>()
+            && let Some((rest, secs)) = rest.split_last_chunk::<8>()
+            && let Some((path, root)) = rest.split_last_chunk::<4>()
             && let Some(name) = Name::parse(&Dir::root(), &path[..path.len().saturating_sub(1)])
         {
-            late_directory(cx, &name, u32::from_le_bytes(*root) as usize);
+            let mtime = Time { secs: i64::from_le_bytes(*secs), nanos: u32::from_le_bytes(*nanos) };
+            late_directory(cx, &name, u32::from_le_bytes(*root) as usize, mtime);
         }
         before = record;
         if cx.cancel.is_set() {
@@ -652,10 +658,11 @@ fn directories(cx: &Arc<Context>) {
     }
 }
 
-fn late_directory(cx: &Context, name: &Name, root: usize) {
+fn late_directory(cx: &Context, name: &Name, root: usize, mtime: Time) {
     let source = &cx.job.roots[root].store;
     let set = cx.retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
         cx.transform(&mut entry);
+        entry.mtime = mtime;
         let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
         let landed = cx.retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;
         cx.refused(&entry, landed.refused);
