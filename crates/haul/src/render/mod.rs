@@ -163,6 +163,7 @@ pub struct Renderer {
     options: Options,
     /// Whether there are lists of check.
     lists: bool,
+    logs: bool,
     state: Mutex<State>,
 }
 
@@ -202,7 +203,7 @@ impl Renderer {
         let listing = |to: FailedTo| Listing { names: Names::new(to.zero), sink: Sink::new(Box::new(to.file)), title: to.name };
         let failed_to = options.failed_to.take().map(listing);
         let lists: Vec<_> = std::mem::take(&mut options.lists).into_iter().map(|(action, to)| (action, listing(to))).collect();
-        let has_lists = !lists.is_empty();
+        let (has_lists, logs) = (!lists.is_empty(), log.is_some());
         let names = Names::new(options.names == Some(true));
         let state = State {
             out: Sink::new(outputs.stdout),
@@ -223,7 +224,7 @@ impl Renderer {
             told: Vec::new(),
             finished: false,
         };
-        Arc::new(Renderer { options, lists: has_lists, state: Mutex::new(state) })
+        Arc::new(Renderer { options, lists: has_lists, logs, state: Mutex::new(state) })
     }
 
     /// What a panic elsewhere left behind is still good enough to print.
@@ -375,7 +376,7 @@ impl Renderer {
         if options.json {
             self.record(state, &Record::Item(json::Item::of(action, why, entry, dry)));
         }
-        if options.verbose > 0 && state.log.is_some() {
+        if state.log.is_some() {
             self.log(state, &lines::explained(action, why, entry));
         }
         for (_, list) in state.lists.iter_mut().filter(|(listed, _)| *listed == action) {
@@ -551,8 +552,10 @@ impl Observer for Renderer {
         let o = &self.options;
         match action {
             Action::Keep => o.verbose > 1 && (o.json || !o.quiet),
-            Action::Missing | Action::Extra | Action::Differs => self.lists || o.json || o.names.is_some() || !o.quiet || o.verbose > 0,
-            _ => o.json || o.verbose > 0 || !o.quiet && (o.itemize || o.dry),
+            Action::Missing | Action::Extra | Action::Differs => {
+                self.lists || self.logs || o.json || o.names.is_some() || !o.quiet || o.verbose > 0
+            }
+            _ => self.logs || o.json || o.verbose > 0 || !o.quiet && (o.itemize || o.dry),
         }
     }
 }

@@ -159,7 +159,7 @@ fn sealed_directories_are_deleted_by_their_owner() {
         fs::set_permissions(w.path(name), fs::Permissions::from_mode(0o555)).unwrap();
     }
     let ran = w.haul("sync --delete src/ dst").run();
-    assert!((ran.code == Some(0)) != w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
+    assert_eq!(ran.code == Some(0), !w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! The program from end to end, on local paths. Needs root, rsync and the mkfs programs.
 
 mod attributes;
+mod bad_input;
 mod check;
 mod deletes;
+mod dry;
+mod json;
+mod race;
+mod selection;
 mod slash;
 mod space;
-#[expect(dead_code, reason = "some of it serves themes that have yet to come")]
 mod support;
 mod user;

@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -22,7 +21,8 @@ const BOUND: Duration = Duration::from_secs(60);
 /// One test's directory: `w` to work in, and beside it the home, the state and what the runs have printed.
 pub struct World {
     directory: TempDir,
-    user: bool,
+    /// Set where an ordinary user runs the program.
+    user: Option<NobodyProgram>,
 }
 
 /// A command in that world.
@@ -40,11 +40,6 @@ pub struct Ran {
     work: String,
 }
 
-fn nobody_program() -> &'static NobodyProgram {
-    static PROGRAM: OnceLock<NobodyProgram> = OnceLock::new();
-    PROGRAM.get_or_init(|| NobodyProgram::new(Path::new(env!("CARGO_BIN_EXE_haul"))).expect("these tests need root"))
-}
-
 impl World {
     /// As this user, which must be root.
     pub fn new() -> World {
@@ -59,7 +54,8 @@ impl World {
     fn make(user: bool) -> World {
         assert!(rustix::process::geteuid().is_root(), "these tests need root: they mount and change owners");
         let directory = tempfile::Builder::new().prefix("haul-it-").tempdir().expect("a temporary directory");
-        let world = World { directory, user };
+        let program = || NobodyProgram::new(Path::new(env!("CARGO_BIN_EXE_haul"))).expect("a copy of the program");
+        let world = World { directory, user: user.then(program) };
         for name in ["", "w", "home", "state", "out"] {
             let path = world.directory.path().join(name);
             fs::create_dir_all(&path).expect("make a directory");
@@ -102,7 +98,7 @@ impl World {
         if let Some((top, _)) = text.split_once(": ").filter(|(top, _)| self.has(top)) {
             self.age_directories(top);
         }
-        if self.user {
+        if self.user.is_some() {
             self.give_all();
         }
         tree
@@ -163,7 +159,10 @@ impl World {
 
     /// The program with these arguments, separated by blanks.
     pub fn haul(&self, arguments: &str) -> Haul<'_> {
-        let mut command = if self.user { nobody_program().command() } else { Command::new(env!("CARGO_BIN_EXE_haul")) };
+        let mut command = match &self.user {
+            Some(program) => program.command(),
+            None => Command::new(env!("CARGO_BIN_EXE_haul")),
+        };
         let top = self.directory.path();
         command.env_clear().current_dir(self.path("")).stdin(Stdio::null()).args(arguments.split_whitespace());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
@@ -213,11 +212,6 @@ impl Haul<'_> {
         self
     }
 
-    pub fn env(mut self, key: &str, value: &str) -> Self {
-        self.command.env(key, value);
-        self
-    }
-
     pub fn stdin(mut self, content: impl AsRef<[u8]>) -> Self {
         let path = self.world.directory.path().join("out/stdin");
         fs::write(&path, content).expect("write what is to be read");
@@ -260,10 +254,6 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().expect("ask for its state").is_some()
     }
@@ -355,5 +345,26 @@ fn steady(text: &str) -> String {
         }
     }
     lines.append(&mut items);
+    sort_failures(&mut lines);
     lines.join("\n") + "\n"
+}
+
+/// Failures come as they happen: consecutive ones are sorted, each with the line of advice below it.
+fn sort_failures(lines: &mut [String]) {
+    let advice = |line: &str| line.trim_start().starts_with("try: ");
+    let failure = |line: &str| !advice(line) && (line.starts_with("haul: ") || line.starts_with("  ")) && line.contains(": ");
+    let mut at = 0;
+    while at < lines.len() {
+        let length = lines[at..].iter().take_while(|line| failure(line) || advice(line)).count();
+        let mut groups: Vec<Vec<String>> = Vec::new();
+        for line in &lines[at..at + length] {
+            match groups.last_mut().filter(|_| advice(line)) {
+                Some(group) => group.push(line.clone()),
+                None => groups.push(vec![line.clone()]),
+            }
+        }
+        groups.sort();
+        lines[at..at + length].clone_from_slice(&groups.concat());
+        at += length.max(1);
+    }
 }

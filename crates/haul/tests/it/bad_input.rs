@@ -1,0 +1,291 @@
+//! Sources, destinations and names that ask for trouble.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use haul_test::compare::What;
+use haul_test::volume::{Kind, Volume};
+use haul_test::{nasty, tree};
+use insta::assert_snapshot;
+
+use crate::support::World;
+
+#[test]
+fn a_missing_source() {
+    let w = World::new();
+    w.tree("a=5 dst:");
+    assert_snapshot!(w.haul("cp nothing dst").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    assert_snapshot!(w.haul("cp nothing/ dst").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    assert_snapshot!(w.haul("cp a nothing dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies 2 sources to [W]/dst
+    Result:      finished, but not all of it: see the failures below
+    Items:       1 file
+    Made:        1 file
+    Failed:      1
+    Data:        5 B moved, 5 bytes
+
+    Failures:
+      nothing: open: no such file or directory
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp a nothing dst
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    assert_eq!(w.names("dst"), "a", "the others are copied");
+    assert_snapshot!(w.haul("sync --delete nothing/ dst").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: nothing: open: no such file or directory
+    ");
+    assert_eq!(w.names("dst"), "a", "and nothing is deleted");
+}
+
+#[test]
+fn a_destination_inside_the_source() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=6");
+    symlink("src", w.path("link")).unwrap();
+    assert_snapshot!(w.haul("cp src/ src/d").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: [W]/src: copy: the destination is inside the source
+      try: copy to a place outside it, or copy its parts by name
+    ");
+    for command in
+        ["cp src src/d", "cp src/ src/new", "cp link/ src/d", "cp src link/d", "sync --delete src/ src/d", "mv src src/d", "cp src src"]
+    {
+        let ran = w.haul(command).run();
+        assert_eq!(ran.code, Some(1), "{command}\n{}{}", ran.stdout, ran.stderr);
+    }
+    w.tree("mnt/");
+    w.tool("mount", "--bind src/d mnt");
+    let bound = w.haul("cp src/ mnt").run();
+    w.tool("umount", "mnt");
+    assert_eq!(bound.code, Some(23), "{}", bound.stderr);
+    assert!(bound.stderr.contains("it is the destination itself"), "{}", bound.stderr);
+    assert_eq!(w.names("src"), "a d/ d/a d/b", "what is not the destination itself is copied, once");
+}
+
+#[test]
+fn one_tree_by_two_names() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=6 mnt/");
+    let before = w.tool("ls", "-lR --time-style=full-iso src");
+    symlink("src", w.path("link")).unwrap();
+    fs::create_dir(w.path("mnt")).unwrap();
+    w.tool("mount", "--bind src mnt");
+    let mut ran = Vec::new();
+    for command in [
+        "cp src/ src",
+        "cp src/ src/",
+        "cp src/ link",
+        "cp link/ src",
+        "sync --delete src/ link/",
+        "cp src/ mnt",
+        "mv src/ mnt",
+        "cp src .",
+    ] {
+        ran.push((command, w.haul(command).run()));
+    }
+    w.tool("umount", "mnt");
+    for (command, ran) in ran {
+        assert_eq!(ran.code, Some(1), "{command}\n{}{}", ran.stdout, ran.stderr);
+    }
+    assert_eq!(w.tool("ls", "-lR --time-style=full-iso src"), before);
+}
+
+#[test]
+fn one_file_by_two_names() {
+    let w = World::new();
+    w.tree("a=5 d/");
+    fs::hard_link(w.path("a"), w.path("hard")).unwrap();
+    symlink("a", w.path("soft")).unwrap();
+    fs::hard_link(w.path("a"), w.path("d/a")).unwrap();
+    assert_snapshot!(w.haul("cp a a").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies [W]/a to [W]/a
+    Result:      finished, but not all of it: see the failures below
+    Items:       1 file
+    Made:        0
+    Failed:      1
+    Data:        nothing to move
+
+    Failures:
+      a: copy: source and destination are the same file
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp a a
+    --- stderr
+    haul: a: copy: source and destination are the same file
+    ");
+    for command in ["cp a hard", "cp a d", "cp -I a d", "cp --inplace -I a hard", "mv a hard", "cp --remove-source-files a hard"] {
+        let ran = w.haul(command).run();
+        assert_eq!((ran.code, w.read("hard").len(), w.read("a").len()), (Some(23), 5, 5), "{command}: {}{}", ran.stdout, ran.stderr);
+    }
+    // A link to it is another file: the copy takes its place.
+    w.haul("cp -I a soft").run();
+    assert_eq!(w.read("a").len(), 5);
+}
+
+#[test]
+fn trees_that_share_files() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=6");
+    w.tool("cp", "-al src dst");
+    let ran = w.haul("cp -aI src/ dst").succeeds();
+    assert_eq!(ran.summary("Data"), Some("nothing to move"));
+    w.haul("mv src/ dst").ends(23);
+    w.same("src", "dst", What { directory_mtime: false, ..What::USUAL });
+}
+
+#[test]
+fn sources_that_are_in_the_destination() {
+    let w = World::new();
+    w.tree("dst: src/a=5 old=3");
+    let ran = w.haul("sync --delete dst/src/ dst").run();
+    assert_eq!((ran.code, w.names("dst").as_str()), (Some(1), "old src/ src/a"), "{}", ran.stderr);
+}
+
+#[test]
+fn files_where_directories_are_needed() {
+    let w = World::new();
+    w.tree("src: a=5");
+    w.write("f", "f");
+    assert_snapshot!(w.haul("cp src/ f").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: f: copy to: is a file, and a directory is needed
+      try: remove it or name another destination
+    ");
+    assert_snapshot!(w.haul("cp src/ f/x").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: f/x: open: Not a directory
+    ");
+    assert_snapshot!(w.haul("cp f src/a/").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: src/a: copy to: is a file, and the slash says it is a directory
+      try: leave the slash out to replace the file
+    ");
+    assert_eq!(w.read("f"), b"f");
+}
+
+#[test]
+fn a_fifo_named_as_source_is_not_read() {
+    let w = World::new();
+    w.tree("p| dst:");
+    assert_snapshot!(w.haul("cp p dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    copies [W]/p to [W]/dst
+    Items:       1 special file
+    Made:        0
+    Skipped:     1 special file: not asked for (-D or -a takes them along)
+    Data:        nothing to move
+    ");
+    w.haul("cp -a p dst").succeeds();
+    w.haul("cp -L p dst2").succeeds();
+    w.haul("sum p").run();
+    w.haul("cp /dev/zero dst3").succeeds();
+    assert!(!w.path("dst3").is_file());
+}
+
+#[test]
+fn names_do_not_reach_the_terminal_raw() {
+    let w = World::new();
+    w.tree("src:");
+    for name in [b"new\nline".as_slice(), b"esc\x1b[31mred", b"bad\xff\xfeutf8", b"\xe2\x80\xaertl", b"tab\t", b"\x7fdel", b"\xc2\x9bcsi"] {
+        fs::write(w.path("src").join(OsStr::from_bytes(name)), "x").unwrap();
+    }
+    w.age("src");
+    assert_snapshot!(w.haul("cp -v src/ dst").run().snapshot(), @r"
+    exit 0
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    attributes  ./
+    create      \u{202e}rtl
+    create      \u{9b}csi
+    create      \x7fdel
+    create      bad\xff\xfeutf8
+    create      esc\x1b[31mred
+    create      new\nline
+    create      tab\t
+    Items:       8 (7 files, 1 directory)
+    Made:        7 files
+    Attributes:  set on 1 entry
+    Data:        7 B moved, 7 bytes (1 B per file)
+    ");
+    w.same("src", "dst", What::USUAL);
+    assert_snapshot!(w.haul("cp").arg(OsStr::from_bytes(b"no\x1b[2J\xff")).arg("dst").run().snapshot(), @r"
+    exit 23
+    --- stderr
+    haul: no\x1b[2J\xff: open: no such file or directory
+    ");
+    for command in ["ls src", "tree src", "check -v src/ dst", "du -a src", "sync -n --delete src/ dst", "cp --json src/ dst2"] {
+        let ran = w.haul(command).run();
+        let raw = |text: &str| text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}');
+        assert!(!raw(&ran.stdout) && !raw(&ran.stderr), "{command}: {:?}{:?}", ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn long_names_and_deep_paths() {
+    let w = World::new();
+    nasty::deep(&w.path("src")).unwrap();
+    for byte in [b'a', b'b'] {
+        fs::write(w.path("src").join(OsStr::from_bytes(&[byte; 255])), "x").unwrap();
+    }
+    w.haul("cp -a src/ dst").succeeds();
+    w.same("src", "dst", What::ALL);
+    w.haul("check src/ dst").succeeds();
+    w.haul("sync -a --delete src/ dst").succeeds();
+    w.haul("mv src moved").succeeds();
+    assert!(!w.has("src"));
+    fs::create_dir(w.path("empty")).unwrap();
+    w.haul("sync --delete empty/ dst").succeeds();
+    assert_eq!(w.names("dst"), "");
+    w.haul("rm -r moved").succeeds();
+    assert!(!w.has("moved"));
+}
+
+#[test]
+fn a_directory_of_many_names() {
+    let w = World::new();
+    let source = Volume::tmpfs(256 << 20).unwrap();
+    tree::flat(&source.path().join("src"), 100_000, 0).unwrap();
+    // What a path ends in says what is meant.
+    let (src, dst) = (source.path().join("src/"), source.path().join("dst"));
+    assert!(src.as_os_str().as_bytes().ends_with(b"/"));
+    let ran = w.haul("cp -q").arg(&src).arg(&dst).succeeds();
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+    haul_test::compare::assert_same(&source.path().join("src"), &dst, What { root: true, ..What::USUAL });
+    fs::write(dst.join("extra"), "x").unwrap();
+    let ran = w.haul("sync -v --delete").arg(&src).arg(&dst).succeeds();
+    assert_eq!(ran.items(), ["attributes  ./", "delete      extra"]);
+}
+
+#[test]
+fn a_read_only_destination() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K");
+    let volume = Volume::new(&Kind::Ext4 { mount_options: "ro".to_owned() }, 16 << 20).unwrap();
+    let ran = w.haul("cp src/").arg(volume.path()).run();
+    assert_eq!(ran.code, Some(11), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("ead-only file system"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.lines().filter(|l| l.contains("ead-only")).count(), 1, "one message: {}", ran.stderr);
+}

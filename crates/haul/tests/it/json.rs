@@ -1,0 +1,127 @@
+//! Output for programs: JSON, lists, logs, silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+
+use crate::support::{Ran, World};
+
+/// The keys of each event, as docs/json.md has them.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let text = include_str!("../../../../docs/json.md");
+    let mut kinds: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut kind = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("## `") {
+            kind = name.trim_end_matches('`').to_owned();
+        } else if let Some(key) = line.strip_prefix("| `").and_then(|rest| rest.split('`').next()) {
+            kinds.entry(kind.clone()).or_default().insert(key.to_owned());
+        }
+    }
+    kinds
+}
+
+/// Keys with those of objects in them, as `slowest.path`.
+fn keys(value: &Value) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for (key, value) in value.as_object().expect("an object") {
+        all.insert(key.clone());
+        if value.is_object() {
+            all.extend(keys(value).into_iter().map(|inner| format!("{key}.{inner}")));
+        }
+    }
+    all
+}
+
+fn events(ran: &Ran) -> Vec<Value> {
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    ran.stdout.lines().map(parse).collect()
+}
+
+#[test]
+fn every_line_is_json_with_the_documented_keys() {
+    let w = World::of_user();
+    w.tree("src: a=5 d/b=300K l->a p| zero=1:0000 same=1 dst: same=1 gone=3");
+    w.write("src/bad\u{1b}name", "x");
+    fs::write(w.path("src").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")), "x").unwrap();
+    w.give_all();
+    let documented = documented();
+    let mut seen = BTreeSet::new();
+    for command in [
+        "cp --json src/ dst",
+        "sync --json -vv --delete src/ dst",
+        "sync -n --json --delete src/ dst",
+        "check --json src/ dst",
+        "cp --json -a --bwlimit 200K src/ dst2",
+    ] {
+        let ran = w.haul(command).run();
+        let events = events(&ran);
+        assert_eq!(
+            (&events[0]["event"], &events[events.len() - 1]["event"]),
+            (&Value::from("started"), &Value::from("finished")),
+            "{command}"
+        );
+        for event in events {
+            let kind = event["event"].as_str().unwrap().to_owned();
+            let known = documented.get(&kind).unwrap_or_else(|| panic!("{command}: {event}"));
+            let has = keys(&event);
+            let unknown: Vec<_> = has.difference(known).collect();
+            assert!(unknown.is_empty(), "{command}: {kind} has undocumented {unknown:?}: {event}");
+            let absent: Vec<_> = known.difference(&has).filter(|key| !key.contains('.')).collect();
+            assert!(absent.is_empty(), "{command}: {kind} lacks {absent:?}: {event}");
+            seen.insert(kind);
+        }
+        assert!(!ran.stderr.is_empty(), "{command}: text for people");
+    }
+    for kind in ["started", "item", "failed", "progress", "finished"] {
+        assert!(seen.contains(kind), "{kind}");
+    }
+}
+
+#[test]
+fn quiet_is_silent_unless_something_fails() {
+    let w = World::of_user();
+    w.tree("src: a=5 d/b=6 p|");
+    let ran = w.haul("cp -q src/ dst").succeeds();
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
+    w.tree("src: zero=1:0000");
+    assert_snapshot!(w.haul("cp -q src/ dst").run().snapshot(), @"
+    exit 23
+    --- stderr
+    haul: zero: open: Permission denied
+    ");
+}
+
+#[test]
+fn the_log_has_everything_and_grows() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=6");
+    w.haul("cp -q --log log src/ dst").succeeds();
+    let first = String::from_utf8(w.read("log")).unwrap();
+    assert!(first.contains("d/b") && first.contains("copies the contents of"), "{first}");
+    w.haul("cp -q --log log src/ dst").succeeds();
+    let second = String::from_utf8(w.read("log")).unwrap();
+    assert!(second.starts_with(&first) && second.len() > first.len());
+}
+
+#[test]
+fn what_failed_can_be_done_again_by_a_list() {
+    let w = World::of_user();
+    w.tree("src: ok=1 zero=2:0000 d/zero=3:0000");
+    fs::write(w.path("src/with\nline"), "x").unwrap();
+    w.give_all();
+    fs::set_permissions(w.path("src/with\nline"), fs::Permissions::from_mode(0o000)).unwrap();
+    w.haul("cp -0 --failed-to failed src/ dst").ends(23);
+    let mut names: Vec<Vec<u8>> = w.read("failed").split(|b| *b == 0).map(<[u8]>::to_vec).filter(|n| !n.is_empty()).collect();
+    names.sort();
+    assert_eq!(names, [b"d/zero".to_vec(), b"with\nline".to_vec(), b"zero".to_vec()]);
+    for name in ["zero", "d/zero", "with\nline"] {
+        fs::set_permissions(w.path("src").join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let ran = w.haul("cp -v --from0 --files-from failed src dst").succeeds();
+    assert_eq!(ran.items().iter().filter(|l| l.starts_with("create")).count(), 3, "{}", ran.stdout);
+    w.same("src", "dst", haul_test::compare::What::USUAL);
+}

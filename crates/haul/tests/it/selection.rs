@@ -1,0 +1,396 @@
+//! What is copied and what is passed over.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+
+use haul_test::compare::What;
+use haul_test::volume::Volume;
+use insta::assert_snapshot;
+
+use crate::support::World;
+
+/// The content of a file, or nothing.
+fn text(w: &World, path: &str) -> String {
+    String::from_utf8(w.read(path)).expect("text")
+}
+
+/// Two files of one name, of the same length, and an hour between them.
+fn older_and_newer(w: &World) {
+    let tree = w.tree("src: dst:");
+    for (name, content, hour) in
+        [("src/new", "NEW", 3), ("dst/new", "old", 2), ("src/old", "OLD", 2), ("dst/old", "new", 3), ("src/only", "one", 2)]
+    {
+        w.write(name, content);
+        tree.set_mtime(name, 1_000_000_000 + hour * 3600, 0).unwrap();
+    }
+    w.age("src");
+}
+
+#[test]
+fn a_second_run_moves_nothing() {
+    let w = World::new();
+    let tree = w.tree("src:");
+    haul_test::tree::Tree::new(tree.join("src")).unwrap().random(11, 300).unwrap();
+    for verb in ["cp", "cp -a", "sync -a --delete", "sync --delete"] {
+        w.haul(&format!("{verb} src/ dst")).succeeds();
+        let again = w.haul(&format!("{verb} -v src/ dst")).succeeds();
+        let done: Vec<String> = again.items().into_iter().filter(|line| !line.starts_with("skip ")).collect();
+        assert_eq!((done, again.summary("Data")), (vec![], Some("nothing to move")), "{verb}");
+    }
+    assert_eq!(w.rsync_finds("src/", "dst/"), "");
+}
+
+#[test]
+fn update_leaves_what_is_newer() {
+    let w = World::new();
+    older_and_newer(&w);
+    assert_snapshot!(w.haul("cp -uvv src/ dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    attributes  attributes differ         ./
+    create      not at the destination    only
+    keep        the destination is newer  old
+    replace     time differs              new
+    Items:       4 (3 files, 1 directory)
+    Made:        2 files
+    Unchanged:   1 file
+    Attributes:  set on 1 entry
+    Data:        6 B moved, 6 bytes (3 B per file)
+    ");
+    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), text(&w, "dst/only")), ("NEW".into(), "new".into(), "one".into()));
+}
+
+#[test]
+fn existing_and_ignore_existing() {
+    let w = World::new();
+    older_and_newer(&w);
+    w.haul("cp --existing src/ dst").succeeds();
+    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), w.has("dst/only")), ("NEW".into(), "OLD".into(), false));
+    let w = World::new();
+    older_and_newer(&w);
+    w.haul("cp --ignore-existing src/ dst").succeeds();
+    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), text(&w, "dst/only")), ("old".into(), "new".into(), "one".into()));
+    let w = World::new();
+    older_and_newer(&w);
+    w.tree("src: d/f=1 d/e/");
+    w.haul("cp --existing src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "new old", "no directory either");
+}
+
+#[test]
+fn size_only_checksum_ignore_times_and_window() {
+    let w = World::new();
+    older_and_newer(&w);
+    w.haul("cp --size-only src/ dst").succeeds();
+    assert_eq!(text(&w, "dst/new"), "old");
+    w.haul("cp --modify-window 2h src/ dst").succeeds();
+    assert_eq!(text(&w, "dst/new"), "old");
+    let tree = w.tree("");
+    for name in ["src/new", "dst/new"] {
+        tree.set_mtime(name, 1_000_000_000, 0).unwrap();
+    }
+    w.haul("cp src/new dst").succeeds();
+    assert_eq!(text(&w, "dst/new"), "old", "the same by size and time");
+    let ran = w.haul("cp -cv src/new dst").succeeds();
+    assert_eq!((ran.items(), text(&w, "dst/new")), (vec!["replace     new".to_string()], "NEW".into()));
+    let again = w.haul("cp -cv src/new dst").succeeds();
+    assert_eq!(again.items(), Vec::<String>::new());
+    let inode = w.path("dst/new").metadata().unwrap().ino();
+    let ran = w.haul("cp -Iv src/new dst").succeeds();
+    assert_eq!(ran.items(), ["replace     new"]);
+    assert_ne!(w.path("dst/new").metadata().unwrap().ino(), inode, "staged and renamed");
+}
+
+#[test]
+fn a_difference_of_a_nanosecond_is_one() {
+    let w = World::new();
+    let tree = w.tree("src: a=5 dst: a=5");
+    tree.set_mtime("src/a", 1_000_000_000, 500_000_001).unwrap();
+    tree.set_mtime("dst/a", 1_000_000_000, 500_000_000).unwrap();
+    let ran = w.haul("cp -v src/a dst").succeeds();
+    assert_eq!(ran.items(), ["replace     a"]);
+    tree.set_mtime("dst/a", 999_999_999, 500_000_001).unwrap();
+    let ran = w.haul("cp -v --modify-window 1s src/a dst").succeeds();
+    assert_eq!(ran.items(), Vec::<String>::new());
+}
+
+#[test]
+fn inplace_writes_into_the_old_file() {
+    let w = World::new();
+    w.tree("src: a=500 big=3M dst: a=900 big=5M");
+    symlink("big", w.path("dst/through")).unwrap();
+    let before: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.path(p).metadata().unwrap().ino()).collect();
+    w.haul("cp --inplace src/ dst").succeeds();
+    let after: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.path(p).metadata().unwrap().ino()).collect();
+    assert_eq!(before, after);
+    w.same("src/a", "dst/a", What::USUAL);
+    w.same("src/big", "dst/big", What::USUAL);
+}
+
+#[test]
+fn one_file_system_leaves_mount_points_empty() {
+    let w = World::new();
+    w.tree("src: a=1 mnt/ z=1");
+    let volume = Volume::tmpfs(1 << 20).unwrap();
+    std::fs::write(volume.path().join("inside"), "x").unwrap();
+    w.tool("mount", &format!("--bind {} src/mnt", volume.path().display()));
+    let with = w.haul("cp -x src/ one").run();
+    let without = w.haul("cp src/ two").run();
+    w.tool("umount", "src/mnt");
+    assert_eq!((with.code, without.code), (Some(0), Some(0)));
+    assert_eq!((w.names("one"), w.names("two")), ("a mnt/ z".into(), "a mnt/ mnt/inside z".into()));
+}
+
+#[test]
+fn files_from_takes_the_names_in_the_list() {
+    let w = World::new();
+    w.tree("src: a=1 b=2 d/c=3 d/e/f=4 d/e/g=5 left=6");
+    w.write("list", "d/e/f\nb\n./a\nb\nd/e\n");
+    assert_snapshot!(w.haul("cp -v --files-from list src dst").run().snapshot(), @"
+    exit 0
+    --- stdout
+    copies [W]/src to [W]/dst
+    create      a
+    create      b
+    create      d/e/f
+    mkdir       d/
+    mkdir       d/e/
+    Items:       3 files
+    Made:        5 (3 files, 2 directories)
+    Data:        7 B moved, 7 bytes (2 B per file)
+    ");
+    assert_eq!(w.names("dst"), "a b d/ d/e/ d/e/f");
+    w.haul("cp -r --files-from list src/ dst2").succeeds();
+    assert_eq!(w.names("dst2"), "a b d/ d/e/ d/e/f d/e/g");
+    w.haul("cp --files-from - --from0 src dst3").stdin(b"b\0d/c\0").succeeds();
+    assert_eq!(w.names("dst3"), "b d/ d/c");
+    w.write("bad", "a\n../w/left\n");
+    assert_snapshot!(w.haul("cp --files-from bad src dst4").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: --files-from: ../w/left: .. would leave the source
+      try: names are relative to the source; take the line out
+    ");
+    w.write("gone", "a\nnothing\n");
+    assert_snapshot!(w.haul("cp --files-from gone src dst5").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies [W]/src to [W]/dst5
+    Result:      finished, but not all of it: see the failures below
+    Items:       1 file
+    Made:        1 file
+    Failed:      1
+    Data:        1 B moved, 1 bytes
+
+    Failures:
+      nothing: read: no such file or directory
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp --files-from gone src dst5
+    --- stderr
+    haul: nothing: read: no such file or directory
+    ");
+    assert_eq!(w.names("dst5"), "a");
+    assert_snapshot!(w.haul("sync --delete --files-from list src dst").run().snapshot(), @"
+    exit 1
+    --- stderr
+    error: --files-from says nothing about what is not in the list, so --delete could not tell what to delete; leave one out, or make the list an --include-from
+
+    For more information, try 'haul sync --help'.
+    ");
+}
+
+#[test]
+fn sizes_and_patterns() {
+    let w = World::new();
+    w.tree("src: small=10 large=20K d/x.tmp=1 d/x.dat=30K keep.tmp=1 sub/d/y=9");
+    w.haul("cp --min-size 1K src/ one").succeeds();
+    assert_eq!(w.names("one"), "d/ d/x.dat large sub/ sub/d/");
+    w.haul("cp --max-size 1K src/ two").succeeds();
+    assert_eq!(w.names("two"), "d/ d/x.tmp keep.tmp small sub/ sub/d/ sub/d/y");
+    w.haul("cp --include keep.tmp --exclude *.tmp --exclude /d src/ three").succeeds();
+    assert_eq!(w.names("three"), "keep.tmp large small sub/ sub/d/ sub/d/y");
+    w.tree("").set_mtime("src/small", 1_000_000_000, 0).unwrap();
+    w.haul("cp --older-than 2002-01-01 src/small src/large four").succeeds();
+    assert_eq!(w.names("four"), "small");
+    w.haul("cp --newer-than 2002-01-01 src/small src/keep.tmp five").succeeds();
+}
+
+#[test]
+fn links_are_followed_only_when_asked() {
+    let w = World::new();
+    w.tree("out: secret=5 src: a=3 d/b=4 in->d/b up->../out/secret abs->/etc/hostname dir->d loop/self->. dangling->none");
+    w.haul("cp src/ one").succeeds();
+    w.same("src", "one", What::USUAL);
+    w.haul("cp --safe-links src/ two").succeeds();
+    assert_eq!(w.names("two"), "a d/ d/b dangling dir in loop/ loop/self");
+    assert_snapshot!(w.haul("cp -L src/ three").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/three
+    Result:      finished, but not all of it: see the failures below
+    Items:       11 (6 files, 5 directories)
+    Made:        10 (6 files, 4 directories)
+    Attributes:  set on 1 entry
+    Failed:      2
+    Data:        23 B moved, 23 bytes (3 B per file)
+
+    Failures:
+      dangling: stat: the symlink points to nothing
+      loop/self: list: a symlink leads back to loop/
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp -L src/ three
+    --- stderr
+    haul: dangling: stat: the symlink points to nothing
+    haul: loop/self: list: a symlink leads back to loop/
+    ");
+    assert_eq!(w.read("three/up"), w.read("out/secret"));
+    assert!(w.path("three/dir").symlink_metadata().unwrap().is_dir());
+}
+
+#[test]
+fn a_link_to_a_directory_at_the_destination() {
+    let w = World::new();
+    w.tree("src: d/a=3 dst: real/ d->real");
+    assert_snapshot!(w.haul("cp src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Result:      finished, but not all of it: see the failures below
+    Items:       2 directories
+    Made:        0
+    Attributes:  set on 1 entry
+    Failed:      1
+    Data:        nothing to move
+
+    Failures:
+      d: replace: it is a directory at the source and a symlink at the destination
+        try: --force replaces it, --backup-dir keeps it elsewhere
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp src/ dst
+    --- stderr
+    haul: d: replace: it is a directory at the source and a symlink at the destination
+      try: --force replaces it, --backup-dir keeps it elsewhere
+    ");
+    assert_eq!(w.names("dst/real"), "");
+    w.haul("cp -K src/ dst").succeeds();
+    assert!(w.path("dst/d").symlink_metadata().unwrap().is_symlink());
+    assert_eq!(w.names("dst/real"), "a");
+    w.tree("outside/");
+    let w = World::new();
+    w.tree("outside/ src: d/a=3 dst:");
+    symlink(w.path("outside"), w.path("dst/d")).unwrap();
+    assert_eq!(w.haul("cp -K src/ dst").run().code, Some(23), "beneath the destination only");
+    assert_eq!(w.names("outside"), "");
+}
+
+#[test]
+fn backup_dir_keeps_what_is_replaced_or_deleted() {
+    let w = World::new();
+    w.tree("src: a=5 big=2M d/b=6 same=7");
+    w.haul("cp src/ dst").succeeds();
+    w.tree("src: a=8 big=3M dst: extra/f=4 d/gone=3");
+    let (old_a, old_big) = (w.read("dst/a"), w.read("dst/big"));
+    w.haul("sync --delete --backup-dir .old/1 src/ dst").succeeds();
+    assert_eq!(w.names("dst/.old/1"), "a big d/ d/gone extra/ extra/f");
+    assert_eq!((w.read("dst/.old/1/a"), w.read("dst/.old/1/big")), (old_a, old_big));
+    w.haul("sync --delete --backup-dir .old/1 src/ dst").succeeds();
+    assert_eq!(w.names("dst/.old/1"), "a big d/ d/gone extra/ extra/f", "it is not backed up into itself");
+    w.same("src/big", "dst/big", What::USUAL);
+    assert_snapshot!(w.haul("sync --delete --backup-dir ../out src/ dst").run().snapshot(), @"
+    exit 1
+    --- stderr
+    haul: ../out: --backup-dir: is not below the destination
+      try: name a directory in the destination, by its path from there
+    ");
+}
+
+#[test]
+fn types_that_clash() {
+    let w = World::new();
+    w.tree("src: f=3 d/x=1 e=2 l->f dst: f/inner=1 d=5 e/ l=4");
+    assert_snapshot!(w.haul("cp src/ dst").run().snapshot(), @"
+    exit 23
+    --- stdout
+    copies the contents of [W]/src to [W]/dst
+    Result:      finished, but not all of it: see the failures below
+    Items:       5 (2 files, 2 directories, 1 symlink)
+    Made:        2 (1 file, 1 symlink)
+    Attributes:  set on 1 entry
+    Failed:      2
+    Data:        2 B moved, 2 bytes
+
+    Failures:
+      d: replace: it is a directory at the source and a file at the destination
+        try: --force replaces it, --backup-dir keeps it elsewhere
+      f: replace: it is a file at the source and a directory at the destination
+        try: the directory is not empty: --force replaces it with all that is in it
+
+    Once the causes are put right, the same command again does only what is missing:
+      haul cp src/ dst
+    --- stderr
+    haul: d: replace: it is a directory at the source and a file at the destination
+      try: --force replaces it, --backup-dir keeps it elsewhere
+    haul: f: replace: it is a file at the source and a directory at the destination
+      try: the directory is not empty: --force replaces it with all that is in it
+    ");
+    assert_eq!((w.has("dst/f/inner"), w.read("dst/d").len()), (true, 5), "nothing is lost");
+    w.haul("cp --force src/ dst").succeeds();
+    w.same("src", "dst", What::USUAL);
+}
+
+#[test]
+fn remove_source_files() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K empty/ same=3 l->a");
+    w.haul("cp src/same dst/").succeeds();
+    w.haul("cp -r src/ keep").succeeds();
+    w.haul("cp --remove-source-files src/ dst").succeeds();
+    w.same("keep", "dst", What { directory_mtime: false, ..What::USUAL });
+    assert!(!w.has("src/a") && !w.has("src/d/b") && !w.has("src/l"));
+    assert!(!w.has("src/same"), "it is at the destination, byte for byte");
+    assert!(w.has("src/d") && w.has("src/empty"), "directories stay");
+}
+
+#[test]
+fn mv_on_one_file_system_and_between_two() {
+    for other in [false, true] {
+        let volume = Volume::tmpfs(8 << 20).unwrap();
+        let w = World::new();
+        w.tree("src: a=5:0640 d/b=300K h=3 l->a dst:");
+        w.tree("src: g=>h");
+        let dst = if other { volume.path().to_path_buf() } else { w.path("dst") };
+        w.tool("cp", "-a src copy");
+        w.haul("mv src").arg(&dst).succeeds();
+        assert!(!w.has("src"), "other: {other}");
+        haul_test::compare::assert_same(&w.path("copy"), &dst.join("src"), What::ALL);
+        w.tree("one=4");
+        w.haul("mv one").arg(dst.join("two")).succeeds();
+        assert!(!w.has("one") && dst.join("two").exists());
+    }
+}
+
+#[test]
+fn mv_does_not_remove_what_only_looks_the_same() {
+    let w = World::new();
+    let tree = w.tree("src: dst:");
+    std::fs::create_dir(w.path("dst/src")).unwrap();
+    for name in ["src/a", "dst/src/a"] {
+        w.write(name, name.split('/').next().unwrap());
+        tree.set_mtime(name, 1_000_000_000, 0).unwrap();
+    }
+    w.haul("mv src dst").succeeds();
+    assert_eq!((w.has("src"), text(&w, "dst/src/a")), (false, "src".into()));
+}
+
+#[test]
+fn mv_keeps_the_source_of_what_failed() {
+    let w = World::new();
+    w.tree("src: a=5 f=3 dst: src/f/inner=1");
+    w.haul("mv src dst").ends(23);
+    assert!(w.has("src/f"));
+    w.haul("mv -n src dst").run();
+    assert!(w.has("src/f"));
+}
