@@ -145,10 +145,11 @@ for workload in "$@"; do
             csv=$out/unchanged.csv
             : >"$csv"
             for run in $(seq "$pairs"); do
+                measure "rsync -a" "$run" "$csv" rsync -a "$mnt/src/" "$mnt/dst/"
                 measure "rsync -rlpt" "$run" "$csv" rsync -rlpt "$mnt/src/" "$mnt/dst/"
                 measure "haul sync" "$run" "$csv" "$bin/haul" sync -q "$mnt/src/" "$mnt/dst"
             done
-            summary "unchanged" "$csv" "rsync -rlpt" "haul sync"
+            summary "unchanged" "$csv" "rsync -a" "rsync -rlpt" "haul sync"
             csv=$out/unchanged-a.csv
             : >"$csv"
             for run in $(seq "$pairs"); do

@@ -235,6 +235,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Takes up a session begun elsewhere; `NotFound` when the store has given it up.
     fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
 
+    /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` where nothing is
+    /// left of a small file that was not finished.
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        let _ = entry;
+        None
+    }
+
     /// Removes what an unfinished write left behind; no error if nothing did.
     fn abandon(&self, name: &Name, token: &Token) -> Result<()>;
 

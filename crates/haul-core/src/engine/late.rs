@@ -16,7 +16,7 @@ use crate::plan::{Act, Compare, Step};
 use crate::report::Ending;
 use crate::schedule::DirWork;
 use crate::spill::{Sorter, SpillQueue, SpillStack};
-use crate::store::{Depth, Flow, Found, MetaSpec};
+use crate::store::{Depth, Flow, Found, MetaSpec, Token};
 
 use super::context::Context;
 use super::supervise::Supervisor;
@@ -680,21 +680,33 @@ fn leftovers(cx: &Arc<Context>) {
     if !cx.writes() || cx.cancel.is_set() || cx.impaired.load(Ordering::Relaxed) {
         return;
     }
-    let sessions = cx.past.leftovers();
-    for session in sessions {
-        let Some(name) = Name::parse(&Dir::root(), &session.path) else { continue };
-        // The directory may have its final times by now, and removing something in it changes them.
-        let dir = Name::of(&name.dir);
-        let before = cx.target().stat(&dir, MetaMask::MTIME);
-        match cx.target().abandon(&name, &session.token) {
-            Ok(()) => cx.journal.dropped(session.session),
-            Err(e) if e.kind() == ErrorKind::NotFound => cx.journal.dropped(session.session),
-            Err(e) => cx.warn(Warning::Note(format!("{e}"))),
-        }
-        if let Ok(entry) = &before {
-            cx.target().set_meta(&[MetaSpec { name: &dir, entry, keep: cx.job.keep.and(MetaMask::MTIME) }]);
+    for session in cx.past.leftovers() {
+        if abandon(cx, &session.path, &session.token) {
+            cx.journal.dropped(session.session);
         }
     }
+    for (path, token) in cx.past.staged() {
+        abandon(cx, &path, &token);
+    }
+}
+
+/// Whether nothing is left of an unfinished write.
+fn abandon(cx: &Context, path: &[u8], token: &Token) -> bool {
+    let Some(name) = Name::parse(&Dir::root(), path) else { return false };
+    // The directory may have its final times by now, and removing something in it changes them.
+    let dir = Name::of(&name.dir);
+    let before = cx.target().stat(&dir, MetaMask::MTIME);
+    let gone = match cx.target().abandon(&name, token) {
+        Err(e) if e.kind() != ErrorKind::NotFound => {
+            cx.warn(Warning::Note(format!("{e}")));
+            false
+        }
+        _ => true,
+    };
+    if let Ok(entry) = &before {
+        cx.target().set_meta(&[MetaSpec { name: &dir, entry, keep: cx.job.keep.and(MetaMask::MTIME) }]);
+    }
+    gone
 }
 
 /// Something of another kind stands where an entry belongs. Without `--force` only what holds nothing gives way.

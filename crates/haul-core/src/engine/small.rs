@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::bundle::{Bundle, Outcome};
+use crate::bundle::{Bundle, Item, Outcome};
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::{Action, Event, Why};
+use crate::journal;
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, Small};
 use crate::store::{Landed, MetaSpec};
@@ -82,9 +83,12 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> Option<u32> {
             item.entry.name.leaf = leaf.clone().into();
         }
     }
-    let wanted = bundle.direct || cx.past_intents || cx.job.verify;
-    let mut leaves = bundle.items.iter().map(|item| &*item.entry.name.leaf);
-    let intent = if wanted { cx.journal.intent(&work.dir.path(), &mut leaves).ok() } else { None };
+    let names = bundle.direct || cx.past_intents || cx.job.verify;
+    let staging = |item: &Item| cx.target().staging(&item.entry).map(|token| journal::staged(&token));
+    let tokens: Vec<Vec<u8>> = if bundle.direct { Vec::new() } else { bundle.items.iter().filter_map(staging).collect() };
+    let leaves = bundle.items.iter().filter(|_| names).map(|item| &*item.entry.name.leaf);
+    let mut leaves = leaves.chain(tokens.iter().map(Vec::as_slice)).peekable();
+    let intent = if leaves.peek().is_some() { cx.journal.intent(&work.dir.path(), &mut leaves).ok() } else { None };
     drop(leaves);
     // Without a journal nobody would know of a torn file but by its size and time: staging is safer.
     bundle.direct &= intent.is_some();

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::identity::is_id;
 use super::lock::{self, Here, Lock};
+use super::progress::Leftovers;
 use super::state::{State, fail, read_log, remove, unix};
 use super::text;
 use crate::error::Result;
@@ -36,6 +37,8 @@ pub enum JobState {
         staging: Vec<(Box<[u8]>, Token)>,
         /// Bytes of them that landed.
         landed: u64,
+        /// Small files that may be there under a staging name.
+        small: u64,
         /// Small files that the next run does again.
         names: u64,
     },
@@ -113,7 +116,8 @@ impl State {
                 // Looked at again now that nobody changes it.
                 Ok(Ok(lock)) => match read_log(&dir.join("journal"), self.here()) {
                     Ok((fold, _)) => {
-                        let leftovers = fold.sessions.into_values().map(|session| (session.path, session.token)).collect();
+                        let left = fold.into_leftovers();
+                        let leftovers = left.large.into_iter().chain(left.small).collect();
                         clean.jobs.push(Cleaning { info, leftovers, dir, lock });
                     }
                     Err(error) => return Err(fail(error, "read the journal", &dir)),
@@ -168,15 +172,9 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
             match &record {
                 Some(record) if fold.finished => finished(record),
                 _ => {
-                    let names = fold.unfinished.values().map(|leaves| leaves.len() as u64).sum::<u64>()
-                        + fold.open.values().map(|(_, leaves)| leaves.len() as u64).sum::<u64>();
-                    let landed = fold.sessions.values().map(super::Session::bytes).fold(0, u64::saturating_add);
-                    identity = fold.identity;
-                    JobState::Unfinished {
-                        staging: fold.sessions.into_values().map(|open| (open.path, open.token)).collect(),
-                        landed,
-                        names,
-                    }
+                    identity = fold.identity.clone();
+                    let Leftovers { large, landed, small, names } = fold.into_leftovers();
+                    JobState::Unfinished { staging: large, landed, small: small.len() as u64, names }
                 }
             }
         }

@@ -33,6 +33,6 @@ pub use identity::Identity;
 pub use jobs::{Clean, Cleaning, JobInfo, JobState, Pick};
 pub use lock::Here;
 pub use progress::{Chunks, Progress, Resume, Session};
-pub use record::Record;
+pub use record::{Record, staged};
 pub use state::{Begin, JobDir, State, default_root};
 pub use writer::{Hook, Journal};

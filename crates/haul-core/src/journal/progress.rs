@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::identity::Identity;
 use super::log::Reader;
-use super::record::{Record, VERSION};
+use super::record::{Record, VERSION, token_of};
 use crate::entry::Stamp;
 use crate::store::{Receipt, Token};
 
@@ -235,6 +235,16 @@ impl Fold {
         }
     }
 
+    /// What is at the target of a job that is given up.
+    pub fn into_leftovers(mut self) -> Leftovers {
+        self.inherit();
+        let names = self.unfinished.values().flatten().filter(|leaf| token_of(leaf).is_none()).count() as u64;
+        let small = staged_in(&self.unfinished).map(|(dir, token)| (staged_path(dir, &token), token)).collect();
+        let landed = self.sessions.values().map(Session::bytes).fold(0, u64::saturating_add);
+        let large = self.sessions.into_values().map(|session| (session.path, session.token)).collect();
+        Leftovers { large, landed, small, names }
+    }
+
     /// With `forget`, every unfinished write is stale.
     pub fn into_progress(mut self, forget: bool) -> Progress {
         self.inherit();
@@ -245,6 +255,28 @@ impl Fold {
         let rerun = self.identity.is_some() && !self.finished;
         Progress { sessions: Mutex::new(sessions), unfinished: self.unfinished, forget, rerun }
     }
+}
+
+/// What a run left at the target without having come to its end. Paths are below the target's root.
+#[derive(Debug, Default)]
+pub(super) struct Leftovers {
+    pub large: Vec<(Box<[u8]>, Token)>,
+    /// Bytes of the large ones that landed.
+    pub landed: u64,
+    /// Staged small files: their own names are not known, so the path ends in the token.
+    pub small: Vec<(Box<[u8]>, Token)>,
+    /// Names created in place that may be incomplete.
+    pub names: u64,
+}
+
+fn staged_path(dir: &[u8], token: &Token) -> Box<[u8]> {
+    let slash: &[u8] = if dir.is_empty() { b"" } else { b"/" };
+    [dir, slash, &token.0].concat().into()
+}
+
+/// The tokens among names of open intents.
+fn staged_in(unfinished: &HashMap<Box<[u8]>, Leaves>) -> impl Iterator<Item = (&[u8], Token)> {
+    unfinished.iter().flat_map(|(dir, leaves)| leaves.iter().filter_map(|leaf| Some((&**dir, token_of(leaf)?))))
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
@@ -296,6 +328,11 @@ impl Progress {
     /// `dir` is its directory's path below the target's root.
     pub fn unfinished(&self, dir: &[u8], leaf: &[u8]) -> bool {
         self.unfinished.get(dir).is_some_and(|leaves| leaves.contains(leaf))
+    }
+
+    /// Small files that were staged when an earlier run ended: a path in their directory, and the token.
+    pub fn staged(&self) -> impl Iterator<Item = (Box<[u8]>, Token)> {
+        staged_in(&self.unfinished).map(|(dir, token)| (staged_path(dir, &token), token))
     }
 
     /// Whether `unfinished` holds for any name in the directory: asked once for all of them.

@@ -39,7 +39,8 @@ pub enum Record {
     Dropped {
         session: u32,
     },
-    /// These names of `dir` are about to be created in place.
+    /// These names of `dir` are about to be created in place. One that begins with `/`, as no name does, is the
+    /// token of a small file that is about to be staged: see [`staged`].
     Intent {
         bundle: u32,
         dir: Vec<u8>,
@@ -190,6 +191,16 @@ pub(super) fn put_intent(out: &mut Vec<u8>, bundle: u32, dir: &[u8], leaves: &mu
     for leaf in leaves {
         put_bytes(out, leaf);
     }
+}
+
+/// How a token stands among the leaves of an intent.
+pub fn staged(token: &Token) -> Vec<u8> {
+    [b"/", &*token.0].concat()
+}
+
+/// The token that a leaf of an intent is, if it is no name.
+pub fn token_of(leaf: &[u8]) -> Option<Token> {
+    leaf.strip_prefix(b"/").map(|token| Token(token.into()))
 }
 
 pub(super) fn put_placed(out: &mut Vec<u8>, bundle: u32) {

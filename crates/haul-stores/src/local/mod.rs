@@ -246,6 +246,10 @@ impl Store for Local {
         Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
     }
 
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
     }

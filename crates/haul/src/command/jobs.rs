@@ -159,8 +159,8 @@ fn overview(job: &JobInfo, view: &View, width: usize, to: &mut String) {
     }
     match &job.state {
         JobState::Running { .. } => {}
-        JobState::Unfinished { staging, landed, names } => {
-            let _ = writeln!(to, "{indent}{}\n{indent}run again: {}", begun(staging.len(), *landed, *names), command(job));
+        JobState::Unfinished { staging, landed, small, names } => {
+            let _ = writeln!(to, "{indent}{}\n{indent}run again: {}", begun(staging.len(), *landed, *small + *names), command(job));
         }
         JobState::Finished { record, .. } => {
             let _ = writeln!(to, "{indent}{}", did(record));
@@ -236,9 +236,9 @@ fn show_one(state: &State, view: &View, id: &str, report: &mut Report) -> Result
             row(to, "Heartbeat", &format!("{}{}", view.time(job.heartbeat), view.ago(job.heartbeat)));
             row(to, "Command", &command(job));
         }
-        JobState::Unfinished { staging, landed, names } => {
+        JobState::Unfinished { staging, landed, small, names } => {
             let seen = job.heartbeat.max(job.started);
-            row(to, "State", &format!("unfinished: {}", begun(staging.len(), *landed, *names)));
+            row(to, "State", &format!("unfinished: {}", begun(staging.len(), *landed, *small + *names)));
             row(to, "Last seen", &format!("{}{}", view.time(seen), view.ago(seen)));
             row(to, "Run again", &command(job));
             if !staging.is_empty() {
@@ -280,11 +280,11 @@ fn staged(path: &[u8], token: &Token) -> Vec<u8> {
 fn as_json(job: &JobInfo) -> Value {
     let (word, pid, host, files, landed, names, record, finished) = match &job.state {
         JobState::Running { pid, host } => ("running", Some(*pid), Some(host), Vec::new(), None, None, None, None),
-        JobState::Unfinished { staging, landed, names } => {
+        JobState::Unfinished { staging, landed, small, names } => {
             let files = staging.iter().map(
                 |(path, token)| json!({ "path": String::from_utf8_lossy(path), "staging": String::from_utf8_lossy(&staged(path, token)) }),
             );
-            ("unfinished", None, None, files.collect(), Some(*landed), Some(*names), None, None)
+            ("unfinished", None, None, files.collect(), Some(*landed), Some(*small + *names), None, None)
         }
         JobState::Finished { record, at } => ("finished", None, None, Vec::new(), None, None, Some(record), *at),
     };
@@ -318,7 +318,7 @@ fn clean(state: &State, view: &View, asked: &[String], older_than: Option<Durati
         for job in jobs.iter().filter(|job| pick.means(job, now)) {
             match &job.state {
                 JobState::Running { .. } => says.running(job),
-                JobState::Unfinished { staging, names, .. } => says.gone(job, staging.len(), *names),
+                JobState::Unfinished { staging, small, names, .. } => says.gone(job, staging.len() + *small as usize, *names),
                 JobState::Finished { .. } => says.gone(job, 0, 0),
             }
         }
@@ -470,7 +470,7 @@ mod tests {
 
     fn unfinished() -> JobState {
         let token = Token(b".haul-0123456789abcdef0123456789abcdef@7.1.2".to_vec().into());
-        JobState::Unfinished { staging: vec![(b"out/restart.nc".to_vec().into(), token)], landed: 112 << 20, names: 30 }
+        JobState::Unfinished { staging: vec![(b"out/restart.nc".to_vec().into(), token)], landed: 112 << 20, small: 0, names: 30 }
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_test::compare::What;
 use haul_test::content::Random;
+use haul_test::slowfs::{Options, SlowFs};
 
-use crate::support::{CHUNK, CHUNK_WORDS, Place, copy_tree, number, staging};
+use crate::support::{BOUND, CHUNK, CHUNK_WORDS, Place, copy_tree, number, staging};
 
 /// Small, empty and large files, some of which stand at the destination in another version; links and directories.
 fn small_tree(place: &Place) {
@@ -149,4 +150,40 @@ fn staging_is_where_the_file_will_be() {
     let found = staging(&place.join("dst"));
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].parent(), Some(&*place.join("dst/d")));
+}
+
+/// Small files over old ones, killed while one of them has its staging name.
+fn killed_while_staging(place: &Place) -> SlowFs {
+    haul_test::tree::spread(&place.join("src"), 2, 40, 3000).expect("made");
+    haul_test::tree::spread(&place.join("back/dst"), 2, 40, 2000).expect("made");
+    let slow = Options { metadata_delay: Duration::from_millis(20), threads: 8, ..Options::fast() };
+    let mounted = SlowFs::mount(&place.join("back"), slow).expect("FUSE");
+    let mut run = place.haul(&format!("cp --json src/ {}/dst", mounted.path().display())).start();
+    while staging(&place.join("back/dst")).is_empty() {
+        assert!(run.is_running(), "it staged nothing");
+    }
+    run.signal(rustix::process::Signal::KILL);
+    assert!(run.wait(BOUND).was_killed());
+    assert_ne!(staging(&place.join("back/dst")), Vec::<PathBuf>::new(), "what the kill left");
+    mounted
+}
+
+#[test]
+fn staged_small_files_are_removed_with_their_job() {
+    let place = Place::new();
+    let _mounted = killed_while_staging(&place);
+    place.haul("jobs").run().code(0).says("small files to be done again");
+    place.haul("jobs clean").run().code(0).says("unfinished file");
+    assert_eq!(staging(&place.join("back/dst")), Vec::<PathBuf>::new());
+    place.haul("jobs").run().code(0).says("no jobs");
+}
+
+#[test]
+fn staged_small_files_of_a_version_that_is_no_more_are_removed() {
+    let place = Place::new();
+    let mounted = killed_while_staging(&place);
+    fs::remove_dir_all(place.join("src")).expect("removed");
+    haul_test::tree::spread(&place.join("src"), 2, 40, 4000).expect("made");
+    place.haul(&format!("cp --json src/ {}/dst", mounted.path().display())).run().code(0);
+    place.assert_done("src", "back/dst", What::USUAL, "after the source was made again");
 }

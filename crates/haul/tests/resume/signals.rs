@@ -86,6 +86,21 @@ fn a_signal_stops_the_run_though_a_worker_is_stuck() {
 }
 
 #[test]
+fn a_timeout_ends_a_run_of_which_nothing_moves() {
+    let place = Place::new();
+    place.tree("src: large=2M stuck=1M");
+    let mounted = SlowFs::mount(&place.join("src"), Options { threads: 8, ..Options::fast() }).expect("FUSE");
+    mounted.faults().add(Fault::always("stuck", FaultKind::ReadHang { duration: Duration::from_secs(300) }));
+    let command = format!("cp --json -j 2 --timeout 1s {}/ dst", mounted.path().display());
+    let ended = place.haul(&command).start().wait(BOUND).code(30).says("stuck").says("--timeout");
+    assert_eq!(ended.finished()["ending"], "timeout");
+    assert!(place.kept_of_jobs().contains(&"journal".to_string()), "{:?}", place.kept_of_jobs());
+    mounted.faults().clear();
+    place.haul(&command).run().code(0);
+    place.assert_done("src", "dst", What::USUAL, "after the store came back");
+}
+
+#[test]
 fn a_second_signal_leaves_at_once() {
     stuck(&[Signal::INT, Signal::TERM]);
 }
