@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as Memory};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 /// A directory below a store's root. The same node names the directory on both sides of a copy; a
 /// store keeps what it knows of it (a descriptor, a handle) in a cache of its own under `id`.
 #[derive(Clone)]
@@ -100,8 +102,11 @@ impl Drop for Node {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Name {
     pub dir: Dir,
-    pub leaf: Box<[u8]>,
+    pub leaf: Leaf,
 }
+
+/// One component of a path. Most are short and need no allocation of their own: a walk makes two names a file.
+pub type Leaf = SmallVec<[u8; 24]>;
 
 impl Name {
     pub fn new(dir: &Dir, leaf: &[u8]) -> Self {
@@ -112,7 +117,7 @@ impl Name {
     pub fn of(dir: &Dir) -> Self {
         match dir.parent() {
             Some(parent) => Name { dir: parent.clone(), leaf: dir.leaf().into() },
-            None => Name { dir: dir.clone(), leaf: Box::default() },
+            None => Name { dir: dir.clone(), leaf: Leaf::new() },
         }
     }
 

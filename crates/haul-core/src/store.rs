@@ -191,7 +191,7 @@ impl Place {
 /// One name to look up: the answer of [`Store::stat_many`].
 #[derive(Debug)]
 pub enum Found {
-    Entry(Box<Entry>),
+    Entry(Entry),
     Absent,
     Failed(Error),
 }
@@ -215,7 +215,7 @@ pub trait Store: Send + Sync + fmt::Debug {
         leaves
             .iter()
             .map(|leaf| match self.stat(&Name::new(dir, leaf), want) {
-                Ok(entry) => Found::Entry(Box::new(entry)),
+                Ok(entry) => Found::Entry(entry),
                 Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
                 Err(e) => Found::Failed(e),
             })

@@ -179,7 +179,7 @@ impl Survey<'_> {
                 match looked.next() {
                     Some(Found::Entry(found)) => {
                         complete = found;
-                        &*complete
+                        &complete
                     }
                     Some(Found::Failed(e)) => {
                         failed(e.on(&entry.name), entry.kind);

@@ -58,7 +58,7 @@ fn by_store(how: &str, from: &str, to: &str, files: usize) -> Result<(), Failure
             if how == "stat" {
                 let leaves: Vec<&[u8]> = some.iter().map(|entry| &*entry.name.leaf).collect();
                 let found = source.stat_many(&root, &leaves, MetaMask::BASIC, false);
-                some = found.into_iter().filter_map(|found| if let Found::Entry(entry) = found { Some(*entry) } else { None }).collect();
+                some = found.into_iter().filter_map(|found| if let Found::Entry(entry) = found { Some(entry) } else { None }).collect();
             }
             bundle.clear();
             some.into_iter().for_each(|entry| bundle.push(entry));

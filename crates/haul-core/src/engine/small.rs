@@ -80,7 +80,7 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
 fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> Option<u32> {
     if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
         for item in &mut bundle.items {
-            item.entry.name.leaf = leaf.clone().into();
+            item.entry.name.leaf = leaf[..].into();
         }
     }
     let names = bundle.direct || cx.past_intents || cx.job.verify;

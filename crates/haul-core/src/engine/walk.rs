@@ -366,7 +366,7 @@ impl Folding {
             match found {
                 Found::Entry(entry) => {
                     self.met.insert(entry.ino);
-                    lot[i].there = There::Listed(entry);
+                    lot[i].there = There::Listed(Box::new(entry));
                 }
                 Found::Absent => {}
                 // Asked again, and reported, with the rest.
@@ -463,94 +463,96 @@ pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
     cx.sched.planned(work, small, large, dirs, done);
 }
 
-fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) -> Planned {
+fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) -> Planned {
     let mut planned = Planned::default();
     let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
-    let follow = cx.job.links.follow;
-    let sources = look_up_bare(cx, work, names, want, follow, &mut planned);
-    let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
-    let mut wanted = Vec::with_capacity(sources.len());
-    let mut found = crate::report::Kinds::default();
-    for (mut entry, late_kind, there) in sources {
-        if late_kind
-            && let Some(dir) = &dir_path
-            && cx.job.filter.check_with(dir, &entry.name.leaf, entry.kind == Kind::Dir) == Verdict::Exclude
-        {
-            planned.done += 1;
-            continue;
-        }
-        found.add(entry.kind, 1);
-        if let Some(why) = passed_over(cx, work, &entry) {
-            planned.done += 1;
-            if why == Why::NotAsked && !(entry.kind == Kind::File) {
-                cx.report().skipped.add(entry.kind, 1);
-                cx.item(Action::Skip, why, &entry);
-            }
-            continue;
-        }
-        cx.transform(&mut entry);
-        wanted.push((entry, there));
-    }
-    cx.tally.found.fetch_add(found.total(), Ordering::Relaxed);
-    cx.report().found += found;
-    let targets = look_up_targets(cx, work, &wanted, want);
-    for ((entry, _), target) in wanted.into_iter().zip(targets) {
-        match target {
-            Ok(target) => plan_one(cx, work, entry, target, &mut planned),
-            Err(e) => {
-                planned.done += 1;
-                cx.fail(&e.on(&entry.name), entry.kind);
-            }
-        }
+    complete(cx, work, &mut names, want, &mut planned);
+    let mut targets = look_up_targets(cx, work, &names, want).into_iter();
+    for Named { entry, there } in names {
+        let unknown = is_unknown(&there, want);
+        let target = match there {
+            There::Absent => None,
+            There::Listed(target) if !unknown => Some(*target),
+            _ => match targets.next() {
+                Some(Found::Entry(target)) => Some(target),
+                Some(Found::Absent) | None => None,
+                Some(Found::Failed(e)) => {
+                    planned.done += 1;
+                    cx.fail(&e.on(&entry.name), entry.kind);
+                    continue;
+                }
+            },
+        };
+        plan_one(cx, work, entry, target, &mut planned);
     }
     planned
 }
 
-/// Complete source entries; whether their kind came only now, when the filter could not judge them before.
-fn look_up_bare(
-    cx: &Context,
-    work: &DirWork,
-    names: Vec<Named>,
-    want: MetaMask,
-    follow: bool,
-    planned: &mut Planned,
-) -> Vec<(Entry, bool, There)> {
+/// Looks up what the listing did not say of the source's names, and takes out those that are not wanted or not there.
+fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, planned: &mut Planned) {
+    let follow = cx.job.links.follow;
     let bare = |n: &Named| n.entry.is_bare() || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
     let mut looked = cx.look_up(cx.source(work), &work.dir, &leaves, want, follow).into_iter();
-    let mut complete = Vec::with_capacity(names.len());
-    for named in names {
-        if !bare(&named) {
-            complete.push((named.entry, false, named.there));
-            continue;
-        }
-        let late_kind = named.entry.kind == Kind::Unknown || (follow && named.entry.kind == Kind::Link);
-        match looked.next() {
-            Some(Found::Entry(entry)) => complete.push((*entry, late_kind, named.there)),
-            Some(Found::Failed(e)) => {
-                planned.done += 1;
-                let e = e.on(&named.entry.name);
-                match follow {
-                    // The link is there; that it leads nowhere is not something that happened meanwhile.
-                    true => cx.fail(&e, named.entry.kind),
-                    false => cx.fail_source(e, named.entry.kind),
+    let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
+    let mut found = crate::report::Kinds::default();
+    let before = names.len();
+    names.retain_mut(|named| {
+        if bare(named) {
+            // The filter could not judge it before.
+            let late_kind = named.entry.kind == Kind::Unknown || (follow && named.entry.kind == Kind::Link);
+            match looked.next() {
+                Some(Found::Entry(entry)) => named.entry = entry,
+                Some(Found::Failed(e)) => {
+                    let e = e.on(&named.entry.name);
+                    match follow {
+                        // The link is there; that it leads nowhere is not something that happened meanwhile.
+                        true => cx.fail(&e, named.entry.kind),
+                        false => cx.fail_source(e, named.entry.kind),
+                    }
+                    return false;
+                }
+                Some(Found::Absent) | None => {
+                    absent(cx, work, &named.entry, late_kind);
+                    return false;
                 }
             }
-            Some(Found::Absent) | None => {
-                planned.done += 1;
-                let asked = matches!(cx.job.roots[work.root].pick, Pick::Names(_) | Pick::Listed(_)) && late_kind;
-                let kind = if asked { ErrorKind::NotFound } else { ErrorKind::Vanished };
-                let mut e = Error::new(kind, "read").on(&named.entry.name);
-                if follow && !asked && named.entry.kind == Kind::Link {
-                    e = e.kind_is(ErrorKind::NotFound).because("the symlink points to nothing");
-                } else if asked {
-                    e = e.because("no such file or directory");
-                }
-                cx.fail(&e, named.entry.kind);
+            let entry = &named.entry;
+            if late_kind
+                && let Some(dir) = &dir_path
+                && cx.job.filter.check_with(dir, &entry.name.leaf, entry.kind == Kind::Dir) == Verdict::Exclude
+            {
+                return false;
             }
         }
+        let entry = &mut named.entry;
+        found.add(entry.kind, 1);
+        if let Some(why) = passed_over(cx, work, entry) {
+            if why == Why::NotAsked && entry.kind != Kind::File {
+                cx.report().skipped.add(entry.kind, 1);
+                cx.item(Action::Skip, why, entry);
+            }
+            return false;
+        }
+        cx.transform(entry);
+        true
+    });
+    planned.done += before - names.len();
+    cx.tally.found.fetch_add(found.total(), Ordering::Relaxed);
+    cx.report().found += found;
+}
+
+/// A name of the source that is not there any more, or never was.
+fn absent(cx: &Context, work: &DirWork, entry: &Entry, late_kind: bool) {
+    let asked = matches!(cx.job.roots[work.root].pick, Pick::Names(_) | Pick::Listed(_)) && late_kind;
+    let kind = if asked { ErrorKind::NotFound } else { ErrorKind::Vanished };
+    let mut e = Error::new(kind, "read").on(&entry.name);
+    if cx.job.links.follow && !asked && entry.kind == Kind::Link {
+        e = e.kind_is(ErrorKind::NotFound).because("the symlink points to nothing");
+    } else if asked {
+        e = e.because("no such file or directory");
     }
-    complete
+    cx.fail(&e, entry.kind);
 }
 
 /// Why an entry is not even compared; `None` if it is.
@@ -584,26 +586,20 @@ fn is_safe(dir: &Dir, target: &[u8]) -> bool {
     true
 }
 
-fn look_up_targets(cx: &Context, work: &DirWork, wanted: &[(Entry, There)], want: MetaMask) -> Vec<crate::Result<Option<Entry>>> {
-    let unknown = |there: &There| match there {
+/// Whether the destination is to be asked about a name.
+fn is_unknown(there: &There, want: MetaMask) -> bool {
+    match there {
         There::Unknown => true,
         There::Absent => false,
         There::Listed(entry) => entry.is_bare() || !want.is_empty(),
-    };
-    let leaves: Vec<&[u8]> = wanted.iter().filter(|(_, t)| unknown(t)).map(|(e, _)| cx.target_leaf(&e.name)).collect();
-    let mut looked = cx.look_up(cx.target(), &work.dir, &leaves, want, false).into_iter();
-    wanted
-        .iter()
-        .map(|(_, there)| match there {
-            There::Absent => Ok(None),
-            There::Listed(entry) if !unknown(there) => Ok(Some((**entry).clone())),
-            _ => match looked.next() {
-                Some(Found::Entry(entry)) => Ok(Some(*entry)),
-                Some(Found::Absent) | None => Ok(None),
-                Some(Found::Failed(e)) => Err(e),
-            },
-        })
-        .collect()
+    }
+}
+
+/// What stands at the destination under the names of which that is not known, in their order.
+fn look_up_targets(cx: &Context, work: &DirWork, names: &[Named], want: MetaMask) -> Vec<Found> {
+    let unknown = names.iter().filter(|named| is_unknown(&named.there, want));
+    let leaves: Vec<&[u8]> = unknown.map(|named| cx.target_leaf(&named.entry.name)).collect();
+    cx.look_up(cx.target(), &work.dir, &leaves, want, false)
 }
 
 /// Asks the planner about one name and sorts the answer into the kinds of work there are.

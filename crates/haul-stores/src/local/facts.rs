@@ -47,6 +47,12 @@ pub(super) fn look(dir: impl rustix::fd::AsFd, leaf: &[u8], follow: bool) -> rus
     rustix::fs::statx(dir, leaf, flags, MASK).map(|st| Facts::from(&st))
 }
 
+/// The same of a disk of this machine, which has every field at hand: `statx` copies twice as much out of the kernel.
+pub(super) fn look_quick(dir: impl rustix::fd::AsFd, leaf: &[u8], follow: bool) -> rustix::io::Result<Facts> {
+    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    if leaf.is_empty() { look_at(dir) } else { rustix::fs::statat(dir, leaf, flags).map(|st| Facts::from(&st)) }
+}
+
 /// Looks at what is open.
 pub(super) fn look_at(fd: impl rustix::fd::AsFd) -> rustix::io::Result<Facts> {
     rustix::fs::fstat(fd).map(|st| Facts::from(&st))

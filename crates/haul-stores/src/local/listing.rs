@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat};
 use rustix::io::Errno;
 
 use super::dirs::{Handle, leaf_of};
-use super::facts::{kind_of, look};
+use super::facts::{kind_of, look, look_quick};
 use super::staging::is_staging;
 use super::xattr::{self, Way};
 use super::{Shared, fail};
@@ -54,7 +54,7 @@ impl Shared {
             Err(e) => return leaves.iter().map(|_| Found::Failed(e.again())).collect(),
         };
         let find = |leaf: &&[u8]| match self.stat_in(&handle, Name::new(dir, leaf), want, follow) {
-            Ok(entry) => Found::Entry(Box::new(entry)),
+            Ok(entry) => Found::Entry(entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 if follow && look(&*handle, leaf, false).is_ok() {
                     return Found::Failed(e.because("the symlink points to nothing"));
@@ -70,7 +70,9 @@ impl Shared {
         if !name.leaf.is_empty() {
             leaf_of(&name.leaf, "stat").map_err(|e| e.on(&name))?;
         }
-        let facts = look(handle, &name.leaf, follow).map_err(|e| fail(e, "stat").on(&name))?;
+        let looked =
+            if self.file_system.speaks_at_close { look(handle, &name.leaf, follow) } else { look_quick(handle, &name.leaf, follow) };
+        let facts = looked.map_err(|e| fail(e, "stat").on(&name))?;
         let mut entry = facts.entry(name);
         if entry.kind == Kind::Link {
             let target = rustix::fs::readlinkat(handle, &*entry.name.leaf, Vec::new()).map_err(|e| fail(e, "read link").on(&entry.name))?;

@@ -282,7 +282,7 @@ impl Memory {
         }
         let mut path = self.dir_path(&name.dir);
         if !name.leaf.is_empty() {
-            path.leaves.push(name.leaf.clone());
+            path.leaves.push(name.leaf[..].into());
             path.keys.push(self.key(&name.leaf));
         }
         for leaf in &path.leaves {

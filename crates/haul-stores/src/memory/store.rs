@@ -255,7 +255,7 @@ impl Store for Memory {
             Ok(self.shown(name.clone(), &hold(&file), want))
         };
         let one = |name: Name| match look(&name) {
-            Ok(entry) => Found::Entry(Box::new(entry)),
+            Ok(entry) => Found::Entry(entry),
             // A link that points to nothing is there all the same.
             Err(e) if e.kind() == ErrorKind::NotFound && !(follow && self.look(&name, want, "stat").is_ok()) => Found::Absent,
             Err(e) => Found::Failed(e),

@@ -175,7 +175,7 @@ fn chunks_land_in_any_order_and_another_process_takes_them_up() {
         Flow::Go
     };
     other.list(&place.root, Depth::One, each).unwrap();
-    assert_eq!(seen, [Box::from(&b"a"[..])], "staging files are not listed");
+    assert_eq!(seen, [haul_core::entry::Leaf::from(&b"a"[..])], "staging files are not listed");
 
     let sink = other.attach(&entry.name, &token, &spec).unwrap();
     sink.write(1 << 20..2 << 20, &mut *source.read(1 << 20..2 << 20).unwrap()).unwrap();

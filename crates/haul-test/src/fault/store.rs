@@ -134,6 +134,10 @@ impl Store for Fault {
         self.core.run(Op::Attach, name, || Ok(self.sink(self.inner.attach(name, token, spec)?, name)))
     }
 
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        self.inner.staging(entry)
+    }
+
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
     }

@@ -77,7 +77,7 @@ pub fn fetch(store: &dyn Store, name: &Name) -> Result<Vec<u8>> {
 
 /// Leaves of a listing, sorted.
 pub fn leaves(store: &dyn Store, dir: &Dir) -> Vec<Vec<u8>> {
-    let mut found: Vec<Vec<u8>> = entries(store, dir).into_iter().map(|entry| entry.name.leaf.into()).collect();
+    let mut found: Vec<Vec<u8>> = entries(store, dir).into_iter().map(|entry| entry.name.leaf.to_vec()).collect();
     found.sort();
     found
 }

@@ -123,7 +123,7 @@ pub fn cat(path: &[u8], out: &mut dyn Write) -> Result<()> {
     // What a link of the user's own argument points to is meant.
     let leaves: [&[u8]; 1] = [&name.leaf];
     let entry = match opened.store.stat_many(&name.dir, &leaves, MetaMask::NONE, true).pop() {
-        Some(Found::Entry(entry)) if opened.leaf.is_some() => *entry,
+        Some(Found::Entry(entry)) if opened.leaf.is_some() => entry,
         Some(Found::Failed(e)) => return Err(e.on(&name)),
         _ => {
             let e = Error::new(ErrorKind::Usage, "read").at(path);
