@@ -326,7 +326,7 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
     ends.flight.doing("commit");
     let name = cx.target_name(&entry.name);
     if matches!(file.step.act, Act::File { replace: true } | Act::Compare) {
-        super::late::back_up(cx, &name)?;
+        super::replace::back_up(cx, &name)?;
     }
     let landed = commit(cx, ends, &name, entry, receipts)?;
     if to_verify {
@@ -392,7 +392,7 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
     let e = match e.kind() {
         ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
         ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
-        _ => super::late::explain(cx, e),
+        _ => super::space::explain(cx, e),
     };
     if matches!(e.op(), "open" | "read") {
         cx.fail_source(e, Kind::File)
@@ -427,7 +427,7 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
             cx.report().kept.files += 1;
             cx.keep(Why::Same, &entry);
         } else {
-            super::walk::differs(cx, &entry, Why::Content);
+            super::planned::differs(cx, &entry, Why::Content);
         }
         cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
         cx.sched.items_done(&file.work, 1);

@@ -1,9 +1,11 @@
 //! The engine: walk, plan, move and finish, by one pool of workers and one supervisor.
 //!
 //! ```text
-//! run:  feed the roots, one after the other      (walk.rs: list -> look -> plan)
-//!         workers take tasks till none is left   (small.rs bundles, file.rs large files, verify.rs)
-//!       hard links, deletes, late directories    (late.rs)
+//! run:  feed the roots, one after the other      (walk.rs lists, merge.rs where both sides are listed,
+//!                                                 look.rs looks up, planned.rs asks the planner)
+//!         workers take tasks till none is left   (small.rs bundles, file.rs large files, verify.rs;
+//!                                                 replace.rs clears the way)
+//!       hard links, deletes, late directories    (late.rs: links.rs, deletes.rs)
 //!       report
 //! ```
 //!
@@ -11,11 +13,18 @@
 //! and it alone decides to leave when a worker is stuck in a system call.
 
 mod context;
+mod deletes;
 pub(crate) mod file;
 mod hardlinks;
 mod late;
+mod links;
 pub(crate) mod listing;
+mod look;
+mod merge;
+mod planned;
+mod replace;
 mod small;
+mod space;
 mod supervise;
 pub(crate) mod verify;
 mod walk;

@@ -149,7 +149,7 @@ fn account(
                 if e.op() == "open" || e.op() == "read" {
                     cx.fail_source(e.on(&entry.name), Kind::File);
                 } else {
-                    cx.fail(&super::late::explain(cx, e.on(&entry.name)), Kind::File);
+                    cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
                 }
             }
             Outcome::Listed | Outcome::Read if stopped => closed += 1,
@@ -214,14 +214,14 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
         }
         let name = cx.target_name(&item.entry.name);
         let backed_up = match item.step.act {
-            Act::Node { replace: true } => super::late::back_up(cx, &name),
+            Act::Node { replace: true } => super::replace::back_up(cx, &name),
             _ => Ok(()),
         };
         match backed_up.and_then(|()| cx.retry(|| cx.target().make_node(&name, &item.entry, cx.job.keep))) {
             Ok(landed) => done_node(cx, work, item, landed),
             Err(e) => {
                 load.failed = true;
-                cx.fail(&super::late::explain(cx, e.on(&item.entry.name)), item.entry.kind);
+                cx.fail(&super::space::explain(cx, e.on(&item.entry.name)), item.entry.kind);
             }
         }
     }

@@ -390,7 +390,7 @@ pub(super) fn perform(cx: &Arc<Context>, task: Task) -> bool {
         Task::Feed(root) => super::walk::feed(cx, root),
         Task::Make(dirs) => super::walk::make(cx, dirs),
         Task::List(work) => super::walk::list(cx, &work),
-        Task::Look(work, names) => super::walk::look(cx, &work, names),
+        Task::Look(work, names) => super::look::look(cx, &work, names),
         Task::Small(work, items) => BUNDLE.with_borrow_mut(|bundle| {
             super::small::perform(cx, &work, items, bundle);
             bundle.clear();

@@ -67,7 +67,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
             // What is not on the medium cannot be judged there, and no source may be removed for it.
             let judged = match &settled {
                 Ok(()) => reread(cx, name, size).map(|hash| hash == check.hash),
-                Err(e) => Err(super::late::explain(cx, e.again())),
+                Err(e) => Err(super::space::explain(cx, e.again())),
             };
             load.bytes += size;
             match judged {

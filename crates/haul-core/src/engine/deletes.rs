@@ -1,0 +1,300 @@
+//! Names that only the destination has: kept on disk until everything has landed, then removed, or none of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::entry::{Dir, Entry, Kind, Name};
+use crate::error::ErrorKind;
+use crate::event::{Action, Warning, Why};
+use crate::filter::Verdict;
+use crate::job::{MaxDelete, Mode};
+use crate::report::Ending;
+use crate::schedule::DirWork;
+use crate::spill::{SpillQueue, SpillStack};
+use crate::store::{Depth, Flow};
+
+use super::context::Context;
+use super::late::{IN_MEMORY, Late, lock, spilled};
+use super::replace::back_up_by_rename;
+
+/// Entries removed by one call.
+const LOT: usize = 256;
+
+/// Kinds by the byte that stands for them in a record.
+const KINDS: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+
+impl Late {
+    pub fn matched(&self) {
+        self.matched.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A name that only the destination has.
+    pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
+        if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
+            return;
+        }
+        if cx.job.mode == Mode::Check {
+            cx.report().extra += 1;
+            return cx.item(Action::Extra, Why::Extra, &target);
+        }
+        self.doom(cx, work, target);
+    }
+
+    pub fn doom(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
+        if !cx.job.delete || cx.job.mode != Mode::Copy {
+            return;
+        }
+        let mut record = target.ino.to_le_bytes().to_vec();
+        record.push(KINDS.iter().position(|kind| *kind == target.kind).unwrap_or(KINDS.len()) as u8);
+        record.extend(target.name.path());
+        spilled(cx, lock(&self.doomed).push(&record));
+        self.dir(cx, work);
+    }
+}
+
+/// After everything has landed, and not at all if anything failed to list or to copy.
+pub(super) fn deletes(cx: &Arc<Context>) {
+    let topmost = lock(&cx.late.doomed).len();
+    if topmost == 0 || cx.cancel.is_set() {
+        return;
+    }
+    if cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
+        return skip_deletes(cx, topmost);
+    }
+    let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
+    if let Some(most) = cx.job.max_delete {
+        let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
+        let mut count = 0;
+        loop {
+            let record = match doomed.pop() {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                Err(e) => return spilled(cx, Err(e)),
+            };
+            match doomed_entry(&record, &mut None) {
+                Some(entry) if entry.kind == Kind::Dir => would_go(cx, &entry, &mut |_| count += 1),
+                Some(_) => count += 1,
+                None => {}
+            }
+            spilled(cx, again.push(&record));
+        }
+        doomed = again;
+        // Whatever went wrong while they were counted, the count is not to be trusted.
+        if cx.cancel.is_set() || (cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors) {
+            return skip_deletes(cx, topmost);
+        }
+        let limit = match most {
+            MaxDelete::Count(n) => n,
+            MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
+        };
+        if count > limit {
+            let why = format!("--max-delete allows {limit}, {count} names would be deleted: nothing was");
+            cx.report().deletes_skipped = Some(why.clone());
+            cx.report().ending = Ending::TooManyDeletes;
+            return cx.warn(Warning::DeletesSkipped(why));
+        }
+    }
+    let mut parent = None;
+    let mut lot = Vec::new();
+    loop {
+        let record = match doomed.pop() {
+            Ok(record) => record,
+            Err(e) => return spilled(cx, Err(e)),
+        };
+        let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
+        if lot.len() >= LOT || (record.is_none() && !lot.is_empty()) {
+            delete_lot(cx, std::mem::take(&mut lot));
+        }
+        match (record, entry) {
+            (None, _) => return,
+            (_, Some(entry)) if entry.kind == Kind::Dir => delete_tree(cx, entry),
+            (_, Some(entry)) => lot.push(entry),
+            (_, None) => {}
+        }
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+/// Whether a path is `below` or a directory on the way to it.
+fn leads_to(path: &[u8], below: &[u8]) -> bool {
+    below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+fn skip_deletes(cx: &Context, topmost: u64) {
+    let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
+    cx.report().deletes_skipped = Some(why.clone());
+    cx.warn(Warning::DeletesSkipped(why));
+}
+
+/// The record as an entry; consecutive names of one directory share its node, and with it a descriptor.
+fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<Entry> {
+    let (ino, rest) = record.split_first_chunk::<8>()?;
+    let (kind, path) = rest.split_first()?;
+    let cut = path.iter().rposition(|b| *b == b'/');
+    let (above, leaf) = cut.map_or((&b""[..], path), |i| (&path[..i], &path[i + 1..]));
+    let dir = match parent {
+        Some((known, dir)) if known == above => dir.clone(),
+        _ => {
+            let mut dir = Dir::root();
+            for part in above.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+                dir = dir.child(part);
+            }
+            *parent = Some((above.to_vec(), dir.clone()));
+            dir
+        }
+    };
+    let kind = KINDS.get(usize::from(*kind)).copied().unwrap_or(Kind::Unknown);
+    let mut entry = Entry::bare(Name::new(&dir, leaf), kind);
+    entry.ino = u64::from_le_bytes(*ino);
+    Some(entry)
+}
+
+fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
+    if cx.job.dry {
+        for entry in &lot {
+            deleted(cx, entry);
+        }
+        return;
+    }
+    if cx.job.backup.is_some() {
+        let keep = |entry: &Entry| match entry.kind {
+            // What it held is kept by now, below a directory of its name.
+            Kind::Dir => Ok(false),
+            _ => back_up_by_rename(cx, &entry.name),
+        };
+        lot.retain(|entry| match keep(entry) {
+            Ok(true) => {
+                deleted(cx, entry);
+                false
+            }
+            Ok(false) => true,
+            Err(e) => {
+                cx.fail(&e.on(&entry.name), entry.kind);
+                false
+            }
+        });
+    }
+    let removed = cx.target().remove(&lot);
+    let removed = cx.retry_each(removed, |i| cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(())));
+    for (removed, entry) in removed.into_iter().zip(&lot) {
+        match removed {
+            Ok(()) => deleted(cx, entry),
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => cx.fail(&e.on(&entry.name), entry.kind),
+        }
+    }
+}
+
+fn deleted(cx: &Context, entry: &Entry) {
+    cx.report().deleted.add(entry.kind, 1);
+    cx.item(Action::Delete, Why::Extra, entry);
+}
+
+/// Whether the filter keeps a name that only the destination has.
+fn protected(cx: &Context, entry: &Entry) -> bool {
+    !cx.job.delete_excluded
+        && !cx.job.filter.is_empty()
+        && cx.job.filter.check(&entry.name.path(), entry.kind == Kind::Dir) == Verdict::Exclude
+}
+
+/// Everything below a directory that may be removed, parents before their children, in bounded memory; and
+/// whether the filters protect it, in which case nothing below it is looked at.
+fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
+    let mut stack = SpillStack::new(&cx.spill, IN_MEMORY);
+    spilled(cx, stack.push(&name.path()));
+    loop {
+        let path = match stack.pop() {
+            Ok(Some(path)) => path,
+            Ok(None) => return,
+            Err(e) => return spilled(cx, Err(e)),
+        };
+        let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
+        let dir = name.dir.child(&name.leaf);
+        let listed = cx.target().list(&dir, Depth::One, &mut |found| {
+            if let Ok(entry) = found {
+                let kept = protected(cx, &entry);
+                each(&entry, kept);
+                if entry.kind == Kind::Dir && !kept {
+                    spilled(cx, stack.push(&entry.name.path()));
+                }
+            }
+            if cx.cancel.is_set() { Flow::Stop } else { Flow::Go }
+        });
+        if let Err(e) = listed {
+            cx.fail(&e.on(&name), Kind::Dir);
+        }
+        cx.target().forget(&dir);
+        if cx.cancel.is_set() {
+            return;
+        }
+    }
+}
+
+/// What [`delete_tree`] would remove: neither what the filters protect nor a directory above such a name.
+fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
+    let mut keepers = std::collections::HashSet::new();
+    if !cx.job.filter.is_empty() && !cx.job.delete_excluded {
+        let length = top.name.path().len();
+        below(cx, &top.name, &mut |entry, kept| {
+            let path = entry.name.path();
+            let slashes = path.iter().enumerate().skip(length).filter(|(_, byte)| kept && **byte == b'/');
+            keepers.extend(slashes.map(|(i, _)| path[..i].to_vec()));
+        });
+    }
+    below(cx, &top.name, &mut |entry, kept| {
+        if !kept && !keepers.contains(&entry.name.path()) {
+            each(entry);
+        }
+    });
+    if !keepers.contains(&top.name.path()) {
+        each(top);
+    }
+}
+
+/// A directory with all that is in it, children before parents. Each round lists again and removes some, so
+/// that a directory of any size is emptied in the memory of one lot. What the filters protect stays, and so
+/// do the directories above it.
+pub fn delete_tree(cx: &Context, top: Entry) {
+    if cx.job.dry {
+        return would_go(cx, &top, &mut |entry| deleted(cx, entry));
+    }
+    let mut keepers: std::collections::HashSet<Vec<u8>> = std::collections::HashSet::new();
+    let mut stack = vec![(top.name.dir.child(&top.name.leaf), top)];
+    while let Some((dir, _)) = stack.last() {
+        if cx.cancel.is_set() {
+            return;
+        }
+        let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
+        let listed = cx.target().list(dir, Depth::One, &mut |found| {
+            match found {
+                Ok(entry) if protected(cx, &entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
+                Ok(entry) => files.push(entry),
+                Err(_) => kept = true,
+            }
+            if files.len() >= LOT || inner.is_some() { Flow::Stop } else { Flow::Go }
+        });
+        let failed_before = cx.tally.failed.load(Ordering::Relaxed);
+        if let Err(e) = listed {
+            return cx.fail(&e.on(&Name::of(dir)), Kind::Dir);
+        }
+        let more = files.len() >= LOT;
+        delete_lot(cx, files);
+        if let Some(entry) = inner {
+            stack.push((entry.name.dir.child(&entry.name.leaf), entry));
+        } else if !more && let Some((dir, entry)) = stack.pop() {
+            cx.target().forget(&dir);
+            if kept {
+                cx.warn(Warning::Note(format!("{}/: not removed: something in it stays", crate::entry::show(&dir.path()))));
+                keepers.insert(entry.name.path());
+            } else {
+                delete_lot(cx, vec![entry]);
+            }
+        }
+        if cx.tally.failed.load(Ordering::Relaxed) > failed_before {
+            return;
+        }
+    }
+}

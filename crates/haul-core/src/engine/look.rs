@@ -1,0 +1,213 @@
+//! Names looked up on both sides, a lot at a time, and handed to the planner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind};
+use crate::event::{Action, Why};
+use crate::filter::Verdict;
+use crate::job::Pick;
+use crate::plan::{Act, Step};
+use crate::schedule::{DirWork, Name as Named, There};
+use crate::store::Found;
+use crate::tune::Op;
+
+use super::context::Context;
+use super::planned::{Planned, plan_one, sort_out};
+
+/// Looks names up on both sides and plans them.
+pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
+    let began = std::time::Instant::now();
+    let planned = cx.measured(Op::Walk, |load| {
+        load.entries = names.len() as u64;
+        look_measured(cx, work, names)
+    });
+    let Planned { small, large, dirs, done, kept } = planned;
+    cx.tally.kept.fetch_add(kept.total(), Ordering::Relaxed);
+    {
+        let mut report = cx.report();
+        report.times.walking += began.elapsed();
+        report.kept += kept;
+    }
+    cx.sched.planned(work, small, large, dirs, done);
+}
+
+fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) -> Planned {
+    let mut planned = Planned::default();
+    let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
+    complete(cx, work, &mut names, want, &mut planned);
+    let mut targets = look_up_targets(cx, work, &names, want).into_iter();
+    for Named { entry, there } in names {
+        let unknown = is_unknown(&there, want);
+        let target = match there {
+            There::Absent => None,
+            There::Listed(target) if !unknown => Some(*target),
+            _ => match targets.next() {
+                Some(Found::Entry(target)) => Some(target),
+                Some(Found::Absent) | None => None,
+                Some(Found::Failed(e)) => {
+                    planned.done += 1;
+                    cx.fail(&e.on(&entry.name), entry.kind);
+                    continue;
+                }
+            },
+        };
+        plan_one(cx, work, entry, target, &mut planned);
+    }
+    planned
+}
+
+/// Looks up what the listing did not say of the source's names, and takes out those that are not wanted or not there.
+fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, planned: &mut Planned) {
+    let follow = cx.job.links.follow;
+    let bare = |n: &Named| n.entry.is_bare() || (follow && n.entry.kind == Kind::Link);
+    let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
+    let mut looked = cx.look_up(cx.source(work), &work.dir, &leaves, want, follow).into_iter();
+    let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
+    let mut found = crate::report::Kinds::default();
+    let before = names.len();
+    names.retain_mut(|named| {
+        if bare(named) {
+            // The filter could not judge it before.
+            let late_kind = named.entry.kind == Kind::Unknown || (follow && named.entry.kind == Kind::Link);
+            match looked.next() {
+                Some(Found::Entry(entry)) => named.entry = entry,
+                Some(Found::Failed(e)) => {
+                    let e = e.on(&named.entry.name);
+                    match follow {
+                        // The link is there; that it leads nowhere is not something that happened meanwhile.
+                        true => cx.fail(&e, named.entry.kind),
+                        false => cx.fail_source(e, named.entry.kind),
+                    }
+                    return false;
+                }
+                Some(Found::Absent) | None => {
+                    absent(cx, work, &named.entry, late_kind);
+                    return false;
+                }
+            }
+            let entry = &named.entry;
+            if late_kind
+                && let Some(dir) = &dir_path
+                && cx.job.filter.check_with(dir, &entry.name.leaf, entry.kind == Kind::Dir) == Verdict::Exclude
+            {
+                return false;
+            }
+        }
+        let entry = &mut named.entry;
+        found.add(entry.kind, 1);
+        if let Some(why) = passed_over(cx, work, entry) {
+            if why == Why::NotAsked && entry.kind != Kind::File {
+                cx.report().skipped.add(entry.kind, 1);
+                cx.item(Action::Skip, why, entry);
+            }
+            return false;
+        }
+        cx.transform(entry);
+        true
+    });
+    planned.done += before - names.len();
+    cx.tally.found.fetch_add(found.total(), Ordering::Relaxed);
+    cx.report().found += found;
+}
+
+/// A name of the source that is not there any more, or never was.
+fn absent(cx: &Context, work: &DirWork, entry: &Entry, late_kind: bool) {
+    let asked = matches!(cx.job.roots[work.root].pick, Pick::Names(_) | Pick::Listed(_)) && late_kind;
+    let kind = if asked { ErrorKind::NotFound } else { ErrorKind::Vanished };
+    let mut e = Error::new(kind, "read").on(&entry.name);
+    if cx.job.links.follow && !asked && entry.kind == Kind::Link {
+        e = e.kind_is(ErrorKind::NotFound).because("the symlink points to nothing");
+    } else if asked {
+        e = e.because("no such file or directory");
+    }
+    cx.fail(&e, entry.kind);
+}
+
+/// Why an entry is not even compared; `None` if it is.
+fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
+    let links = cx.job.links;
+    match entry.kind {
+        Kind::Link if !links.copy => Some(Why::NotAsked),
+        Kind::Link if links.safe && !is_safe(&work.dir, entry.target.as_deref().unwrap_or_default()) => Some(Why::NotAsked),
+        kind if kind.is_special() && !links.specials => Some(Why::NotAsked),
+        Kind::File if !cx.job.bounds.admit(entry) => Some(Why::NotAsked),
+        _ => None,
+    }
+}
+
+/// rsync's rule for `--safe-links`: relative, and never above the top of the tree on the way.
+fn is_safe(dir: &Dir, target: &[u8]) -> bool {
+    if target.is_empty() || target.starts_with(b"/") {
+        return false;
+    }
+    let mut depth = i64::from(dir.depth());
+    for part in target.split(|b| *b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether the destination is to be asked about a name.
+fn is_unknown(there: &There, want: MetaMask) -> bool {
+    match there {
+        There::Unknown => true,
+        There::Absent => false,
+        There::Listed(entry) => entry.is_bare() || !want.is_empty(),
+    }
+}
+
+/// What stands at the destination under the names of which that is not known, in their order.
+fn look_up_targets(cx: &Context, work: &DirWork, names: &[Named], want: MetaMask) -> Vec<Found> {
+    let unknown = names.iter().filter(|named| is_unknown(&named.there, want));
+    let leaves: Vec<&[u8]> = unknown.map(|named| cx.target_leaf(&named.entry.name)).collect();
+    cx.look_up(cx.target(), &work.dir, &leaves, want, false)
+}
+
+/// One file by its path, for a name that had to wait: looked up and planned like any other.
+pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
+    let Some(name) = Name::parse(&Dir::root(), path) else { return };
+    let work = Arc::new(DirWork {
+        dir: name.dir.clone(),
+        root,
+        parent: None,
+        entry: None,
+        fresh: false,
+        attributes: false,
+        touched: AtomicBool::new(false),
+        made: false,
+        closed: true,
+    });
+    let lookup = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).and_then(|mut entry| {
+        cx.transform(&mut entry);
+        let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
+            Ok(target) => Some(target),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+        };
+        Ok((entry, target))
+    });
+    match lookup {
+        Err(e) => cx.fail_source(e.on(&name), Kind::File),
+        Ok((entry, target)) => {
+            let mut step = cx.planner.decide(&entry, target.as_ref());
+            let mut staged = false;
+            if cx.past_intents && target.is_some() && cx.past.unfinished(&work.dir.path(), cx.target_leaf(&name)) {
+                step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
+                staged = true;
+            }
+            let mut planned = Planned::default();
+            cx.sched.hold(&work);
+            sort_out(cx, &work, entry, step, staged, &mut planned);
+            cx.sched.planned(&work, planned.small, planned.large, planned.dirs, planned.done);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Both sides of a directory listed and paired: what only one of them has, and what a destination that folds case
+//! calls by another spelling.
+
+use std::sync::Arc;
+
+use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind};
+use crate::job::Pick;
+use crate::schedule::{DirWork, Name as Named, There};
+use crate::store::Found;
+
+use super::context::Context;
+use super::listing::{self, Sorted};
+use super::walk::{LOT, admitted, push, selected};
+
+pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
+    let dir_path = work.dir.path();
+    let sources = listing::sorted(cx, cx.source(work), &work.dir)?;
+    // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
+    // and its names are looked up: they may be there.
+    let (targets, unmatched) = match listing::sorted(cx, cx.target(), &work.dir) {
+        Ok(targets) => (targets, There::Absent),
+        Err(e) => {
+            cx.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
+            (Sorted::empty(), There::Unknown)
+        }
+    };
+    let mut folding = cx.target().caps().folds_case.then(Folding::default);
+    let mut lot = Vec::with_capacity(LOT);
+    let mut hand_on = |lot: Vec<Named>, folding: &mut Option<Folding>| {
+        let lot = match folding {
+            Some(folding) => folding.meet(cx, work, lot),
+            None => lot,
+        };
+        push(cx, work, lot, relieved);
+    };
+    for pair in listing::merge(sources, targets) {
+        cx.cancel.check()?;
+        match pair? {
+            (Some(source), target) => {
+                if !admitted(cx, work, &source) {
+                    continue;
+                }
+                if target.is_some() {
+                    cx.late.matched();
+                }
+                if let Some(folding) = &mut folding {
+                    folding.names.insert(lower(&source.name.leaf));
+                }
+                if !selected(cx, Some(&dir_path), &source) {
+                    if let Some(target) = target.filter(|_| cx.job.delete_excluded) {
+                        cx.late.doom(cx, work, target);
+                    }
+                    continue;
+                }
+                let there = target.map_or(unmatched.clone(), |t| There::Listed(Box::new(t)));
+                lot.push(Named { entry: source, there });
+                if lot.len() >= LOT {
+                    hand_on(std::mem::replace(&mut lot, Vec::with_capacity(LOT)), &mut folding);
+                }
+            }
+            (None, Some(target)) => {
+                let protected = !cx.job.delete_excluded && !selected(cx, Some(&dir_path), &target);
+                if protected || in_another_root(cx, work, &target) {
+                    continue;
+                }
+                match &mut folding {
+                    Some(folding) => folding.extras.push(target),
+                    None => cx.late.extra(cx, work, target),
+                }
+            }
+            (None, None) => {}
+        }
+    }
+    hand_on(lot, &mut folding);
+    if let Some(folding) = folding {
+        folding.extras(cx, work);
+    }
+    Ok(())
+}
+
+/// A destination that folds case (or normalises names) lists under one spelling what the source has under
+/// another. Whether two spellings are one only it can say: names that the listings do not pair are looked up,
+/// and what was found that way is no extra.
+#[derive(Default)]
+struct Folding {
+    /// The source's names in lower case.
+    names: std::collections::HashSet<String>,
+    /// Inodes found under other spellings.
+    met: std::collections::HashSet<u64>,
+    extras: Vec<Entry>,
+}
+
+fn lower(leaf: &[u8]) -> String {
+    String::from_utf8_lossy(leaf).to_lowercase()
+}
+
+impl Folding {
+    fn meet(&mut self, cx: &Context, work: &DirWork, mut lot: Vec<Named>) -> Vec<Named> {
+        let (absent, leaves): (Vec<usize>, Vec<&[u8]>) = lot
+            .iter()
+            .enumerate()
+            .filter(|(_, named)| matches!(named.there, There::Absent))
+            .map(|(i, named)| (i, cx.target_leaf(&named.entry.name)))
+            .unzip();
+        let found = cx.look_up(cx.target(), &work.dir, &leaves, MetaMask::NONE, false);
+        for (i, found) in absent.into_iter().zip(found) {
+            match found {
+                Found::Entry(entry) => {
+                    self.met.insert(entry.ino);
+                    lot[i].there = There::Listed(Box::new(entry));
+                }
+                Found::Absent => {}
+                // Asked again, and reported, with the rest.
+                Found::Failed(_) => lot[i].there = There::Unknown,
+            }
+        }
+        lot
+    }
+
+    fn extras(self, cx: &Context, work: &Arc<DirWork>) {
+        let Folding { names, met, extras } = self;
+        for target in extras {
+            let is_other_spelling = names.contains(&lower(&target.name.leaf)) || (target.ino != 0 && met.contains(&target.ino));
+            if !is_other_spelling {
+                cx.late.extra(cx, work, target);
+            }
+        }
+    }
+}
+
+/// With several sources a name that one of them lacks may be another's. What cannot be asked counts as there.
+fn in_another_root(cx: &Context, work: &DirWork, target: &Entry) -> bool {
+    let gone = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished);
+    cx.job.roots.iter().enumerate().any(|(i, root)| {
+        i != work.root && is_meant(&root.pick, &target.name) && !root.store.stat(&target.name, MetaMask::NONE).is_err_and(|e| gone(&e))
+    })
+}
+
+/// Whether a name is among those that a root was picked for.
+pub(super) fn is_meant(pick: &Pick, name: &Name) -> bool {
+    match pick {
+        Pick::Names(names) => name.path().split(|b| *b == b'/').next().is_some_and(|first| names.contains(first)),
+        _ => true,
+    }
+}

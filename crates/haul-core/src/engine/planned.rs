@@ -1,0 +1,281 @@
+//! What a name comes to: the planner asked, and its answer sorted into the kinds of work there are.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind};
+use crate::event::{Action, Warning, Why};
+use crate::job::{Mode, Pick};
+use crate::plan::{Act, Step};
+use crate::schedule::{DirWork, PendingDir, Small};
+use crate::store::{Found, MetaSpec, admits};
+
+use super::context::{Context, SMALL};
+use super::file::OpenFile;
+use super::hardlinks::Role;
+use super::merge::is_meant;
+use super::walk::{would_make_dir, would_set_meta};
+
+/// What a lot of names came to.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub small: Vec<Small>,
+    pub large: Vec<Arc<OpenFile>>,
+    pub dirs: Vec<PendingDir>,
+    pub done: usize,
+    /// Right already, counted here and told all at once.
+    pub kept: crate::report::Kinds,
+}
+
+impl Planned {
+    fn keep(&mut self, cx: &Context, why: Why, entry: &Entry) {
+        self.kept.add(entry.kind, 1);
+        cx.keep(why, entry);
+    }
+}
+
+/// Asks the planner about one name and sorts the answer into the kinds of work there are.
+pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, planned: &mut Planned) {
+    if let Some(target) = &target
+        && cx.same_system
+        && entry.kind == Kind::File
+        && entry.ino != 0
+        && (entry.dev, entry.ino) == (target.dev, target.ino)
+        && target.kind == Kind::File
+    {
+        planned.done += 1;
+        // Named by the user it is a mistake; met in two trees that share files it is as it should be.
+        let named = work.dir.is_root() && matches!(cx.job.roots[work.root].pick, Pick::Names(_));
+        if cx.job.mode == Mode::Copy && (named || cx.job.remove_source) {
+            let e = Error::new(ErrorKind::Usage, "copy").on(&entry.name);
+            return cx.fail(&e.because("source and destination are the same file"), Kind::File);
+        }
+        return planned.keep(cx, Why::SameFile, &entry);
+    }
+    if let Err(e) = admits(cx.target().caps(), &entry) {
+        planned.done += 1;
+        return cx.fail(&e, entry.kind);
+    }
+    if work.root > 0 && entry.kind != Kind::Dir && shadowed(cx, work, &entry) {
+        planned.done += 1;
+        cx.warn(Warning::Note(format!("{}: left out: an earlier source has this name", crate::entry::show(&entry.name.path()))));
+        return planned.keep(cx, Why::Shadowed, &entry);
+    }
+    let mut step = cx.planner.decide(&entry, target.as_ref());
+    let mut staged = false;
+    if cx.past_intents
+        && entry.kind == Kind::File
+        && target.as_ref().is_some_and(|target| target.kind == Kind::File)
+        && cx.past.unfinished(&work.dir.path(), cx.target_leaf(&entry.name))
+    {
+        step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
+        staged = true;
+    }
+    if cx.job.mode == Mode::Check {
+        return plan_check(cx, work, entry, target, step, planned);
+    }
+    if step.act == Act::Clear {
+        step = match super::replace::clear(cx, work, &entry, target.clone()) {
+            Ok(step) => step,
+            Err(e) => {
+                planned.done += 1;
+                return cx.fail(&e, entry.kind);
+            }
+        };
+    } else if let (Act::Enter { exists: true, .. }, Some(target)) = (step.act, &target) {
+        open_up(cx, work, &entry, target.clone());
+    }
+    // A name that the policy leaves as it is neither leads nor follows.
+    let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
+    if cx.job.links.hard && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.nlink > 1 && !left {
+        // The run before this one may have chosen another of its names: what it copied is found first.
+        if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
+            planned.done += 1;
+            return cx.late.link_later(cx, work, &entry);
+        }
+        let role = cx.hard().meet(&entry, || entry.name.path());
+        match role {
+            Role::Leader => {}
+            Role::Follower(leader) => {
+                cx.late.link(cx, work, &leader, &entry, target.as_ref());
+                planned.done += 1;
+                return;
+            }
+            Role::Later => {
+                cx.late.link_later(cx, work, &entry);
+                planned.done += 1;
+                return;
+            }
+        }
+    }
+    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry) {
+        planned.done += 1;
+        return;
+    }
+    sort_out(cx, work, entry, step, staged, planned);
+}
+
+/// `--link-dest`: whether one of the reference trees had an equal file, which has this name now too. What cannot
+/// be linked is copied.
+fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
+    if cx.job.link_dest.is_empty() || cx.planner.decide(entry, None).act == Act::Keep {
+        return false;
+    }
+    let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
+    let leaf: &[u8] = cx.target_leaf(&entry.name);
+    let name = Name::new(&work.dir, leaf);
+    for reference in &cx.job.link_dest {
+        let Some(Found::Entry(there)) = reference.store.stat_many(&work.dir, &[leaf], want, false).pop() else { continue };
+        // `decide` is asked as if the reference stood at the destination; what has to be hashed first is not equal.
+        let equal = Step { act: Act::Keep, why: Why::Same };
+        if there.kind != Kind::File || cx.planner.decide(entry, Some(&there)) != equal {
+            continue;
+        }
+        if cx.writes() {
+            work.touch();
+            match (reference.link)(&there.name, &name) {
+                Ok(()) => {}
+                Err(_) => continue,
+            }
+        }
+        let mut report = cx.report();
+        report.made.files += 1;
+        report.hard_links += 1;
+        drop(report);
+        cx.item(Action::HardLink, Why::Same, entry);
+        return true;
+    }
+    false
+}
+
+/// A directory of ours that is closed to us, as an earlier run left it, is opened: it gets its own mode again when
+/// all that is in it is done. That this fails shows in what is made in it.
+fn open_up(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) {
+    let ordinary_user = cx.planner.groups.is_some();
+    if !ordinary_user || !cx.writes() || !cx.planner.keep.has(MetaMask::MODE) || target.mode & 0o300 == 0o300 {
+        return;
+    }
+    target.mode |= 0o700;
+    let name = cx.target_name(&entry.name);
+    let spec = MetaSpec { name: &name, entry: &target, keep: MetaMask::MODE };
+    let opened = cx.target().set_meta(&[spec]).pop().is_some_and(|set| set.is_ok_and(|landed| landed.refused.is_empty()));
+    if opened {
+        cx.late.reopened(cx, work, entry);
+    }
+}
+
+/// Whether an earlier source has something of this name.
+fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
+    cx.job.roots[..work.root].iter().any(|root| is_meant(&root.pick, &entry.name) && root.store.stat(&entry.name, MetaMask::NONE).is_ok())
+}
+
+fn plan_check(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, step: Step, planned: &mut Planned) {
+    let Some(_) = target else {
+        cx.report().missing += 1;
+        cx.item(Action::Missing, Why::New, &entry);
+        return match entry.kind {
+            Kind::Dir => planned.dirs.push(pending(cx, work, entry, false, true, false)),
+            _ => planned.done += 1,
+        };
+    };
+    match step.act {
+        Act::Enter { .. } => {
+            if step.why == Why::Attributes && cx.job.keep.without(MetaMask::MTIME) != MetaMask::NONE {
+                differs(cx, &entry, step.why);
+            } else {
+                planned.kept.add(Kind::Dir, 1);
+            }
+            planned.dirs.push(pending(cx, work, entry, false, false, false));
+        }
+        Act::Compare => planned.large.push(OpenFile::new(cx, work, entry, step)),
+        Act::Keep => {
+            planned.done += 1;
+            planned.keep(cx, step.why, &entry);
+        }
+        _ => {
+            planned.done += 1;
+            differs(cx, &entry, step.why);
+        }
+    }
+}
+
+pub fn differs(cx: &Context, entry: &Entry, why: Why) {
+    cx.report().differing += 1;
+    cx.item(Action::Differs, why, entry);
+}
+
+fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: bool, attributes: bool) -> PendingDir {
+    let mount = cx.job.one_file_system && work.entry.as_ref().is_some_and(|above| above.dev != entry.dev);
+    let barred = cx.job.avoid.contains(&(entry.dev, entry.ino)) && entry.ino != 0;
+    if barred {
+        let e = Error::new(ErrorKind::Usage, "list").on(&entry.name).because("it is the destination itself, inside the source");
+        cx.fail(&e.hint("exclude it or choose another destination"), Kind::Dir);
+    }
+    let unlisted = matches!(cx.job.roots[work.root].pick, Pick::Listed(_)) && !cx.job.recurse_listed;
+    let (make, attributes) = (make && !barred, attributes && !barred);
+    PendingDir { parent: work.clone(), entry, make, fresh, attributes, closed: mount || barred || unlisted }
+}
+
+pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, step: Step, staged: bool, planned: &mut Planned) {
+    let small = |entry, step| Small { entry, step, staged };
+    match step.act {
+        Act::Enter { exists, attributes } => {
+            let made_of_names = !cx.target().caps().dirs;
+            if made_of_names {
+            } else if !cx.writes() && !exists {
+                would_make_dir(cx, Why::New, &entry);
+            } else if !cx.writes() && attributes {
+                would_set_meta(cx, step.why, &entry);
+            } else if exists && !attributes {
+                planned.keep(cx, step.why, &entry);
+            }
+            planned.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
+        }
+        // Its source goes too, but not on the word of size and time: the content is compared first.
+        Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File => {
+            count_planned(cx, &entry);
+            planned.large.push(OpenFile::new(cx, work, entry, Step { act: Act::Compare, why: Why::Content }));
+        }
+        Act::Keep => {
+            planned.done += 1;
+            planned.keep(cx, step.why, &entry);
+        }
+        Act::Refuse | Act::Clear => {
+            planned.done += 1;
+            let e = Error::new(ErrorKind::Usage, "replace").on(&entry.name).because("something of another kind is in the way");
+            cx.fail(&e, entry.kind);
+        }
+        Act::Compare => {
+            count_planned(cx, &entry);
+            planned.large.push(OpenFile::new(cx, work, entry, step));
+        }
+        _ if !cx.writes() => {
+            planned.done += 1;
+            if matches!(step.act, Act::File { .. }) {
+                count_planned(cx, &entry);
+                cx.report().file_bytes += entry.size;
+            }
+            match step.act {
+                Act::SetMeta => cx.report().attributes += 1,
+                _ => cx.report().made.add(entry.kind, 1),
+            }
+            cx.item(step.action(entry.kind), step.why, &entry);
+        }
+        Act::File { replace } => {
+            count_planned(cx, &entry);
+            let sparse = cx.job.sparse && entry.is_sparse() && entry.size >= 64 << 10;
+            let whole = entry.size <= SMALL && !sparse && !(replace && (cx.job.in_place || cx.job.backup.is_some()));
+            match whole {
+                true => planned.small.push(small(entry, step)),
+                false => planned.large.push(OpenFile::new(cx, work, entry, step)),
+            }
+        }
+        Act::Node { .. } | Act::SetMeta => planned.small.push(small(entry, step)),
+    }
+}
+
+fn count_planned(cx: &Context, entry: &Entry) {
+    cx.tally.planned_files.fetch_add(1, Ordering::Relaxed);
+    cx.tally.planned_bytes.fetch_add(entry.size, Ordering::Relaxed);
+}

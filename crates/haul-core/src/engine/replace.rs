@@ -1,0 +1,102 @@
+//! What stands in the way gives way: something of another kind, and what `--backup-dir` keeps.
+
+use std::sync::Arc;
+
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Why;
+use crate::plan::{Act, Step};
+use crate::schedule::DirWork;
+use crate::store::{Depth, Flow, Found};
+
+use super::context::Context;
+use super::deletes::delete_tree;
+
+/// Something of another kind stands where an entry belongs. Without `--force` only what holds nothing gives way.
+pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Option<Entry>) -> Result<Step> {
+    let Some(mut target) = target else { return Ok(cx.planner.decide(entry, None)) };
+    target.name = cx.target_name(&entry.name);
+    if entry.kind == Kind::Dir && target.kind == Kind::Link && cx.job.links.keep_dirlinks {
+        let leaf: &[u8] = &target.name.leaf;
+        if let Some(Found::Entry(inside)) = cx.target().stat_many(&work.dir, &[leaf], MetaMask::NONE, true).pop()
+            && inside.kind == Kind::Dir
+        {
+            return Ok(Step { act: Act::Enter { exists: true, attributes: false }, why: Why::Same });
+        }
+    }
+    let next = cx.planner.decide(entry, None);
+    let next = Step { why: Why::Type, ..next };
+    let refuse = |hint: &str| {
+        let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
+        Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
+    };
+    if target.kind != Kind::Dir {
+        if !cx.job.force && cx.job.backup.is_none() {
+            return refuse("--force replaces it, --backup-dir keeps it elsewhere");
+        }
+        if cx.writes() {
+            work.touch();
+            if !back_up_by_rename(cx, &target.name)? {
+                cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+            }
+        }
+        return Ok(next);
+    }
+    let dir = target.name.dir.child(&target.name.leaf);
+    let mut empty = true;
+    cx.target().list(&dir, Depth::One, &mut |_| {
+        empty = false;
+        Flow::Stop
+    })?;
+    cx.target().forget(&dir);
+    if !empty && !cx.job.force {
+        return refuse("the directory is not empty: --force replaces it with all that is in it");
+    }
+    if cx.writes() {
+        work.touch();
+        if empty {
+            cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+        } else if !back_up_by_rename(cx, &target.name)? {
+            delete_tree(cx, target);
+        }
+    } else if !empty && cx.job.backup.is_none() {
+        delete_tree(cx, target);
+    }
+    Ok(next)
+}
+
+/// `--backup-dir`: the file that is about to be replaced gets another name first, so that it is never gone.
+pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
+    let Some(kept) = backup_name(cx, name)? else { return Ok(()) };
+    match cx.target().make_hard_link(&kept, name) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == ErrorKind::Unsupported => cx.target().rename(name, &kept, true),
+        other => other,
+    }
+}
+
+/// Moves what is to be deleted or replaced to the backup directory; `false` without one.
+pub(super) fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
+    let Some(kept) = backup_name(cx, name)? else { return Ok(false) };
+    cx.target().rename(name, &kept, true).map(|()| true)
+}
+
+fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
+    let Some(backup) = &cx.job.backup else { return Ok(None) };
+    let mut path = backup.clone();
+    path.push(b'/');
+    path.extend(name.path());
+    let bad = || Error::new(ErrorKind::BadName, "back up").on(name);
+    let kept = Name::parse(&Dir::root(), &path).ok_or_else(bad)?;
+    let mut above = Vec::new();
+    let mut at = Some(&kept.dir);
+    while let Some(dir) = at.filter(|dir| !dir.is_root()) {
+        above.push((dir, 0o700));
+        at = dir.parent();
+    }
+    above.reverse();
+    for made in cx.target().make_dirs(&above) {
+        made?;
+    }
+    Ok(Some(kept))
+}
