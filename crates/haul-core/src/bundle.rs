@@ -1,7 +1,7 @@
 //! Many small files that move in one call.
 
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::entry::{Entry, MetaMask};
 use crate::error::Error;
@@ -49,6 +49,47 @@ pub struct Spent {
     pub reading: Duration,
     pub writing: Duration,
     pub metadata: Duration,
+}
+
+impl Spent {
+    /// Divides `whole` among the kinds as `sample` is.
+    pub fn add_share(&mut self, whole: Duration, sample: Spent) {
+        let sum = (sample.reading + sample.writing + sample.metadata).as_secs_f64();
+        if sum > 0.0 {
+            let part = |of: Duration| whole.mul_f64(of.as_secs_f64() / sum);
+            self.reading += part(sample.reading);
+            self.writing += part(sample.writing);
+            self.metadata += part(sample.metadata);
+        }
+    }
+}
+
+/// Laps of one sampled item; does nothing for the others. Asking for the time twice a call would cost a small file
+/// a few hundredths of what it takes.
+#[derive(Debug)]
+pub struct Laps<'a>(Option<(&'a mut Spent, Instant)>);
+
+impl<'a> Laps<'a> {
+    /// One item in this many is sampled.
+    pub const EACH: usize = 16;
+
+    pub fn new(index: usize, sample: &'a mut Spent) -> Self {
+        Laps(index.is_multiple_of(Self::EACH).then(|| (sample, Instant::now())))
+    }
+
+    /// Samples nothing.
+    pub fn none() -> Laps<'static> {
+        Laps(None)
+    }
+
+    /// Adds the time since the last lap to one kind of work.
+    pub fn lap(&mut self, kind: impl FnOnce(&mut Spent) -> &mut Duration) {
+        if let Some((sample, last)) = &mut self.0 {
+            let now = Instant::now();
+            *kind(sample) += now - *last;
+            *last = now;
+        }
+    }
 }
 
 impl Bundle {

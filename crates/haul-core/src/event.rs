@@ -18,6 +18,8 @@ pub enum Action {
     Replace,
     Link,
     HardLink,
+    /// `mv` on one file system: with all that is below it.
+    Rename,
     Special,
     /// Attributes only.
     SetMeta,
@@ -40,6 +42,7 @@ impl Action {
             Action::Replace => "replace",
             Action::Link => "link",
             Action::HardLink => "hardlink",
+            Action::Rename => "rename",
             Action::Special => "special",
             Action::SetMeta => "attributes",
             Action::Delete => "delete",

@@ -10,11 +10,31 @@ use crate::filter::Filter;
 use crate::plan::Policy;
 use crate::store::Store;
 
+/// Gives a name in the destination to an entry of a source; in a dry run, says whether that can be.
+pub type HandOver = dyn Fn(&Entry, &Name, Dry) -> crate::error::Result<()> + Send + Sync;
+
+/// Whether nothing is to be done.
+pub type Dry = bool;
+
 /// One place to copy from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Root {
     pub store: Arc<dyn Store>,
     pub pick: Pick,
+    /// `mv` on one file system: what the destination does not have is renamed, directories as a whole.
+    pub hand_over: Option<Arc<HandOver>>,
+}
+
+impl Root {
+    pub fn new(store: Arc<dyn Store>, pick: Pick) -> Self {
+        Root { store, pick, hand_over: None }
+    }
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root").field("store", &self.store).field("pick", &self.pick).finish_non_exhaustive()
+    }
 }
 
 /// Paths below a root, as they come.

@@ -121,6 +121,8 @@ pub struct Report {
     pub made: Kinds,
     /// Hard links among `made.files`.
     pub hard_links: u64,
+    /// What `mv` gave another name, directories with all that is below them.
+    pub renamed: Kinds,
     /// Entries that were right already.
     pub kept: Kinds,
     /// Entries of which only attributes were set.
@@ -205,6 +207,7 @@ impl AddAssign for Report {
         self.found += o.found;
         self.made += o.made;
         self.hard_links += o.hard_links;
+        self.renamed += o.renamed;
         self.kept += o.kept;
         self.attributes += o.attributes;
         self.deleted += o.deleted;
@@ -292,17 +295,21 @@ pub fn verdict(report: &Report, machine: Machine) -> String {
     }
     if machine.workers_fixed && report.workers_end > 0 && seconds(t.idle) < 0.1 * wall * f64::from(report.workers_end) {
         return format!(
-            "waiting on {what} ({}% of the work) with the {} workers of -j; without -j haul would try more",
+            "waiting on {what} ({}% of the work) with the {} of -j; without -j haul would try more",
             share(most),
-            report.workers_end
+            workers(report.workers_end)
         );
     }
     format!(
-        "{what}: {}% of the workers' time, with {} workers and {cores:.1} of {} processors busy",
+        "{what}: {}% of the workers' time, with {} and {cores:.1} of {} processors busy",
         share(most),
-        report.workers_end.max(1),
+        workers(report.workers_end.max(1)),
         machine.processors
     )
+}
+
+fn workers(n: u32) -> String {
+    if n == 1 { "1 worker".into() } else { format!("{n} workers") }
 }
 
 #[cfg(test)]

@@ -227,6 +227,12 @@ pub struct Standing {
     pub idle: bool,
 }
 
+/// What one worker takes of what is queued: leaves every worker two of the same, so that they end together, but not
+/// so little that handing it out counts. `full` is 20 ms of work.
+fn share(queued: usize, workers: u32, full: usize) -> usize {
+    (queued / (2 * workers.max(1) as usize)).clamp((full / 8).max(1), full.max(1))
+}
+
 impl Scheduler {
     pub fn new(bundle_bytes: u64, bundle_most: usize, workers: u32, spill: &Path) -> Self {
         let state = State {
@@ -340,7 +346,7 @@ impl Scheduler {
         let narrow = state.small.by_dir.len() < state.limit as usize && ready < MOST_QUEUED / 4;
         let walk_first = ready < low || narrow;
         let walk = |state: &mut State| -> Option<Task> {
-            let most = state.names_per_look.min((state.names.total / (2 * state.limit.max(1) as usize)).max(1));
+            let most = share(state.names.total, state.limit, state.names_per_look);
             if let Some((work, names)) = state.names.pop(most, u64::MAX, |_| 0) {
                 return Some(Task::Look(work, names));
             }
@@ -363,8 +369,7 @@ impl Scheduler {
         if large_first && let Some(file) = state.next_large() {
             return Some(Task::File(file));
         }
-        let share = (state.small.total / (2 * state.limit.max(1) as usize)).max(1);
-        let most = state.files_per_bundle.min(share).min(self.bundle_most);
+        let most = share(state.small.total, state.limit, state.files_per_bundle).min(self.bundle_most);
         if let Some((work, items)) = state.small.pop(most, self.bundle_bytes, |small: &Small| small.entry.size) {
             return Some(Task::Small(work, items));
         }

@@ -34,6 +34,9 @@ impl Late {
             return;
         }
         if cx.job.mode == Mode::Check {
+            if target.kind.is_special() && !cx.job.links.specials {
+                return;
+            }
             cx.report().extra += 1;
             return cx.item(Action::Extra, Why::Extra, &target);
         }

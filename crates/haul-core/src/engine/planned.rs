@@ -62,6 +62,10 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
         cx.warn(Warning::Note(format!("{}: left out: an earlier source has this name", crate::entry::show(&entry.name.path()))));
         return planned.keep(cx, Why::Shadowed, &entry);
     }
+    if target.is_none() && handed_over(cx, work, &entry) {
+        planned.done += 1;
+        return;
+    }
     let mut step = cx.planner.decide(&entry, target.as_ref());
     let mut staged = false;
     if cx.past_intents
@@ -114,6 +118,22 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
         return;
     }
     sort_out(cx, work, entry, step, staged, planned);
+}
+
+/// `mv` on one file system: whether the name was given away, with all that is below it. What cannot be renamed is
+/// copied and removed.
+fn handed_over(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
+    let Some(hand_over) = &cx.job.roots[work.root].hand_over else { return false };
+    if cx.planner.decide(entry, None).act == Act::Keep {
+        return false;
+    }
+    work.touch();
+    if hand_over(entry, &cx.target_name(&entry.name), cx.job.dry).is_err() {
+        return false;
+    }
+    cx.report().renamed.add(entry.kind, 1);
+    cx.item(Action::Rename, Why::New, entry);
+    true
 }
 
 /// `--link-dest`: whether one of the reference trees had an equal file, which has this name now too. What cannot

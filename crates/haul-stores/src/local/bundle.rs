@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use haul_core::bundle::{Bundle, Item, Outcome, Spent};
+use haul_core::bundle::{Bundle, Item, Laps, Outcome, Spent};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask};
 use haul_core::error::{Error, Result};
 use haul_core::store::Landed;
@@ -56,12 +56,14 @@ impl Shared {
         bundle.data.reserve(listed + bundle.items.len().max(1));
         let Bundle { items, data, keep, follow, spent, .. } = bundle;
         let mut last = Last::default();
-        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+        let (begun, mut sample) = (Instant::now(), Spent::default());
+        for (index, item) in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)).enumerate() {
             let start = data.len();
+            let laps = Laps::new(index, &mut sample);
             let got = last
                 .get(self, &item.entry.name.dir)
                 .map_err(vanished)
-                .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow), spent));
+                .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow), laps));
             match got {
                 Ok(Got::Read(facts)) => {
                     facts.fill(&mut item.entry);
@@ -78,6 +80,7 @@ impl Shared {
                 }
             }
         }
+        spent.add_share(begun.elapsed(), sample);
     }
 
     /// open, read, fstat, close. The look behind the read proves that what was read is one version.
@@ -88,13 +91,11 @@ impl Shared {
         data: &mut Vec<u8>,
         most: usize,
         (keep, follow): (MetaMask, bool),
-        spent: &mut Spent,
+        mut laps: Laps<'_>,
     ) -> Result<Got> {
-        let begun = Instant::now();
         leaf_of(&entry.name.leaf, "open")?;
         let fd = open_file(handle, &entry.name.leaf, follow)?;
-        let opened = Instant::now();
-        spent.metadata += opened - begun;
+        laps.lap(|spent| &mut spent.metadata);
         let start = data.len();
         let bare = entry.is_bare();
         let mut expected = if bare { GUESS } else { usize::try_from(entry.size).unwrap_or(usize::MAX) };
@@ -134,7 +135,7 @@ impl Shared {
             entry.xattrs = Some(Box::new(found));
         }
         drop(fd);
-        spent.reading += opened.elapsed();
+        laps.lap(|spent| &mut spent.reading);
         Ok(Got::Read(facts))
     }
 
@@ -143,18 +144,20 @@ impl Shared {
         let mut last = Last::default();
         let mut staged = Vec::new();
         let mut touched: Vec<(u64, Arc<Handle>)> = Vec::new();
+        let (begun, mut sample) = (Instant::now(), Spent::default());
         for (index, item) in items.iter_mut().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Read)) {
             let bytes = &data[item.at.clone()];
+            let mut laps = Laps::new(index, &mut sample);
             let put = last.get(self, &item.entry.name.dir).and_then(|handle| {
                 let dir = item.entry.name.dir.id();
                 if *sync && touched.last().is_none_or(|(id, _)| *id != dir) {
                     touched.push((dir, handle.clone()));
                 }
-                let (landed, staging) = self.put_file(&handle, &item.entry, bytes, *keep, *direct, spent)?;
+                let (landed, staging) = self.put_file(&handle, &item.entry, bytes, *keep, *direct, &mut laps)?;
                 match staging {
                     // Data must be on the medium before its name is, or a crash leaves a name with nothing in it.
                     Some(staging) if *sync => staged.push((index, handle, staging)),
-                    Some(staging) => self.name_file(&handle, &item.entry, &staging, spent)?,
+                    Some(staging) => self.name_file(&handle, &item.entry, &staging, &mut laps)?,
                     None => {}
                 }
                 Ok(landed)
@@ -164,21 +167,22 @@ impl Shared {
                 Err(error) => Outcome::Failed(error.on(&item.entry.name)),
             };
         }
+        spent.add_share(begun.elapsed(), sample);
         if *sync && !touched.is_empty() {
             let begun = Instant::now();
-            self.sync_bundle(items, &staged, &touched, spent);
+            self.sync_bundle(items, &staged, &touched);
             spent.writing += begun.elapsed();
         }
     }
 
     /// One `syncfs` for the data (of each file system: directories of a bundle may be mount points), the names,
     /// one `fsync` a directory for the names.
-    fn sync_bundle(&self, items: &mut [Item], staged: &[(usize, Arc<Handle>, Vec<u8>)], touched: &[(u64, Arc<Handle>)], spent: &mut Spent) {
+    fn sync_bundle(&self, items: &mut [Item], staged: &[(usize, Arc<Handle>, Vec<u8>)], touched: &[(u64, Arc<Handle>)]) {
         let mut done = sync_each_file_system(touched.iter().map(|(_, handle)| &**handle));
         for (index, handle, staging) in staged {
             let item = &mut items[*index];
             let named = match &done {
-                Ok(()) => self.name_file(handle, &item.entry, staging, spent),
+                Ok(()) => self.name_file(handle, &item.entry, staging, &mut Laps::none()),
                 Err(e) => {
                     remove_ours(handle, staging, None);
                     Err(fail(*e, "sync"))
@@ -206,9 +210,8 @@ impl Shared {
         bytes: &[u8],
         keep: MetaMask,
         direct: bool,
-        spent: &mut Spent,
+        laps: &mut Laps<'_>,
     ) -> Result<(Landed, Option<Vec<u8>>)> {
-        let begun = Instant::now();
         let leaf = leaf_of(&entry.name.leaf, "create")?;
         let inherits = self.inherits_acl(handle);
         let mut wanted = self.rules.new_mode(entry, keep);
@@ -236,10 +239,9 @@ impl Shared {
                 (stage(handle, &staging, mode)?, Some(staging))
             }
         };
-        let opened = Instant::now();
-        spent.metadata += opened - begun;
+        laps.lap(|spent| &mut spent.metadata);
         let now = Now { facts: None, mode: mode & !self.rules.umask, otherwise: wanted, fresh: true, inherited: inherits };
-        match self.fill_file(fd, entry, bytes, keep, now, opened, spent) {
+        match self.fill_file(fd, entry, bytes, keep, now, laps) {
             Ok(landed) => Ok((landed, staging)),
             Err((error, ours)) => {
                 remove_ours(handle, staging.as_deref().unwrap_or(leaf), ours);
@@ -249,7 +251,6 @@ impl Shared {
     }
 
     /// Content, attributes, close. A failure comes with what the file was, so that just this one is removed.
-    #[expect(clippy::too_many_arguments, reason = "one caller; a struct would be named after it")]
     fn fill_file(
         &self,
         fd: OwnedFd,
@@ -257,15 +258,13 @@ impl Shared {
         bytes: &[u8],
         keep: MetaMask,
         now: Now,
-        opened: Instant,
-        spent: &mut Spent,
+        laps: &mut Laps<'_>,
     ) -> Result<Landed, (Error, Option<Facts>)> {
         let ours = |fd: &OwnedFd| look_at(fd).ok();
         if let Err(e) = write_from_start(&fd, bytes) {
             return Err((fail(e, "write"), ours(&fd)));
         }
-        let written = Instant::now();
-        spent.writing += written - opened;
+        laps.lap(|spent| &mut spent.writing);
         let landed = match meta::set(&Target::Open(fd.as_fd()), entry, keep, now, &self.rules) {
             Ok((landed, _)) => landed,
             Err(error) => return Err((error, ours(&fd))),
@@ -273,14 +272,13 @@ impl Shared {
         // Nothing is known of the file once close has failed.
         let facts = if self.file_system.speaks_at_close { ours(&fd) } else { None };
         let closed = close(fd).map_err(|e| (fail(e, "write"), facts));
-        spent.metadata += written.elapsed();
+        laps.lap(|spent| &mut spent.metadata);
         closed.map(|()| landed)
     }
 
-    fn name_file(&self, handle: &Handle, entry: &Entry, staging: &[u8], spent: &mut Spent) -> Result<()> {
-        let begun = Instant::now();
+    fn name_file(&self, handle: &Handle, entry: &Entry, staging: &[u8], laps: &mut Laps<'_>) -> Result<()> {
         let named = put_in_place(handle, staging, &entry.name.leaf).inspect_err(|_| remove_ours(handle, staging, None));
-        spent.metadata += begun.elapsed();
+        laps.lap(|spent| &mut spent.metadata);
         named
     }
 }

@@ -165,6 +165,12 @@ impl Local {
         self.shared.link_from(&other.shared, name, existing).map_err(|e| e.on(name))
     }
 
+    /// Gives what is `from` below another root of the same file system the name `to` here, directories with all that is
+    /// in them; `Exists` if something has it, `Unsupported` if it is another file system or a mount point.
+    pub fn take_over(&self, other: &Local, from: &Name, to: &Name) -> Result<()> {
+        self.shared.take_over(&other.shared, from, to).map_err(|e| e.on(to))
+    }
+
     /// Whether the other root lies at this one or below it, by whatever name: the way up from it is walked and
     /// compared by device and inode, so that symlinks and bind mounts of a directory on that way are seen through.
     pub fn contains(&self, other: &Local) -> Result<bool> {

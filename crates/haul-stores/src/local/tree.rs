@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::bundle::{SYNC_EACH, sync_each_file_system};
 use super::dirs::{Handle, leaf_of};
-use super::facts::{Facts, look, look_at};
+use super::facts::{look, look_at};
 use super::meta::{self, Now, Target};
 use super::sink::{directory_there, put_in_place};
 use super::source::{changed, open_file};
@@ -218,25 +218,23 @@ impl Shared {
     pub(super) fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let (from_leaf, to_leaf) = (leaf_of(&from.leaf, "rename")?, leaf_of(&to.leaf, "rename")?);
         let (source, target) = (self.dirs.get(&from.dir)?, self.dirs.get(&to.dir)?);
-        let there = |handle: &Handle, leaf: &[u8]| -> Option<Facts> { look(handle, leaf, false).ok() };
         if replace {
             // rename(2) would put a directory in the place of an empty one.
-            if there(&target, to_leaf).is_some_and(|there| there.kind == Kind::Dir) {
+            if look(&*target, to_leaf, false).is_ok_and(|there| there.kind == Kind::Dir) {
                 return Err(directory_there());
             }
             return renameat(&*source, from_leaf, &*target, to_leaf).map_err(|e| fail(e, "rename"));
         }
-        match renameat_with(&*source, from_leaf, &*target, to_leaf, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-            renamed => return renamed.map_err(|e| fail(e, "rename")),
-        }
-        // Without renameat2: a link fails if the name is taken; what cannot be linked is checked and renamed.
-        match linkat(&*source, from_leaf, &*target, to_leaf, AtFlags::empty()) {
-            Ok(()) => unlinkat(&*source, from_leaf, AtFlags::empty()).map_err(|e| fail(e, "rename")),
-            Err(e @ (Errno::EXIST | Errno::XDEV | Errno::NOENT)) => Err(fail(e, "rename")),
-            Err(_) if there(&target, to_leaf).is_some() => Err(fail(Errno::EXIST, "rename")),
-            Err(_) => renameat(&*source, from_leaf, &*target, to_leaf).map_err(|e| fail(e, "rename")),
-        }
+        rename_new(&source, from_leaf, &target, to_leaf).map_err(|e| fail(e, "rename"))
+    }
+
+    pub(super) fn take_over(&self, other: &Shared, from: &Name, to: &Name) -> Result<()> {
+        let (from_leaf, to_leaf) = (leaf_of(&from.leaf, "rename")?, leaf_of(&to.leaf, "rename")?);
+        let (source, target) = (other.dirs.get(&from.dir)?, self.dirs.get(&to.dir)?);
+        rename_new(&source, from_leaf, &target, to_leaf).map_err(|e| match e {
+            Errno::XDEV | Errno::BUSY => fail(e, "rename").kind_is(ErrorKind::Unsupported),
+            e => fail(e, "rename"),
+        })
     }
 
     /// Few files are synced one by one, with their directories; many by one `syncfs`.
@@ -280,5 +278,20 @@ fn node_type(kind: Kind) -> Option<FileType> {
         Kind::Char => Some(FileType::CharacterDevice),
         Kind::Block => Some(FileType::BlockDevice),
         _ => None,
+    }
+}
+
+/// Renames to a name that nothing may have.
+fn rename_new(source: &Handle, from_leaf: &[u8], target: &Handle, to_leaf: &[u8]) -> rustix::io::Result<()> {
+    match renameat_with(source, from_leaf, target, to_leaf, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        renamed => return renamed,
+    }
+    // Without renameat2: a link fails if the name is taken; what cannot be linked is checked and renamed.
+    match linkat(source, from_leaf, target, to_leaf, AtFlags::empty()) {
+        Ok(()) => unlinkat(source, from_leaf, AtFlags::empty()),
+        Err(e @ (Errno::EXIST | Errno::XDEV | Errno::NOENT)) => Err(e),
+        Err(_) if look(target, to_leaf, false).is_ok() => Err(Errno::EXIST),
+        Err(_) => renameat(source, from_leaf, target, to_leaf),
     }
 }

@@ -86,7 +86,7 @@ fn plain(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         link_dest: Vec::new(),
         timeout: None,
         mode: Mode::Copy,
-        roots: vec![Root { store: source, pick: Pick::Contents }],
+        roots: vec![Root::new(source, Pick::Contents)],
         target,
         rename: None,
         policy: Policy::DEFAULT,

@@ -273,7 +273,7 @@ fn names_of_another_source_are_no_extras() {
     target.put("shared/extra", b"x");
     for _ in 0..2 {
         let mut sync = sync(&one, &target);
-        sync.roots.push(haul_core::job::Root { store: Arc::new(two.again()), pick: haul_core::job::Pick::Contents });
+        sync.roots.push(haul_core::job::Root::new(Arc::new(two.again()), haul_core::job::Pick::Contents));
         let (report, _) = go(sync);
         assert_eq!(report.failed, 0);
         assert_eq!(target.paths(), [&b"only"[..], b"shared/", b"shared/a", b"shared/b"]);

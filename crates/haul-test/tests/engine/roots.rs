@@ -10,7 +10,7 @@ use haul_stores::memory::Memory;
 use crate::support::{assert_same, content, go, job};
 
 fn root(store: &Memory, pick: Pick) -> Root {
-    Root { store: Arc::new(store.again()), pick }
+    Root::new(Arc::new(store.again()), pick)
 }
 
 fn names(names: &[&str]) -> Pick {

@@ -21,7 +21,7 @@ use haul_test::content::{fill, seed};
 pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
     Job {
         mode: Mode::Copy,
-        roots: vec![Root { store: source, pick: Pick::Contents }],
+        roots: vec![Root::new(source, Pick::Contents)],
         target,
         rename: None,
         policy: Policy::DEFAULT,

@@ -162,7 +162,7 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
         Action::Replace if entry.kind != Kind::File => format!("c{letter}{moved}"),
         Action::Replace | Action::Differs if why != Why::Attributes => format!(">{letter}{moved}"),
         Action::Replace | Action::Differs | Action::SetMeta => format!(".{letter}..????.??"),
-        Action::HardLink => format!("h{letter}{NEW}"),
+        Action::HardLink | Action::Rename => format!("h{letter}{NEW}"),
         Action::Keep | Action::Skip => format!(".{letter}         "),
     };
     format!("{code} {}{}", path(entry), points_to(entry))

@@ -133,6 +133,9 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
             n => format!(", {} of them as hard links", count(n)),
         };
         table.row(would("Made", "Would make"), kinds(&report.made) + &linked);
+        if report.renamed.total() > 0 {
+            table.row(would("Renamed", "Rename"), format!("{}, with all that is in directories", kinds(&report.renamed)));
+        }
         if report.kept.total() > 0 {
             table.row("Unchanged", kinds(&report.kept));
         }

@@ -148,6 +148,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         keep = keep.with(if user.is_some() { MetaMask::OWNER } else { MetaMask::NONE });
         keep = keep.with(if group.is_some() { MetaMask::GROUP } else { MetaMask::NONE });
     }
+    let handed = std::mem::take(&mut places.stores);
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
@@ -186,6 +187,10 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         chmod: flags.keep.chmod.clone(),
         target: places.target,
     };
+    let mut job = job;
+    if flags.kind == CopyKind::Mv && may_hand_over(&job) {
+        places::hand_over(&mut job.roots, &handed, places.local_target.as_ref(), &place);
+    }
     let verb = match flags.kind {
         CopyKind::Mv => "moves",
         CopyKind::Sync => "syncs",
@@ -193,6 +198,18 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     };
     let sentence = places::sentence(verb, &flags.sources, destination, &job);
     Ok(Prepared { job, sentence, missing: places.missing, notes })
+}
+
+/// Whether a rename does what the move asks for: everything goes, as it is.
+fn may_hand_over(job: &Job) -> bool {
+    let all = Links { copy: true, follow: false, safe: false, keep_dirlinks: job.links.keep_dirlinks, hard: true, specials: true };
+    job.filter.is_empty()
+        && job.bounds == haul_core::job::Bounds::default()
+        && job.links == all
+        && job.owner.is_none()
+        && job.chmod.is_empty()
+        && !job.one_file_system
+        && job.roots.iter().all(|root| !matches!(root.pick, Pick::Listed(_)))
 }
 
 /// Names to numbers, as this machine knows them: through getent(1), so that LDAP and its kin are asked too.
@@ -281,7 +298,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
         roots: places.roots,
         rename: places.rename,
         policy: flags.policy,
-        links: Links { copy: true, specials: true, ..flags.keep.links },
+        links: Links { copy: true, ..flags.keep.links },
         filter: lists::filter(&flags.select.filters, flags.listed.from0)?,
         bounds: flags.select.bounds,
         keep: flags.keep.mask.with(MetaMask::MTIME),
@@ -325,7 +342,7 @@ pub fn filter(select: &crate::flags::select::Select) -> Result<haul_core::filter
 
 /// A store and what of it is meant, as the job wants it.
 fn root(store: Arc<Local>, pick: Pick) -> Root {
-    Root { store: store as Arc<dyn Store>, pick }
+    Root::new(store, pick)
 }
 
 /// Whether a name stands there, of whatever kind.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Kind, Name, show};
+use haul_core::entry::{Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, LinkDest, Pick, Root};
 use haul_core::store::Store;
@@ -40,6 +40,8 @@ pub enum FirstPick {
 
 pub struct Places {
     pub roots: Vec<Root>,
+    /// The stores of the roots, in their order.
+    pub stores: Vec<Arc<Local>>,
     /// The directories that are read as a whole, for the guard.
     pub read: Vec<Arc<Local>>,
     /// The directories in which named sources stand.
@@ -108,12 +110,23 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     }
     let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
     let (target, local_target, target_path, rename) = destination(asked, &sources)?;
-    let mut places =
-        Places { roots: Vec::new(), read: Vec::new(), parents: Vec::new(), target, local_target, target_path, rename, missing, first_pick };
+    let mut places = Places {
+        roots: Vec::new(),
+        stores: Vec::new(),
+        read: Vec::new(),
+        parents: Vec::new(),
+        target,
+        local_target,
+        target_path,
+        rename,
+        missing,
+        first_pick,
+    };
     for source in sources {
         match source {
             Source::Contents(store) => {
                 places.read.push(store.clone());
+                places.stores.push(store.clone());
                 places.roots.push(super::root(store, Pick::Contents));
             }
             Source::Name { parent, leaf, kind } => {
@@ -126,12 +139,15 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                 places.parents.push(parent.clone());
                 // Arguments of one parent are one listing, as long as they follow each other.
                 match places.roots.last_mut() {
-                    Some(Root { store, pick: Pick::Names(names) }) if store.place() == parent.place() => {
+                    Some(Root { store, pick: Pick::Names(names), .. }) if store.place() == parent.place() => {
                         if !names.insert(leaf.clone()) {
                             places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("named twice; copied once"));
                         }
                     }
-                    _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
+                    _ => {
+                        places.stores.push(parent.clone());
+                        places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf]))));
+                    }
                 }
             }
         }
@@ -213,6 +229,26 @@ pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
             let e = Error::new(ErrorKind::Usage, "--backup-dir").at(bytes).because("is not below the destination");
             Err(e.hint("name a directory in the destination, by its path from there"))
         }
+    }
+}
+
+/// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
+/// above it.
+pub fn hand_over(roots: &mut [Root], stores: &[Arc<Local>], target: Option<&Arc<Local>>, place: &Path) {
+    let device = match target {
+        Some(target) => Some(target.identity().0),
+        None => place.ancestors().skip(1).find_map(|above| {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
+        }),
+    };
+    for (root, from) in roots.iter_mut().zip(stores) {
+        let (from, to) = (from.clone(), target.cloned());
+        root.hand_over = Some(Arc::new(move |entry: &Entry, name: &Name, dry| match &to {
+            Some(to) if !dry => to.take_over(&from, &entry.name, name),
+            _ if device == Some(entry.dev) => Ok(()),
+            _ => Err(Error::new(ErrorKind::Unsupported, "rename").on(name)),
+        }));
     }
 }
 

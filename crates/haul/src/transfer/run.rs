@@ -110,7 +110,7 @@ impl Session {
         };
         let mut sentence = sentence.to_string();
         if !past.is_empty() {
-            sentence.push_str(", going on where an earlier run stopped");
+            sentence.push_str(if choice.restart { ", beginning anew" } else { ", going on where an earlier run stopped" });
         }
         let taken: Arc<Mutex<Option<Error>>> = Arc::default();
         let (beat, noted, stop) = (directory.clone(), taken.clone(), cancel.clone());

@@ -373,6 +373,23 @@ fn mv_on_one_file_system_and_between_two() {
 }
 
 #[test]
+fn mv_renames_where_it_can() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
+    let before = (inode(&w, "src/d/b"), inode(&w, "src/a"));
+    let dry = w.haul("mv -n src/ dst").succeeds();
+    assert_eq!(dry.summary("Rename"), Some("2 (1 file, 1 directory), with all that is in directories"), "{}", dry.stdout);
+    let ran = w.haul("mv -v src/ dst").succeeds();
+    assert_eq!(ran.summary("Renamed"), Some("2 (1 file, 1 directory), with all that is in directories"), "{}", ran.stdout);
+    assert_eq!((inode(&w, "dst/d/b"), inode(&w, "dst/a")), before, "they were not copied");
+    assert_eq!((w.names("src"), w.read("dst/d/e/f").len(), w.read("dst/old").len()), (String::new(), 3, 4));
+}
+
+fn inode(w: &World, path: &str) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(&w.path(path).metadata().unwrap())
+}
+
+#[test]
 fn mv_does_not_remove_what_only_looks_the_same() {
     let w = World::new();
     let tree = w.tree("src: dst:");
