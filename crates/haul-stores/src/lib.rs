@@ -8,5 +8,12 @@ pub mod discard;
 pub mod local;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "ssh")]
+pub mod sftp;
+#[cfg(feature = "ssh")]
+pub mod ssh;
+mod staging;
 #[cfg(feature = "memory")]
 pub mod synthetic;
+
+pub use staging::{is_staging, staging_leaf};

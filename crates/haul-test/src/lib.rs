@@ -6,6 +6,7 @@
 //! - [`compare`] says in what two trees differ. It shares no code with what it judges.
 //! - [`volume`] makes a fresh file system of a kind and takes it away again.
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
+//! - [`sshd`] starts an OpenSSH server with keys of its own.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
 //! - [`nobody`] runs a command without root's rights.
 
@@ -16,6 +17,7 @@ pub mod nasty;
 pub mod nobody;
 pub mod shape;
 pub mod slowfs;
+pub mod sshd;
 pub mod suite;
 pub mod tree;
 pub mod volume;

@@ -15,6 +15,7 @@ mod help;
 mod location;
 mod open;
 mod out;
+mod remote;
 mod render;
 mod transfer;
 mod units;

@@ -10,15 +10,33 @@ use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::local::{Local, Options};
 
-/// An argument: a directory, or a name in one.
-#[derive(Clone, Debug)]
-pub struct Opened {
-    pub store: Arc<Local>,
+use crate::location::Location;
+use crate::remote::{Hosts, is_remote};
+
+/// An argument as it was written, and the hosts through which it may be reached.
+pub struct Argument<'a> {
+    /// For messages, and the path of what is on this machine.
+    pub path: Vec<u8>,
+    pub location: &'a Location,
+    pub hosts: &'a Hosts<'a>,
+}
+
+impl<'a> Argument<'a> {
+    pub fn new(location: &'a Location, hosts: &'a Hosts<'a>) -> Self {
+        let bytes = location.to_bytes();
+        Argument { path: if bytes.is_empty() { b".".to_vec() } else { bytes }, location, hosts }
+    }
+}
+
+/// A directory, or a name in one.
+#[derive(Debug)]
+pub struct Opened<S: Store + ?Sized = dyn Store> {
+    pub store: Arc<S>,
     /// `None`: the directory itself.
     pub leaf: Option<Vec<u8>>,
 }
 
-impl Opened {
+impl<S: Store + ?Sized> Opened<S> {
     pub fn name(&self) -> Name {
         match &self.leaf {
             Some(leaf) => Name::new(&Dir::root(), leaf),
@@ -35,17 +53,56 @@ pub fn path_of(bytes: &[u8]) -> PathBuf {
     if bytes.is_empty() { PathBuf::from(".") } else { PathBuf::from(OsStr::from_bytes(bytes)) }
 }
 
+impl From<Opened<Local>> for Opened {
+    fn from(local: Opened<Local>) -> Self {
+        Opened { store: local.store, leaf: local.leaf }
+    }
+}
+
 /// A directory (links in the argument itself are followed), or a name in its parent.
-pub fn argument(path: &[u8], options: Options) -> Result<Opened> {
-    let place = path_of(path);
+pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
+    if is_remote(asked.location) {
+        let host = asked.hosts.reach(asked.location)?;
+        let path = host.absolute(&asked.location.path);
+        return match host.look(&path)? {
+            Some(Kind::Dir) => Ok(Opened { store: Arc::new(host.open(&path)?), leaf: None }),
+            _ => name_of(asked),
+        };
+    }
+    let place = path_of(&asked.path);
     match std::fs::metadata(&place) {
-        Ok(meta) if meta.is_dir() => Ok(Opened { store: Arc::new(Local::open(&place, options)?), leaf: None }),
-        _ => in_parent(path, options),
+        Ok(meta) if meta.is_dir() => Ok(Opened { store: Arc::new(Local::open(&place, Options::default())?), leaf: None }),
+        _ => name_of(asked),
+    }
+}
+
+/// The name itself, whatever it is, in its parent directory, wherever that is.
+pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
+    if !is_remote(asked.location) {
+        let path = asked.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&asked.path);
+        return in_parent(path, Options::default()).map(Opened::from);
+    }
+    let host = asked.hosts.reach(asked.location)?;
+    let path = host.absolute(&asked.location.path);
+    let (above, leaf) = split(&path);
+    if matches!(leaf, b"" | b"." | b"..") {
+        let e = Error::new(ErrorKind::Usage, "open").at(&asked.path);
+        return Err(e.because("has no name of its own").hint("name it by its path in the parent directory"));
+    }
+    Ok(Opened { store: Arc::new(host.open(above)?), leaf: Some(leaf.to_vec()) })
+}
+
+/// The directory above, and the last part; the root has none.
+pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => (b"/", &path[1..]),
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b".", path),
     }
 }
 
 /// The name itself, whatever it is, in its parent directory.
-pub fn in_parent(path: &[u8], options: Options) -> Result<Opened> {
+pub fn in_parent(path: &[u8], options: Options) -> Result<Opened<Local>> {
     let place = path_of(path);
     let (Some(leaf), Some(parent)) = (place.file_name(), place.parent()) else {
         let e = Error::new(ErrorKind::Usage, "open").at(path);
@@ -57,11 +114,11 @@ pub fn in_parent(path: &[u8], options: Options) -> Result<Opened> {
 }
 
 /// What must be there: the error says what was looked for.
-pub fn existing(path: &[u8], options: Options) -> Result<(Opened, Entry)> {
-    let opened = argument(path, options)?;
-    let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(path) } else { e })?;
-    if entry.kind != Kind::Dir && path.ends_with(b"/") {
-        return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory"));
+pub fn existing(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
+    let opened = argument(asked)?;
+    let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
+    if entry.kind != Kind::Dir && asked.location.trailing_slash {
+        return Err(Error::new(ErrorKind::Usage, "open").at(&asked.path).because("is not a directory"));
     }
     Ok((opened, entry))
 }

@@ -16,9 +16,9 @@ use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::sink::{WRITE, close, put_in_place, stage, write_all};
 use super::source::{changed, compare, open_file};
-use super::staging::staging_leaf;
 use super::xattr;
 use super::{Shared, fail, vanished};
+use crate::staging::staging_leaf;
 
 /// What is read at first of a file whose size nobody knows yet.
 const GUESS: usize = 16 * 1024;

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 
 use super::dirs::{Handle, leaf_of};
 use super::facts::{kind_of, look, look_quick};
-use super::staging::is_staging;
 use super::xattr::{self, Way};
 use super::{Shared, fail};
+use crate::staging::is_staging;
 
 /// Bytes that one `getdents64` may fill: some 1,500 names.
 const BUFFER: usize = 64 * 1024;

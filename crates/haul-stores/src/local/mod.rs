@@ -12,7 +12,6 @@ mod listing;
 mod meta;
 mod sink;
 mod source;
-mod staging;
 mod tree;
 mod xattr;
 
@@ -31,8 +30,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
+pub use crate::staging::{is_staging, staging_leaf};
 pub use sink::unfinished_leaf;
-pub use staging::{is_staging, staging_leaf};
 
 use caps::FileSystem;
 use dirs::{Dirs, Handle};

@@ -16,8 +16,8 @@ use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::source::FileSource;
-use super::staging::{is_staging, staging_leaf};
 use super::{Shared, fail};
+use crate::staging::{is_staging, staging_leaf};
 
 /// The token of a write into the existing file; no staging name has this form.
 const IN_PLACE: &[u8] = b"in-place";

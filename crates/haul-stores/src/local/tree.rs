@@ -15,9 +15,9 @@ use super::facts::{look, look_at};
 use super::meta::{self, Now, Target};
 use super::sink::{directory_there, put_in_place};
 use super::source::{changed, open_file};
-use super::staging::staging_leaf;
 use super::xattr::{ACCESS_ACL, DEFAULT_ACL};
 use super::{Shared, fail};
+use crate::staging::staging_leaf;
 use rustix::fd::AsFd;
 
 impl Shared {

@@ -10,7 +10,6 @@ use haul_core::filter::{Filter, Verdict};
 use haul_core::job::Bounds;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
-use haul_stores::local::Options;
 
 use crate::open;
 use crate::units;
@@ -54,8 +53,8 @@ pub struct How<'a> {
 }
 
 /// Adds up everything below a directory, or one file.
-pub fn count(path: &[u8], how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
-    let (opened, top) = open::existing(path, Options::default())?;
+pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
+    let (opened, top) = open::existing(asked)?;
     let by_dir = Mutex::new(BTreeMap::new());
     let errors = std::sync::atomic::AtomicU64::new(0);
     let seen: Mutex<HashSet<(u64, u64)>> = Mutex::default();

@@ -12,7 +12,8 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::local::Options;
 
-use crate::open;
+use crate::open::{self, Argument};
+use crate::remote::is_remote;
 use crate::units;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +28,10 @@ pub struct Ls {
 pub type Failures = u64;
 
 /// Lists a directory in order of names, or one file.
-pub fn ls(path: &[u8], how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
-    let (opened, top) = open::existing(path, Options::default())?;
+pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
+    let (opened, top) = open::existing(asked)?;
     if opened.leaf.is_some() {
-        line(&top, &show(path), how, out).map_err(|e| Error::io(e, "write"))?;
+        line(&top, &show(&asked.path), how, out).map_err(|e| Error::io(e, "write"))?;
         return Ok(0);
     }
     let failures = AtomicU64::new(0);
@@ -114,11 +115,12 @@ fn stamp(time: Time) -> String {
 }
 
 /// Files to standard output, one after the other.
-pub fn cat(path: &[u8], out: &mut dyn Write) -> Result<()> {
+pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
+    let path = &asked.path[..];
     if path == b"-" {
         return io::copy(&mut io::stdin().lock(), out).map(drop).map_err(|e| Error::io(e, "read"));
     }
-    let (opened, _) = open::existing(path, Options::default())?;
+    let (opened, _) = open::existing(asked)?;
     let name = opened.name();
     // What a link of the user's own argument points to is meant.
     let leaves: [&[u8]; 1] = [&name.leaf];
@@ -130,7 +132,7 @@ pub fn cat(path: &[u8], out: &mut dyn Write) -> Result<()> {
             return Err(e.because("is a directory"));
         }
     };
-    if entry.kind != Kind::File {
+    if entry.kind != Kind::File && !is_remote(asked.location) {
         // A fifo or a device is read because it was named.
         let mut file = std::fs::File::open(open::path_of(path)).map_err(|e| Error::io(e, "open").at(path))?;
         return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
@@ -149,7 +151,16 @@ pub fn cat(path: &[u8], out: &mut dyn Write) -> Result<()> {
 }
 
 /// Makes a directory; with `parents` also those above it, and no error if it is there.
-pub fn mkdir(path: &[u8], parents: bool) -> Result<()> {
+pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
+    let path = &asked.path[..];
+    if is_remote(asked.location) {
+        let host = asked.hosts.reach(asked.location)?;
+        let there = host.absolute(&asked.location.path);
+        if !parents && host.look(&there)?.is_some() {
+            return Err(Error::new(ErrorKind::Exists, "mkdir").at(path).because("File exists"));
+        }
+        return host.make_dir(&there, parents);
+    }
     let place = open::path_of(path);
     let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };
     made.map_err(|e| {
@@ -170,8 +181,15 @@ pub struct Rm {
 }
 
 /// Removes a file, or a directory with all that is in it. Returns how many names could not be removed.
-pub fn rm(path: &[u8], how: Rm, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), each: &(dyn Fn(&Entry) + Sync)) -> Result<Failures> {
-    let opened = match open::in_parent(path.strip_suffix(b"/").unwrap_or(path), Options::default()) {
+pub fn rm(
+    asked: &Argument<'_>,
+    how: Rm,
+    cancel: &Cancel,
+    failed: &(dyn Fn(&Error) + Sync),
+    each: &(dyn Fn(&Entry) + Sync),
+) -> Result<Failures> {
+    let path = &asked.path[..];
+    let opened = match open::name_of(asked) {
         Ok(opened) => opened,
         Err(e) => {
             return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory itself") } else { e });
@@ -191,7 +209,11 @@ pub fn rm(path: &[u8], how: Rm, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync
                 .hint("-r removes it with all that is in it"));
         }
         if !how.force {
-            precious(path, &opened, &entry)?;
+            if is_remote(asked.location) {
+                precious_there(asked)?;
+            } else {
+                precious(path, &opened, &entry)?;
+            }
         }
     }
     let failures = AtomicU64::new(0);
@@ -229,6 +251,15 @@ fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
         (std::os::unix::fs::MetadataExt::dev(&home), std::os::unix::fs::MetadataExt::ino(&home)) == (entry.dev, entry.ino)
     }) {
         return Err(refuse(path, "it is your home directory"));
+    }
+    Ok(())
+}
+
+/// The same on another machine, which tells neither mount points nor inodes.
+fn precious_there(asked: &Argument<'_>) -> Result<()> {
+    let host = asked.hosts.reach(asked.location)?;
+    if host.absolute(&asked.location.path) == host.absolute(b"~") {
+        return Err(refuse(&asked.path, "it is your home directory"));
     }
     Ok(())
 }

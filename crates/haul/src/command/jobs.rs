@@ -1,10 +1,11 @@
 //! `haul jobs`: what runs, what was interrupted and can go on, what has finished; and cleaning up behind it.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_core::entry::{Dir, Name, show};
+use haul_core::entry::{Dir, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, Pick, State, default_root};
 use haul_core::store::{Store, Token};
@@ -14,7 +15,10 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
+use crate::flags::connect::Connect;
 use crate::flags::{Global, JobsCommand};
+use crate::location::Location;
+use crate::remote::{Hosts, is_remote};
 use crate::{open, out, render, units};
 
 /// Digits of an id that are shown, unless more are needed to tell it from another.
@@ -354,10 +358,38 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
         return Ok(());
     }
     let target = unshown(&job.target);
+    let location = Location::parse(std::ffi::OsStr::from_bytes(&target), &|_| false);
+    if let Some(location) = location.ok().filter(is_remote) {
+        return abandon_there(&location, leftovers);
+    }
     let path = open::path_of(&target);
     // A single file that gets another name is written in the directory above it.
     let root = if path.is_dir() { path.as_path() } else { path.parent().unwrap_or(Path::new("/")) };
     let store = match Local::open(root, Options::default()) {
+        Ok(store) => store,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    for (path, token) in leftovers {
+        if let Some(name) = Name::parse(&Dir::root(), path) {
+            store.abandon(&name, token)?;
+        }
+    }
+    Ok(())
+}
+
+/// On another machine, reached as its address and ssh_config say.
+fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
+    let connect = Connect::default();
+    let hosts = Hosts::new(&connect);
+    let host = hosts.reach(location)?;
+    let path = host.absolute(&location.path);
+    let root = match host.look(&path)? {
+        Some(Kind::Dir) => &path[..],
+        // A single file that gets another name is written in the directory above it.
+        _ => open::split(&path).0,
+    };
+    let store = match host.open(root) {
         Ok(store) => store,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),

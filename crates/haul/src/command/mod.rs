@@ -17,25 +17,24 @@ use haul_core::job::Mode;
 
 use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
+use crate::flags::connect::Connect;
 use crate::flags::select::Input;
 use crate::flags::{CatFlags, CheckFlags, DuFlags, Global, LsFlags, MkdirFlags, RmFlags, SumFlags, TreeFlags};
 use crate::location::Location;
+use crate::open::Argument;
+use crate::remote::Hosts;
 use crate::{out, transfer};
 
 /// Levels that du and tree show without `-d`.
 const DU_DEPTH: u32 = 1;
 
-fn path(location: &Location) -> Vec<u8> {
-    let bytes = location.to_bytes();
-    if bytes.is_empty() { b".".to_vec() } else { bytes }
-}
-
 /// Runs over the arguments with one buffered standard output.
-fn over(places: &[Location], mut each: impl FnMut(&[u8], &mut dyn Write) -> Result<u64>) -> Exit {
+fn over(places: &[Location], connect: &Connect, mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>) -> Exit {
+    let hosts = Hosts::new(connect);
     let mut to = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     let exits: Vec<Exit> = places
         .iter()
-        .map(|place| match each(&path(place), &mut to) {
+        .map(|place| match each(&Argument::new(place, &hosts), &mut to) {
             Ok(0) => Exit::Success,
             Ok(_) => Exit::Partial,
             Err(e) if is_gone(&e) => Exit::Success,
@@ -61,9 +60,9 @@ fn is_gone(e: &Error) -> bool {
 pub fn ls(flags: &LsFlags) -> Exit {
     let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive };
     let many = flags.places.len() > 1;
-    over(&flags.places, |path, to| {
+    over(&flags.places, &flags.connect, |path, to| {
         if many {
-            writeln!(to, "{}:", haul_core::entry::show(path)).map_err(|e| Error::io(e, "write"))?;
+            writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
         }
         files::ls(path, how, &Cancel::default(), &out::failure, to)
     })
@@ -75,7 +74,7 @@ pub fn du(flags: &DuFlags) -> Exit {
         Err(e) => return out::error(&e),
     };
     let depth = flags.depth.unwrap_or(DU_DEPTH);
-    over(&flags.places, |path, to| {
+    over(&flags.places, &flags.connect, |path, to| {
         let how = du::How {
             depth,
             with_dirs: false,
@@ -84,7 +83,7 @@ pub fn du(flags: &DuFlags) -> Exit {
             one_file_system: flags.select.one_file_system,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        du::du(path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        du::du(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
     })
 }
@@ -95,21 +94,21 @@ pub fn tree(flags: &TreeFlags) -> Exit {
         Err(e) => return out::error(&e),
     };
     let depth = flags.depth.unwrap_or(DU_DEPTH);
-    over(&flags.places, |path, to| {
+    over(&flags.places, &flags.connect, |path, to| {
         let how =
             du::How { depth, with_dirs: true, filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        du::tree(path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        du::tree(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
     })
 }
 
 pub fn cat(flags: &CatFlags) -> Exit {
-    over(&flags.places, |path, to| files::cat(path, to).map(|()| 0))
+    over(&flags.places, &flags.connect, |path, to| files::cat(path, to).map(|()| 0))
 }
 
 pub fn mkdir(flags: &MkdirFlags) -> Exit {
-    over(&flags.places, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
+    over(&flags.places, &flags.connect, |path, _| files::mkdir(path, flags.parents).map(|()| 0))
 }
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
@@ -120,7 +119,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
             let _unread = writeln!(io::stderr().lock(), "{word} {}", haul_core::entry::show(&entry.name.path()));
         }
     };
-    let exit = over(&flags.places, |path, _| files::rm(path, how, &Cancel::default(), &out::failure, &say));
+    let exit = over(&flags.places, &flags.connect, |path, _| files::rm(path, how, &Cancel::default(), &out::failure, &say));
     if flags.dry {
         let _unread = writeln!(io::stderr().lock(), "DRY RUN: nothing was removed");
     }
@@ -145,14 +144,15 @@ pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
         Err(e) => return out::error(&e),
     };
     let choice = sum::Choice { filter: &filter, bounds: flags.select.bounds, algorithm, format };
-    let each = |path: &[u8], to: &mut dyn Write| sum::sum(path, &choice, &Cancel::default(), &out::failure, to);
-    let Some(output) = &flags.output else { return over(&flags.sources, each) };
+    let each = |path: &Argument<'_>, to: &mut dyn Write| sum::sum(path, &choice, &Cancel::default(), &out::failure, to);
+    let Some(output) = &flags.output else { return over(&flags.sources, &flags.connect, each) };
+    let hosts = Hosts::new(&flags.connect);
     // Whole or not at all: the list appears under its name when it is complete.
     let mut partial = output.clone().into_os_string();
     partial.push(".partial");
     let written = std::fs::File::create(&partial).map_err(|e| Error::io(e, "create").at(partial.as_bytes())).and_then(|file| {
         let mut to = BufWriter::new(file);
-        let failures = flags.sources.iter().try_fold(0, |n, place| each(&path(place), &mut to).map(|more| n + more))?;
+        let failures = flags.sources.iter().try_fold(0, |n, place| each(&Argument::new(place, &hosts), &mut to).map(|more| n + more))?;
         let file = to.into_inner().map_err(|e| Error::io(e.into_error(), "write"))?;
         file.sync_all().map_err(|e| Error::io(e, "write"))?;
         std::fs::rename(&partial, output).map_err(|e| Error::io(e, "rename").at(output.as_os_str().as_bytes()))?;
@@ -215,7 +215,14 @@ fn check_manifest(flags: &CheckFlags, input: &Input, global: &Global) -> Result<
             writeln!(to, "{word:<8} {}", haul_core::entry::show(path))
         };
     };
-    let found = sum::check(&mut *from, &path(&flags.tree), flags.one_way, &Cancel::default(), &out::failure, &each)?;
+    let found = sum::check(
+        &mut *from,
+        &Argument::new(&flags.tree, &Hosts::new(&flags.connect)),
+        flags.one_way,
+        &Cancel::default(),
+        &out::failure,
+        &each,
+    )?;
     if let Some(e) = unlisted.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(Error::io(e, "write list"));
     }

@@ -24,7 +24,6 @@ use haul_core::spill::Sorter;
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::local::Options;
 
 use crate::open;
 
@@ -164,9 +163,16 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
 
 /// Every regular file below a path, hashed by all processors, in the order of paths. Paths are as the
 /// coreutils would print them for the other formats: with the argument in front.
-pub fn sum(path: &[u8], choice: &Choice<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<u64> {
+pub fn sum(
+    asked: &open::Argument<'_>,
+    choice: &Choice<'_>,
+    cancel: &Cancel,
+    failed: &(dyn Fn(&Error) + Sync),
+    out: &mut dyn Write,
+) -> Result<u64> {
+    let path = &asked.path[..];
     let Choice { algorithm, format, .. } = *choice;
-    let (opened, top) = open::existing(path, Options::default())?;
+    let (opened, top) = open::existing(asked)?;
     let failures = AtomicU64::new(0);
     let fail = |e: Error| {
         failures.fetch_add(1, Ordering::Relaxed);
@@ -266,13 +272,14 @@ pub fn format_of(first: &[u8]) -> Option<(Format, Algorithm)> {
 /// Holds a tree against a manifest: every line is read again, every file of the tree has to be in it.
 pub fn check(
     manifest: &mut dyn BufRead,
-    path: &[u8],
+    asked: &open::Argument<'_>,
     one_way: bool,
     cancel: &Cancel,
     failed: &(dyn Fn(&Error) + Sync),
     each: &(dyn Fn(Finding, &[u8]) + Sync),
 ) -> Result<Findings> {
-    let opened = open::argument(path, Options::default())?;
+    let path = &asked.path[..];
+    let opened = open::argument(asked)?;
     let spill = std::env::temp_dir();
     let mut listed = Sorter::new(&spill, 8 << 20, <[u8]>::cmp);
     let mut findings = Findings::default();

@@ -21,13 +21,14 @@ use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::report::Report;
 use haul_core::store::Store;
-use haul_stores::local::{Local, Options as LocalOptions};
+use haul_stores::local::Options as LocalOptions;
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
 use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
+use crate::remote::{Hosts, is_remote};
 use crate::render;
 
 pub use run::Session;
@@ -97,6 +98,9 @@ struct Prepared {
 
 fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
     let absolute = |location: &Location| {
+        if is_remote(location) {
+            return location.to_string();
+        }
         let mut path = places::absolute(&location.path);
         if location.means_contents() {
             path.push(b'/');
@@ -114,7 +118,9 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
+    let hosts = Hosts::new(&flags.connect);
     let asked = places::Asked {
+        hosts: &hosts,
         sources: &flags.sources,
         destination,
         options,
@@ -124,7 +130,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         listed: flags.listed.files_from.is_some(),
     };
     let place = crate::open::path_of(&destination.path);
-    let was_there = place.symlink_metadata().is_ok();
+    let was_there = is_remote(destination) || place.symlink_metadata().is_ok();
     let mut places = places::resolve(&asked)?;
     let guarded = if flags.list_only { Ok(Vec::new()) } else { guard::check(&places, flags.delete.is_some()) };
     let avoid = guarded.inspect_err(|_| {
@@ -188,7 +194,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         target: places.target,
     };
     let mut job = job;
-    if flags.kind == CopyKind::Mv && may_hand_over(&job) {
+    if flags.kind == CopyKind::Mv && !is_remote(destination) && may_hand_over(&job) {
         places::hand_over(&mut job.roots, &handed, places.local_target.as_ref(), &place);
     }
     let verb = match flags.kind {
@@ -233,7 +239,7 @@ fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
 
 /// Directories that a move has emptied go too, deepest first; one that still holds something stays.
 fn after_move(flags: &CopyFlags, exit: Exit) -> Exit {
-    for source in flags.sources.iter().filter(|s| !s.means_contents()) {
+    for source in flags.sources.iter().filter(|s| !s.means_contents() && !is_remote(s)) {
         if let Err(e) = crate::command::files::remove_empty_dirs(&source.path)
             && e.kind() != ErrorKind::NotFound
         {
@@ -275,7 +281,9 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
 
 fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
     let sources = [source.clone()];
+    let hosts = Hosts::new(&flags.connect);
     let asked = places::Asked {
+        hosts: &hosts,
         sources: &sources,
         destination: &flags.tree,
         options: LocalOptions::default(),
@@ -341,12 +349,12 @@ pub fn filter(select: &crate::flags::select::Select) -> Result<haul_core::filter
 }
 
 /// A store and what of it is meant, as the job wants it.
-fn root(store: Arc<Local>, pick: Pick) -> Root {
+fn root(store: Arc<dyn Store>, pick: Pick) -> Root {
     Root::new(store, pick)
 }
 
 /// Whether a name stands there, of whatever kind.
-fn stands(store: &Local, leaf: &[u8]) -> Result<Option<haul_core::entry::Entry>> {
+fn stands(store: &dyn Store, leaf: &[u8]) -> Result<Option<haul_core::entry::Entry>> {
     match store.stat(&Name::new(&haul_core::entry::Dir::root(), leaf), MetaMask::NONE) {
         Ok(entry) => Ok(Some(entry)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),

@@ -18,8 +18,10 @@ use haul_stores::memory::Memory;
 
 use crate::location::Location;
 use crate::open;
+use crate::remote::{Hosts, is_remote};
 
 pub struct Asked<'a> {
+    pub hosts: &'a Hosts<'a>,
     pub sources: &'a [Location],
     pub destination: &'a Location,
     pub options: Options,
@@ -41,13 +43,13 @@ pub enum FirstPick {
 pub struct Places {
     pub roots: Vec<Root>,
     /// The stores of the roots, in their order.
-    pub stores: Vec<Arc<Local>>,
+    pub stores: Vec<Option<Arc<Local>>>,
     /// The directories that are read as a whole, for the guard.
     pub read: Vec<Arc<Local>>,
     /// The directories in which named sources stand.
     pub parents: Vec<Arc<Local>>,
     pub target: Arc<dyn Store>,
-    /// `None` when the destination is not there yet and this is a dry run.
+    /// `None` when the destination is another machine's, or is not there yet and this is a dry run.
     pub local_target: Option<Arc<Local>>,
     pub target_path: Vec<u8>,
     pub rename: Option<Vec<u8>>,
@@ -77,21 +79,55 @@ impl Asked<'_> {
     }
 }
 
+/// A store, and the same once more if it is one of this machine.
+#[derive(Clone)]
+struct Opened {
+    store: Arc<dyn Store>,
+    local: Option<Arc<Local>>,
+}
+
+impl From<Arc<Local>> for Opened {
+    fn from(local: Arc<Local>) -> Self {
+        Opened { store: local.clone(), local: Some(local) }
+    }
+}
+
 enum Source {
-    Contents(Arc<Local>),
-    Name { parent: Arc<Local>, leaf: Vec<u8>, kind: Kind },
+    Contents(Opened),
+    Name { parent: Opened, leaf: Vec<u8>, kind: Kind },
+}
+
+/// A source on another machine: the directory itself, or a name in the directory above it.
+fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    let host = asked.hosts.reach(location)?;
+    let path = host.absolute(&location.path);
+    let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: Arc::new(host.open(path)?), local: None }) };
+    if location.means_contents() || asked.listed {
+        return open(&path).map(Source::Contents);
+    }
+    let (above, leaf) = open::split(&path);
+    if leaf.is_empty() {
+        return open(&path).map(Source::Contents);
+    }
+    let parent = open(above)?;
+    let missing = || Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no such file or directory");
+    let entry = super::stands(&*parent.store, leaf)?.ok_or_else(missing)?;
+    Ok(Source::Name { parent, leaf: leaf.to_vec(), kind: entry.kind })
 }
 
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    if is_remote(location) {
+        return remote_source(location, asked);
+    }
     let missing = |e: Error| if e.kind() == ErrorKind::NotFound { open::missing(&location.path) } else { e };
     if location.means_contents() || asked.listed {
         let store = Local::open(&open::path_of(&location.path), asked.source_options()).map_err(missing)?;
-        return Ok(Source::Contents(Arc::new(store)));
+        return Ok(Source::Contents(Arc::new(store).into()));
     }
     let opened = open::in_parent(&location.path, asked.source_options()).map_err(missing)?;
     let leaf = opened.leaf.clone().unwrap_or_default();
-    let entry = super::stands(&opened.store, &leaf)?.ok_or_else(|| open::missing(&location.path))?;
-    Ok(Source::Name { parent: opened.store, leaf, kind: entry.kind })
+    let entry = super::stands(&*opened.store, &leaf)?.ok_or_else(|| open::missing(&location.path))?;
+    Ok(Source::Name { parent: opened.store.into(), leaf, kind: entry.kind })
 }
 
 pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
@@ -124,19 +160,20 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     };
     for source in sources {
         match source {
-            Source::Contents(store) => {
-                places.read.push(store.clone());
-                places.stores.push(store.clone());
+            Source::Contents(Opened { store, local }) => {
+                places.read.extend(local.clone());
+                places.stores.push(local);
                 places.roots.push(super::root(store, Pick::Contents));
             }
             Source::Name { parent, leaf, kind } => {
-                if kind == Kind::Dir {
+                let Opened { store: parent, local } = parent;
+                if kind == Kind::Dir && local.is_some() {
                     let mut path = parent.place().root.clone();
                     path.push(b'/');
                     path.extend_from_slice(&leaf);
                     places.read.push(Arc::new(Local::open(Path::new(OsStr::from_bytes(&path)), asked.source_options())?));
                 }
-                places.parents.push(parent.clone());
+                places.parents.extend(local.clone());
                 // Arguments of one parent are one listing, as long as they follow each other.
                 match places.roots.last_mut() {
                     Some(Root { store, pick: Pick::Names(names), .. }) if store.place() == parent.place() => {
@@ -145,7 +182,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                         }
                     }
                     _ => {
-                        places.stores.push(parent.clone());
+                        places.stores.push(local);
                         places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf]))));
                     }
                 }
@@ -159,6 +196,9 @@ type Destination = (Arc<dyn Store>, Option<Arc<Local>>, Vec<u8>, Option<Vec<u8>>
 
 fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let location = asked.destination;
+    if is_remote(location) {
+        return remote_destination(asked, sources);
+    }
     let place = open::path_of(&location.path);
     let at = |path: &Path, rename: Option<Vec<u8>>| -> Result<Destination> {
         let store = Arc::new(Local::open(path, asked.options)?);
@@ -198,6 +238,51 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     at(parent, Some(leaf.as_bytes().to_vec()))
 }
 
+/// The same on another machine.
+fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+    let location = asked.destination;
+    let host = asked.hosts.reach(location)?;
+    let path = host.absolute(&location.path);
+    let clash = |reason: &str, hint: &str| {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(location.to_string().as_bytes());
+        Err(e.because(reason.to_string()).hint(hint.to_string()))
+    };
+    let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
+        Ok((Arc::new(host.open(path)?) as Arc<dyn Store>, None, path.to_vec(), rename))
+    };
+    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
+    let (above, leaf) = open::split(&path);
+    match host.look(&path)? {
+        Some(Kind::Dir) => return at(&path, None),
+        Some(_) if location.trailing_slash => {
+            return clash("is a file, and the slash says it is a directory", "leave the slash out to replace the file");
+        }
+        Some(_) if !one_file => return clash("is a file, and a directory is needed", "remove it or name another destination"),
+        Some(_) => {}
+        None if one_file && !location.trailing_slash => {}
+        None => {
+            if !asked.make_path && host.look(above)? != Some(Kind::Dir) {
+                return clash("the directory above it is not there", "--mkpath makes the directories above the destination");
+            }
+            if asked.dry {
+                return Ok((Arc::new(Memory::new()), None, path.clone(), None));
+            }
+            host.make_dir(&path, asked.make_path)?;
+            return at(&path, None);
+        }
+    }
+    if host.look(above)? != Some(Kind::Dir) {
+        if !asked.make_path {
+            return clash("the directory above it is not there", "--mkpath makes the directories above the destination");
+        }
+        if asked.dry {
+            return Ok((Arc::new(Memory::new()), None, path.clone(), Some(leaf.to_vec())));
+        }
+        host.make_dir(above, true)?;
+    }
+    at(above, Some(leaf.to_vec()))
+}
+
 /// Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
 fn new_directory(asked: &Asked<'_>, place: &Path, at: impl Fn(&Path, Option<Vec<u8>>) -> Result<Destination>) -> Result<Destination> {
     let bytes = place.as_os_str().as_bytes();
@@ -234,7 +319,7 @@ pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
 
 /// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
 /// above it.
-pub fn hand_over(roots: &mut [Root], stores: &[Arc<Local>], target: Option<&Arc<Local>>, place: &Path) {
+pub fn hand_over(roots: &mut [Root], stores: &[Option<Arc<Local>>], target: Option<&Arc<Local>>, place: &Path) {
     let device = match target {
         Some(target) => Some(target.identity().0),
         None => place.ancestors().skip(1).find_map(|above| {
@@ -243,7 +328,7 @@ pub fn hand_over(roots: &mut [Root], stores: &[Arc<Local>], target: Option<&Arc<
         }),
     };
     for (root, from) in roots.iter_mut().zip(stores) {
-        let (from, to) = (from.clone(), target.cloned());
+        let (Some(from), to) = (from.clone(), target.cloned()) else { continue };
         root.hand_over = Some(Arc::new(move |entry: &Entry, name: &Name, dry| match &to {
             Some(to) if !dry => to.take_over(&from, &entry.name, name),
             _ if device == Some(entry.dev) => Ok(()),
@@ -288,16 +373,24 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, options: Options) -> Result<
     Ok((found, notes))
 }
 
+/// The address as a person would look for it: a local path in full.
+fn shown(location: &Location) -> String {
+    if is_remote(location) { location.to_string() } else { show(&absolute(&location.path)) }
+}
+
 /// The first line of the output: what the run understood.
 pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job) -> String {
     let what = match sources {
-        [one] if one.means_contents() => format!("the contents of {}", show(&absolute(&one.path))),
-        [one] => show(&absolute(&one.path)),
+        [one] if one.means_contents() => format!("the contents of {}", shown(one)),
+        [one] => shown(one),
         many => format!("{} sources", many.len()),
     };
-    let into = show(&absolute(&destination.path));
+    let into = shown(destination);
     let joint = if verb == "checks" { "against" } else { "to" };
     let mut sentence = format!("{verb} {what} {joint} {into}");
+    if sources.iter().chain([destination]).any(is_remote) {
+        sentence.push_str(" over plain SFTP (times to the second, no extended attributes, no ACLs)");
+    }
     if let Some(workers) = job.workers.filter(|_| !job.dry) {
         sentence.push_str(&format!(", {workers} worker{}", if workers == 1 { "" } else { "s" }));
     }

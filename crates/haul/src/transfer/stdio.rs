@@ -16,6 +16,7 @@ use haul_stores::local::Options;
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
 use crate::location::{Location, Scheme};
+use crate::remote::{Hosts, is_remote};
 use crate::{command, open, out, units};
 
 /// Bytes that are read and written at once.
@@ -36,13 +37,14 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
         out::complain(&message.into(), false);
         return Ok(Exit::Success);
     }
+    let hosts = Hosts::new(&flags.connect);
     let mut to = io::BufWriter::with_capacity(PIECE, io::stdout().lock());
     for source in &flags.sources {
         if source.means_contents() {
             let e = Error::new(ErrorKind::Usage, "read").at(&source.path).because("is a directory");
             return Err(e.hint("name the file that is to go to standard output"));
         }
-        command::files::cat(&source.to_bytes(), &mut to)?;
+        command::files::cat(&open::Argument::new(source, &hosts), &mut to)?;
     }
     to.flush().map_err(|e| Error::io(e, "write"))?;
     Ok(Exit::Success)
@@ -50,6 +52,10 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
 
 /// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
 fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
+    if is_remote(destination) {
+        let e = Error::new(ErrorKind::Unsupported, "copy to").at(destination.to_string().as_bytes());
+        return Err(e.because("standard input goes to this machine's files only, so far").hint("write it to a file and copy that"));
+    }
     let place = open::path_of(&destination.path);
     if destination.means_contents() || place.is_dir() {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.path).because("is a directory, and standard input has no name");

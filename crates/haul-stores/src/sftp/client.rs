@@ -1,0 +1,263 @@
+//! What is asked of a server, in the words of the store: names, attributes and answers as values, and several channels
+//! to the same server.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+
+use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
+use super::packet::{Attrs, kind, nonsense, status};
+
+/// Opens another channel to the same server.
+pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
+
+/// An open file or directory of one channel.
+pub type Handle = Vec<u8>;
+
+/// Channels to one server, made when there is work for them.
+pub struct Client {
+    connect: Box<Connect>,
+    channels: Mutex<Vec<Arc<Channel>>>,
+    /// Channels at the most; fewer once the server has refused one.
+    most: AtomicUsize,
+    next: AtomicUsize,
+    pub extensions: Extensions,
+    pub round_trip: Duration,
+    /// Bytes of one READ and of one WRITE.
+    pub read_most: usize,
+    pub write_most: usize,
+}
+
+/// What every server takes: section 3 of the draft asks for packets of 34,000 bytes.
+const BLOCK: usize = 32 << 10;
+/// More than this in one request gains nothing.
+const BLOCK_MOST: usize = 255 << 10;
+
+impl Client {
+    /// Connects once; further channels, up to `most`, come when asked for.
+    pub fn new(connect: Box<Connect>, most: usize) -> Result<Client> {
+        let first = connect()?;
+        let (extensions, round_trip) = (first.extensions.clone(), first.round_trip);
+        let (mut read_most, mut write_most) = (BLOCK, BLOCK);
+        if extensions.limits {
+            let answer = first.ask(kind::EXTENDED, |r| r.bytes(b"limits@openssh.com"))?;
+            let mut from = reply(&answer)?;
+            let (_packet, read, write) = (from.long()?, from.long()?, from.long()?);
+            // Zero means that there is no limit, not that nothing can be read.
+            let limit = |n: u64| if n == 0 { BLOCK } else { usize::try_from(n).unwrap_or(BLOCK).clamp(1024, BLOCK_MOST) };
+            (read_most, write_most) = (limit(read), limit(write));
+        }
+        Ok(Client {
+            connect,
+            channels: Mutex::new(vec![Arc::new(first)]),
+            most: AtomicUsize::new(most.max(1)),
+            next: AtomicUsize::new(0),
+            extensions,
+            round_trip,
+            read_most,
+            write_most,
+        })
+    }
+
+    /// A channel with little to do, or a new one.
+    pub fn channel(&self) -> Result<Arc<Channel>> {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.retain(|channel| !channel.is_over());
+        let least = channels.iter().min_by_key(|channel| channel.load());
+        if let Some(channel) = least.filter(|channel| channel.load() == 0 || channels.len() >= self.most.load(Ordering::Relaxed)) {
+            return Ok(channel.clone());
+        }
+        match (self.connect)() {
+            Ok(channel) => {
+                channels.push(Arc::new(channel));
+                Ok(channels[channels.len() - 1].clone())
+            }
+            Err(e) if channels.is_empty() => Err(e.remedy_is(Remedy::Reconnect)),
+            // It allows no more sessions: what there is has to do.
+            Err(_) => {
+                self.most.store(channels.len(), Ordering::Relaxed);
+                let at = self.next.fetch_add(1, Ordering::Relaxed) % channels.len();
+                Ok(channels[at].clone())
+            }
+        }
+    }
+
+    /// Up to `count` channels for one large file, the first of them one with little to do.
+    pub fn channels(&self, count: usize) -> Result<Vec<Arc<Channel>>> {
+        let first = self.channel()?;
+        let mut found = vec![first];
+        while found.len() < count {
+            let known = {
+                let channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+                channels.iter().find(|one| !one.is_over() && !found.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
+            };
+            if let Some(channel) = known {
+                found.push(channel);
+                continue;
+            }
+            let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+            if channels.len() >= self.most.load(Ordering::Relaxed) {
+                break;
+            }
+            match (self.connect)() {
+                Ok(channel) => channels.push(Arc::new(channel)),
+                Err(_) => self.most.store(channels.len(), Ordering::Relaxed),
+            }
+        }
+        Ok(found)
+    }
+
+    /// How many channels one large file gains from: OpenSSH lets 2 MiB be under way in each.
+    pub fn stripes(&self) -> usize {
+        match self.round_trip.as_millis() {
+            0 => 1,
+            1..5 => 2,
+            5..20 => 4,
+            _ => 8,
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("extensions", &self.extensions).field("round_trip", &self.round_trip).finish_non_exhaustive()
+    }
+}
+
+/// Requests of one kind for many things, all under way at once; their answers in order.
+pub fn ask_all<T>(channel: &Channel, things: &[T], mut request: impl FnMut(&mut Batch<'_>, &T) -> Ticket) -> Vec<Result<Answer>> {
+    let mut answers = Vec::with_capacity(things.len());
+    // So many at a time that neither side has to hold more than a few hundred kB of requests.
+    for lot in things.chunks(256) {
+        let mut batch = channel.batch();
+        let tickets: Vec<Ticket> = lot.iter().map(|thing| request(&mut batch, thing)).collect();
+        match batch.send() {
+            Ok(()) => answers.extend(tickets.into_iter().map(|ticket| channel.wait(ticket))),
+            Err(e) => answers.extend(tickets.iter().map(|_| Err(e.again()))),
+        }
+    }
+    answers
+}
+
+/// The body of an answer that is no status.
+fn expect<'a>(answer: &'a Answer, wanted: u8, op: &'static str) -> Result<super::packet::Parser<'a>> {
+    if answer.kind == wanted {
+        return Ok(answer.body());
+    }
+    done(answer, op)?;
+    Err(nonsense("success where something was asked for"))
+}
+
+pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
+    expect(answer, kind::EXTENDED_REPLY, "ask")
+}
+
+pub fn handle(answer: &Answer, op: &'static str) -> Result<Handle> {
+    let handle = expect(answer, kind::HANDLE, op)?.bytes()?;
+    if handle.len() > 256 { Err(nonsense("a handle that is too long")) } else { Ok(handle.to_vec()) }
+}
+
+pub fn attrs(answer: &Answer, op: &'static str) -> Result<Attrs> {
+    expect(answer, kind::ATTRS, op)?.attrs()
+}
+
+/// `None` at the end of the file.
+pub fn data<'a>(answer: &'a Answer, op: &'static str) -> Result<Option<&'a [u8]>> {
+    if answer.kind == kind::STATUS && answer.body().number()? == status::EOF {
+        return Ok(None);
+    }
+    expect(answer, kind::DATA, op)?.bytes().map(Some)
+}
+
+/// A name of a listing.
+pub type Listed = (Vec<u8>, Attrs);
+
+/// `None` at the end of the directory.
+pub fn names(answer: &Answer, op: &'static str) -> Result<Option<Vec<Listed>>> {
+    if answer.kind == kind::STATUS && answer.body().number()? == status::EOF {
+        return Ok(None);
+    }
+    let mut from = expect(answer, kind::NAME, op)?;
+    let count = from.number()?;
+    let mut names = Vec::new();
+    for _ in 0..count {
+        let name = from.bytes()?.to_vec();
+        from.bytes()?; // as `ls -l` would show it
+        names.push((name, from.attrs()?));
+    }
+    Ok(Some(names))
+}
+
+pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
+    match names(answer, op)?.and_then(|mut names| names.pop()) {
+        Some((name, _)) => Ok(name),
+        None => Err(nonsense("no name where one was asked for")),
+    }
+}
+
+/// The answer to what has none but success.
+pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
+    if answer.kind != kind::STATUS {
+        return Err(nonsense("an answer of a kind that was not asked for"));
+    }
+    let mut from = answer.body();
+    let code = from.number()?;
+    let (kind, reason) = match code {
+        status::OK => return Ok(()),
+        status::NO_SUCH_FILE => (ErrorKind::NotFound, "No such file or directory"),
+        status::PERMISSION_DENIED => (ErrorKind::Denied, "Permission denied"),
+        status::UNSUPPORTED => (ErrorKind::Unsupported, "the server cannot do that"),
+        status::EOF => (ErrorKind::Changed, "the end of the file came early"),
+        // OpenSSH says so of a name that is too long.
+        status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not take the name"),
+        status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
+        status::FAILURE => (ErrorKind::Other, "the server could not, and SFTP does not say why"),
+        _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
+    };
+    let said = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();
+    // "Failure" says no more than the code.
+    let plain =
+        matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE) || said.is_empty() || said == "Failure";
+    Err(Error::new(kind, op).because(if plain { reason.to_string() } else { said }))
+}
+
+/// Whether a failure is the one that SFTP does not explain.
+pub fn is_unexplained(error: &Error) -> bool {
+    error.kind() == ErrorKind::Other
+}
+
+/// What SFTP 3 says of an entry: no inode, no number of links, no nanoseconds.
+pub fn entry(name: Name, attrs: &Attrs) -> Entry {
+    let mut entry = Entry::bare(name, attrs.kind());
+    if entry.kind == Kind::Unknown {
+        return entry;
+    }
+    fill(&mut entry, attrs);
+    entry
+}
+
+pub fn fill(entry: &mut Entry, attrs: &Attrs) {
+    entry.kind = attrs.kind();
+    entry.have = MetaMask::BASIC;
+    if entry.kind == Kind::File {
+        entry.size = attrs.size.unwrap_or(0);
+        entry.stored = entry.size;
+    } else {
+        entry.size = 0;
+    }
+    if attrs.times.is_some() {
+        entry.mtime = attrs.mtime();
+        entry.have = entry.have.with(MetaMask::MTIME);
+    }
+    if let Some(mode) = attrs.mode {
+        entry.mode = mode & 0o7777;
+        entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::SETID);
+    }
+    if let Some((uid, gid)) = attrs.owner {
+        (entry.uid, entry.gid) = (uid, gid);
+        entry.have = entry.have.with(MetaMask::OWNER).with(MetaMask::GROUP);
+    }
+}

@@ -1,0 +1,182 @@
+//! Names and what the server says of them: listings and look-ups, many questions under way at once.
+
+use haul_core::entry::{Dir, Entry, Kind, Name, check_leaf};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Flow, Found};
+
+use super::Shared;
+use super::channel::{Channel, Ticket};
+use super::client::{self, ask_all, attrs, entry, fill, handle, names, one_name};
+use super::packet::{Attrs, kind};
+use crate::staging::is_staging;
+
+/// Questions for more names that are under way in one directory: servers give a hundred names at a time or fewer.
+const AHEAD: usize = 64;
+
+impl Shared {
+    pub(super) fn stat(&self, name: &Name) -> Result<Entry> {
+        let path = self.path(name, "stat")?;
+        let attrs = self.lstat(&path)?;
+        let mut entry = entry(name.clone(), &attrs);
+        if entry.kind == Kind::Unknown {
+            return Err(Error::new(ErrorKind::Unsupported, "stat").because("the server does not say what kind of thing it is"));
+        }
+        if entry.kind == Kind::Link {
+            let answer = self.client.channel()?.ask(kind::READLINK, |r| r.bytes(&path))?;
+            entry.target = Some(one_name(&answer, "read link")?.into());
+        }
+        Ok(entry)
+    }
+
+    pub(super) fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], follow: bool) -> Vec<Found> {
+        let channel = match self.client.channel() {
+            Ok(channel) => channel,
+            Err(e) => return leaves.iter().map(|leaf| Found::Failed(e.again().on(&Name::new(dir, leaf)))).collect(),
+        };
+        let above = match self.dir(dir) {
+            Ok(above) => above,
+            // A directory that is not there has nothing in it.
+            Err(e) if e.kind() == ErrorKind::NotFound => return leaves.iter().map(|_| Found::Absent).collect(),
+            Err(e) => return leaves.iter().map(|leaf| Found::Failed(e.again().on(&Name::new(dir, leaf)))).collect(),
+        };
+        let which = if follow { kind::STAT } else { kind::LSTAT };
+        let bad = |leaf: &[u8]| check_leaf(leaf).err();
+        let answers = ask_all(&channel, leaves, |batch, leaf| {
+            // A name that cannot be one is not asked for: its question is for the directory, and not looked at.
+            let path = if bad(leaf).is_some() { above.clone() } else { super::join(&above, leaf) };
+            batch.push(which, |r| r.bytes(&path))
+        });
+        let mut found: Vec<Found> = leaves
+            .iter()
+            .zip(answers)
+            .map(|(leaf, answer)| {
+                let name = Name::new(dir, leaf);
+                if let Some(reason) = bad(leaf) {
+                    return Found::Failed(Error::new(ErrorKind::BadName, "stat").on(&name).because(reason));
+                }
+                match answer.and_then(|answer| attrs(&answer, "stat")) {
+                    Ok(attrs) => Found::Entry(entry(name, &attrs)),
+                    Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
+                    Err(e) => Found::Failed(e.on(&name)),
+                }
+            })
+            .collect();
+        if follow {
+            self.tell_dangling(&channel, &above, dir, leaves, &mut found);
+        }
+        let mut entries: Vec<&mut Found> = found.iter_mut().collect();
+        self.read_links(&channel, &above, &mut entries);
+        found
+    }
+
+    /// With `follow` what a link points to may be absent though the link is there.
+    fn tell_dangling(&self, channel: &Channel, above: &[u8], dir: &Dir, leaves: &[&[u8]], found: &mut [Found]) {
+        let absent: Vec<usize> = found.iter().enumerate().filter(|(_, f)| matches!(f, Found::Absent)).map(|(i, _)| i).collect();
+        let answers = ask_all(channel, &absent, |batch, i| batch.push(kind::LSTAT, |r| r.bytes(&super::join(above, leaves[*i]))));
+        for (i, answer) in absent.into_iter().zip(answers) {
+            if answer.is_ok_and(|answer| attrs(&answer, "stat").is_ok()) {
+                let e = Error::new(ErrorKind::NotFound, "stat").on(&Name::new(dir, leaves[i]));
+                found[i] = Found::Failed(e.because("the symlink points to nothing"));
+            }
+        }
+    }
+
+    fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [&mut Found]) {
+        let is_link = |found: &Found| matches!(found, Found::Entry(entry) if entry.kind == Kind::Link);
+        let leaf = |found: &Found| match found {
+            Found::Entry(entry) => entry.name.leaf.to_vec(),
+            _ => Vec::new(),
+        };
+        let links: Vec<(usize, Vec<u8>)> = found.iter().enumerate().filter(|(_, f)| is_link(f)).map(|(i, f)| (i, leaf(f))).collect();
+        let answers = ask_all(channel, &links, |batch, (_, leaf)| batch.push(kind::READLINK, |r| r.bytes(&super::join(above, leaf))));
+        for ((i, _), answer) in links.into_iter().zip(answers) {
+            let Found::Entry(entry) = &mut *found[i] else { continue };
+            match answer.and_then(|answer| one_name(&answer, "read link")) {
+                Ok(target) => entry.target = Some(target.into()),
+                Err(e) => {
+                    let e = e.on(&entry.name);
+                    *found[i] = Found::Failed(e);
+                }
+            }
+        }
+    }
+
+    pub(super) fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let channel = self.client.channel()?;
+        let path = self.dir(dir)?;
+        let answer = channel.ask(kind::OPENDIR, |r| r.bytes(&path))?;
+        let handle = match handle(&answer, "list") {
+            Err(e) if client::is_unexplained(&e) && self.lstat(&path).is_ok_and(|a| a.kind() != Kind::Dir) => {
+                return Err(Error::new(ErrorKind::NotFound, "list").because("is not a directory"));
+            }
+            handle => handle?,
+        };
+        let listed = self.list_open(&channel, &handle, dir, &path, each);
+        let mut batch = channel.batch();
+        let _answer_does_not_matter = batch.push(kind::CLOSE, |r| r.bytes(&handle));
+        let _nothing_to_do = batch.send();
+        listed
+    }
+
+    fn list_open(
+        &self,
+        channel: &Channel,
+        handle: &[u8],
+        dir: &Dir,
+        path: &[u8],
+        each: &mut dyn FnMut(Result<Entry>) -> Flow,
+    ) -> Result<()> {
+        let mut under_way: std::collections::VecDeque<Ticket> = std::collections::VecDeque::new();
+        let mut ahead = 2;
+        let mut ended = false;
+        loop {
+            if !ended && under_way.len() < ahead {
+                let mut batch = channel.batch();
+                while under_way.len() < ahead {
+                    under_way.push_back(batch.push(kind::READDIR, |r| r.bytes(handle)));
+                }
+                batch.send()?;
+            }
+            let Some(ticket) = under_way.pop_front() else { return Ok(()) };
+            let Some(listed) = names(&channel.wait(ticket)?, "list")? else {
+                ended = true;
+                continue;
+            };
+            ahead = (ahead * 2).min(AHEAD);
+            let mut found: Vec<Found> = listed.into_iter().filter_map(|(leaf, attrs)| self.listed(dir, path, &leaf, &attrs)).collect();
+            let mut links: Vec<&mut Found> = found.iter_mut().collect();
+            self.read_links(channel, path, &mut links);
+            for found in found {
+                let flow = match found {
+                    Found::Entry(entry) => each(Ok(entry)),
+                    Found::Failed(e) => each(Err(e)),
+                    Found::Absent => Flow::Go,
+                };
+                if flow == Flow::Stop {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A name of a listing; `None` for what is not shown.
+    fn listed(&self, dir: &Dir, above: &[u8], leaf: &[u8], attrs: &Attrs) -> Option<Found> {
+        if leaf == b"." || leaf == b".." || is_staging(leaf) {
+            return None;
+        }
+        if let Err(reason) = check_leaf(leaf) {
+            let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
+            return Some(Found::Failed(e.because(format!("the server sent a name that is none: {reason}"))));
+        }
+        let mut entry = entry(Name::new(dir, leaf), attrs);
+        if entry.kind == Kind::Unknown {
+            // Some servers list names alone.
+            match self.lstat(&super::join(above, leaf)) {
+                Ok(attrs) => fill(&mut entry, &attrs),
+                Err(e) if e.kind() == ErrorKind::NotFound => return None,
+                Err(e) => return Some(Found::Failed(e.on(&entry.name))),
+            }
+        }
+        Some(Found::Entry(entry))
+    }
+}

@@ -1,0 +1,413 @@
+//! Files of a host behind plain SFTP, version 3, as every ssh server has it.
+//!
+//! ```text
+//! store (this file)  ->  listing, source, sink, small, meta  ->  client (answers as values, several channels)
+//!                                                                  -> channel (one conversation)  -> packet (the wire)
+//! ```
+//!
+//! A call for many things sends all its requests before it waits for the first answer. What the protocol cannot say
+//! is in `Caps`: no nanoseconds, no extended attributes, no inodes. Nor does it know descriptors of directories: a
+//! name is resolved by the server each time, so that a directory there that somebody swaps for a link is followed.
+
+mod channel;
+mod client;
+mod listing;
+mod meta;
+mod packet;
+mod sink;
+mod small;
+mod source;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+
+pub use channel::Channel;
+pub use client::Connect;
+use client::{Client, ask_all, done, is_unexplained};
+use packet::{Attrs, kind, open};
+
+use crate::staging::staging_leaf;
+
+/// A directory of a host.
+#[derive(Debug)]
+pub struct Sftp {
+    shared: Arc<Shared>,
+    caps: Caps,
+    place: Place,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Arc<Client>,
+    /// Absolute, without a slash at its end.
+    root: Vec<u8>,
+    /// Directories whose path has no link in it, by their id.
+    known: Mutex<HashSet<u64>>,
+}
+
+/// A host, before a directory of it is opened.
+#[derive(Debug)]
+pub struct Host {
+    client: Arc<Client>,
+    home: Vec<u8>,
+    endpoint: String,
+    scheme: &'static str,
+}
+
+/// Channels at the most: OpenSSH allows ten sessions in one connection unless it is told otherwise.
+pub const CHANNELS: usize = 8;
+
+impl Host {
+    /// Connects. `endpoint` is the host as the user reaches it, without credentials.
+    pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
+        let client = Arc::new(Client::new(connect, channels)?);
+        let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
+        let home = client::one_name(&answer, "find the home directory")?;
+        Ok(Host { client, home, endpoint, scheme })
+    }
+
+    /// A path as the user writes it: relative to the home directory, which `~` is too.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        let path = match path.strip_prefix(b"~") {
+            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.strip_prefix(b"/").unwrap_or(rest),
+            _ => path,
+        };
+        if path.starts_with(b"/") {
+            return path.to_vec();
+        }
+        let rest = path.strip_prefix(b"./").unwrap_or(path);
+        if rest.is_empty() || rest == b"." { self.home.clone() } else { join(&self.home, rest) }
+    }
+
+    /// What stands at an absolute path, links followed; `None` if nothing does.
+    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        let answer = self.client.channel()?.ask(kind::STAT, |r| r.bytes(path))?;
+        match client::attrs(&answer, "stat") {
+            Ok(attrs) => Ok(Some(attrs.kind())),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e.at(path)),
+        }
+    }
+
+    /// Makes a directory at an absolute path, and with `parents` those above it.
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        let channel = self.client.channel()?;
+        let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
+        if parents {
+            for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
+                // What is there already is no failure; what is missing shows with the last.
+                let _there = make(&path[..at]);
+            }
+        }
+        match make(path) {
+            Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
+            made => made.map_err(|e| e.at(path)),
+        }
+    }
+
+    /// The directory at an absolute path as a store.
+    pub fn open(&self, path: &[u8]) -> Result<Sftp> {
+        let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
+        let channel = client.channel()?;
+        let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
+        let mut root = client::one_name(&answer, "open").map_err(|e| e.at(path))?;
+        while root.ends_with(b"/") {
+            root.pop();
+        }
+        let answer = channel.ask(kind::STAT, |r| r.bytes(if root.is_empty() { b"/" } else { &root }))?;
+        let attrs = client::attrs(&answer, "open").map_err(|e| e.at(path))?;
+        if attrs.kind() != Kind::Dir {
+            return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory"));
+        }
+        let home = channel.ask(kind::STAT, |r| r.bytes(&self.home)).and_then(|a| client::attrs(&a, "stat"));
+        // Who may give files away cannot be asked; whoever's home is root's may.
+        let groups = match home.ok().and_then(|home| home.owner) {
+            Some((0, _)) => None,
+            Some((_, group)) => Some(vec![group]),
+            None => Some(Vec::new()),
+        };
+        let caps = caps(&client, groups);
+        let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
+        let place = Place { scheme, endpoint, volume: String::new(), root: shown };
+        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default() }), caps, place })
+    }
+}
+
+fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
+    let kept = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::SETID];
+    let kept = kept.into_iter().fold(MetaMask::NONE, MetaMask::with);
+    Caps {
+        groups,
+        write: WriteStyle::Anywhere,
+        read_ranges: true,
+        dirs: true,
+        links: true,
+        specials: false,
+        hard_links: client.extensions.hardlink,
+        sets: kept,
+        lists: kept.with(MetaMask::BASIC),
+        deep_list: false,
+        cheap_stat: false,
+        mtime_grain: Duration::from_secs(1),
+        atomic_commit: client.extensions.posix_rename,
+        attach: true,
+        direct_create: true,
+        writers_per_file: 1,
+        file_names: true,
+        name_max: 255,
+        folds_case: false,
+        bundle_bytes: 4 << 20,
+        bundle_files: 200,
+        hashes: Vec::new(),
+        proof: Proof::Server,
+    }
+}
+
+/// `directory/name`, where the root of everything is empty.
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if directory.ends_with(b"/") || name.is_empty() { b"" } else { b"/" };
+    [directory, slash, name].concat()
+}
+
+/// A leaf that would leave its directory never becomes part of a path.
+fn checked<'a>(name: &'a Name, op: &'static str) -> Result<&'a [u8]> {
+    match check_leaf(&name.leaf) {
+        Ok(()) => Ok(&name.leaf),
+        Err(reason) => Err(Error::new(ErrorKind::BadName, op).on(name).because(reason)),
+    }
+}
+
+impl Shared {
+    /// The path of a directory. The server resolves it each time; that no part of it is a link is asked once, so that
+    /// a link that stands there is not entered. Against one that is put there later the protocol has no means.
+    fn dir(&self, dir: &Dir) -> Result<Vec<u8>> {
+        let path = join(&self.root, &dir.path());
+        if dir.is_root() {
+            return Ok(if path.is_empty() { b"/".to_vec() } else { path });
+        }
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known().contains(&dir.id()) {
+            return Ok(path);
+        }
+        let answer = self.client.channel()?.ask(kind::REALPATH, |r| r.bytes(&path))?;
+        let real = client::one_name(&answer, "open")?;
+        if real != path {
+            let e = Error::new(ErrorKind::Denied, "open").on(&Name::of(dir));
+            return Err(e.because("a part of the path is a symlink, and is not followed"));
+        }
+        known().insert(dir.id());
+        Ok(path)
+    }
+
+    /// The path of a name; of the directory itself if the leaf is empty.
+    fn path(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        if name.leaf.is_empty() {
+            return self.dir(&name.dir);
+        }
+        Ok(join(&self.dir(&name.dir)?, checked(name, op)?))
+    }
+
+    fn lstat(&self, path: &[u8]) -> Result<Attrs> {
+        let answer = self.client.channel()?.ask(kind::LSTAT, |r| r.bytes(path))?;
+        client::attrs(&answer, "stat")
+    }
+
+    /// Removes a name; no error if nothing had it.
+    fn remove_file(&self, path: &[u8], op: &'static str) -> Result<()> {
+        let answer = self.client.channel()?.ask(kind::REMOVE, |r| r.bytes(path))?;
+        match done(&answer, op) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts what is at `from` in the place of any file at `to`, in one step where the server can.
+    fn replace(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        let channel = self.client.channel()?;
+        let rename = || {
+            if self.client.extensions.posix_rename {
+                channel.ask(kind::EXTENDED, |r| r.bytes(b"posix-rename@openssh.com").bytes(from).bytes(to))
+            } else {
+                channel.ask(kind::RENAME, |r| r.bytes(from).bytes(to))
+            }
+        };
+        let Err(e) = done(&rename()?, "rename") else { return Ok(()) };
+        if !is_unexplained(&e) {
+            return Err(e);
+        }
+        match self.lstat(to) {
+            Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory stands there")),
+            Ok(_) if !self.client.extensions.posix_rename => {
+                self.remove_file(to, "rename")?;
+                done(&rename()?, "rename")
+            }
+            _ => Err(self.explain(e)),
+        }
+    }
+
+    /// "Failure" is a full disk more often than not; whether it is can be asked.
+    fn explain(&self, e: Error) -> Error {
+        if !is_unexplained(&e) {
+            return e;
+        }
+        match self.space() {
+            Ok(Some(space)) if space.bytes < 1 << 20 || space.files == 0 => {
+                e.kind_is(ErrorKind::NoSpace).because("No space left on device")
+            }
+            _ => e,
+        }
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        if !self.client.extensions.statvfs {
+            return Ok(None);
+        }
+        let root = self.dir(&Dir::root())?;
+        let answer = self.client.channel()?.ask(kind::EXTENDED, |r| r.bytes(b"statvfs@openssh.com").bytes(&root))?;
+        let mut from = client::reply(&answer)?;
+        let (_block, fragment, _blocks, _free, available) = (from.long()?, from.long()?, from.long()?, from.long()?, from.long()?);
+        let (files, _free_files, available_files) = (from.long()?, from.long()?, from.long()?);
+        let files = if files == 0 { u64::MAX } else { available_files };
+        Ok(Some(Space { bytes: fragment.saturating_mul(available), files }))
+    }
+}
+
+impl Store for Sftp {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        self.shared.stat(name).map_err(|e| e.on(name))
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], _want: MetaMask, follow: bool) -> Vec<Found> {
+        self.shared.stat_many(dir, leaves, follow)
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        match depth {
+            Depth::One => self.shared.list(dir, each).map_err(|e| e.on(&Name::of(dir))),
+            Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
+        }
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        source::RemoteFile::open(&self.shared, entry, follow).map(|file| Box::new(file) as _).map_err(|e| e.on(&entry.name))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::RemoteSink::create(&self.shared, name, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::RemoteSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.shared.put_bundle(bundle);
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        self.shared.make_dirs(dirs)
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.shared.make_node(name, entry, keep).map_err(|e| e.on(name))
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.shared.make_hard_link(name, existing).map_err(|e| e.on(name))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        self.shared.set_meta(specs)
+    }
+
+    /// The protocol has none: there is nothing to read.
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        let _ = want;
+        entries
+            .iter_mut()
+            .map(|entry| match self.shared.path(&entry.name, "read extended attributes").and_then(|path| self.shared.lstat(&path)) {
+                Ok(_) => {
+                    entry.xattrs = Some(Box::default());
+                    Ok(())
+                }
+                Err(e) => Err(e.on(&entry.name)),
+            })
+            .collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        self.shared.remove(entries)
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.shared.rename(from, to, replace).map_err(|e| e.on(from))
+    }
+
+    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        if !self.shared.client.extensions.fsync {
+            return Ok(());
+        }
+        let channel = self.shared.client.channel()?;
+        for name in names {
+            let path = self.shared.path(name, "sync")?;
+            let answer = channel.ask(kind::OPEN, |r| r.bytes(&path).number(open::READ).attrs(&Attrs::default()))?;
+            let handle = client::handle(&answer, "sync").map_err(|e| e.on(name))?;
+            let answers = ask_all(&channel, &[true, false], |batch, sync| match sync {
+                true => batch.push(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&handle)),
+                false => batch.push(kind::CLOSE, |r| r.bytes(&handle)),
+            });
+            for answer in answers {
+                done(&answer?, "sync").map_err(|e| e.on(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let entry = self.stat(name, MetaMask::NONE)?;
+        self.open(&entry, false)
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.shared.space()
+    }
+
+    fn forget(&self, dir: &Dir) {
+        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&dir.id());
+    }
+}

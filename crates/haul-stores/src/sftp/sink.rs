@@ -1,0 +1,276 @@
+//! A file of the host that is written: beside its final name until it is whole, or in place if that was asked for.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+
+use super::channel::Ticket;
+use super::client::{attrs, done, is_unexplained};
+use super::meta::{lost_of, owner_of, rest_of};
+use super::packet::{Attrs, kind, open};
+use super::source::{LARGE, RemoteFile, WINDOW, Way};
+use super::{Shared, checked, join};
+use crate::staging::{is_staging, staging_leaf};
+
+/// The token of a write into the existing file; no staging name has this form.
+const IN_PLACE: &[u8] = b"in-place";
+
+pub(super) struct RemoteSink {
+    shared: Arc<Shared>,
+    name: Name,
+    /// Where it will stand.
+    target: Vec<u8>,
+    /// Where it is written; `target` itself if in place.
+    path: Vec<u8>,
+    token: Token,
+    ways: Mutex<Vec<Arc<Way>>>,
+    /// This sink made the file: there is nothing in it that it did not write.
+    made: bool,
+    keep: MetaMask,
+    size: u64,
+    chunk: u64,
+    sync: bool,
+    /// The end of what this sink wrote: a hole behind it is one already.
+    written: AtomicU64,
+}
+
+impl RemoteSink {
+    pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Self> {
+        let leaf = checked(name, "create")?;
+        let above = shared.dir(&name.dir)?;
+        let target = join(&above, leaf);
+        let channel = shared.client.channel()?;
+        let mode = Attrs { mode: Some(0o600), ..Attrs::default() };
+        if spec.in_place {
+            let made = match shared.lstat(&target) {
+                Ok(there) if there.kind() != Kind::File => return Err(no_file()),
+                Ok(_) => false,
+                Err(e) if e.kind() == ErrorKind::NotFound => true,
+                Err(e) => return Err(e),
+            };
+            let flags = if made { open::WRITE | open::CREATE | open::EXCLUSIVE } else { open::WRITE };
+            let way = Way::open(channel, &target, flags, &mode, "create").map_err(|e| shared.explain(e))?;
+            return Ok(Self::new(shared, name, spec, target.clone(), target, Token(IN_PLACE.into()), way, made));
+        }
+        let staging = staging_leaf(leaf, spec.entry.stamp());
+        let path = join(&above, &staging);
+        let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
+        let way = match Way::open(channel.clone(), &path, flags, &mode, "create") {
+            Err(e) if is_unexplained(&e) && shared.lstat(&path).is_ok() => {
+                shared.remove_file(&path, "remove leftover")?;
+                Way::open(channel, &path, flags, &mode, "create")
+            }
+            made => made,
+        }
+        .map_err(|e| shared.explain(e))?;
+        Ok(Self::new(shared, name, spec, target, path, Token(staging.into()), way, true))
+    }
+
+    pub fn attach(shared: &Arc<Shared>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Self> {
+        let leaf = checked(name, "attach")?;
+        let above = shared.dir(&name.dir)?;
+        let target = join(&above, leaf);
+        let path = match staged(token)? {
+            Some(staging) => join(&above, staging),
+            None => target.clone(),
+        };
+        let lost = |why: &str| Error::new(ErrorKind::NotFound, "attach").because(why);
+        let there = shared.lstat(&path)?;
+        if there.kind() != Kind::File {
+            return Err(lost("the staging name is no file"));
+        }
+        let way = Way::open(shared.client.channel()?, &path, open::WRITE, &Attrs::default(), "attach")?;
+        Ok(Self::new(shared, name, spec, target, path, token.clone(), way, false))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "three callers; a struct would be the sink itself")]
+    fn new(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>, target: Vec<u8>, path: Vec<u8>, token: Token, way: Way, made: bool) -> Self {
+        RemoteSink {
+            shared: shared.clone(),
+            name: name.clone(),
+            target,
+            path,
+            token,
+            ways: Mutex::new(vec![Arc::new(way)]),
+            made,
+            keep: spec.keep,
+            size: spec.entry.size,
+            chunk: spec.chunk,
+            sync: spec.sync,
+            written: AtomicU64::new(0),
+        }
+    }
+
+    fn ways(&self) -> Result<Vec<Arc<Way>>> {
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = if self.size >= LARGE { self.shared.client.stripes() } else { 1 };
+        if ways.len() < wanted {
+            for channel in self.shared.client.channels(wanted)? {
+                if ways.len() < wanted && !ways.iter().any(|way| Arc::ptr_eq(&way.channel, &channel)) {
+                    ways.push(Arc::new(Way::open(channel, &self.path, open::WRITE, &Attrs::default(), "open")?));
+                }
+            }
+        }
+        Ok(ways.clone())
+    }
+
+    fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        let ways = self.ways()?;
+        let block = self.shared.client.write_most;
+        let most = (WINDOW / block).max(2) * ways.len();
+        let mut under_way: VecDeque<(usize, Ticket)> = VecDeque::new();
+        let mut buffer = vec![0; block];
+        let (mut next, mut turn) = (at.start, 0);
+        while next < at.end {
+            let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
+            let mut filled = 0;
+            while filled < wanted {
+                match from.read(&mut buffer[filled..wanted]) {
+                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
+                    Ok(count) => filled += count,
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(Error::from_io(e, "read")),
+                }
+            }
+            if under_way.len() >= most
+                && let Some((way, ticket)) = under_way.pop_front()
+            {
+                done(&ways[way].channel.wait(ticket)?, "write")?;
+            }
+            let way = turn % ways.len();
+            turn += 1;
+            let mut batch = ways[way].channel.batch();
+            let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..filled]));
+            batch.send()?;
+            under_way.push_back((way, ticket));
+            next += filled as u64;
+        }
+        for (way, ticket) in under_way {
+            done(&ways[way].channel.wait(ticket)?, "write")?;
+        }
+        self.written.fetch_max(at.end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        complete(entry.size, self.chunk, receipts)?;
+        let ways = std::mem::take(&mut *self.ways.lock().unwrap_or_else(PoisonError::into_inner));
+        let Some(way) = ways.first().cloned() else {
+            return Err(Error::new(ErrorKind::Usage, "commit").because("it has been committed"));
+        };
+        drop(ways);
+        let channel = &way.channel;
+        let there = channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).and_then(|answer| attrs(&answer, "stat"))?;
+        let set =
+            |wanted: &Attrs| channel.ask(kind::FSETSTAT, |r| r.bytes(&way.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"));
+        if there.size != Some(entry.size) {
+            set(&Attrs { size: Some(entry.size), ..Attrs::default() }).map_err(|e| self.shared.explain(e))?;
+        }
+        let mut refused = lost_of(entry, self.keep);
+        let mut owned = there.owner == Some((entry.uid, entry.gid));
+        if let Some(change) = owner_of(entry, self.keep, there.owner) {
+            owned = set(&change).is_ok() && change.owner == Some((entry.uid, entry.gid));
+            if !owned {
+                refused = refused.with(self.keep.and(MetaMask::OWNER.with(MetaMask::GROUP)));
+            }
+        }
+        let mut rest = rest_of(entry, self.keep, owned);
+        if rest.mode.is_none() && self.path != self.target {
+            // Who does not keep modes keeps that of the file that is replaced; a new one gets what its owner may do.
+            let old = self.shared.lstat(&self.target).ok().filter(|old| old.kind() == Kind::File);
+            rest.mode = Some(old.and_then(|old| old.mode).map_or(0o644 & (entry.mode | 0o600), |mode| mode & 0o777));
+        }
+        if rest != Attrs::default() {
+            match set(&rest) {
+                Err(e) if e.kind() == ErrorKind::Denied || is_unexplained(&e) => {
+                    refused = refused.with(self.keep.and(MetaMask::MODE.with(MetaMask::MTIME)))
+                }
+                set => set?,
+            }
+        }
+        if self.sync && self.shared.client.extensions.fsync {
+            let answer = channel.ask(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&way.handle))?;
+            done(&answer, "sync")?;
+        }
+        if self.path != self.target {
+            self.shared.replace(&self.path, &self.target)?;
+        }
+        Ok(Landed { refused, ino: 0 })
+    }
+}
+
+fn no_file() -> Error {
+    Error::new(ErrorKind::Exists, "open").because("what stands there is no regular file and cannot be written in place")
+}
+
+/// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.
+fn staged(token: &Token) -> Result<Option<&[u8]>> {
+    match &*token.0 {
+        IN_PLACE => Ok(None),
+        leaf if is_staging(leaf) => Ok(Some(leaf)),
+        _ => Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file")),
+    }
+}
+
+pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
+    let Some(staging) = staged(token)? else { return Ok(()) };
+    shared.remove_file(&join(&shared.dir(&name.dir)?, staging), "remove")
+}
+
+/// Every chunk of a file of `size` bytes has its receipt.
+fn complete(size: u64, chunk: u64, receipts: &[Receipt]) -> Result<()> {
+    let count = size.div_ceil(chunk.max(1)).max(1);
+    let landed: std::collections::HashSet<u32> = receipts.iter().map(|receipt| receipt.index).filter(|i| u64::from(*i) < count).collect();
+    match count - landed.len() as u64 {
+        0 => Ok(()),
+        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks have not landed"))),
+    }
+}
+
+impl Sink for RemoteSink {
+    fn token(&self) -> Token {
+        self.token.clone()
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        self.write_all(at, from).map_err(|e| if e.op() == "read" { e.on(&self.name) } else { self.shared.explain(e).on(&self.name) })
+    }
+
+    fn hole(&self, at: Range<u64>) -> Result<()> {
+        if self.made && at.start >= self.written.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.write(at, &mut std::io::repeat(0))
+    }
+
+    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        let leaf = self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let name = Name::new(&self.name.dir, leaf);
+        let mut entry = Entry::bare(name, Kind::File);
+        let there = self.shared.lstat(&self.path).map_err(|e| e.on(&self.name))?;
+        super::client::fill(&mut entry, &there);
+        Ok(Box::new(RemoteFile::open(&self.shared, &entry, false).map_err(|e| e.on(&self.name))?))
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        self.finish(entry, receipts).map_err(|e| e.on(&self.name))
+    }
+
+    fn abort(&self) -> Result<()> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if self.path == self.target && !self.made {
+            return Ok(());
+        }
+        self.shared.remove_file(&self.path, "remove").map_err(|e| e.on(&self.name))
+    }
+}

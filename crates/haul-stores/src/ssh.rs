@@ -1,0 +1,326 @@
+//! Reaching a host by the user's own `ssh` program: one login, several sessions in it.
+//!
+//! One ssh logs in and is the master of a private control socket; conversations go through it, so that a person is asked
+//! once. A user who has a master running already (ControlMaster and ControlPath in ssh_config) is not asked at all. No
+//! name of a file is ever part of a command line.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use crate::sftp::Channel;
+
+/// Where and how, as the user said it. What is not said is ssh_config's.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    pub host: String,
+    pub user: Option<String>,
+    pub port: Option<u16>,
+    /// `-e CMD`: the program and its arguments in place of `ssh`.
+    pub command: Vec<OsString>,
+    /// `-F FILE`.
+    pub config: Option<PathBuf>,
+    /// `-J HOST`.
+    pub jump: Option<String>,
+    pub identities: Vec<PathBuf>,
+    /// `--ssh-option`: what stands behind ssh's `-o`.
+    pub options: Vec<OsString>,
+    /// Nothing from the host for this long ends a conversation; 60 s if it is not said.
+    pub patience: Option<Duration>,
+}
+
+/// How long a person may take to answer what ssh asks: the password, a code from a phone.
+const LOGIN: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A login that several conversations share.
+#[derive(Debug)]
+pub struct Login {
+    target: Target,
+    /// The directory of the control socket, removed with the login; `None` where one cannot be made.
+    place: Option<PathBuf>,
+    master: Mutex<Option<Master>>,
+    /// What ssh has said last on its standard error.
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Who is logged in.
+#[derive(Debug)]
+enum Master {
+    /// Our own, behind the private socket.
+    Own(Child),
+    /// One that the user has running.
+    Users,
+    /// No socket can be made: each conversation logs in by itself.
+    Each,
+}
+
+impl Target {
+    /// As the user reaches it, without credentials.
+    pub fn endpoint(&self) -> String {
+        match self.port {
+            Some(port) => format!("{}:{port}", self.host),
+            None => self.host.clone(),
+        }
+    }
+}
+
+impl Login {
+    pub fn new(target: Target) -> Result<Login> {
+        // What begins with a dash would be an option of ssh; a host from a file or a script may.
+        let bad =
+            |words: &str| words.starts_with('-') || words.is_empty() || words.bytes().any(|byte| byte.is_ascii_control() || byte == b' ');
+        if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
+            return Err(Error::new(ErrorKind::Usage, "connect").because("that is no name of a host or of a user"));
+        }
+        Ok(Login { target, place: private_directory(), master: Mutex::default(), said: Arc::default() })
+    }
+
+    fn ssh(&self) -> Command {
+        let mut words = self.target.command.iter();
+        let mut command = Command::new(words.next().map_or(OsStr::new("ssh"), OsString::as_os_str));
+        command.args(words);
+        if let Some(config) = &self.target.config {
+            command.arg("-F").arg(config);
+        }
+        if let Some(port) = self.target.port {
+            command.arg("-p").arg(port.to_string());
+        }
+        for identity in &self.target.identities {
+            command.arg("-i").arg(identity);
+        }
+        if let Some(jump) = &self.target.jump {
+            command.arg("-J").arg(jump);
+        }
+        for option in &self.target.options {
+            command.arg("-o").arg(option);
+        }
+        // The first value of an option counts, so these come behind the user's own.
+        for option in
+            ["ServerAliveInterval=15", "ServerAliveCountMax=4", "ConnectTimeout=30", "ClearAllForwardings=yes", "PermitLocalCommand=no"]
+        {
+            command.arg("-o").arg(option);
+        }
+        command.args(["-x", "-T"]);
+        if let Some(user) = &self.target.user {
+            command.arg("-l").arg(user);
+        }
+        command
+    }
+
+    /// The SFTP subsystem in a session of its own.
+    pub fn sftp(&self) -> Result<Channel> {
+        // One at a time: whoever comes first logs in, the others go through the socket.
+        let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Master::Own(child)) = &mut *master
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            // The connection was lost: whoever asks again logs in again.
+            *master = None;
+        }
+        let again = matches!(&*master, Some(Master::Each));
+        let standing = match master.take() {
+            Some(standing) => standing,
+            None => self.log_in()?,
+        };
+        let standing = master.insert(standing);
+        if again {
+            return Err(Error::new(ErrorKind::Unsupported, "connect").because("another session would need another login"));
+        }
+        let mut command = self.ssh();
+        match standing {
+            // Never a second login behind the user's back: what the master refuses is refused.
+            Master::Own(_) => {
+                command.args(["-o", "ControlMaster=no", "-o", "ProxyCommand=exit 1", "-o", "ProxyJump=none"]);
+                command.arg("-o").arg(self.control_path());
+            }
+            Master::Users => {
+                command.args(["-o", "ControlMaster=no"]);
+            }
+            Master::Each => {}
+        }
+        command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { PATIENCE };
+        let stderr = self.listen()?;
+        let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
+        channel.map_err(|e| self.explain(e))
+    }
+
+    fn control_path(&self) -> OsString {
+        let mut option = OsString::from("ControlPath=");
+        option.push(self.socket().unwrap_or_default());
+        option
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.place.as_ref().map(|place| place.join("s"))
+    }
+
+    /// A fresh pipe for what the next ssh says.
+    fn listen(&self) -> Result<Stdio> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let (errors, stderr) = std::io::pipe().map_err(|e| Error::io(e, "connect"))?;
+        relay(errors, self.said.clone());
+        Ok(Stdio::from(stderr))
+    }
+
+    fn log_in(&self) -> Result<Master> {
+        let mut check = self.ssh();
+        check.args(["-O", "check", "--"]).arg(&self.target.host);
+        check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if check.status().is_ok_and(|status| status.success()) {
+            return Ok(Master::Users);
+        }
+        let Some(socket) = self.socket() else { return Ok(Master::Each) };
+        let mut command = self.ssh();
+        command.args(["-M", "-N", "-o", "ControlPersist=no", "-o"]).arg(self.control_path()).arg("--").arg(&self.target.host);
+        // ssh asks a person on the terminal itself, whatever these are.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen()?);
+        let program = command.get_program().to_os_string();
+        let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
+        let until = Instant::now() + LOGIN;
+        // The socket is there as soon as the login is.
+        while !socket.exists() {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return Err(self.explain(Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in")));
+            }
+            if Instant::now() > until {
+                end(&mut child);
+                return Err(self.explain(Error::new(ErrorKind::TimedOut, "connect").because("the login took too long")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Master::Own(child))
+    }
+
+    /// ssh's own words for why it ended, and what can be done.
+    fn explain(&self, e: Error) -> Error {
+        // Its last words may still be on their way through the pipe.
+        std::thread::sleep(Duration::from_millis(50));
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = String::from_utf8_lossy(&said);
+        let telling =
+            |line: &&str| !line.trim().is_empty() && !line.starts_with("Warning: Permanently added") && !line.starts_with("debug");
+        let Some(last) = said.lines().rev().find(telling) else { return e.at(self.target.host.as_bytes()) };
+        let (kind, hint) = classify(&said);
+        let e = Error::new(kind.unwrap_or(e.kind()), "connect").at(self.target.host.as_bytes()).because(last.trim().to_string());
+        match hint {
+            Some(hint) => e.hint(hint),
+            None => e,
+        }
+    }
+}
+
+/// What kind of failure ssh's words mean, and the next step.
+fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
+    let has = |words: &str| said.contains(words);
+    if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        (
+            Some(ErrorKind::Broken),
+            Some("the host's key is not the known one: find out why before you go on (ssh-keygen -R HOST forgets the old one)"),
+        )
+    } else if has("Host key verification failed") {
+        (Some(ErrorKind::Broken), Some("log in once with ssh to see and accept the host's key"))
+    } else if has("Permission denied") || has("Too many authentication failures") {
+        (Some(ErrorKind::Broken), Some("try `ssh` to the same host by hand: what it needs (key, agent, password) haul needs too"))
+    } else if has("Could not resolve hostname") {
+        (Some(ErrorKind::Broken), Some("check the name of the host"))
+    } else if has("Connection refused") {
+        (Some(ErrorKind::Broken), Some("is an ssh server at work there? --port names another port"))
+    } else if has("timed out") || has("No route to host") || has("Network is unreachable") {
+        (Some(ErrorKind::Broken), Some("is the host up, and may this machine reach it? -J names a host to go through"))
+    } else if has("subsystem request failed") {
+        (Some(ErrorKind::Unsupported), Some("the server has no SFTP: its administrator can enable the sftp subsystem"))
+    } else {
+        (None, None)
+    }
+}
+
+/// Passes on what ssh says, as it comes, and keeps the end of it.
+fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>) {
+    let keep = move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = from.read(&mut buffer) {
+            if count == 0 {
+                return;
+            }
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            said.extend_from_slice(&buffer[..count]);
+            let surplus = said.len().saturating_sub(16 << 10);
+            said.drain(..surplus);
+        }
+    };
+    let _without_it_nothing_is_kept = std::thread::Builder::new().name("ssh".into()).spawn(keep);
+}
+
+/// A directory that only this user can enter, with a short path: a control socket's may have 104 bytes.
+fn private_directory() -> Option<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);
+    for above in runtime.iter().map(PathBuf::as_path).chain([Path::new("/tmp")]) {
+        for _ in 0..8 {
+            let number = std::collections::hash_map::RandomState::new();
+            let name = format!("haul-{:012x}", std::hash::BuildHasher::hash_one(&number, std::process::id()) & 0xffff_ffff_ffff);
+            let path = above.join(name);
+            if std::fs::DirBuilder::new().mode(0o700).create(&path).is_ok() {
+                let private = path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 == 0);
+                return private.then_some(path);
+            }
+        }
+    }
+    None
+}
+
+fn end(child: &mut Child) {
+    let _it_may_be_gone = child.kill();
+    let _reaped = child.wait();
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        if let Some(Master::Own(child)) = self.master.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            end(child);
+        }
+        if let Some(place) = &self.place {
+            let _socket_goes_with_its_master = std::fs::remove_file(place.join("s"));
+            let _nothing_more_to_do = std::fs::remove_dir(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_says_has_a_next_step() {
+        for (said, telling) in [
+            ("ssh: Could not resolve hostname x: Name or service not known", "name of the host"),
+            ("ssh: connect to host x port 22: Connection refused", "--port"),
+            ("ssh: connect to host x port 22: Connection timed out", "-J"),
+            ("user@x: Permission denied (publickey,password).", "by hand"),
+            ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh-keygen"),
+            ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.", "log in once"),
+            ("subsystem request failed on channel 0", "no SFTP"),
+        ] {
+            let (kind, hint) = classify(said);
+            assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
+        }
+        assert_eq!(classify("Connection closed by remote host"), (None, None));
+    }
+
+    #[test]
+    fn a_host_is_never_an_option_of_ssh() {
+        for host in ["-oProxyCommand=x", "", "a b", "a\nb"] {
+            let target = Target { host: host.into(), ..Target::default() };
+            assert_eq!(Login::new(target).map(|_| ()).unwrap_err().kind(), ErrorKind::Usage, "{host:?}");
+            let target = Target { host: "x".into(), user: Some(host.into()), ..Target::default() };
+            assert_eq!(Login::new(target).map(|_| ()).unwrap_err().kind(), ErrorKind::Usage, "{host:?}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A real OpenSSH server on loopback, with keys of its own, on a free port.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SERVER: &str = "/usr/sbin/sshd";
+
+/// The server, stopped when this is dropped.
+#[derive(Debug)]
+pub struct Sshd {
+    place: tempfile::TempDir,
+    pub port: u16,
+    child: Child,
+}
+
+impl Sshd {
+    /// `lines` go into its configuration in front of all others, where the first value of a word counts.
+    pub fn start(lines: &str) -> io::Result<Sshd> {
+        let place = tempfile::Builder::new().prefix("haul-sshd-").tempdir()?;
+        let at = |name: &str| place.path().join(name);
+        for key in ["host_key", "user_key"] {
+            let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(at(key)).status()?;
+            if !made.success() {
+                return Err(io::Error::other("ssh-keygen failed"));
+            }
+        }
+        fs::copy(at("user_key.pub"), at("authorized_keys"))?;
+        // The server separates its privileges below this directory.
+        fs::create_dir_all("/run/sshd")?;
+        let port = free_port()?;
+        let show = |name: &str| at(name).display().to_string();
+        let config = format!(
+            "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
+             StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             MaxStartups 100\nLogLevel VERBOSE\nSubsystem sftp /usr/lib/openssh/sftp-server\n",
+            show("host_key"),
+            show("authorized_keys")
+        );
+        fs::write(at("sshd_config"), config)?;
+        let log = fs::File::create(at("log"))?;
+        let mut server = Command::new(SERVER);
+        server.args(["-D", "-e", "-f"]).arg(at("sshd_config")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut child = server.spawn().map_err(|e| io::Error::new(e.kind(), format!("{SERVER}: {e}")))?;
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = child.try_wait()? {
+                return Err(io::Error::other(format!("{SERVER} ended: {status}: {}", fs::read_to_string(at("log")).unwrap_or_default())));
+            }
+            if Instant::now() > until {
+                let _it_may_be_gone = child.kill();
+                return Err(io::Error::other("sshd does not listen"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let hosts = fs::read_to_string(at("host_key.pub"))?;
+        fs::write(at("known_hosts"), format!("[127.0.0.1]:{port} {hosts}"))?;
+        // The client's side: nothing of the user's own configuration.
+        let client = format!(
+            "Host testhost\n  HostName 127.0.0.1\n  Port {port}\n  User root\nHost *\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
+             UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n",
+            show("user_key"),
+            show("known_hosts")
+        );
+        fs::write(at("ssh_config"), client)?;
+        Ok(Sshd { place, port, child })
+    }
+
+    /// For ssh's `-F`. It knows the server as `testhost`.
+    pub fn config(&self) -> PathBuf {
+        self.path("ssh_config")
+    }
+
+    /// A file of the server: `known_hosts`, `authorized_keys`, `user_key`.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// How many logins have been accepted.
+    pub fn logins(&self) -> usize {
+        fs::read_to_string(self.path("log"))
+            .unwrap_or_default()
+            .lines()
+            .filter(|line| line.starts_with("Accepted ") && line.contains(" for "))
+            .count()
+    }
+
+    /// How many sessions have been opened in them.
+    pub fn sessions(&self) -> usize {
+        fs::read_to_string(self.path("log")).unwrap_or_default().lines().filter(|line| line.contains("Starting session: ")).count()
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _it_may_be_gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

@@ -1,0 +1,46 @@
+//! The conformance suite over plain SFTP: an OpenSSH server behind the ssh program, one login for all checks, and the
+//! SFTP server alone behind a pipe.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use haul_stores::sftp::{Channel, Host, Sftp};
+use haul_stores::ssh::{Login, Target};
+use haul_test::sshd::Sshd;
+use haul_test::store_suite;
+use haul_test::suite::Fixture;
+
+const SERVER: &str = "/usr/lib/openssh/sftp-server";
+
+fn fixture(connect: impl Fn() -> haul_core::Result<Channel> + Clone + Send + Sync + 'static) -> Fixture {
+    let open = move |path: &Path| -> haul_core::Result<Sftp> {
+        let host = Host::connect("sftp", "testhost".into(), Box::new(connect.clone()), 3)?;
+        host.open(path.as_os_str().as_encoded_bytes())
+    };
+    Fixture::of_directory(open)
+}
+
+fn piped() -> haul_core::Result<Channel> {
+    Channel::start(Command::new(SERVER), Stdio::null(), Duration::from_secs(30), Duration::from_secs(10))
+}
+
+store_suite!(pipe, || fixture(piped));
+
+/// One server and one login for the whole file, as long as the process lives.
+fn login() -> Arc<Login> {
+    static SHARED: OnceLock<(Sshd, Arc<Login>)> = OnceLock::new();
+    let (_, login) = SHARED.get_or_init(|| {
+        let server = Sshd::start("MaxSessions 400").expect("sshd can be started: openssh-server and root");
+        let target = Target { host: "testhost".into(), config: Some(server.config()), ..Target::default() };
+        let login = Arc::new(Login::new(target).expect("a target"));
+        (server, login)
+    });
+    login.clone()
+}
+
+store_suite!(ssh, || {
+    let login = login();
+    fixture(move || login.sftp())
+});

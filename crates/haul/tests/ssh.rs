@@ -1,0 +1,214 @@
+//! The program over ssh, against an OpenSSH server of its own on loopback.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use haul_test::compare::{What, assert_same};
+use haul_test::sshd::Sshd;
+use haul_test::tree::Tree;
+
+struct World {
+    server: Sshd,
+    place: tempfile::TempDir,
+}
+
+impl World {
+    fn new(lines: &str) -> World {
+        let place = tempfile::Builder::new().prefix("haul-ssh-").tempdir().expect("a temporary directory");
+        World { server: Sshd::start(lines).expect("sshd can be started: openssh-server and root"), place }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.path().join(path)
+    }
+
+    fn tree(&self, words: &str) -> Tree {
+        let tree = Tree::new(self.place.path()).expect("the place is there");
+        tree.build(words).expect("the tree is made");
+        tree
+    }
+
+    fn tool(&self, program: &str, arguments: &[&str]) {
+        let done = Command::new(program).args(arguments).current_dir(self.place.path()).status().expect("the tool runs");
+        assert!(done.success(), "{program} {arguments:?}");
+    }
+
+    fn haul(&self, words: &str) -> Output {
+        self.command(words).output().expect("the program runs")
+    }
+
+    /// `~` in an argument stands for the place, as the host sees it too.
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
+        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        let place = self.place.path().display().to_string();
+        let mut words = words.split_whitespace().map(|word| word.replace('~', &place));
+        let verb = words.next().expect("a command");
+        command.arg(&verb);
+        if verb != "jobs" {
+            command.arg("-F").arg(self.server.config());
+        }
+        command.args(words);
+        command
+    }
+
+    #[track_caller]
+    fn ends(&self, code: i32, words: &str) -> (String, String) {
+        let ran = self.haul(words);
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
+        assert_eq!(ran.status.code(), Some(code), "haul {words}\n{out}\n{err}\n{}", self.server.log());
+        (out, err)
+    }
+}
+
+fn content(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn a_tree_goes_there_and_comes_back_with_one_login_each() {
+    let w = World::new("");
+    w.tree("src: a=5:0640 empty=0 big=9M d/b=300K d/e/f=3:0755 l->a dangling->nowhere none/");
+    let usual = What { mtime: Some(1_000_000_000), ..What::USUAL };
+    let (out, _) = w.ends(0, "cp src/ testhost:~/there");
+    assert!(
+        out.starts_with(&format!("copies the contents of {0}/src to testhost:{0}/there over plain SFTP", w.place.path().display())),
+        "{out}"
+    );
+    assert_eq!(w.server.logins(), 1, "{}", w.server.log());
+    w.ends(0, "cp testhost:~/there back");
+    assert_eq!(w.server.logins(), 2);
+    for copy in ["there", "back/there"] {
+        assert_same(&w.path("src"), &w.path(copy), usual);
+    }
+    let (again, _) = w.ends(0, "sync --delete src/ ssh://root@testhost~/there");
+    assert!(again.contains("Made:        0") && again.contains("nothing to move") || again.contains("0 B moved"), "{again}");
+    w.ends(0, "check -c src/ testhost:~/there");
+}
+
+#[test]
+fn old_files_are_replaced_whole_and_extra_names_go() {
+    let w = World::new("");
+    w.tree("src: a=700K b=3 d/c=4 there: a=20 b=9 d/c=1 extra/x=1 gone=2");
+    w.ends(0, "sync --delete src/ testhost:~/there");
+    for name in ["a", "b", "d/c"] {
+        assert_eq!(content(&w.path("src").join(name)), content(&w.path("there").join(name)), "{name}");
+    }
+    assert!(!w.path("there/extra").exists() && !w.path("there/gone").exists());
+}
+
+#[test]
+fn both_ends_may_be_remote() {
+    let w = World::new("");
+    w.tree("src: a=5 d/b=900K");
+    w.ends(0, "cp testhost:~/src/ testhost:~/there");
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+    assert_eq!(w.server.logins(), 1, "one host, one login");
+}
+
+#[test]
+fn a_server_that_allows_one_session_is_lived_with() {
+    let w = World::new("MaxSessions 1");
+    w.tree("src: big=20M");
+    haul_test::tree::spread(&w.path("src/many"), 4, 50, 2000).expect("made");
+    w.ends(0, "cp -j 4 src/ testhost:~/there");
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+    assert_eq!(w.server.logins(), 1, "{}", w.server.log());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    let said = |code: i32, words: &str, telling: &[&str]| {
+        let (_, err) = w.ends(code, words);
+        for part in telling {
+            assert!(err.contains(part), "haul {words}: no {part:?} in\n{err}");
+        }
+    };
+    said(23, "cp testhost:~/absent dst", &["absent", "no such file"]);
+    said(1, "cp src testhost:~/absent/deeper/", &["--mkpath"]);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    said(10, &format!("cp src ssh://127.0.0.1:{closed}/x"), &["Connection refused", "--port"]);
+    fs::write(
+        w.server.path("known_hosts"),
+        content(&w.server.path("known_hosts")).iter().map(|b| if *b == b'A' { b'B' } else { *b }).collect::<Vec<_>>(),
+    )
+    .expect("written");
+    let (_, err) = w.ends(10, "cp src testhost:~/there");
+    assert!(err.contains("key"), "{err}");
+    assert!(!w.path("there").exists());
+}
+
+#[test]
+fn a_wrong_key_is_refused() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    fs::write(w.server.path("authorized_keys"), "").expect("written");
+    let (_, err) = w.ends(10, "cp src testhost:~/there");
+    assert!(err.contains("Permission denied") && err.contains("by hand"), "{err}");
+}
+
+#[test]
+fn names_of_every_kind_go_through() {
+    use std::os::unix::ffi::OsStrExt;
+    let w = World::new("");
+    fs::create_dir(w.path("src")).expect("made");
+    let names: [&[u8]; 6] = [b"new\nline", b"\xff\xfe not text", b"$(touch hacked) `x` ; rm -rf", b"-rf", b"a'b\"c", &[b'n'; 255]];
+    for name in names {
+        fs::write(w.path("src").join(std::ffi::OsStr::from_bytes(name)), name).expect("written");
+    }
+    w.ends(0, "cp src/ testhost:~/there");
+    w.ends(0, "cp testhost:~/there/ back");
+    for name in names {
+        assert_eq!(content(&w.path("back").join(std::ffi::OsStr::from_bytes(name))), name);
+    }
+}
+
+#[test]
+fn the_small_commands_work_there_too() {
+    let w = World::new("");
+    w.tree("there: a=5 d/b=300K d/e/f=3 l->a");
+    let (listed, _) = w.ends(0, "ls testhost:~/there");
+    assert_eq!(listed, "a\nd/\nl\n");
+    let (counted, _) = w.ends(0, "du -d 0 testhost:~/there");
+    assert!(counted.starts_with("307208\t4 files\t"), "{counted}");
+    assert_eq!(w.haul("cat testhost:~/there/a").stdout, content(&w.path("there/a")));
+    w.ends(0, "mkdir -p testhost:~/new/deeper");
+    assert!(w.path("new/deeper").is_dir());
+    let (here, there) = (w.ends(0, "sum --format sha256sum there/d").0, w.ends(0, "sum --format sha256sum testhost:~/there/d").0);
+    let digests = |text: &str| text.lines().map(|line| line[..64].to_string()).collect::<Vec<_>>();
+    assert_eq!(digests(&here), digests(&there));
+    w.ends(0, "rm -r testhost:~/there/d");
+    assert!(!w.path("there/d").exists() && w.path("there/a").exists());
+    let (_, err) = w.ends(1, "rm -r testhost:");
+    assert!(err.contains("home") || err.contains("root"), "{err}");
+}
+
+#[test]
+fn mv_moves_there() {
+    let w = World::new("");
+    w.tree("src: a=5 d/b=300K");
+    w.tool("cp", &["-a", "src", "kept"]);
+    w.ends(0, "mv src testhost:~/there/ --mkpath");
+    assert!(!w.path("src").exists());
+    assert_same(&w.path("kept"), &w.path("there/src"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+}
+
+#[test]
+fn a_killed_upload_goes_on_where_it_was() {
+    let w = World::new("");
+    w.tree("src: big=40M");
+    let mut command = w.command("cp --chunk-size 1M --bwlimit 10M src/ testhost:~/there");
+    let mut child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().expect("it starts");
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    child.kill().expect("it runs");
+    child.wait().expect("it was started");
+    let (jobs, _) = w.ends(0, "jobs");
+    assert!(jobs.contains("1 large file begun"), "{jobs}");
+    let (out, _) = w.ends(0, "cp --chunk-size 1M src/ testhost:~/there");
+    assert!(out.contains("Resumed:"), "{out}");
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+}
