@@ -93,6 +93,18 @@ impl Sshd {
         fs::read_to_string(self.path("log")).unwrap_or_default().lines().filter(|line| line.contains("Starting session: ")).count()
     }
 
+    /// Cuts the connections that there are, as a network would; says how many processes served them.
+    pub fn cut(&self) -> usize {
+        let server = self.child.id();
+        let mut served = 0;
+        for child in children(server) {
+            if let Some(pid) = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw) {
+                served += usize::from(rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+            }
+        }
+        served
+    }
+
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -107,4 +119,16 @@ impl Drop for Sshd {
 
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The processes that a process has started, by `/proc`.
+fn children(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name in parentheses come the state and the parent.
+        let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        behind.split_whitespace().nth(1).and_then(|n| n.parse().ok()) == Some(parent)
+    };
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
 }

@@ -212,3 +212,21 @@ fn a_killed_upload_goes_on_where_it_was() {
     assert!(out.contains("Resumed:"), "{out}");
     assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
 }
+
+#[test]
+fn a_connection_that_is_cut_is_made_again() {
+    let w = World::new("");
+    w.tree("src: big=30M");
+    haul_test::tree::spread(&w.path("src/many"), 4, 100, 3000).expect("made");
+    let mut child = w.command("cp --bwlimit 6M -v src/ testhost:~/there");
+    let child = child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    for cut in 1..=2 {
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        assert!(w.server.cut() > 0, "cut {cut}: there was a connection");
+    }
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}\n{}", w.server.log());
+    assert_eq!(w.server.logins(), 3, "{}", w.server.log());
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+}

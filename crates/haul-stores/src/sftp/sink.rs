@@ -109,6 +109,11 @@ impl RemoteSink {
 
     fn ways(&self) -> Result<Vec<Arc<Way>>> {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        // After a lost connection the same file is opened again in another.
+        ways.retain(|way| !way.channel.is_over());
+        if ways.is_empty() {
+            ways.push(Arc::new(Way::open(self.shared.client.channel()?, &self.path, open::WRITE, &Attrs::default(), "open")?));
+        }
         let wanted = if self.size >= LARGE { self.shared.client.stripes() } else { 1 };
         if ways.len() < wanted {
             for channel in self.shared.client.channels(wanted)? {
@@ -160,11 +165,9 @@ impl RemoteSink {
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         complete(entry.size, self.chunk, receipts)?;
-        let ways = std::mem::take(&mut *self.ways.lock().unwrap_or_else(PoisonError::into_inner));
-        let Some(way) = ways.first().cloned() else {
-            return Err(Error::new(ErrorKind::Usage, "commit").because("it has been committed"));
+        let Some(way) = self.ways()?.first().cloned() else {
+            return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
         };
-        drop(ways);
         let channel = &way.channel;
         let there = channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).and_then(|answer| attrs(&answer, "stat"))?;
         let set =

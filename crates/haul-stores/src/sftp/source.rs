@@ -91,6 +91,11 @@ impl RemoteFile {
     /// The file as it is open in one channel, or in several if it is large.
     fn ways(&self) -> Result<Vec<Arc<Way>>> {
         let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        // After a lost connection the same file is opened again in another.
+        ways.retain(|way| !way.channel.is_over());
+        if ways.is_empty() {
+            ways.push(Arc::new(self.way(self.shared.client.channel()?)?));
+        }
         let wanted = if self.stamp.size >= LARGE { self.shared.client.stripes() } else { 1 };
         if ways.len() < wanted {
             for channel in self.shared.client.channels(wanted)? {
@@ -127,11 +132,11 @@ impl Source for RemoteFile {
 
     fn stamp(&self) -> Result<Stamp> {
         let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if ways.len() > 1 {
+        if ways.len() != 1 || ways.iter().any(|way| way.channel.is_over()) {
             // It was opened several times: one that was replaced in between shows under its name.
             return self.shared.lstat(&self.path).map(|attrs| stamp(&attrs)).map_err(|e| gone(e).on(&self.name));
         }
-        let Some(way) = ways.first() else { return Err(changed("it is not open")) };
+        let way = &ways[0];
         let answer = way.channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).map_err(|e| e.on(&self.name))?;
         attrs(&answer, "stat").map(|attrs| stamp(&attrs)).map_err(|e| e.on(&self.name))
     }
