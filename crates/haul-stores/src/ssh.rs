@@ -170,6 +170,25 @@ impl Login {
         Ok(Stdio::from(stderr))
     }
 
+    /// The ciphers that ssh would offer, with AES-GCM in front where it stands behind ChaCha20 as OpenSSH has it: with
+    /// the processor's instructions it takes two thirds of the time. A list of the user's own order stays as it is.
+    fn ciphers(&self) -> Option<String> {
+        if !has_aes() || !self.target.command.is_empty() {
+            return None;
+        }
+        let mut asked = self.ssh();
+        asked.args(["-G", "--"]).arg(&self.target.host).stdin(Stdio::null()).stderr(Stdio::null());
+        let told = asked.output().ok().filter(|told| told.status.success())?;
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        let list: Vec<&str> = told.lines().find_map(|line| line.strip_prefix("ciphers "))?.split(',').collect();
+        let fast = "aes128-gcm@openssh.com";
+        if list.first() != Some(&"chacha20-poly1305@openssh.com") || !list.contains(&fast) {
+            return None;
+        }
+        let rest = list.into_iter().filter(|cipher| *cipher != fast);
+        Some(std::iter::once(fast).chain(rest).collect::<Vec<_>>().join(","))
+    }
+
     fn log_in(&self) -> Result<Master> {
         let mut check = self.ssh();
         check.args(["-O", "check", "--"]).arg(&self.target.host);
@@ -179,6 +198,9 @@ impl Login {
         }
         let Some(socket) = self.socket() else { return Ok(Master::Each) };
         let mut command = self.ssh();
+        if let Some(ciphers) = self.ciphers() {
+            command.arg("-o").arg(format!("Ciphers={ciphers}"));
+        }
         command.args(["-M", "-N", "-o", "ControlPersist=no", "-o"]).arg(self.control_path()).arg("--").arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen()?);
@@ -215,6 +237,16 @@ impl Login {
             None => e,
         }
     }
+}
+
+/// Whether the processor has instructions for AES.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    false
 }
 
 /// What kind of failure ssh's words mean, and the next step.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Event, Why};
-use crate::journal::{Resume, Session};
+use crate::journal::{self, Resume, Session};
 use crate::meter::Pass;
 use crate::plan::{Act, Compare, Step};
 use crate::schedule::DirWork;
@@ -199,9 +199,14 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
             // A source that gives a file only from its start gives it in one piece.
             let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
             let chunk = chunk_size(asked, state.entry.size, caps.write);
+            // A kill between the file and its session would leave one that nobody knows of.
+            let intent = if in_place { None } else { announce(cx, &name, &state.entry) };
             let sink = cx.retry(|| cx.target().create(&name, &spec(cx, &state.entry, chunk, in_place)))?;
             if !in_place {
                 session = cx.journal.open_session(&path, &stamp, chunk, &sink.token()).ok();
+            }
+            if let Some(intent) = intent {
+                cx.journal.placed(intent);
             }
             (sink, chunk)
         }
@@ -216,6 +221,13 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
     state.left.reverse();
     Ok(Arc::new(Ends { source, sink, session, chunk, flight: flight.clone(), flight_id }))
+}
+
+/// Says in the journal under which token the file is about to be staged.
+fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
+    let entry = Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() };
+    let token = journal::staged(&cx.target().staging(&entry)?);
+    cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
 }
 
 fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {

@@ -23,7 +23,7 @@ fn interrupted(flags: &str) -> (Place, String, u64) {
     let place = Place::new();
     place.tree("src: file=900K");
     let command = format!("cp --json -j 1 {flags} --chunk-size {CHUNK_WORDS} src/ dst");
-    assert!(place.haul(&command).kill_at(8).run().was_killed());
+    assert!(place.haul(&command).kill_at(10).run().was_killed());
     let (landed, _) = place.landed(&place.identity("src", "dst"));
     assert_eq!(landed, 7 * CHUNK);
     (place, command, landed)
