@@ -356,10 +356,13 @@ pub fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Chunk> {
     (0..size.div_ceil(chunk).max(1)).map(move |i| Chunk { index: i as u32, at: i * chunk..((i + 1) * chunk).min(size) })
 }
 
+/// Chunks of one file at the most, whatever size a listing claims: their receipts are kept in memory.
+const MOST_CHUNKS: u64 = 1 << 20;
+
 /// The chunk size for a file: what was asked for, within what the destination's parts allow.
 pub fn chunk_size(asked: u64, size: u64, style: WriteStyle) -> u64 {
     match style {
-        WriteStyle::Anywhere | WriteStyle::InOrder => asked.max(size.div_ceil(u64::from(u32::MAX))).max(1),
+        WriteStyle::Anywhere | WriteStyle::InOrder => asked.max(size.div_ceil(MOST_CHUNKS)).max(1),
         WriteStyle::Parts { least, most, count } => asked.max(least).max(size.div_ceil(u64::from(count.max(1)))).min(most).max(1),
     }
 }

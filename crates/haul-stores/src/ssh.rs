@@ -6,15 +6,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use crate::sftp::Channel;
+use crate::sftp::{Channel, detach};
 
 /// Where and how, as the user said it. What is not said is ssh_config's.
 #[derive(Clone, Debug, Default)]
@@ -37,14 +37,20 @@ pub struct Target {
 
 /// How long a person may take to answer what ssh asks: the password, a code from a phone.
 const LOGIN: Duration = Duration::from_secs(300);
-const PATIENCE: Duration = Duration::from_secs(60);
+/// An fsync of a large file or a recall from tape may take minutes; that the host itself is gone ssh finds out by itself.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a further session may take to open.
+const SESSION: Duration = Duration::from_secs(30);
+
+/// Options that must be so, before those of the user: the first value of an option counts.
+const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
 
 /// A login that several conversations share.
 #[derive(Debug)]
 pub struct Login {
     target: Target,
-    /// The directory of the control socket, removed with the login; `None` where one cannot be made.
-    place: Option<PathBuf>,
+    /// The control socket; `None` where there is no safe place for one.
+    socket: Option<PathBuf>,
     master: Mutex<Option<Master>>,
     /// What ssh has said last on its standard error.
     said: Arc<Mutex<Vec<u8>>>,
@@ -62,12 +68,11 @@ enum Master {
 }
 
 impl Target {
-    /// As the user reaches it, without credentials.
+    /// As the user reaches it: another user may see other files.
     pub fn endpoint(&self) -> String {
-        match self.port {
-            Some(port) => format!("{}:{port}", self.host),
-            None => self.host.clone(),
-        }
+        let user = self.user.as_ref().map_or(String::new(), |user| format!("{user}@"));
+        let port = self.port.map_or(String::new(), |port| format!(":{port}"));
+        format!("{user}{}{port}", self.host)
     }
 }
 
@@ -79,13 +84,18 @@ impl Login {
         if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
             return Err(Error::new(ErrorKind::Usage, "connect").because("that is no name of a host or of a user"));
         }
-        Ok(Login { target, place: private_directory(), master: Mutex::default(), said: Arc::default() })
+        let socket = private_directory().map(|place| place.join(socket_name()));
+        Ok(Login { target, socket, master: Mutex::default(), said: Arc::default() })
     }
 
-    fn ssh(&self) -> Command {
+    /// ssh with what it is told in every use: `first`, then what must be so, then the user's own.
+    fn ssh(&self, first: &[OsString], jump: bool) -> Command {
         let mut words = self.target.command.iter();
         let mut command = Command::new(words.next().map_or(OsStr::new("ssh"), OsString::as_os_str));
         command.args(words);
+        for option in first.iter().map(OsString::as_os_str).chain(ALWAYS.iter().map(OsStr::new)) {
+            command.arg("-o").arg(option);
+        }
         if let Some(config) = &self.target.config {
             command.arg("-F").arg(config);
         }
@@ -95,16 +105,13 @@ impl Login {
         for identity in &self.target.identities {
             command.arg("-i").arg(identity);
         }
-        if let Some(jump) = &self.target.jump {
-            command.arg("-J").arg(jump);
+        if let Some(host) = self.target.jump.as_ref().filter(|_| jump) {
+            command.arg("-J").arg(host);
         }
         for option in &self.target.options {
             command.arg("-o").arg(option);
         }
-        // The first value of an option counts, so these come behind the user's own.
-        for option in
-            ["ServerAliveInterval=15", "ServerAliveCountMax=4", "ConnectTimeout=30", "ClearAllForwardings=yes", "PermitLocalCommand=no"]
-        {
+        for option in ["ServerAliveInterval=15", "ServerAliveCountMax=4", "ConnectTimeout=30"] {
             command.arg("-o").arg(option);
         }
         command.args(["-x", "-T"]);
@@ -133,20 +140,15 @@ impl Login {
         if again {
             return Err(Error::new(ErrorKind::Unsupported, "connect").because("another session would need another login"));
         }
-        let mut command = self.ssh();
-        match standing {
+        let through: Vec<OsString> = match standing {
             // Never a second login behind the user's back: what the master refuses is refused.
-            Master::Own(_) => {
-                command.args(["-o", "ControlMaster=no", "-o", "ProxyCommand=exit 1", "-o", "ProxyJump=none"]);
-                command.arg("-o").arg(self.control_path());
-            }
-            Master::Users => {
-                command.args(["-o", "ControlMaster=no"]);
-            }
-            Master::Each => {}
-        }
+            Master::Own(_) => vec![self.control_path(), "ControlMaster=no".into(), "ProxyCommand=exit 1".into()],
+            Master::Users => vec!["ControlMaster=no".into()],
+            Master::Each => Vec::new(),
+        };
+        let mut command = self.ssh(&through, !matches!(standing, Master::Own(_)));
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
-        let greeting = if matches!(standing, Master::Each) { LOGIN } else { PATIENCE };
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION };
         let stderr = self.listen()?;
         let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
         channel.map_err(|e| self.explain(e))
@@ -154,12 +156,8 @@ impl Login {
 
     fn control_path(&self) -> OsString {
         let mut option = OsString::from("ControlPath=");
-        option.push(self.socket().unwrap_or_default());
+        option.push(self.socket.as_deref().unwrap_or(std::path::Path::new("none")));
         option
-    }
-
-    fn socket(&self) -> Option<PathBuf> {
-        self.place.as_ref().map(|place| place.join("s"))
     }
 
     /// A fresh pipe for what the next ssh says.
@@ -176,7 +174,7 @@ impl Login {
         if !has_aes() || !self.target.command.is_empty() {
             return None;
         }
-        let mut asked = self.ssh();
+        let mut asked = self.ssh(&[], true);
         asked.args(["-G", "--"]).arg(&self.target.host).stdin(Stdio::null()).stderr(Stdio::null());
         let told = asked.output().ok().filter(|told| told.status.success())?;
         let told = String::from_utf8_lossy(&told.stdout).into_owned();
@@ -190,22 +188,21 @@ impl Login {
     }
 
     fn log_in(&self) -> Result<Master> {
-        let mut check = self.ssh();
+        let mut check = self.ssh(&[], true);
         check.args(["-O", "check", "--"]).arg(&self.target.host);
         check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if check.status().is_ok_and(|status| status.success()) {
             return Ok(Master::Users);
         }
-        let Some(socket) = self.socket() else { return Ok(Master::Each) };
-        let mut command = self.ssh();
-        if let Some(ciphers) = self.ciphers() {
-            command.arg("-o").arg(format!("Ciphers={ciphers}"));
-        }
-        command.args(["-M", "-N", "-o", "ControlPersist=no", "-o"]).arg(self.control_path()).arg("--").arg(&self.target.host);
+        let Some(socket) = &self.socket else { return Ok(Master::Each) };
+        let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
+        ours.extend(self.ciphers().map(|ciphers| format!("Ciphers={ciphers}").into()));
+        let mut command = self.ssh(&ours, true);
+        command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen()?);
         let program = command.get_program().to_os_string();
-        let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
+        let mut child = start_with_us(command).map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
         let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
         while !socket.exists() {
@@ -291,21 +288,44 @@ fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>) {
     let _without_it_nothing_is_kept = std::thread::Builder::new().name("ssh".into()).spawn(keep);
 }
 
-/// A directory that only this user can enter, with a short path: a control socket's may have 104 bytes.
+/// This user's directory for control sockets, which nobody else can enter, with a short path: a socket's may have 104
+/// bytes. It stays.
 fn private_directory() -> Option<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);
-    for above in runtime.iter().map(PathBuf::as_path).chain([Path::new("/tmp")]) {
-        for _ in 0..8 {
-            let number = std::collections::hash_map::RandomState::new();
-            let name = format!("haul-{:012x}", std::hash::BuildHasher::hash_one(&number, std::process::id()) & 0xffff_ffff_ffff);
-            let path = above.join(name);
-            if std::fs::DirBuilder::new().mode(0o700).create(&path).is_ok() {
-                let private = path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 == 0);
-                return private.then_some(path);
-            }
+    for above in runtime.into_iter().chain([PathBuf::from("/tmp")]) {
+        let path = above.join(format!("haul-{user}"));
+        let _there_already = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        let ours = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.permissions().mode() & 0o077 == 0);
+        if ours {
+            return Some(path);
         }
     }
     None
+}
+
+/// A name that no other login of this user has.
+fn socket_name() -> String {
+    use std::hash::BuildHasher;
+    let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
+    format!("s{:012x}", number & 0xffff_ffff_ffff)
+}
+
+/// Starts what must not outlive this program, however that ends. The system counts the end of the thread that started
+/// it, so that is one that ends with the program.
+fn start_with_us(mut command: Command) -> std::io::Result<Child> {
+    detach(&mut command);
+    let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(Into::into);
+    // SAFETY: the closure makes one system call between fork and exec.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("login".into()).spawn(move || {
+        let _nobody_waits = send.send(command.spawn());
+        loop {
+            std::thread::park();
+        }
+    })?;
+    receive.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended")))
 }
 
 fn end(child: &mut Child) {
@@ -318,9 +338,8 @@ impl Drop for Login {
         if let Some(Master::Own(child)) = self.master.get_mut().unwrap_or_else(PoisonError::into_inner) {
             end(child);
         }
-        if let Some(place) = &self.place {
-            let _socket_goes_with_its_master = std::fs::remove_file(place.join("s"));
-            let _nothing_more_to_do = std::fs::remove_dir(place);
+        if let Some(socket) = &self.socket {
+            let _it_goes_with_its_master = std::fs::remove_file(socket);
         }
     }
 }

@@ -44,3 +44,20 @@ store_suite!(ssh, || {
     let login = login();
     fixture(move || login.sftp())
 });
+
+#[test]
+fn a_server_that_falls_silent_is_given_up() {
+    let mut server = Command::new("sh");
+    // VERSION 3 and an answer to the first REALPATH; then nothing more.
+    server.args(["-c", r"printf '\000\000\000\005\002\000\000\000\003'; sleep 60"]);
+    let channel = Channel::start(server, Stdio::null(), Duration::from_secs(1), Duration::from_secs(10)).expect("it greets");
+    let waits: Vec<_> = std::thread::scope(|scope| {
+        let ask = || channel.ask(16, |request| request.bytes(b"."));
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    for answer in waits {
+        assert_eq!(answer.map(|_| ()).expect_err("nobody answers").kind(), haul_core::ErrorKind::Broken);
+    }
+    assert!(channel.is_over());
+}

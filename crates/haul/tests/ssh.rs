@@ -230,3 +230,29 @@ fn a_connection_that_is_cut_is_made_again() {
     assert_eq!(w.server.logins(), 3, "{}", w.server.log());
     assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
 }
+
+#[test]
+fn nothing_is_copied_onto_or_into_itself_there() {
+    let w = World::new("");
+    w.tree("t: d/f=5 sub/g=3 keep=1");
+    for words in [
+        "mv testhost:~/t/d/f testhost:~/t/d/",
+        "mv testhost:~/t/d/f testhost:~/t/d/f",
+        "mv testhost:~/t/d testhost:~/t",
+        "cp testhost:~/t/ testhost:~/t/sub",
+        "sync --delete testhost:~/t/sub/ testhost:~/t/",
+    ] {
+        w.ends(1, words);
+    }
+    assert_eq!(["t/d/f", "t/sub/g", "t/keep"].map(|name| w.path(name).exists()), [true; 3]);
+}
+
+#[test]
+fn a_move_keeps_a_source_that_may_be_the_destination_itself() {
+    let w = World::new("");
+    w.tree("t: f=5");
+    // The same directory, reached over the network and here.
+    let (_, err) = w.ends(23, "mv testhost:~/t/f ~/t/");
+    assert!(err.contains("the source was kept"), "{err}");
+    assert!(w.path("t/f").exists());
+}

@@ -252,6 +252,13 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
             }
             planned.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
         }
+        // Without inodes nobody knows whether the two are one file, reached in two ways: then both stay.
+        Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File && entry.ino == 0 => {
+            planned.done += 1;
+            let e =
+                Error::new(ErrorKind::Exists, "move").on(&entry.name).because("the destination has it already, and the source was kept");
+            cx.fail(&e.hint("if they are two files, remove the source yourself"), entry.kind);
+        }
         // Its source goes too, but not on the word of size and time: the content is compared first.
         Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File => {
             count_planned(cx, &entry);

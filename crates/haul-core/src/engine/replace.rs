@@ -95,8 +95,9 @@ fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
         at = dir.parent();
     }
     above.reverse();
-    for made in cx.target().make_dirs(&above) {
-        made?;
+    // One after the other: a store may look at a directory's path before it makes something in it.
+    for dir in above {
+        cx.target().make_dirs(&[dir]).pop().unwrap_or(Ok(false))?;
     }
     Ok(Some(kept))
 }

@@ -25,8 +25,6 @@ pub struct Channel {
     /// Nothing from the server for this long ends the conversation.
     patience: Duration,
     pub extensions: Extensions,
-    /// From the first request to its answer.
-    pub round_trip: Duration,
 }
 
 /// What the server says it can do beyond version 3.
@@ -105,6 +103,7 @@ impl Channel {
     pub fn start(mut command: Command, stderr: Stdio, patience: Duration, greeting: Duration) -> Result<Channel> {
         let program = command.get_program().to_os_string();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
+        detach(&mut command);
         let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::new(ErrorKind::Other, "start").because("no pipes"));
@@ -120,7 +119,6 @@ impl Channel {
             next: AtomicU32::new(1),
             patience: greeting,
             extensions: Extensions::default(),
-            round_trip: Duration::ZERO,
         };
         channel.greet(output)?;
         channel.patience = patience;
@@ -132,7 +130,6 @@ impl Channel {
         let begun = Instant::now();
         self.write(&[0, 0, 0, 5, kind::INIT, 0, 0, 0, 3])?;
         let greeting = self.first_packet(&mut output, begun)?;
-        self.round_trip = begun.elapsed();
         let mut from = Parser(&greeting);
         if from.byte()? != kind::VERSION {
             return Err(nonsense("it does not answer the greeting"));
@@ -238,10 +235,12 @@ impl Channel {
                 state.last.max(asked)
             };
             if last.elapsed() > self.patience {
-                let e = Error::new(ErrorKind::TimedOut, "wait")
-                    .because(format!("the server has said nothing for {} s", self.patience.as_secs()));
-                self.end(e.again().remedy_is(Remedy::Reconnect));
-                return Err(e.remedy_is(Remedy::Reconnect));
+                // `end` answers every request that waits, this one too.
+                drop(answer);
+                let e = Error::new(ErrorKind::Broken, "wait").remedy_is(Remedy::Reconnect);
+                let e = e.because(format!("the server has said nothing for {} s", self.patience.as_secs()));
+                self.end(e.again());
+                return Err(e);
             }
             let waited = ticket.0.came.wait_timeout(answer, Duration::from_millis(500));
             answer = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -264,7 +263,7 @@ impl Channel {
                     let idle = lock(&self.shared.state).last.max(begun).elapsed();
                     if idle > self.patience {
                         drop(input);
-                        let e = over("the server takes nothing any more").kind_is(ErrorKind::TimedOut);
+                        let e = over("the server takes nothing any more");
                         self.end(e.again());
                         return Err(e);
                     }
@@ -352,4 +351,16 @@ impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Channel").field("load", &self.load()).field("extensions", &self.extensions).finish_non_exhaustive()
     }
+}
+
+/// The interrupt that a terminal sends to all of its programs is for haul alone: what carries its data goes on, so that
+/// what is under way can be finished and kept.
+pub(crate) fn detach(command: &mut Command) {
+    let ignore = || {
+        // SAFETY: called between fork and exec, where signal(2) is allowed; it touches no memory of ours.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        Ok(())
+    };
+    // SAFETY: the closure makes one call that is async-signal-safe.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, ignore) };
 }

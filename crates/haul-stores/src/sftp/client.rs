@@ -2,7 +2,7 @@
 //! to the same server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
@@ -24,6 +24,9 @@ pub struct Client {
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
+    /// Bundles under way: each has handles open, of which a server allows about a thousand a channel.
+    bundles: Mutex<usize>,
+    fewer: Condvar,
     pub extensions: Extensions,
     pub round_trip: Duration,
     /// Bytes of one READ and of one WRITE.
@@ -35,12 +38,18 @@ pub struct Client {
 const BLOCK: usize = 32 << 10;
 /// More than this in one request gains nothing.
 const BLOCK_MOST: usize = 255 << 10;
+/// Bundles at a time: forty files each, in one channel at the worst.
+const BUNDLES: usize = 16;
 
 impl Client {
     /// Connects once; further channels, up to `most`, come when asked for.
     pub fn new(connect: Box<Connect>, most: usize) -> Result<Client> {
         let first = connect()?;
-        let (extensions, round_trip) = (first.extensions.clone(), first.round_trip);
+        let extensions = first.extensions.clone();
+        // The greeting has the start of programs and a login in it.
+        let asked = std::time::Instant::now();
+        first.ask(kind::REALPATH, |r| r.bytes(b"."))?;
+        let round_trip = asked.elapsed();
         let (mut read_most, mut write_most) = (BLOCK, BLOCK);
         if extensions.limits {
             let answer = first.ask(kind::EXTENDED, |r| r.bytes(b"limits@openssh.com"))?;
@@ -55,6 +64,8 @@ impl Client {
             channels: Mutex::new(vec![Arc::new(first)]),
             most: AtomicUsize::new(most.max(1)),
             next: AtomicUsize::new(0),
+            bundles: Mutex::new(0),
+            fewer: Condvar::new(),
             extensions,
             round_trip,
             read_most,
@@ -110,6 +121,16 @@ impl Client {
         Ok(found)
     }
 
+    /// Waits until few enough bundles are under way; over when what comes back is dropped.
+    pub fn bundle(&self) -> Turn<'_> {
+        let mut count = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
+        while *count >= BUNDLES {
+            count = self.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
+        }
+        *count += 1;
+        Turn(self)
+    }
+
     /// How many channels one large file gains from: OpenSSH lets 2 MiB be under way in each.
     pub fn stripes(&self) -> usize {
         match self.round_trip.as_millis() {
@@ -118,6 +139,16 @@ impl Client {
             5..20 => 4,
             _ => 8,
         }
+    }
+}
+
+/// A bundle's turn.
+pub struct Turn<'a>(&'a Client);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.bundles.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.fewer.notify_one();
     }
 }
 
@@ -253,7 +284,9 @@ pub fn fill(entry: &mut Entry, attrs: &Attrs) {
         entry.have = entry.have.with(MetaMask::MTIME);
     }
     if let Some(mode) = attrs.mode {
-        entry.mode = mode & 0o7777;
+        // Whose bits they would be is not known without an owner.
+        let special = if attrs.owner.is_some() { 0o7000 } else { 0o1000 };
+        entry.mode = mode & (0o777 | special);
         entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::SETID);
     }
     if let Some((uid, gid)) = attrs.owner {

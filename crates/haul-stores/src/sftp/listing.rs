@@ -138,7 +138,12 @@ impl Shared {
                 batch.send()?;
             }
             let Some(ticket) = under_way.pop_front() else { return Ok(()) };
-            let Some(listed) = names(&channel.wait(ticket)?, "list")? else {
+            let answer = channel.wait(ticket)?;
+            if ended {
+                // Asked for ahead of the end.
+                continue;
+            }
+            let Some(listed) = names(&answer, "list")?.filter(|listed| !listed.is_empty()) else {
                 ended = true;
                 continue;
             };

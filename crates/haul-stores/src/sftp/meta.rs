@@ -235,8 +235,9 @@ impl Shared {
             Ok(channel) => channel,
             Err(e) => return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect(),
         };
-        let paths: Vec<Result<Vec<u8>>> =
-            entries.iter().map(|entry| checked(&entry.name, "remove").and_then(|_| self.path(&entry.name, "remove"))).collect();
+        let path = |entry: &Entry| checked(&entry.name, "remove").and_then(|_| self.path(&entry.name, "remove"));
+        let mut paths: Vec<Result<Vec<u8>>> = entries.iter().map(path).collect();
+        self.look_before_removing(&channel, entries, &mut paths);
         let asked: Vec<(&[u8], Kind)> =
             paths.iter().zip(entries).filter_map(|(path, entry)| Some((&path.as_ref().ok()?[..], entry.kind))).collect();
         let mut answers = ask_all(&channel, &asked, |batch, (path, kind)| {
@@ -256,6 +257,28 @@ impl Shared {
                 removed.map_err(|e| e.on(&entry.name))
             })
             .collect()
+    }
+
+    /// There is no inode to tell a file from another of its name; size and time do, as far as they go.
+    fn look_before_removing(&self, channel: &Channel, entries: &[Entry], paths: &mut [Result<Vec<u8>>]) {
+        let known = |entry: &Entry| entry.kind == Kind::File && entry.have.has(MetaMask::BASIC.with(MetaMask::MTIME));
+        let about: Vec<usize> = (0..entries.len()).filter(|i| known(&entries[*i]) && paths[*i].is_ok()).collect();
+        let answers = ask_all(channel, &about, |batch, i| {
+            let path = paths[*i].as_deref().unwrap_or_default();
+            batch.push(kind::LSTAT, |r| r.bytes(path))
+        });
+        for (i, answer) in about.into_iter().zip(answers) {
+            let entry = &entries[i];
+            let same = |there: &Attrs| there.size == Some(entry.size) && there.mtime().secs == i64::from(seconds(entry.mtime));
+            match answer.and_then(|answer| attrs(&answer, "remove")) {
+                Ok(there) if same(&there) => {}
+                Ok(_) => {
+                    let e = Error::new(ErrorKind::Changed, "remove").because("it is another file now, by its size or time");
+                    paths[i] = Err(e.on(&entry.name));
+                }
+                Err(e) => paths[i] = Err(e.on(&entry.name)),
+            }
+        }
     }
 
     fn why_not_removed(&self, path: &[u8], entry: &Entry, e: Error) -> Error {

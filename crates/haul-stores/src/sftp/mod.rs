@@ -29,6 +29,7 @@ use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
 
 pub use channel::Channel;
+pub(crate) use channel::detach;
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained};
 use packet::{Attrs, kind, open};
@@ -129,7 +130,8 @@ impl Host {
         let home = channel.ask(kind::STAT, |r| r.bytes(&self.home)).and_then(|a| client::attrs(&a, "stat"));
         // Who may give files away cannot be asked; whoever's home is root's may.
         let groups = match home.ok().and_then(|home| home.owner) {
-            Some((0, _)) => None,
+            // A user in a cage has root's directory for a home.
+            Some((0, _)) if self.home != b"/" => None,
             Some((_, group)) => Some(vec![group]),
             None => Some(Vec::new()),
         };
@@ -164,7 +166,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         name_max: 255,
         folds_case: false,
         bundle_bytes: 4 << 20,
-        bundle_files: 200,
+        bundle_files: 40,
         hashes: Vec::new(),
         proof: Proof::Server,
     }
@@ -245,8 +247,16 @@ impl Shared {
         match self.lstat(to) {
             Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory stands there")),
             Ok(_) if !self.client.extensions.posix_rename => {
-                self.remove_file(to, "rename")?;
-                done(&rename()?, "rename")
+                // Without the extension there is a moment in which the name is nobody's; what had it is kept till then.
+                let aside = [to, b".haul-old"].concat();
+                let give = |from: &[u8], to: &[u8]| channel.ask(kind::RENAME, |r| r.bytes(from).bytes(to)).and_then(|a| done(&a, "rename"));
+                self.remove_file(&aside, "rename")?;
+                give(to, &aside)?;
+                if let Err(e) = give(from, to) {
+                    let _what_can_be_done = give(&aside, to);
+                    return Err(e);
+                }
+                self.remove_file(&aside, "rename")
             }
             _ => Err(self.explain(e)),
         }

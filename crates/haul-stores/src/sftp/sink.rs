@@ -172,6 +172,10 @@ impl RemoteSink {
         let there = channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).and_then(|answer| attrs(&answer, "stat"))?;
         let set =
             |wanted: &Attrs| channel.ask(kind::FSETSTAT, |r| r.bytes(&way.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"));
+        // What an earlier connection landed may have been in the memory of a server that went down since.
+        if !self.made && there.size.is_none_or(|size| size < entry.size) {
+            return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server has lost a part of what it had taken"));
+        }
         if there.size != Some(entry.size) {
             set(&Attrs { size: Some(entry.size), ..Attrs::default() }).map_err(|e| self.shared.explain(e))?;
         }
@@ -200,6 +204,10 @@ impl RemoteSink {
         if self.sync && self.shared.client.extensions.fsync {
             let answer = channel.ask(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&way.handle))?;
             done(&answer, "sync")?;
+        }
+        drop(way);
+        for way in std::mem::take(&mut *self.ways.lock().unwrap_or_else(PoisonError::into_inner)) {
+            way.close().map_err(|e| self.shared.explain(e))?;
         }
         if self.path != self.target {
             self.shared.replace(&self.path, &self.target)?;

@@ -42,6 +42,7 @@ impl Shared {
     /// OPEN; then READ to the end, FSTAT and CLOSE at once: two round trips for all of them, a third to see that nothing
     /// is a link or a fifo where nobody has looked.
     pub(super) fn get_bundle(self: &Arc<Self>, bundle: &mut Bundle, most: usize) {
+        let _turn = self.client.bundle();
         let begun = Instant::now();
         let listed: Vec<usize> =
             bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Listed)).map(|(i, _)| i).collect();
@@ -165,6 +166,7 @@ impl Shared {
 
     /// OPEN; then WRITE, FSETSTAT and CLOSE at once; then the renames of what was staged.
     pub(super) fn put_bundle(&self, bundle: &mut Bundle) {
+        let _turn = self.client.bundle();
         let begun = Instant::now();
         let read: Vec<usize> =
             bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Read)).map(|(i, _)| i).collect();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
@@ -24,18 +25,33 @@ pub(super) const LARGE: u64 = 4 << 20;
 pub(super) struct Way {
     pub channel: Arc<Channel>,
     pub handle: Handle,
+    closed: AtomicBool,
 }
 
 impl Way {
     pub fn open(channel: Arc<Channel>, path: &[u8], flags: u32, attrs: &Attrs, op: &'static str) -> Result<Way> {
         let answer = channel.ask(kind::OPEN, |r| r.bytes(path).number(flags).attrs(attrs))?;
         let handle = client::handle(&answer, op)?;
-        Ok(Way { channel, handle })
+        Ok(Way { channel, handle, closed: AtomicBool::new(false) })
+    }
+}
+
+impl Way {
+    /// Closes for the answer: a server tells of a full disk behind it only then.
+    pub fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let answer = self.channel.ask(kind::CLOSE, |r| r.bytes(&self.handle))?;
+        client::done(&answer, "write")
     }
 }
 
 impl Drop for Way {
     fn drop(&mut self) {
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let mut batch = self.channel.batch();
         let _answer_does_not_matter = batch.push(kind::CLOSE, |r| r.bytes(&self.handle));
         let _nothing_to_do = batch.send();

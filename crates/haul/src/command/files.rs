@@ -258,7 +258,12 @@ fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
 /// The same on another machine, which tells neither mount points nor inodes.
 fn precious_there(asked: &Argument<'_>) -> Result<()> {
     let host = asked.hosts.reach(asked.location)?;
-    if host.absolute(&asked.location.path) == host.absolute(b"~") {
+    let path = host.absolute(&asked.location.path);
+    let (above, leaf) = open::split(&path);
+    let above = host.open(above)?;
+    let root = &above.place().root;
+    let real = [&root[..], if root.ends_with(b"/") { &b""[..] } else { b"/" }, leaf].concat();
+    if real == host.absolute(b"~") {
         return Err(refuse(&asked.path, "it is your home directory"));
     }
     Ok(())

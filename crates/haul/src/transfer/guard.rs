@@ -4,10 +4,13 @@
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 
-use super::places::Places;
+use super::places::{Places, RemoteSource};
 
 /// Returns the directories of the source that the walk must not enter.
 pub fn check(places: &Places, delete: bool) -> Result<Vec<(u64, u64)>> {
+    for source in &places.remote {
+        check_remote(source, places, delete)?;
+    }
     let Some(target) = &places.local_target else { return Ok(Vec::new()) };
     let refuse = |source: &haul_stores::local::Local, reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy").at(&source.place().root);
@@ -30,4 +33,33 @@ pub fn check(places: &Places, delete: bool) -> Result<Vec<(u64, u64)>> {
         }
     }
     Ok(vec![target.identity()])
+}
+
+/// The same of another machine, which tells no inodes: by the paths, links resolved.
+fn check_remote(source: &RemoteSource, places: &Places, delete: bool) -> Result<()> {
+    let target = places.target.place();
+    if (target.scheme, &target.endpoint) != (source.place.scheme, &source.place.endpoint) {
+        return Ok(());
+    }
+    let refuse = |path: &[u8], reason: &str, hint: &str| {
+        let e = Error::new(ErrorKind::Usage, "copy").at(path);
+        Err(e.because(reason.to_string()).hint(hint.to_string()))
+    };
+    let below = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/") || above == b"/");
+    let join = |above: &[u8], leaf: &[u8]| [above, if above.ends_with(b"/") { b"" } else { b"/" }, leaf].concat();
+    let path = source.leaf.as_ref().map_or_else(|| source.place.root.clone(), |leaf| join(&source.place.root, leaf));
+    let lands = match &source.leaf {
+        Some(leaf) => join(&target.root, places.rename.as_ref().unwrap_or(leaf)),
+        None => target.root.clone(),
+    };
+    if path == lands {
+        return refuse(&path, "source and destination are the same", "name another destination");
+    }
+    if below(&target.root, &path) || target.root == path {
+        return refuse(&path, "the destination is inside the source", "copy to a place outside it, or copy its parts by name");
+    }
+    if delete && below(&path, &target.root) {
+        return refuse(&path, "the source is inside the destination, and --delete would delete it", "leave --delete out");
+    }
+    Ok(())
 }

@@ -145,6 +145,9 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     {
         root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
     }
+    if flags.select.one_file_system && flags.sources.iter().any(is_remote) {
+        return Err(Error::new(ErrorKind::Unsupported, "-x").because("SFTP does not tell where a file system ends"));
+    }
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, options)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();

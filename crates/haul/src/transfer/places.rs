@@ -12,7 +12,7 @@ use std::sync::Arc;
 use haul_core::entry::{Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, LinkDest, Pick, Root};
-use haul_core::store::Store;
+use haul_core::store::{Place, Store};
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 
@@ -48,6 +48,8 @@ pub struct Places {
     pub read: Vec<Arc<Local>>,
     /// The directories in which named sources stand.
     pub parents: Vec<Arc<Local>>,
+    /// Sources on other machines.
+    pub remote: Vec<RemoteSource>,
     pub target: Arc<dyn Store>,
     /// `None` when the destination is another machine's, or is not there yet and this is a dry run.
     pub local_target: Option<Arc<Local>>,
@@ -55,6 +57,14 @@ pub struct Places {
     pub rename: Option<Vec<u8>>,
     pub missing: Vec<Error>,
     pub first_pick: FirstPick,
+}
+
+/// What is read of another machine, for the guard.
+pub struct RemoteSource {
+    /// The directory that is opened, links resolved.
+    pub place: Place,
+    /// A name in it; `None` for the directory itself.
+    pub leaf: Option<Vec<u8>>,
 }
 
 /// The path with the working directory in front, not resolved any further.
@@ -99,6 +109,10 @@ enum Source {
 
 /// A source on another machine: the directory itself, or a name in the directory above it.
 fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    if asked.follow {
+        let e = Error::new(ErrorKind::Unsupported, "copy").at(location.to_string().as_bytes());
+        return Err(e.because("-L cannot follow links of another machine, so far"));
+    }
     let host = asked.hosts.reach(location)?;
     let path = host.absolute(&location.path);
     let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: Arc::new(host.open(path)?), local: None }) };
@@ -151,6 +165,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         stores: Vec::new(),
         read: Vec::new(),
         parents: Vec::new(),
+        remote: Vec::new(),
         target,
         local_target,
         target_path,
@@ -161,12 +176,18 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     for source in sources {
         match source {
             Source::Contents(Opened { store, local }) => {
+                if local.is_none() {
+                    places.remote.push(RemoteSource { place: store.place().clone(), leaf: None });
+                }
                 places.read.extend(local.clone());
                 places.stores.push(local);
                 places.roots.push(super::root(store, Pick::Contents));
             }
             Source::Name { parent, leaf, kind } => {
                 let Opened { store: parent, local } = parent;
+                if local.is_none() {
+                    places.remote.push(RemoteSource { place: parent.place().clone(), leaf: Some(leaf.clone()) });
+                }
                 if kind == Kind::Dir && local.is_some() {
                     let mut path = parent.place().root.clone();
                     path.push(b'/');
@@ -340,6 +361,9 @@ pub fn hand_over(roots: &mut [Root], stores: &[Option<Arc<Local>>], target: Opti
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
 pub fn link_dest(dirs: &[PathBuf], places: &Places, options: Options) -> Result<(Vec<LinkDest>, Vec<String>)> {
+    if !dirs.is_empty() && places.target.place().scheme == "ssh" {
+        return Err(Error::new(ErrorKind::Unsupported, "--link-dest").because("it works on this machine's file systems only, so far"));
+    }
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let target = open::path_of(&places.target_path);
     for dir in dirs {
