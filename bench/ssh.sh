@@ -72,11 +72,17 @@ measure() { # TOOL RUN CSV COMMAND
     echo "$tool,$run,$line" >>"$csv"
 }
 
-summary() {
-    awk -F, '{v[$1] = v[$1] " " $3; u[$1] = u[$1] " " ($4 + $5); if (!($1 in n)) order[++k] = $1; n[$1]++; if ($7 != "ok") bad[$1] = 1}
-        function middle(list,   a, c) { c = split(list, a, " "); asort(a); return a[int((c + 1) / 2)] }
-        END {for (i = 1; i <= k; i++) {t = order[i]; m = middle(v[t]); if (i == 1) base = m
-            printf "%-12s %7.2f s  %5.2f   processor here %6.2f s%s\n", t, m, m / base, middle(u[t]), bad[t] ? "   NOT THE SAME" : ""}}' "$1"
+middle() { sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
+
+summary() { # CSV
+    local tool base="" seconds processor
+    for tool in $(cut -d, -f1 "$1" | awk '!seen[$0]++'); do
+        seconds=$(awk -F, -v t="$tool" '$1 == t {print $3}' "$1" | middle)
+        processor=$(awk -F, -v t="$tool" '$1 == t {print $4 + $5}' "$1" | middle)
+        base=${base:-$seconds}
+        awk -v t="$tool" -v s="$seconds" -v b="$base" -v p="$processor" -v bad="$(grep -c "^$tool,.*DIFFERS" "$1")" \
+            'BEGIN {printf "%-12s %7.2f s  %5.2f   processor here %6.2f s%s\n", t, s, s / b, p, bad > 0 ? "   NOT THE SAME" : ""}'
+    done
 }
 
 from=$work/data/src/tree
