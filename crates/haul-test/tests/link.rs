@@ -282,3 +282,46 @@ fn options_out_of_bounds_are_refused() {
         assert_eq!(Link::new(options.clone()).unwrap_err().kind(), std::io::ErrorKind::InvalidInput, "{options:?}");
     }
 }
+
+/// The program of the command line.
+fn haul_link(arguments: &[&str]) -> std::process::Output {
+    std::process::Command::new(env!("CARGO_BIN_EXE_haul-link")).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn the_program_runs_a_server_far_and_a_command_near() {
+    // The shell at the far end names its own process.
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let far =
+        format!("echo $$ > {0}.new && stat -L -c %i /proc/$$/ns/net > {1} && mv {0}.new {0}; sleep 1000; :", path("pid"), path("far"));
+    let near = format!(
+        "while ! [ -e {} ]; do sleep 0.01; done; stat -L -c %i /proc/$$/ns/net > {}; echo $HAUL_NEAR $HAUL_FAR; exit 7",
+        path("pid"),
+        path("near")
+    );
+    let output = haul_link(&["--delay", "1ms", "--rate", "10M", "--loss", "0.5", "--count", "--far", &far, "--", "sh", "-c", &near]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "10.99.0.1 10.99.0.2\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "haul-link: forth 0 packets, 0 bytes; lost 0, dropped by a full queue 0\n\
+         haul-link: back  0 packets, 0 bytes; lost 0, dropped by a full queue 0\n"
+    );
+    let number = |name: &str| std::fs::read_to_string(path(name)).unwrap().trim().parse::<u64>().unwrap();
+    let here = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+    assert!(number("near") != number("far") && number("near") != here && number("far") != here);
+    assert!(!is_held(number("near")) && !is_held(number("far")));
+}
+
+#[test]
+fn the_program_says_what_it_cannot_do() {
+    for (arguments, words) in [
+        (&["--loss", "2", "--", "true"][..], "haul-link: a loss is a share from 0.0 to 1.0\n"),
+        (&["--rate", "fast", "--", "true"], "haul-link: \"fast\" is no size\n"),
+        (&["--", "/nonexistent/program"], "haul-link: /nonexistent/program: No such file or directory (os error 2)\n"),
+    ] {
+        let output = haul_link(arguments);
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(125), words));
+    }
+}
