@@ -9,17 +9,18 @@
 //! 3. Behind the transmitter every packet is [`Options::delay`] on its way. The order never changes.
 //!
 //! Bytes are those of IP packets, headers included. The rate is never exceeded; time in which nothing is sent is not saved up. A packet is
-//! never early; on a machine that is not overloaded it is late by some 10 us. A TCP acknowledgement goes through the other direction, so
-//! a round trip takes twice the delay.
+//! never early. It is late by what the machine's timers are late (some 10 us, in a virtual machine some 100 us), and while others follow it
+//! by up to 100 us more. A TCP acknowledgement goes through the other direction, so a round trip takes twice the delay. The threads sleep
+//! while nothing is to be done, and run in front of ordinary processes when something is, so that a busy machine does not become a slow link.
 //!
 //! A [`Link`] that is dropped, by a panic too, kills the processes that still run in its namespaces and takes its devices and threads
 //! away; the namespaces end with the last handle ([`End`], or a command made by it). When the process is killed the kernel does the same
 //! for devices and threads, and programs that live on stand in a namespace without a way out.
 //!
 //! How much TCP has under way is bounded by the namespace's own `/proc/sys/net/ipv4/tcp_rmem` and `tcp_wmem`, which start as those of
-//! the machine and which a command of that end may write. 1 Gbit/s with a round trip of 50 ms are 6.25 MB; the kernel's usual
-//! largest buffers (6 MiB to receive and 4 MiB to send) stay below it, and are what an untuned host has. `tcp_congestion_control` is
-//! the machine's as well.
+//! the machine and which a command at that end may write; so is `tcp_congestion_control`. 1 Gbit/s with a round trip of 50 ms are 6.25 MB
+//! under way. The kernel's usual largest send buffer of 4 MiB holds less than half of that, bookkeeping included: one connection gets
+//! about 54 MB/s, as between untuned hosts, and several together, or one with a larger `tcp_wmem`, fill the link.
 
 mod forward;
 mod namespace;
@@ -45,7 +46,7 @@ pub const FAR: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 /// What a direction is like.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// Of each packet, one way. Default none; the link's own is some 10 us.
+    /// Of each packet, one way. At most an hour; default none.
     pub delay: Duration,
     /// Bytes of IP packets a second, at least 1. Default `None`: as fast as the machine goes.
     pub rate: Option<u64>,
