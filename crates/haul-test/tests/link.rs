@@ -36,6 +36,16 @@ fn socket(end: &End) -> UdpSocket {
     socket
 }
 
+/// Waits for what is true soon. A process that another test is starting just now holds copies of all descriptors until it executes its program,
+/// and with them devices and namespaces.
+fn soon(what: &str, is_true: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < until, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// The devices that a namespace has.
 fn devices(end: &End) -> Vec<String> {
     let table = end.inside(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
@@ -98,11 +108,7 @@ fn with_all_lost_nothing_arrives_until_the_cable_is_mended() {
     for _ in 0..100 {
         near.send_to(b"lost", to).unwrap();
     }
-    let until = Instant::now() + PATIENCE;
-    while link.forth().lost < 100 {
-        assert!(Instant::now() < until, "{:?}", link.forth());
-        thread::sleep(Duration::from_millis(1));
-    }
+    soon("the dice took all", || link.forth().lost == 100);
     assert_eq!((link.forth().packets, link.forth().bytes), (0, 0));
     link.set_loss(0.0);
     near.send_to(b"found", to).unwrap();
@@ -184,11 +190,7 @@ fn two_links_do_not_see_each_other() {
     let (near, far) = (socket(one.near()), socket(one.far()));
     let stray = socket(other.near());
     stray.send_to(b"stray", far.local_addr().unwrap()).unwrap();
-    let until = Instant::now() + PATIENCE;
-    while other.forth().lost == 0 {
-        assert!(Instant::now() < until);
-        thread::sleep(Duration::from_millis(1));
-    }
+    soon("the stray packet has met its link", || other.forth().lost == 1);
     near.send_to(b"mine", far.local_addr().unwrap()).unwrap();
     let mut word = [0; 8];
     assert_eq!(far.recv_from(&mut word).unwrap(), (4, near.local_addr().unwrap()));
@@ -245,11 +247,11 @@ fn torn_down(drop_it: impl FnOnce(Link) + Send) {
         assert!(!child.wait().unwrap().success(), "it was killed");
     }
     for end in [&near, &far] {
-        assert_eq!(devices(end), ["lo"]);
+        soon("the device is gone", || devices(end) == ["lo"]);
     }
     assert!(inodes.iter().all(|inode| is_held(*inode)), "or the search finds nothing");
     drop((near, far));
-    assert!(!inodes.iter().any(|inode| is_held(*inode)));
+    soon("nobody holds the namespaces", || !inodes.iter().any(|inode| is_held(*inode)));
 }
 
 #[test]
