@@ -231,12 +231,12 @@ fn is_held(inode: u64) -> bool {
         .any(|process| inside(process.join("task")).any(|task| holds(task.join("ns/net"))) || inside(process.join("fd")).any(holds))
 }
 
-/// Everything that a link makes, with a program at each end that would run for ever.
+/// Everything that a link makes, with a program at each end that would outlive it.
 fn torn_down(drop_it: impl FnOnce(Link) + Send) {
     let link = Link::new(Options { delay: Duration::from_millis(1), ..Options::default() }).unwrap();
     let (near, far) = (link.near().clone(), link.far().clone());
     let children: Vec<_> =
-        [&near, &far].map(|end| end.command("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap()).into_iter().collect();
+        [&near, &far].map(|end| end.command("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap()).into_iter().collect();
     for (end, child) in [&near, &far].into_iter().zip(&children) {
         assert_eq!(end.processes().unwrap(), [child.id()]);
         assert_eq!(devices(end), ["lo", "tun0"]);
