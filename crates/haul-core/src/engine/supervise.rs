@@ -42,6 +42,8 @@ pub struct Supervisor {
     /// Workers have been given their grace.
     drained: bool,
     cpu_at_start: Duration,
+    /// No end of the job is round trips away.
+    near: bool,
 }
 
 /// What workers and supervisor share beside the context.
@@ -91,7 +93,9 @@ impl Rate {
 impl Supervisor {
     pub fn start(cx: Arc<Context>, tuner: Box<dyn Tuner>, most: u32, heartbeat: Box<dyn FnMut() + Send>, poke: Arc<AtomicBool>) -> Self {
         let now = Instant::now();
+        let near = cx.target().caps().cheap_stat && cx.job.roots.iter().all(|root| root.store.caps().cheap_stat);
         let mut supervisor = Supervisor {
+            near,
             cx,
             tuner,
             cost: CostMeter::new(),
@@ -204,9 +208,10 @@ impl Supervisor {
             self.cx.observer.on(&Event::Tuned(self.limits));
         }
         self.peak = self.peak.max(workers);
-        let files = self.cost.entries_at_once(Op::Bundle, 1000);
-        let names = self.cost.entries_at_once(Op::Walk, 1000).max(1);
-        let dirs = self.cost.entries_at_once(Op::Other, 64);
+        // Where a call costs round trips, it costs them once for however many entries it carries.
+        let near = self.near;
+        let lot = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
+        let (files, names, dirs) = (lot(Op::Bundle, 1000), lot(Op::Walk, 1000), lot(Op::Other, 64));
         self.cx.sched.set_limits(workers, files, names, dirs);
         while self.spawned < workers {
             spawn_worker(&self.cx, &self.shared, self.spawned);
