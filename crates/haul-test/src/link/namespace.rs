@@ -137,7 +137,11 @@ fn quiet() -> io::Result<()> {
 
 /// Makes the device in the namespace of this thread, and brings it and the loopback device up.
 fn device(address: Ipv4Addr, mtu: u32) -> io::Result<OwnedFd> {
-    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun");
+    let open = || OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun");
+    let file = match open() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => make_device().and_then(|()| open()),
+        file => file,
+    };
     let tun = file.map_err(|e| explain("/dev/net/tun", e))?;
     let mut request = request(DEVICE);
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
@@ -202,4 +206,13 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Resu
 
 fn explain(what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Containers often have the driver and not its name: a character device 10:200, as the kernel's devices.txt has it.
+fn make_device() -> io::Result<()> {
+    std::fs::create_dir_all("/dev/net")?;
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let made =
+        rustix::fs::mknodat(rustix::fs::CWD, "/dev/net/tun", rustix::fs::FileType::CharacterDevice, mode, rustix::fs::makedev(10, 200));
+    made.map_err(Into::into)
 }
