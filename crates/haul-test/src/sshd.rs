@@ -44,7 +44,7 @@ impl Sshd {
         let log = fs::File::create(at("log"))?;
         let mut server = Command::new(SERVER);
         server.args(["-D", "-e", "-f"]).arg(at("sshd_config")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let mut child = server.spawn().map_err(|e| io::Error::new(e.kind(), format!("{SERVER}: {e}")))?;
+        let mut child = start_with_us(server).map_err(|e| io::Error::new(e.kind(), format!("{SERVER}: {e}")))?;
         let until = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if let Some(status) = child.try_wait()? {
@@ -131,4 +131,20 @@ fn children(parent: u32) -> Vec<u32> {
     };
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
+/// Starts a server that ends with this process, also where nothing drops it. The system counts the end of the thread that
+/// started it, so that is one that ends with the process.
+fn start_with_us(mut command: Command) -> io::Result<Child> {
+    let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(io::Error::from);
+    // SAFETY: the closure makes one system call between fork and exec.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _nobody_waits = send.send(command.spawn());
+        loop {
+            std::thread::park();
+        }
+    });
+    receive.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended")))
 }
