@@ -80,8 +80,8 @@ summary() { # CSV
         seconds=$(awk -F, -v t="$tool" '$1 == t {print $3}' "$1" | middle)
         processor=$(awk -F, -v t="$tool" '$1 == t {print $4 + $5}' "$1" | middle)
         base=${base:-$seconds}
-        awk -v t="$tool" -v s="$seconds" -v b="$base" -v p="$processor" -v bad="$(grep -c "^$tool,.*DIFFERS" "$1")" \
-            'BEGIN {printf "%-12s %7.2f s  %5.2f   processor here %6.2f s%s\n", t, s, s / b, p, bad > 0 ? "   NOT THE SAME" : ""}'
+        awk -v t="$tool" -v s="$seconds" -v b="$base" -v p="$processor" -v bad="$(grep -c "^$tool,.*DIFFERS" "$1" || true)" \
+            'BEGIN {printf "%-12s %7.2f s  %5.2f   processor here %6.2f s%s\n", t, s, s / b, p, (bad > 0) ? "   NOT THE SAME" : ""}'
     done
 }
 
