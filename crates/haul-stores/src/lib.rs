@@ -2,6 +2,8 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "ssh")]
+pub mod agent;
 #[cfg(feature = "memory")]
 pub mod discard;
 #[cfg(feature = "local")]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const FINE: [&str; 10] = [
+const FINE: [&str; 11] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -11,6 +11,7 @@ const FINE: [&str; 10] = [
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    "ISC",
     "Unicode-3.0",
     "Unlicense",
 ];

@@ -1,0 +1,3 @@
+//! What two haul processes say to each other.
+
+pub mod seal;
