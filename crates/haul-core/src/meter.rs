@@ -199,6 +199,11 @@ impl Meter {
 
     /// Reads the bytes of `at` for their hash only; they count as work, not as moved.
     pub fn hash(&self, from: &dyn Source, at: Range<u64>) -> Result<u128> {
+        self.cancel.check()?;
+        if let Some(hash) = from.hash(at.clone())? {
+            self.hashed.fetch_add(at.end - at.start, Ordering::Relaxed);
+            return Ok(hash);
+        }
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
         let mut expected = at.end - at.start;
         let mut reader = from.read(at)?;

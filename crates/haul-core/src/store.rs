@@ -311,6 +311,12 @@ pub trait Source: Send + Sync {
     /// Extended attributes and ACLs of what is open.
     fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs>;
 
+    /// XXH3-128 of the bytes of `at`, computed where they lie; `Ok(None)` where they have to be read for it.
+    fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
+        let _ = at;
+        Ok(None)
+    }
+
     /// For the kernel to copy from: `copy_file_range`, `splice`.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
+use crate::agent::{Pipes, widen};
 use crate::sftp::{Channel, detach};
 
 /// Where and how, as the user said it. What is not said is ssh_config's.
@@ -123,6 +124,33 @@ impl Login {
 
     /// The SFTP subsystem in a session of its own.
     pub fn sftp(&self) -> Result<Channel> {
+        let (mut command, greeting) = self.session()?;
+        command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
+        let stderr = self.listen()?;
+        let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
+        channel.map_err(|e| self.explain(e))
+    }
+
+    /// A command in a session of its own. It goes through the far user's shell, whichever that is: see [`far_command`].
+    pub fn run(&self, far: &str) -> Result<Pipes> {
+        let (mut command, _) = self.session()?;
+        command.arg("--").arg(&self.target.host).arg(far);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.listen()?);
+        detach(&mut command);
+        let program = command.get_program().to_os_string();
+        let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::new(ErrorKind::Other, "start").because("no pipes"));
+        };
+        let (input, output) = (input.into(), output.into());
+        widen(&input);
+        widen(&output);
+        Ok(Pipes { input, output, carrier: Box::new(child) })
+    }
+
+    /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to
+    /// greet.
+    fn session(&self) -> Result<(Command, Duration)> {
         // One at a time: whoever comes first logs in, the others go through the socket.
         let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Master::Own(child)) = &mut *master
@@ -146,12 +174,9 @@ impl Login {
             Master::Users => vec!["ControlMaster=no".into()],
             Master::Each => Vec::new(),
         };
-        let mut command = self.ssh(&through, !matches!(standing, Master::Own(_)));
-        command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
+        let command = self.ssh(&through, !matches!(standing, Master::Own(_)));
         let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION };
-        let stderr = self.listen()?;
-        let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
-        channel.map_err(|e| self.explain(e))
+        Ok((command, greeting))
     }
 
     fn control_path(&self) -> OsString {
@@ -219,7 +244,7 @@ impl Login {
     }
 
     /// ssh's own words for why it ended, and what can be done.
-    fn explain(&self, e: Error) -> Error {
+    pub fn explain(&self, e: Error) -> Error {
         // Its last words may still be on their way through the pipe.
         std::thread::sleep(Duration::from_millis(50));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,6 +259,28 @@ impl Login {
             None => e,
         }
     }
+}
+
+/// The words that start haul on the far side, or say that there is none. They mean the same to sh, csh and fish; no name
+/// of a file is in them but `haul`, which [`Target`]'s maker has checked. `word` joins the one that is at work.
+pub fn far_command(haul: Option<&str>, version: &str, word: Option<&str>) -> String {
+    let join = word.map_or(String::new(), |word| format!(" --join {word}"));
+    let places = match haul {
+        Some(haul) => format!("\"{}\"", haul.strip_prefix("~/").map_or(haul.to_string(), |rest| format!("$HOME/{rest}"))),
+        None => {
+            let own = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}/haul/haul-{version}\"");
+            [&own, "haul", "\"$HOME/.local/bin/haul\"", "\"$HOME/bin/haul\"", "\"$HOME/.cargo/bin/haul\""].join(" ")
+        }
+    };
+    format!(
+        "exec sh -c 'for haul in {places}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" agent{join}; done; \
+         echo; echo \"haul-agent-missing `uname -sm`\"'"
+    )
+}
+
+/// Whether a path may stand in [`far_command`]: nothing in it means anything to a shell.
+pub fn is_plain(path: &str) -> bool {
+    !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~+@%=,:- ".contains(&byte))
 }
 
 /// Whether the processor has instructions for AES.

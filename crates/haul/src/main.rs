@@ -71,6 +71,7 @@ fn run(invocation: Invocation) -> Exit {
             Err(reason) => refuse(reason),
         },
         Command::Completions(shell) => ended(out::print(&help::completions(shell))),
+        Command::Agent(flags) => command::agent::run(&flags),
         Command::FlagsTable => ended(out::print(flags::table::markdown().as_bytes())),
         Command::Man(None) => match help::manual() {
             Ok(pages) => ended(out::print(pages.first().map_or(&[][..], |(_, text)| text))),

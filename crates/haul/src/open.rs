@@ -65,7 +65,7 @@ pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
         let host = asked.hosts.reach(asked.location)?;
         let path = host.absolute(&asked.location.path);
         return match host.look(&path)? {
-            Some(Kind::Dir) => Ok(Opened { store: Arc::new(host.open(&path)?), leaf: None }),
+            Some(Kind::Dir) => Ok(Opened { store: host.open(&path)?, leaf: None }),
             _ => name_of(asked),
         };
     }
@@ -89,7 +89,7 @@ pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
         let e = Error::new(ErrorKind::Usage, "open").at(&asked.path);
         return Err(e.because("has no name of its own").hint("name it by its path in the parent directory"));
     }
-    Ok(Opened { store: Arc::new(host.open(above)?), leaf: Some(leaf.to_vec()) })
+    Ok(Opened { store: host.open(above)?, leaf: Some(leaf.to_vec()) })
 }
 
 /// The directory above, and the last part; the root has none.

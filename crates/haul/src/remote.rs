@@ -1,10 +1,15 @@
-//! Hosts behind ssh: each is reached once in a run, whatever is asked of it.
+//! Hosts behind ssh: each is reached once in a run, whatever is asked of it, by haul on the far side where it is there,
+//! else by plain SFTP.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_stores::sftp::{CHANNELS, Host};
-use haul_stores::ssh::{Login, Target};
+use haul_core::store::Store;
+use haul_stores::agent::{self, RootOptions, Wishes};
+use haul_stores::sftp::{self, CHANNELS};
+use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
@@ -15,11 +20,62 @@ pub struct Hosts<'a> {
     known: Mutex<Vec<(Key, Arc<Host>)>>,
 }
 
-type Key = (Option<String>, Option<String>, Option<u16>);
+type Key = (Option<String>, Option<String>, Option<u16>, bool);
+
+/// A host, by the way that was found to it.
+#[derive(Debug)]
+pub enum Host {
+    Agent(agent::Host),
+    Sftp(sftp::Host),
+}
+
+/// How long the far haul may take to say that it is there: modules that a login script loads may take a while.
+const GREETING: Duration = Duration::from_secs(60);
 
 /// Whether an address names a host to be reached by ssh.
 pub fn is_remote(location: &Location) -> bool {
     matches!(location.scheme, Scheme::Ssh | Scheme::Sftp)
+}
+
+impl Host {
+    /// A path as the user writes it: relative to the home directory, which `~` is too.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        match self {
+            Host::Agent(host) => host.absolute(path),
+            Host::Sftp(host) => host.absolute(path),
+        }
+    }
+
+    /// What stands at an absolute path, links followed; `None` if nothing does.
+    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        match self {
+            Host::Agent(host) => host.look(path),
+            Host::Sftp(host) => host.look(path),
+        }
+    }
+
+    /// Makes a directory at an absolute path, and with `parents` those above it.
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        match self {
+            Host::Agent(host) => host.make_dir(path, parents),
+            Host::Sftp(host) => host.make_dir(path, parents),
+        }
+    }
+
+    pub fn open(&self, path: &[u8]) -> Result<Arc<dyn Store>> {
+        self.open_with(path, RootOptions { keep_modes: true, ..RootOptions::default() })
+    }
+
+    /// The directory at an absolute path. `Unsupported` where SFTP cannot do what is asked.
+    pub fn open_with(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        match self {
+            Host::Agent(host) => Ok(Arc::new(host.open(path, options)?)),
+            Host::Sftp(_) if options.follow => {
+                Err(Error::new(ErrorKind::Unsupported, "open").at(path).because("-L cannot follow links of another machine by plain SFTP"))
+            }
+            Host::Sftp(host) => Ok(Arc::new(host.open(path)?)),
+        }
+    }
 }
 
 impl<'a> Hosts<'a> {
@@ -28,7 +84,8 @@ impl<'a> Hosts<'a> {
     }
 
     pub fn reach(&self, location: &Location) -> Result<Arc<Host>> {
-        let key = (location.user.clone(), location.host.clone(), location.port);
+        let plain = location.scheme == Scheme::Sftp || self.connect.no_agent;
+        let key = (location.user.clone(), location.host.clone(), location.port, plain);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, host)) = known.iter().find(|(other, _)| *other == key) {
             return Ok(host.clone());
@@ -50,9 +107,51 @@ impl<'a> Hosts<'a> {
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
-        let host = Arc::new(Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?);
+        let agent = if plain { None } else { self.agent(&login, &endpoint)? };
+        let host = match agent {
+            Some(host) => Host::Agent(host),
+            None => Host::Sftp(sftp::Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?),
+        };
+        let host = Arc::new(host);
         known.push((key, host.clone()));
         Ok(host)
+    }
+
+    /// haul on the far side; `None` where there is none. What was asked for by `--agent` must be there.
+    fn agent(&self, login: &Arc<Login>, endpoint: &str) -> Result<Option<agent::Host>> {
+        let (login, asked) = (login.clone(), self.connect.agent.clone());
+        let named = asked.clone();
+        let explain = login.clone();
+        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), env!("CARGO_PKG_VERSION"), word));
+        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION") };
+        let met = agent::Client::connect(Box::new(start), wishes).and_then(|client| agent::Host::new(client, endpoint.to_string()));
+        match met {
+            Ok(host) => Ok(Some(host)),
+            Err(e) if named.is_some() => {
+                Err(explain.explain(e).hint("--agent names the haul there by its path; without it plain SFTP does"))
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Whether a host was reached by plain SFTP.
+    pub fn any_plain(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().any(|(_, host)| matches!(**host, Host::Sftp(_)))
+    }
+
+    /// How the hosts of a run were reached, for its first line; empty if there are none.
+    pub fn sentence(&self) -> String {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let plain = known.iter().filter(|(_, host)| matches!(**host, Host::Sftp(_))).count();
+        let sftp = "over plain SFTP (times to the second, no extended attributes, no ACLs)";
+        match (plain, known.len()) {
+            (_, 0) => String::new(),
+            (0, _) => "by haul on the far side".into(),
+            (plain, all) if plain == all => sftp.into(),
+            _ => format!("by haul on one far side, {sftp} on the other"),
+        }
     }
 }
 

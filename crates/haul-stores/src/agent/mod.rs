@@ -1,3 +1,22 @@
-//! What two haul processes say to each other.
+//! A haul on the far side: whole files, chunks and listings travel without a round trip each, and the far haul keeps
+//! every attribute that its file systems can.
+//!
+//! ```text
+//! store, file (the contract)  ->  session (links to one far haul)  ->  link (frames, answers)  ->  wire (values)
+//!                                                                          |
+//! server (the far side's own stores)  <------------------------------------+
+//! ```
 
+mod file;
+mod link;
+pub mod ops;
 pub mod seal;
+mod server;
+mod session;
+mod store;
+mod wire;
+
+pub use link::Carrier;
+pub use server::{Options, join, serve};
+pub use session::{Client, Connect, Far, Pipes, Wishes, missing_platform, widen};
+pub use store::{Host, Remote, RootOptions};

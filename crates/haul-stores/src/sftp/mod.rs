@@ -76,15 +76,7 @@ impl Host {
 
     /// A path as the user writes it: relative to the home directory, which `~` is too.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        let path = match path.strip_prefix(b"~") {
-            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.strip_prefix(b"/").unwrap_or(rest),
-            _ => path,
-        };
-        if path.starts_with(b"/") {
-            return path.to_vec();
-        }
-        let rest = path.strip_prefix(b"./").unwrap_or(path);
-        if rest.is_empty() || rest == b"." { self.home.clone() } else { join(&self.home, rest) }
+        absolute(&self.home, path)
     }
 
     /// What stands at an absolute path, links followed; `None` if nothing does.
@@ -170,6 +162,19 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         hashes: Vec::new(),
         proof: Proof::Server,
     }
+}
+
+/// A path as the user writes it: relative to the home directory, which `~` is too.
+pub(crate) fn absolute(home: &[u8], path: &[u8]) -> Vec<u8> {
+    let path = match path.strip_prefix(b"~") {
+        Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.strip_prefix(b"/").unwrap_or(rest),
+        _ => path,
+    };
+    if path.starts_with(b"/") {
+        return path.to_vec();
+    }
+    let rest = path.strip_prefix(b"./").unwrap_or(path);
+    if rest.is_empty() || rest == b"." { home.to_vec() } else { join(home, rest) }
 }
 
 /// `directory/name`, where the root of everything is empty.

@@ -1,5 +1,6 @@
 //! The commands that are not a run of the engine, one file a group; here the flags meet them.
 
+pub mod agent;
 pub mod demo;
 pub mod du;
 pub mod files;

@@ -16,6 +16,10 @@ pub struct Connect {
     pub ssh_options: Vec<String>,
     /// The command in place of `ssh`.
     pub ssh: Option<OsString>,
+    /// The haul to start on the far side.
+    pub agent: Option<String>,
+    /// Plain SFTP, whatever is on the far side.
+    pub no_agent: bool,
     pub endpoint_url: Option<String>,
 }
 
@@ -40,6 +44,12 @@ pub struct ConnectArgs {
     /// The ssh command to run
     #[arg(short = 'e', long, visible_alias = "rsh", value_name = "CMD")]
     ssh: Option<OsString>,
+    /// The haul on the far side, where it is not in the PATH there
+    #[arg(long, value_name = "PATH", value_parser = far_path)]
+    agent: Option<String>,
+    /// Use plain SFTP, also where haul is on the far side
+    #[arg(long, conflicts_with = "agent")]
+    no_agent: bool,
     /// The server of s3:// addresses
     #[arg(long, value_name = "URL")]
     endpoint_url: Option<String>,
@@ -54,7 +64,17 @@ impl ConnectArgs {
             ssh_config: self.ssh_config,
             ssh_options: self.ssh_option,
             ssh: self.ssh,
+            agent: self.agent,
+            no_agent: self.no_agent,
             endpoint_url: self.endpoint_url,
         }
+    }
+}
+
+/// A path that means the same to every shell.
+fn far_path(text: &str) -> Result<String, String> {
+    match haul_stores::ssh::is_plain(text) {
+        true => Ok(text.to_string()),
+        false => Err("write it with letters, digits and _ . / ~ + @ % = , : - only: it passes the far side's shell".into()),
     }
 }

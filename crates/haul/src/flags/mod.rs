@@ -83,6 +83,7 @@ pub enum Command {
     /// A command or a topic; `None` is the list of them.
     Help(Option<String>),
     FlagsTable,
+    Agent(other::AgentFlags),
 }
 
 /// Text for a terminal and without escape sequences.
@@ -160,6 +161,8 @@ enum CommandArgs {
     Man(other::ManArgs),
     Help(other::HelpArgs),
     #[command(hide = true)]
+    Agent(other::AgentArgs),
+    #[command(hide = true)]
     FlagsTable(other::FlagsTableArgs),
 }
 
@@ -218,6 +221,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Completions(args) => Command::Completions(args.shell),
         CommandArgs::Man(args) => Command::Man(args.dir),
         CommandArgs::Help(args) => Command::Help(args.topic),
+        CommandArgs::Agent(args) => Command::Agent(args.resolve()),
         CommandArgs::FlagsTable(_) => Command::FlagsTable,
     };
     Ok(Invocation { global, command })

@@ -82,3 +82,24 @@ pub struct HelpArgs {
 /// Print docs/flags.md
 #[derive(Args)]
 pub struct FlagsTableArgs {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentFlags {
+    /// Of the agent that is joined.
+    pub join: Option<String>,
+}
+
+/// Serve another haul over standard input and output: what ssh starts on the far side
+#[derive(Args)]
+#[command(override_usage = "ssh HOST haul agent")]
+pub struct AgentArgs {
+    /// Hand standard input and output to the agent that is at work under WORD
+    #[arg(long, value_name = "WORD")]
+    join: Option<String>,
+}
+
+impl AgentArgs {
+    pub(super) fn resolve(self) -> AgentFlags {
+        AgentFlags { join: self.join }
+    }
+}

@@ -145,7 +145,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     {
         root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
     }
-    if flags.select.one_file_system && flags.sources.iter().any(is_remote) {
+    if flags.select.one_file_system && flags.sources.iter().any(is_remote) && hosts.any_plain() {
         return Err(Error::new(ErrorKind::Unsupported, "-x").because("SFTP does not tell where a file system ends"));
     }
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, options)?;
@@ -205,7 +205,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
         CopyKind::Sync => "syncs",
         CopyKind::Cp => "copies",
     };
-    let sentence = places::sentence(verb, &flags.sources, destination, &job);
+    let sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
     Ok(Prepared { job, sentence, missing: places.missing, notes })
 }
 
@@ -342,7 +342,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
         chmod: Vec::new(),
         target: places.target,
     };
-    let sentence = places::sentence("checks", &sources, &flags.tree, &job);
+    let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
     Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new() })
 }
 

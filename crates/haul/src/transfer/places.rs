@@ -13,6 +13,7 @@ use haul_core::entry::{Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, LinkDest, Pick, Root};
 use haul_core::store::{Place, Store};
+use haul_stores::agent::RootOptions;
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 
@@ -87,6 +88,11 @@ impl Asked<'_> {
     fn source_options(&self) -> Options {
         Options { follow: self.follow, keep_dirlinks: false, ..self.options }
     }
+
+    /// The same for a store on another machine, which has a mask of its own.
+    fn far(&self, options: Options) -> RootOptions {
+        RootOptions { follow: options.follow, keep_dirlinks: options.keep_dirlinks, keep_modes: options.dir_umask == 0 }
+    }
 }
 
 /// A store, and the same once more if it is one of this machine.
@@ -109,13 +115,10 @@ enum Source {
 
 /// A source on another machine: the directory itself, or a name in the directory above it.
 fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
-    if asked.follow {
-        let e = Error::new(ErrorKind::Unsupported, "copy").at(location.to_string().as_bytes());
-        return Err(e.because("-L cannot follow links of another machine, so far"));
-    }
     let host = asked.hosts.reach(location)?;
     let path = host.absolute(&location.path);
-    let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: Arc::new(host.open(path)?), local: None }) };
+    let options = asked.far(asked.source_options());
+    let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: host.open_with(path, options)?, local: None }) };
     if location.means_contents() || asked.listed {
         return open(&path).map(Source::Contents);
     }
@@ -269,7 +272,7 @@ fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destinati
         Err(e.because(reason.to_string()).hint(hint.to_string()))
     };
     let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
-        Ok((Arc::new(host.open(path)?) as Arc<dyn Store>, None, path.to_vec(), rename))
+        Ok((host.open_with(path, asked.far(asked.options))?, None, path.to_vec(), rename))
     };
     let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
     let (above, leaf) = open::split(&path);
@@ -403,7 +406,7 @@ fn shown(location: &Location) -> String {
 }
 
 /// The first line of the output: what the run understood.
-pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job) -> String {
+pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts<'_>) -> String {
     let what = match sources {
         [one] if one.means_contents() => format!("the contents of {}", shown(one)),
         [one] => shown(one),
@@ -412,8 +415,10 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
     let into = shown(destination);
     let joint = if verb == "checks" { "against" } else { "to" };
     let mut sentence = format!("{verb} {what} {joint} {into}");
-    if sources.iter().chain([destination]).any(is_remote) {
-        sentence.push_str(" over plain SFTP (times to the second, no extended attributes, no ACLs)");
+    let way = hosts.sentence();
+    if !way.is_empty() {
+        sentence.push(' ');
+        sentence.push_str(&way);
     }
     if let Some(workers) = job.workers.filter(|_| !job.dry) {
         sentence.push_str(&format!(", {workers} worker{}", if workers == 1 { "" } else { "s" }));

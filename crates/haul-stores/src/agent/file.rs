@@ -1,0 +1,550 @@
+//! A file of the far side that is open for reading or being written. After a lost connection it is opened again: a
+//! source by its entry, a write by its token.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+
+use super::link::{Frame, Ticket, lock};
+use super::ops;
+use super::session::{NEAR, Session};
+use super::store::Root;
+use super::wire::{Writer, nonsense};
+
+/// Bytes that one READ or WRITE carries.
+const PIECE: u64 = 256 << 10;
+/// Bytes that one reader asks for ahead: what a gigabit holds in a tenth of a second.
+const WINDOW: u64 = 16 << 20;
+/// The same where the way is short.
+const WINDOW_NEAR: u64 = 4 << 20;
+
+/// A number under which the far side knows a file, good for one session.
+#[derive(Clone, Debug)]
+struct Handle {
+    session: Weak<Session>,
+    number: u64,
+}
+
+impl Handle {
+    /// Its session, if the file is still open there.
+    fn session(&self) -> Option<Arc<Session>> {
+        self.session.upgrade().filter(|session| !session.control.is_over())
+    }
+
+    fn close(&self) {
+        if let Some(session) = self.session() {
+            let mut to = Writer::new();
+            to.number(self.number);
+            // Its answer is nobody's.
+            let _asked = session.ask(ops::CLOSE, &[&to.out], 0);
+        }
+    }
+}
+
+/// What opens a source again.
+enum Origin {
+    Entry(Entry, bool),
+    Landed(Name),
+    /// What is being written under a handle; it goes with it.
+    Written(u64),
+}
+
+pub(super) struct RemoteSource {
+    root: Arc<Root>,
+    origin: Origin,
+    name: Name,
+    handle: Mutex<Handle>,
+    size: u64,
+    /// What was asked for behind the last reader's end, on the guess that the next one begins there.
+    ahead: Mutex<Option<Pieces>>,
+    readers: AtomicU32,
+}
+
+impl RemoteSource {
+    pub fn open(root: &Arc<Root>, entry: &Entry, follow: bool) -> Result<Self> {
+        let name = entry.name.clone();
+        Self::begin(root, Origin::Entry(Entry { xattrs: None, target: None, ..entry.clone() }, follow), name, entry.size)
+    }
+
+    pub fn reopen(root: &Arc<Root>, name: &Name) -> Result<Self> {
+        Self::begin(root, Origin::Landed(name.clone()), name.clone(), 0)
+    }
+
+    fn begin(root: &Arc<Root>, origin: Origin, name: Name, size: u64) -> Result<Self> {
+        let session = root.session()?;
+        let number = root.client.number();
+        // The first bytes are asked for behind the opening: whoever opens a file reads it.
+        let (handle, ticket) = ask_open(root, &session, number, &origin)?;
+        let mut ahead = None;
+        if size > 0 && matches!(origin, Origin::Entry(..)) {
+            let mut pieces = Pieces::new(session, number, 0..size);
+            let first = ticket.link().clone();
+            pieces.ask_on(&first, FIRST)?;
+            ahead = Some(pieces);
+        }
+        ticket.wait()?;
+        Ok(RemoteSource {
+            root: root.clone(),
+            origin,
+            name,
+            handle: Mutex::new(handle),
+            size,
+            ahead: Mutex::new(ahead),
+            readers: AtomicU32::new(0),
+        })
+    }
+
+    /// The file as it is open now, opened again if its session was lost.
+    fn handle(&self) -> Result<(Arc<Session>, u64)> {
+        let mut handle = lock(&self.handle);
+        if let Some(session) = handle.session() {
+            return Ok((session, handle.number));
+        }
+        if matches!(self.origin, Origin::Written(_)) {
+            return Err(super::link::lost("the file that is being written is to be opened again"));
+        }
+        let session = self.root.session()?;
+        let (again, ticket) = ask_open(&self.root, &session, self.root.client.number(), &self.origin)?;
+        ticket.wait()?;
+        *handle = again;
+        Ok((session, handle.number))
+    }
+
+    fn call(&self, kind: u8, fill: impl FnOnce(&mut Writer)) -> Result<Frame> {
+        let (session, number) = self.handle()?;
+        let mut to = Writer::new();
+        to.number(number);
+        fill(&mut to);
+        session.ask(kind, &[&to.out], 0)?.wait()
+    }
+}
+
+/// Bytes of a file that are asked for together with its opening.
+const FIRST: u64 = 1 << 20;
+
+fn ask_open(root: &Root, session: &Arc<Session>, number: u64, origin: &Origin) -> Result<(Handle, Ticket)> {
+    let mut to = Writer::new();
+    to.number(number);
+    let kind = match origin {
+        Origin::Entry(entry, follow) => {
+            to.number(root.number).entry(entry).flag(*follow);
+            ops::OPEN
+        }
+        Origin::Landed(name) => {
+            to.number(root.number).name(name);
+            ops::REOPEN
+        }
+        Origin::Written(sink) => {
+            to.number(*sink);
+            ops::REREAD
+        }
+    };
+    to.check()?;
+    let ticket = session.ask(kind, &[&to.out], 0)?;
+    Ok((Handle { session: Arc::downgrade(session), number }, ticket))
+}
+
+impl Drop for RemoteSource {
+    fn drop(&mut self) {
+        lock(&self.handle).close();
+    }
+}
+
+impl Source for RemoteSource {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        let (session, number) = self.handle().map_err(|e| e.on(&self.name))?;
+        let guessed = lock(&self.ahead).take().filter(|pieces| pieces.fits(&session, number, at.start));
+        let mut pieces = guessed.unwrap_or_else(|| Pieces::new(session, number, at.clone()));
+        pieces.end = at.end;
+        // What was guessed beyond the end is left where it is: it is used by the next reader or thrown away.
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Reader { source: self, pieces: Some(pieces), position: at.start, end: at.end, frame: None, at: 0 }))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        self.call(ops::STAMP, |_| {}).and_then(|answer| answer.body().stamp()).map_err(|e| e.on(&self.name))
+    }
+
+    fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
+        let answer = self.call(ops::EXTENTS, |to| {
+            to.range(&at);
+        });
+        let parts = || {
+            let answer = answer?;
+            let mut from = answer.body();
+            let parts: Vec<Range<u64>> = (0..from.count()?).map(|_| from.range()).collect::<Result<_>>()?;
+            let mut last = at.start;
+            for part in &parts {
+                if part.start < last || part.end > at.end {
+                    return Err(nonsense("extents that are not in order"));
+                }
+                last = part.end;
+            }
+            Ok(parts)
+        };
+        parts().map_err(|e: Error| e.on(&self.name))
+    }
+
+    fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
+        let answer = self.call(ops::XATTRS, |to| {
+            to.mask(want);
+        });
+        answer.and_then(|answer| answer.body().xattrs()).map_err(|e| e.on(&self.name))
+    }
+
+    fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
+        let answer = self.call(ops::HASH, |to| {
+            to.range(&at);
+        });
+        let hash = answer.and_then(|answer| {
+            let bytes: [u8; 16] = answer.body().bytes()?.try_into().map_err(|_| nonsense("a hash of another width"))?;
+            Ok(Some(u128::from_be_bytes(bytes)))
+        });
+        hash.map_err(|e| e.on(&self.name))
+    }
+}
+
+/// Pieces of a file that were asked for and have not been used, in order.
+struct Pieces {
+    session: Arc<Session>,
+    number: u64,
+    under_way: VecDeque<(Range<u64>, Ticket)>,
+    /// Up to where pieces were asked for.
+    asked: u64,
+    end: u64,
+    /// Bytes taken from what all readers share.
+    borrowed: u64,
+}
+
+impl Pieces {
+    fn new(session: Arc<Session>, number: u64, at: Range<u64>) -> Pieces {
+        Pieces { session, number, under_way: VecDeque::new(), asked: at.start, end: at.end, borrowed: 0 }
+    }
+
+    /// Whether it goes on at `start` of the same open file.
+    fn fits(&self, session: &Arc<Session>, number: u64, start: u64) -> bool {
+        let next = self.under_way.front().map_or(self.asked, |(at, _)| at.start);
+        Arc::ptr_eq(&self.session, session) && self.number == number && next == start
+    }
+
+    fn window(&self) -> u64 {
+        if self.session.round_trip().is_some_and(|time| time < NEAR) { WINDOW_NEAR } else { WINDOW }
+    }
+
+    /// Asks for pieces up to `limit` as far as the window goes. One is always asked for, more only if the bytes are to be had.
+    fn ask(&mut self, limit: u64) -> Result<()> {
+        let window = self.window();
+        loop {
+            let ahead: u64 = self.under_way.iter().map(|(at, _)| at.end - at.start).sum();
+            // A piece never reaches over the end of the range: the next range begins with one of its own.
+            let most = if self.asked < self.end { limit.min(self.end) } else { limit };
+            let at = self.asked..(self.asked + PIECE).min(most);
+            if at.is_empty() || ahead + (at.end - at.start) > window {
+                return Ok(());
+            }
+            if !self.under_way.is_empty() && !self.borrow(at.end - at.start) {
+                return Ok(());
+            }
+            let ticket = self.request(&at, |session, parts, weight| session.ask(ops::READ, parts, weight))?;
+            self.asked = at.end;
+            self.under_way.push_back((at, ticket));
+        }
+    }
+
+    /// The first pieces go the way that the opening went.
+    fn ask_on(&mut self, link: &Arc<super::link::Link>, most: u64) -> Result<()> {
+        while self.asked < self.end.min(most) {
+            let at = self.asked..(self.asked + PIECE).min(self.end);
+            let ticket = self.request(&at, |_, parts, weight| link.ask(ops::READ, parts, weight))?;
+            self.asked = at.end;
+            self.under_way.push_back((at, ticket));
+        }
+        Ok(())
+    }
+
+    fn request(&self, at: &Range<u64>, ask: impl FnOnce(&Session, &[&[u8]], u64) -> Result<Ticket>) -> Result<Ticket> {
+        let mut to = Writer::new();
+        to.number(self.number).range(at);
+        ask(&self.session, &[&to.out], at.end - at.start)
+    }
+
+    fn borrow(&mut self, bytes: u64) -> bool {
+        let mut left = lock(&self.session.ahead);
+        if *left < bytes {
+            return false;
+        }
+        *left -= bytes;
+        self.borrowed += bytes;
+        true
+    }
+
+    fn next(&mut self) -> Option<(Range<u64>, Ticket)> {
+        let (at, ticket) = self.under_way.pop_front()?;
+        let back = (at.end - at.start).min(self.borrowed);
+        self.borrowed -= back;
+        *lock(&self.session.ahead) += back;
+        Some((at, ticket))
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        *lock(&self.session.ahead) += self.borrowed;
+    }
+}
+
+struct Reader<'a> {
+    source: &'a RemoteSource,
+    pieces: Option<Pieces>,
+    position: u64,
+    end: u64,
+    frame: Option<Frame>,
+    /// Of the frame's bytes, what was handed on.
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn next_piece(&mut self) -> Result<()> {
+        let Some(pieces) = &mut self.pieces else { return Ok(()) };
+        // One reader alone goes on asking behind its end: the next chunk is most likely the one that follows.
+        let alone = self.source.readers.load(Ordering::Relaxed) == 1;
+        let limit = if alone { self.source.size.max(self.end) } else { self.end };
+        pieces.ask(limit)?;
+        let Some((at, ticket)) = pieces.next() else { return Ok(()) };
+        let frame = ticket.wait()?;
+        if frame.body().0.len() as u64 != at.end - at.start || at.start != self.position {
+            return Err(nonsense("other bytes than were asked for"));
+        }
+        (self.frame, self.at) = (Some(frame), 0);
+        Ok(())
+    }
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        let want = buffer.len().min(left);
+        if want == 0 {
+            return Ok(0);
+        }
+        if self.frame.as_ref().is_none_or(|frame| self.at >= frame.body().0.len()) {
+            self.frame = None;
+            self.next_piece().map_err(|e| e.on(&self.source.name))?;
+        }
+        let Some(frame) = &self.frame else { return Ok(0) };
+        let bytes = &frame.body().0[self.at..];
+        let count = bytes.len().min(want);
+        buffer[..count].copy_from_slice(&bytes[..count]);
+        self.at += count;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.source.readers.fetch_sub(1, Ordering::Relaxed);
+        // A whole range was read and more was asked for: kept for whoever goes on there.
+        let whole = self.position == self.end && self.frame.as_ref().is_none_or(|frame| self.at >= frame.body().0.len());
+        if let Some(pieces) = self.pieces.take().filter(|pieces| whole && !pieces.under_way.is_empty()) {
+            *lock(&self.source.ahead) = Some(pieces);
+        }
+    }
+}
+
+pub(super) struct RemoteSink {
+    root: Arc<Root>,
+    name: Name,
+    token: Token,
+    /// What opens it again.
+    entry: Entry,
+    keep: MetaMask,
+    chunk: u64,
+    in_place: bool,
+    sync: bool,
+    handle: Mutex<Handle>,
+    /// Writes whose answers have not been looked at, by where they begin.
+    under_way: Mutex<Vec<(Range<u64>, Ticket)>>,
+    /// The end of what this sink wrote; a hole behind it is one already if the file is new.
+    written: AtomicU64,
+    made: bool,
+}
+
+impl RemoteSink {
+    pub fn create(root: &Arc<Root>, name: &Name, spec: &Spec<'_>) -> Result<Self> {
+        let session = root.session()?;
+        let (handle, token) = ask_sink(root, &session, name, spec, None)?;
+        Ok(Self::new(root, name, spec, handle, token, !spec.in_place))
+    }
+
+    pub fn attach(root: &Arc<Root>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Self> {
+        let session = root.session()?;
+        let (handle, token) = ask_sink(root, &session, name, spec, Some(token))?;
+        Ok(Self::new(root, name, spec, handle, token, false))
+    }
+
+    fn new(root: &Arc<Root>, name: &Name, spec: &Spec<'_>, handle: Handle, token: Token, made: bool) -> Self {
+        RemoteSink {
+            root: root.clone(),
+            name: name.clone(),
+            token,
+            entry: spec.entry.clone(),
+            keep: spec.keep,
+            chunk: spec.chunk,
+            in_place: spec.in_place,
+            sync: spec.sync,
+            handle: Mutex::new(handle),
+            under_way: Mutex::default(),
+            written: AtomicU64::new(0),
+            made,
+        }
+    }
+
+    fn handle(&self) -> Result<(Arc<Session>, u64)> {
+        let mut handle = lock(&self.handle);
+        if let Some(session) = handle.session() {
+            return Ok((session, handle.number));
+        }
+        let session = self.root.session()?;
+        let spec = Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync };
+        let (again, _token) = ask_sink(&self.root, &session, &self.name, &spec, Some(&self.token))?;
+        *handle = again;
+        Ok((session, handle.number))
+    }
+
+    fn call(&self, kind: u8, fill: impl FnOnce(&mut Writer)) -> Result<Frame> {
+        let (session, number) = self.handle()?;
+        let mut to = Writer::new();
+        to.number(number);
+        fill(&mut to);
+        session.ask(kind, &[&to.out], 0)?.wait()
+    }
+
+    fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        let (session, number) = self.handle()?;
+        let mut buffer = vec![0; usize::try_from(PIECE.min(at.end - at.start)).unwrap_or(0)];
+        let mut next = at.start;
+        while next < at.end {
+            let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
+            let mut filled = 0;
+            while filled < wanted {
+                match from.read(&mut buffer[filled..wanted]) {
+                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
+                    Ok(count) => filled += count,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(Error::from_io(e, "read")),
+                }
+            }
+            let mut to = Writer::new();
+            to.number(number).number(next);
+            let ticket = session.ask(ops::WRITE, &[&to.out, &buffer[..filled]], filled as u64)?;
+            lock(&self.under_way).push((next..next + filled as u64, ticket));
+            next += filled as u64;
+            // A failure is seen soon, not when a whole chunk has been sent in vain.
+            self.settle(|part, ticket| at.start <= part.start && part.end <= at.end && ticket.is_answered())?;
+        }
+        self.written.fetch_max(at.end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for the answers to the writes that are chosen.
+    fn settle(&self, chosen: impl Fn(&Range<u64>, &Ticket) -> bool) -> Result<()> {
+        let due: Vec<Ticket> =
+            lock(&self.under_way).extract_if(.., |(part, ticket)| chosen(part, ticket)).map(|(_, ticket)| ticket).collect();
+        let mut first = Ok(());
+        for ticket in due {
+            // All of them are taken in: the next try must not meet the answers of this one.
+            first = first.and(ticket.wait().map(|_| ()));
+        }
+        first
+    }
+}
+
+fn ask_sink(root: &Root, session: &Arc<Session>, name: &Name, spec: &Spec<'_>, token: Option<&Token>) -> Result<(Handle, Token)> {
+    let number = root.client.number();
+    let mut to = Writer::new();
+    to.number(number).number(root.number).name(name).entry(spec.entry);
+    to.mask(spec.keep).number(spec.chunk).flag(spec.in_place).flag(spec.sync);
+    if let Some(token) = token {
+        to.bytes(&token.0);
+    }
+    let kind = if token.is_some() { ops::ATTACH } else { ops::CREATE };
+    to.check()?;
+    let answer = session.ask(kind, &[&to.out], 0)?.wait()?;
+    let token = Token(answer.body().bytes()?.into());
+    Ok((Handle { session: Arc::downgrade(session), number }, token))
+}
+
+impl Drop for RemoteSink {
+    fn drop(&mut self) {
+        lock(&self.handle).close();
+    }
+}
+
+impl Sink for RemoteSink {
+    fn token(&self) -> Token {
+        self.token.clone()
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        self.write_all(at, from).map_err(|e| e.on(&self.name))
+    }
+
+    fn hole(&self, at: Range<u64>) -> Result<()> {
+        if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        let hole = || {
+            let (session, number) = self.handle()?;
+            let mut to = Writer::new();
+            to.number(number).range(&at);
+            let ticket = session.ask(ops::HOLE, &[&to.out], 0)?;
+            lock(&self.under_way).push((at.clone(), ticket));
+            Ok(())
+        };
+        hole().map_err(|e: Error| e.on(&self.name))
+    }
+
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        self.settle(|part, _| chunk.at.start <= part.start && part.end <= chunk.at.end).map_err(|e| e.on(&self.name))?;
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        let reread = || {
+            self.settle(|_, _| true)?;
+            let (_session, number) = self.handle()?;
+            RemoteSource::begin(&self.root, Origin::Written(number), self.name.clone(), 0)
+        };
+        Ok(Box::new(reread().map_err(|e| e.on(&self.name))?))
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        let commit = || {
+            self.settle(|_, _| true)?;
+            let answer = self.call(ops::COMMIT, |to| {
+                to.number(self.root.number).entry(entry).receipts(receipts);
+            })?;
+            answer.body().landed()
+        };
+        commit().map_err(|e| e.on(&self.name))
+    }
+
+    fn abort(&self) -> Result<()> {
+        let _what_was_on_its_way = self.settle(|_, _| true);
+        let aborted = self.call(ops::ABORT, |_| {});
+        match aborted {
+            // What is not there any more needs no removal.
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            aborted => aborted.map(|_| ()).map_err(|e| e.on(&self.name)),
+        }
+    }
+}
+
+const _: () = assert!(PIECE <= ops::PIECE);

@@ -1,0 +1,58 @@
+//! What one haul asks of another: the numbers are the protocol's, and those of one version never change their meaning.
+//!
+//! Arguments and answers are described where they are written and read: `store` and `file` on the asking side,
+//! `server` on the other.
+
+/// The first and the last version of the protocol that this haul speaks.
+pub const VERSIONS: (u64, u64) = (1, 1);
+
+/// What the far haul prints before its first frame, so that it is found behind whatever a login script has printed.
+pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
+/// What the far shell prints where there is no haul.
+pub const MISSING: &[u8] = b"\nhaul-agent-missing ";
+
+pub const HELLO: u8 = 16;
+pub const LOOK: u8 = 17;
+pub const MAKE_PATH: u8 = 18;
+pub const ROOT: u8 = 19;
+pub const STAT: u8 = 20;
+pub const STAT_MANY: u8 = 21;
+pub const LIST: u8 = 22;
+pub const OPEN: u8 = 23;
+pub const CREATE: u8 = 24;
+pub const ATTACH: u8 = 25;
+pub const REOPEN: u8 = 26;
+pub const REREAD: u8 = 27;
+pub const CLOSE: u8 = 28;
+pub const READ: u8 = 29;
+pub const WRITE: u8 = 30;
+pub const HOLE: u8 = 31;
+pub const STAMP: u8 = 32;
+pub const EXTENTS: u8 = 33;
+pub const XATTRS: u8 = 34;
+pub const HASH: u8 = 35;
+pub const COMMIT: u8 = 36;
+pub const ABORT: u8 = 37;
+pub const ABANDON: u8 = 38;
+pub const GET_BUNDLE: u8 = 39;
+pub const PUT_BUNDLE: u8 = 40;
+pub const MAKE_DIRS: u8 = 41;
+pub const MAKE_NODE: u8 = 42;
+pub const HARD_LINK: u8 = 43;
+pub const SET_META: u8 = 44;
+pub const READ_XATTRS: u8 = 45;
+pub const REMOVE: u8 = 46;
+pub const RENAME: u8 = 47;
+pub const DIGEST: u8 = 48;
+pub const SETTLE: u8 = 49;
+pub const SPACE: u8 = 50;
+pub const FORGET: u8 = 51;
+pub const LISTEN: u8 = 52;
+pub const CONNECT: u8 = 53;
+pub const OUTLINE: u8 = 54;
+pub const REUSE: u8 = 55;
+pub const FACTS: u8 = 56;
+pub const PULL: u8 = 57;
+
+/// The longest range that one READ or WRITE carries.
+pub const PIECE: u64 = 1 << 20;

@@ -1,0 +1,356 @@
+//! The far side: a haul that does on its own file systems what another one asks.
+//!
+//! ```text
+//! links (frames come, answers go)  ->  pool of threads  ->  perform (this folder)  ->  Local
+//! ```
+//!
+//! It lives as long as the link on its standard input; further links join it through a socket or come over TCP. It
+//! keeps no state that matters: what was written and not committed is found again by its token.
+
+mod files;
+mod join;
+mod perform;
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_core::entry::Dir;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use rustix::fd::OwnedFd;
+
+use super::link::{Bounded, Frame, HEAD, Input, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
+use super::ops;
+use super::wire::{Writer, nonsense};
+use crate::local::Local;
+
+pub use join::join;
+
+/// Requests that are done at a time; a listing keeps a thread until it has been taken.
+const THREADS: usize = 256;
+/// Bytes of requests, and of answers to reads, that are held at a time over all links.
+const ROOM: u64 = 48 << 20;
+/// A link takes nothing for so long: its other end is gone.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Directories of one root that are remembered by their path.
+const DIRS: usize = 4096;
+
+/// What the one who started the agent has told it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The mask of the user's shell; the process itself has none.
+    pub umask: u32,
+    /// The version of this program, for messages.
+    pub version: &'static str,
+}
+
+/// One run of the agent.
+pub(super) struct Agent {
+    options: Options,
+    roots: Mutex<HashMap<u64, Arc<Root>>>,
+    files: files::Files,
+    jobs: Mutex<Jobs>,
+    work: Condvar,
+    room: Mutex<u64>,
+    freed: Condvar,
+    peers: Mutex<Vec<Arc<Peer>>>,
+    home: PathBuf,
+    heard: Mutex<Instant>,
+    joining: join::Joining,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    idle: usize,
+    threads: usize,
+}
+
+struct Job {
+    peer: Arc<Peer>,
+    frame: Frame,
+    room: u64,
+}
+
+/// A directory that was opened, and the directories below it that were named.
+pub(super) struct Root {
+    pub store: Arc<Local>,
+    dirs: Mutex<HashMap<Vec<u8>, Dir>>,
+}
+
+impl Root {
+    pub fn new(store: Local) -> Root {
+        Root { store: Arc::new(store), dirs: Mutex::default() }
+    }
+
+    /// The node of a path below the root; each part is checked.
+    pub fn dir(&self, path: &[u8]) -> Result<Dir> {
+        let mut dirs = lock(&self.dirs);
+        if let Some(dir) = dirs.get(path) {
+            return Ok(dir.clone());
+        }
+        if dirs.len() >= DIRS {
+            for dir in dirs.values() {
+                self.store.forget(dir);
+            }
+            dirs.clear();
+        }
+        let mut dir = Dir::root();
+        let mut end = 0;
+        if let Some(root) = dirs.get(&b""[..]) {
+            dir = root.clone();
+        } else {
+            dirs.insert(Vec::new(), dir.clone());
+        }
+        if path.is_empty() {
+            return Ok(dir);
+        }
+        for part in path.split(|byte| *byte == b'/') {
+            haul_core::entry::check_leaf(part).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
+            end += part.len() + usize::from(end > 0);
+            dir = match dirs.get(&path[..end]) {
+                Some(known) => known.clone(),
+                None => {
+                    let child = dir.child(part);
+                    dirs.insert(path[..end].to_vec(), child.clone());
+                    child
+                }
+            };
+        }
+        Ok(dir)
+    }
+
+    pub fn forget(&self, path: &[u8]) {
+        if let Some(dir) = lock(&self.dirs).remove(path) {
+            self.store.forget(&dir);
+        }
+    }
+}
+
+/// One link, as the far side has it.
+pub(super) struct Peer {
+    output: Mutex<Box<dyn Output>>,
+    /// Answers of many parts: how many more may go, or that nobody wants them.
+    credits: Mutex<HashMap<u32, Credit>>,
+    earned: Condvar,
+    over: Arc<AtomicBool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    parts: u64,
+    cancelled: bool,
+}
+
+/// Where the answer to one request goes.
+pub(super) struct Reply<'a> {
+    peer: &'a Peer,
+    id: u32,
+}
+
+impl Reply<'_> {
+    fn send(&self, kind: u8, parts: &[&[u8]]) {
+        let mut head = [kind; HEAD];
+        head[1..].copy_from_slice(&self.id.to_be_bytes());
+        if lock(&self.peer.output).send(head, parts).is_err() {
+            // The reader of this link finds out and ends it.
+            self.peer.over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub fn done(&self, parts: &[&[u8]]) {
+        self.send(kind::DONE, parts);
+    }
+
+    /// Sends a part of the answer as soon as one more may go; `false` if nobody wants it.
+    pub fn more(&self, part: &[u8]) -> bool {
+        let mut credits = lock(&self.peer.credits);
+        loop {
+            let Some(credit) = credits.get_mut(&self.id) else { return false };
+            if credit.cancelled || self.peer.over.load(Ordering::Relaxed) {
+                return false;
+            }
+            if credit.parts > 0 {
+                credit.parts -= 1;
+                break;
+            }
+            credits = self.peer.earned.wait_timeout(credits, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(credits);
+        self.send(kind::MORE, &[part]);
+        true
+    }
+}
+
+/// Serves what comes on standard input until it ends.
+pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let agent = Arc::new(Agent {
+        options,
+        roots: Mutex::default(),
+        files: files::Files::default(),
+        jobs: Mutex::default(),
+        work: Condvar::new(),
+        room: Mutex::new(ROOM),
+        freed: Condvar::new(),
+        peers: Mutex::default(),
+        home,
+        heard: Mutex::new(Instant::now()),
+        joining: join::Joining::new(),
+    });
+    agent.joining.listen(&agent);
+    let beat = agent.clone();
+    std::thread::Builder::new().name("pulse".into()).spawn(move || beat.pulse()).map_err(|e| Error::io(e, "start a thread"))?;
+    let served = agent.serve_fds(input, output);
+    agent.joining.close();
+    served
+}
+
+impl Agent {
+    /// One link over two descriptors, greeted; comes back when it ends.
+    fn serve_fds(self: &Arc<Self>, input: OwnedFd, output: OwnedFd) -> Result<()> {
+        let over = Arc::new(AtomicBool::new(false));
+        let mut output = Bounded::new(output, PATIENCE, over.clone()).map_err(|e| Error::io(e, "start"))?;
+        std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
+        let input = std::io::BufReader::with_capacity(256 << 10, std::fs::File::from(input));
+        self.serve_link(Box::new(Plain(output)), &mut Plain(input), over)
+    }
+
+    /// One link; comes back when it ends.
+    pub(super) fn serve_link(self: &Arc<Self>, output: Box<dyn Output>, input: &mut dyn Input, over: Arc<AtomicBool>) -> Result<()> {
+        let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over });
+        lock(&self.peers).push(peer.clone());
+        let ended = self.take_all(&peer, input);
+        peer.over.store(true, Ordering::Relaxed);
+        peer.earned.notify_all();
+        lock(&self.peers).retain(|other| !Arc::ptr_eq(other, &peer));
+        ended
+    }
+
+    fn take_all(self: &Arc<Self>, peer: &Arc<Peer>, input: &mut dyn Input) -> Result<()> {
+        while let Some(frame) = input.receive()? {
+            *lock(&self.heard) = Instant::now();
+            match frame.kind {
+                kind::PULSE => {}
+                kind::CREDIT => {
+                    let parts = frame.body().number()?;
+                    if let Some(credit) = lock(&peer.credits).get_mut(&frame.id) {
+                        credit.parts = credit.parts.saturating_add(parts);
+                    }
+                    peer.earned.notify_all();
+                }
+                kind::CANCEL => {
+                    if let Some(credit) = lock(&peer.credits).get_mut(&frame.id) {
+                        credit.cancelled = true;
+                    }
+                    peer.earned.notify_all();
+                }
+                ops::HELLO.. => {
+                    if frame.kind == ops::LIST {
+                        lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });
+                    }
+                    let room = self.reserve(&frame)?;
+                    // What opens a file is known before what uses it, which may be right behind.
+                    self.files.expect(&frame)?;
+                    self.dispatch(Job { peer: peer.clone(), frame, room });
+                }
+                _ => return Err(nonsense("a frame of a kind that nobody knows")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room for a request and its answer.
+    fn reserve(&self, frame: &Frame) -> Result<u64> {
+        let answer = match frame.kind {
+            ops::READ => {
+                let mut from = frame.body();
+                let (_file, at) = (from.number()?, from.range()?);
+                at.end - at.start
+            }
+            ops::GET_BUNDLE => 1 << 20,
+            _ => 0,
+        };
+        let wanted = (frame.body().0.len() as u64 + answer).min(ROOM);
+        let mut room = lock(&self.room);
+        while *room < wanted {
+            room = self.freed.wait_timeout(room, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *room -= wanted;
+        Ok(wanted)
+    }
+
+    fn dispatch(self: &Arc<Self>, job: Job) {
+        let mut jobs = lock(&self.jobs);
+        jobs.waiting.push_back(job);
+        if jobs.waiting.len() > jobs.idle && jobs.threads < THREADS {
+            let agent = self.clone();
+            let started = std::thread::Builder::new().name("agent".into()).stack_size(1 << 20).spawn(move || agent.work());
+            jobs.threads += usize::from(started.is_ok());
+        }
+        drop(jobs);
+        self.work.notify_one();
+    }
+
+    fn work(self: Arc<Self>) {
+        loop {
+            let mut jobs = lock(&self.jobs);
+            jobs.idle += 1;
+            let job = loop {
+                if let Some(job) = jobs.waiting.pop_front() {
+                    break job;
+                }
+                jobs = self.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            };
+            jobs.idle -= 1;
+            drop(jobs);
+            let reply = Reply { peer: &job.peer, id: job.frame.id };
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.perform(&job.frame, &reply)));
+            let failed = match done {
+                Ok(Ok(())) => None,
+                Ok(Err(e)) => Some(e),
+                Err(_) => Some(Error::new(ErrorKind::Other, "work").because("a thread of the far haul panicked, which is a bug")),
+            };
+            if let Some(e) = failed {
+                self.files.failed(&job.frame, &e);
+                let mut to = Writer::new();
+                to.error(&e);
+                reply.send(kind::FAILED, &[&to.out]);
+            }
+            if job.frame.kind == ops::LIST {
+                lock(&job.peer.credits).remove(&job.frame.id);
+            }
+            *lock(&self.room) += job.room;
+            self.freed.notify_all();
+        }
+    }
+
+    /// Signs of life on every link, for as long as the process lives; its end when nobody has been heard for too long.
+    fn pulse(&self) {
+        static SENT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            std::thread::sleep(PULSE);
+            SENT.fetch_add(1, Ordering::Relaxed);
+            let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
+            for peer in peers {
+                // Whoever is writing gives a sign of life by that.
+                if let Ok(mut output) = peer.output.try_lock()
+                    && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
+                {
+                    peer.over.store(true, Ordering::Relaxed);
+                }
+            }
+            if lock(&self.heard).elapsed() > PATIENCE {
+                self.joining.close();
+                std::process::exit(0);
+            }
+        }
+    }
+
+    pub(super) fn root(&self, number: u64) -> Result<Arc<Root>> {
+        lock(&self.roots).get(&number).cloned().ok_or_else(|| nonsense("a root that was not opened"))
+    }
+}

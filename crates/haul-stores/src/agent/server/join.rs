@@ -1,0 +1,120 @@
+//! Further ssh sessions join the agent that is there: each hands its standard input and output over and waits.
+
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+use super::Agent;
+
+/// Where others join: a socket in a directory that only this user can enter.
+pub struct Joining {
+    listener: Option<UnixListener>,
+    path: Option<PathBuf>,
+    /// What the others are started with; digits only.
+    pub word: Option<String>,
+}
+
+fn socket_of(word: &str) -> Option<PathBuf> {
+    let sound = !word.is_empty() && word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    sound.then(private_directory).flatten().map(|place| place.join(format!("agent-{word}")))
+}
+
+/// This user's directory for sockets, which nobody else can enter, with a short path: a socket's may have 104 bytes.
+pub fn private_directory() -> Option<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);
+    for above in runtime.into_iter().chain([PathBuf::from("/tmp")]) {
+        let path = above.join(format!("haul-{user}"));
+        let _there_already = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        let ours = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.permissions().mode() & 0o077 == 0);
+        if ours {
+            return Some(path);
+        }
+    }
+    None
+}
+
+impl Joining {
+    pub fn new() -> Joining {
+        use std::hash::BuildHasher;
+        let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
+        let word = format!("{number:016x}");
+        let path = socket_of(&word);
+        let listener = path.as_ref().and_then(|path| UnixListener::bind(path).ok());
+        let word = listener.is_some().then_some(word);
+        Joining { listener, path, word }
+    }
+
+    /// Takes in whoever comes, for as long as the process lives.
+    pub fn listen(&self, agent: &Arc<Agent>) {
+        let Some(listener) = self.listener.as_ref().and_then(|listener| listener.try_clone().ok()) else { return };
+        let agent = agent.clone();
+        let take_in = move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let agent = agent.clone();
+                let serve = move || {
+                    let Ok((input, output)) = receive(&stream) else { return };
+                    // Its end is the end of the link: the process that waits at the other end of the socket ends, too.
+                    let _lost_or_over = agent.serve_fds(input, output);
+                };
+                let _without_it_fewer_links = std::thread::Builder::new().name("link".into()).spawn(serve);
+            }
+        };
+        let _without_it_one_link = std::thread::Builder::new().name("join".into()).spawn(take_in);
+    }
+
+    pub fn close(&self) {
+        if let Some(path) = &self.path {
+            let _it_may_be_gone = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Hands standard input and output to the agent that the word names, and waits until it has no more use for them.
+pub fn join(word: &str, input: &OwnedFd, output: &OwnedFd) -> Result<()> {
+    let failed = |reason: &str| Error::new(ErrorKind::NotFound, "join").because(reason.to_string());
+    let path = socket_of(word).ok_or_else(|| failed("there is no such agent"))?;
+    let mut stream = UnixStream::connect(&path).map_err(|e| Error::io(e, "join"))?;
+    let fds = [input.as_fd(), output.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(failed("two descriptors cannot be sent"));
+    }
+    sendmsg(&stream, &[std::io::IoSlice::new(b"j")], &mut control, SendFlags::empty()).map_err(|e| Error::io(e.into(), "join"))?;
+    let mut end = [0];
+    let _it_has_ended = stream.read(&mut end);
+    Ok(())
+}
+
+fn receive(stream: &UnixStream) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    if peer.uid != rustix::process::geteuid() {
+        return Err(rustix::io::Errno::PERM);
+    }
+    let _for_whoever_sends_nothing = stream.set_read_timeout(Some(std::time::Duration::from_secs(10)));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(stream, &mut [std::io::IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    match (fds.pop(), fds.pop()) {
+        (Some(output), Some(input)) if fds.is_empty() => Ok((input, output)),
+        _ => Err(rustix::io::Errno::INVAL),
+    }
+}

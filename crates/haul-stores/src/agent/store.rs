@@ -1,0 +1,534 @@
+//! A directory of the far side as a store: each call is one request, which the far haul does on its own file system.
+
+use std::sync::{Arc, Mutex};
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+
+use super::file::{RemoteSink, RemoteSource};
+use super::link::{Frame, Ticket, kind, lock};
+use super::ops;
+use super::session::{Client, Session};
+use super::wire::{Parser, Writer, algorithm_to, kind_from, nonsense};
+use crate::staging::staging_leaf;
+
+/// A host reached by its haul, before a directory of it is opened.
+#[derive(Debug)]
+pub struct Host {
+    pub client: Arc<Client>,
+    endpoint: String,
+    home: Vec<u8>,
+}
+
+/// How a directory is to be opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RootOptions {
+    /// `-L`, for a source only: directories are reached through links, wherever they lead.
+    pub follow: bool,
+    /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
+    pub keep_dirlinks: bool,
+    /// Modes of new directories come from the source; else from the far user's mask.
+    pub keep_modes: bool,
+}
+
+/// A directory of a host.
+#[derive(Debug)]
+pub struct Remote {
+    pub(super) root: Arc<Root>,
+    caps: Caps,
+    place: Place,
+    fs_name: String,
+}
+
+/// What opens the directory again after a lost connection.
+#[derive(Debug)]
+pub(super) struct Root {
+    pub client: Arc<Client>,
+    pub number: u64,
+    path: Vec<u8>,
+    options: RootOptions,
+    /// Device and inode: what is opened again must be the same directory.
+    identity: (u64, u64),
+}
+
+impl Host {
+    /// `endpoint` is the host as the user reaches it, without credentials.
+    pub fn new(client: Client, endpoint: String) -> Result<Host> {
+        let client = Arc::new(client);
+        let home = client.session()?.far.home.clone();
+        Ok(Host { client, endpoint, home })
+    }
+
+    /// A path as the user writes it: relative to the home directory, which `~` is too.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        crate::sftp::absolute(&self.home, path)
+    }
+
+    /// What stands at an absolute path, links followed; `None` if nothing does.
+    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        let mut to = Writer::new();
+        to.bytes(path);
+        let answer = self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?;
+        let mut from = answer.body();
+        if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
+    }
+
+    /// Makes a directory at an absolute path, and with `parents` those above it.
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        let mut to = Writer::new();
+        to.bytes(path).flag(parents);
+        self.client.session()?.ask(ops::MAKE_PATH, &[&to.out], 0)?.wait().map(|_| ())
+    }
+
+    /// The directory at an absolute path as a store. `NotFound`, `Denied`, or `Usage` where it is none.
+    pub fn open(&self, path: &[u8], options: RootOptions) -> Result<Remote> {
+        let number = self.client.number();
+        let session = self.client.session()?;
+        let answer = open_root(&session, number, path, options)?;
+        let mut from = answer.body();
+        let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
+        let caps = from.caps()?;
+        lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
+        let place = Place { scheme: "ssh", endpoint: self.endpoint.clone(), volume: String::new(), root: real.clone() };
+        let root = Arc::new(Root { client: self.client.clone(), number, path: real, options, identity });
+        Ok(Remote { root, caps, place, fs_name })
+    }
+}
+
+fn open_root(session: &Session, number: u64, path: &[u8], options: RootOptions) -> Result<Frame> {
+    let mut to = Writer::new();
+    to.number(number).bytes(path).flag(options.follow).flag(options.keep_dirlinks).flag(options.keep_modes);
+    session.ask_quick(ops::ROOT, &[&to.out])
+}
+
+impl Root {
+    /// The session, in which this root is open.
+    pub fn session(&self) -> Result<Arc<Session>> {
+        let session = self.client.session()?;
+        let opened = lock(&session.roots).entry(self.number).or_default().clone();
+        let mut opened = lock(&opened);
+        if opened.is_none() {
+            let answer = open_root(&session, self.number, &self.path, self.options)?;
+            let mut from = answer.body();
+            let (_real, _name, identity) = (from.bytes()?, from.words()?, (from.number()?, from.number()?));
+            if identity != self.identity {
+                let e = Error::new(ErrorKind::Broken, "open").at(&self.path);
+                return Err(e.because("it is another directory than before the connection was lost"));
+            }
+            *opened = Some(identity);
+        }
+        drop(opened);
+        Ok(session)
+    }
+
+    /// A request about this root: its number stands in front.
+    pub fn request(&self) -> Writer {
+        let mut to = Writer::new();
+        to.number(self.number);
+        to
+    }
+
+    /// Asks in the words of `to`, with what may stand behind them.
+    pub fn ask(&self, kind: u8, to: &Writer, behind: &[&[u8]], weight: u64) -> Result<Ticket> {
+        to.check()?;
+        let parts: Vec<&[u8]> = std::iter::once(&to.out[..]).chain(behind.iter().copied()).collect();
+        self.session()?.ask(kind, &parts, weight)
+    }
+
+    fn call(&self, kind: u8, to: &Writer) -> Result<Frame> {
+        self.ask(kind, to, &[], 0)?.wait()
+    }
+
+    /// A request for many things; one answer each.
+    fn each<T>(&self, kind: u8, count: usize, to: &Writer, mut value: impl FnMut(usize, &mut Parser<'_>) -> Result<T>) -> Vec<Result<T>> {
+        let answer = match self.call(kind, to) {
+            Ok(answer) => answer,
+            Err(e) => return (0..count).map(|_| Err(e.again())).collect(),
+        };
+        let mut from = answer.body();
+        (0..count).map(|i| from.result(|from| value(i, from)).unwrap_or_else(Err)).collect()
+    }
+}
+
+/// Bytes of attributes that one request carries, about: a frame has an end.
+const REQUEST: usize = 2 << 20;
+/// Things whose extended attributes one answer can carry: each may have 64 KiB of them.
+const WITH_XATTRS: usize = 32;
+
+/// What an entry takes in a frame, about.
+fn weight_of(entry: &Entry) -> usize {
+    let xattrs = entry.xattrs.iter().flat_map(|xattrs| xattrs.iter()).map(|(name, value)| name.len() + value.len() + 8).sum::<usize>();
+    100 + entry.name.leaf.len() + entry.target.as_ref().map_or(0, |target| target.len()) + xattrs
+}
+
+/// Cuts things into lots that fit into one request each.
+fn lots<T>(things: &[T], weight: impl Fn(&T) -> usize) -> Vec<&[T]> {
+    let mut lots = Vec::new();
+    let (mut start, mut sum) = (0, 0);
+    for (i, thing) in things.iter().enumerate() {
+        let more = weight(thing);
+        if i > start && sum + more > REQUEST {
+            lots.push(&things[start..i]);
+            (start, sum) = (i, 0);
+        }
+        sum += more;
+    }
+    if start < things.len() {
+        lots.push(&things[start..]);
+    }
+    lots
+}
+
+/// A leaf that would leave its directory is never sent.
+fn checked(name: &Name, op: &'static str) -> Result<()> {
+    check_leaf(&name.leaf).map_err(|reason| Error::new(ErrorKind::BadName, op).on(name).because(reason))
+}
+
+impl Remote {
+    /// The type of the file system under the root, as the far side names it.
+    pub fn fs_name(&self) -> &str {
+        &self.fs_name
+    }
+
+    fn found(&self, from: &mut Parser<'_>, name: Name) -> Result<Found> {
+        Ok(match from.byte()? {
+            0 => Found::Entry(from.attributes(name)?),
+            1 => Found::Absent,
+            _ => Found::Failed(from.error()?),
+        })
+    }
+}
+
+impl Store for Remote {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        let stat = || {
+            let mut to = self.root.request();
+            to.name(name).mask(want);
+            self.root.call(ops::STAT, &to)?.body().attributes(name.clone())
+        };
+        stat().map_err(|e| e.on(name))
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        let most = if want.is_empty() { 1000 } else { WITH_XATTRS };
+        let asked: Vec<(&[&[u8]], Result<Ticket>)> = leaves
+            .chunks(most)
+            .map(|lot| {
+                let mut to = self.root.request();
+                to.dir(dir).mask(want).flag(follow).number(lot.len() as u64);
+                for leaf in lot {
+                    to.bytes(leaf);
+                }
+                (lot, self.root.ask(ops::STAT_MANY, &to, &[], 0))
+            })
+            .collect();
+        let mut found = Vec::with_capacity(leaves.len());
+        for (lot, ticket) in asked {
+            match ticket.and_then(Ticket::wait) {
+                Ok(answer) => {
+                    let mut from = answer.body();
+                    found.extend(lot.iter().map(|leaf| self.found(&mut from, Name::new(dir, leaf)).unwrap_or_else(Found::Failed)));
+                }
+                Err(e) => found.extend(lot.iter().map(|_| Found::Failed(e.again()))),
+            }
+        }
+        found
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let above = Name::of(dir);
+        if depth == Depth::All {
+            return Err(Error::new(ErrorKind::Unsupported, "list").on(&above));
+        }
+        let mut list = || {
+            let mut to = self.root.request();
+            to.dir(dir).mask(MetaMask::NONE);
+            let ticket = self.root.ask(ops::LIST, &to, &[], 0)?;
+            loop {
+                let part = ticket.next()?;
+                if part.kind == kind::DONE {
+                    return Ok(());
+                }
+                ticket.credit(1)?;
+                let mut from = part.body();
+                while !from.0.is_empty() {
+                    let (failed, leaf) = (from.flag()?, from.bytes()?);
+                    let name = Name::new(dir, leaf);
+                    let found = match failed {
+                        true => Err(from.error()?),
+                        // What comes from elsewhere is no name until it has been looked at.
+                        false => from.attributes(name.clone()).and_then(|entry| checked(&name, "list").map(|()| entry)),
+                    };
+                    if each(found) == Flow::Stop {
+                        return ticket.cancel();
+                    }
+                }
+            }
+        };
+        list().map_err(|e: Error| e.on(&above))
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        RemoteSource::open(&self.root, entry, follow).map(|file| Box::new(file) as _).map_err(|e| e.on(&entry.name))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        let create = || {
+            checked(name, "create")?;
+            RemoteSink::create(&self.root, name, spec)
+        };
+        create().map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        RemoteSink::attach(&self.root, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        let mut to = self.root.request();
+        to.name(name).bytes(&token.0);
+        self.root.call(ops::ABANDON, &to).map(|_| ()).map_err(|e| e.on(name))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        let listed: Vec<usize> =
+            bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Listed)).map(|(i, _)| i).collect();
+        if let Err(e) = self.fill(bundle, &listed) {
+            for i in listed {
+                let item = &mut bundle.items[i];
+                if matches!(item.outcome, Outcome::Listed) {
+                    item.outcome = Outcome::Failed(e.again().on(&item.entry.name));
+                }
+            }
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        let read: Vec<usize> =
+            bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Read)).map(|(i, _)| i).collect();
+        let lots = lots(&read, |i| weight_of(&bundle.items[*i].entry)).into_iter().map(<[usize]>::to_vec).collect::<Vec<_>>();
+        for read in lots {
+            let Err(e) = self.put(bundle, &read) else { continue };
+            for i in read {
+                let item = &mut bundle.items[i];
+                if matches!(item.outcome, Outcome::Read) {
+                    item.outcome = Outcome::Failed(e.again().on(&item.entry.name));
+                }
+            }
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        let mut to = self.root.request();
+        to.number(dirs.len() as u64);
+        for (dir, mode) in dirs {
+            to.dir(dir).number((*mode).into());
+        }
+        let made = self.root.each(ops::MAKE_DIRS, dirs.len(), &to, |_, from| from.flag());
+        made.into_iter().zip(dirs).map(|(made, (dir, _))| made.map_err(|e| e.on(&Name::of(dir)))).collect()
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        let make = || {
+            checked(name, "create")?;
+            let mut to = self.root.request();
+            to.name(name).entry(entry).mask(keep);
+            self.root.call(ops::MAKE_NODE, &to)?.body().landed()
+        };
+        make().map_err(|e| e.on(name))
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        let mut to = self.root.request();
+        to.name(name).name(existing);
+        self.root.call(ops::HARD_LINK, &to).map(|_| ()).map_err(|e| e.on(name))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        let mut set = Vec::with_capacity(specs.len());
+        for lot in lots(specs, |spec| weight_of(spec.entry)) {
+            let mut to = self.root.request();
+            to.number(lot.len() as u64);
+            for spec in lot {
+                to.name(spec.name).entry(spec.entry).mask(spec.keep);
+            }
+            set.extend(self.root.each(ops::SET_META, lot.len(), &to, |_, from| from.landed()));
+        }
+        set.into_iter().zip(specs).map(|(set, spec)| set.map_err(|e| e.on(spec.name))).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        let mut read = Vec::with_capacity(entries.len());
+        for lot in entries.chunks(WITH_XATTRS) {
+            let mut to = self.root.request();
+            to.mask(want).number(lot.len() as u64);
+            for entry in lot {
+                to.listed(entry);
+            }
+            read.extend(self.root.each(ops::READ_XATTRS, lot.len(), &to, |_, from| Ok((from.mask()?, from.xattrs()?))));
+        }
+        let mut done = Vec::with_capacity(entries.len());
+        for (read, entry) in read.into_iter().zip(entries) {
+            done.push(read.map_err(|e| e.on(&entry.name)).map(|(have, xattrs)| {
+                entry.have = have;
+                entry.xattrs = Some(Box::new(xattrs));
+            }));
+        }
+        done
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        let mut to = self.root.request();
+        to.number(entries.len() as u64);
+        for entry in entries {
+            to.listed(entry);
+        }
+        let removed = self.root.each(ops::REMOVE, entries.len(), &to, |_, _| Ok(()));
+        removed.into_iter().zip(entries).map(|(removed, entry)| removed.map_err(|e| e.on(&entry.name))).collect()
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        let mut request = self.root.request();
+        request.name(from).name(to).flag(replace);
+        self.root.call(ops::RENAME, &request).map(|_| ()).map_err(|e| e.on(from))
+    }
+
+    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
+        Ok(None)
+    }
+
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        let digest = || {
+            let mut to = self.root.request();
+            to.byte(algorithm_to(algorithm)).listed(entry);
+            let answer = self.root.call(ops::DIGEST, &to)?;
+            let digest = answer.body().bytes()?.to_vec();
+            if digest.len() == algorithm.width() { Ok(Some(digest)) } else { Err(nonsense("a hash of another width")) }
+        };
+        digest().map_err(|e| e.on(&entry.name))
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        let mut to = self.root.request();
+        to.number(names.len() as u64);
+        for name in names {
+            to.name(name);
+        }
+        self.root.call(ops::SETTLE, &to).map(|_| ())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        RemoteSource::reopen(&self.root, name).map(|file| Box::new(file) as _).map_err(|e| e.on(name))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        self.root.call(ops::SPACE, &self.root.request())?.body().space()
+    }
+
+    fn forget(&self, dir: &Dir) {
+        let mut to = self.root.request();
+        to.bytes(&dir.path());
+        // Its answer is nobody's; a lost connection has forgotten it anyway.
+        let _asked = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
+    }
+}
+
+impl Remote {
+    fn fill(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
+        let mut to = self.root.request();
+        to.mask(bundle.keep).flag(bundle.follow).number(listed.len() as u64);
+        let mut weight = 0;
+        for i in listed {
+            let entry = &bundle.items[*i].entry;
+            to.listed(entry);
+            weight += entry.size.min(1 << 20) + 200;
+        }
+        let answer = self.root.ask(ops::GET_BUNDLE, &to, &[], weight)?.wait()?;
+        let mut from = answer.body();
+        bundle.spent.reading += from.duration()?;
+        bundle.spent.writing += from.duration()?;
+        bundle.spent.metadata += from.duration()?;
+        let mut lengths = Vec::with_capacity(listed.len());
+        let mut outcomes = Vec::with_capacity(listed.len());
+        for i in listed {
+            let name = bundle.items[*i].entry.name.clone();
+            let (entry, outcome, length) = match from.byte()? {
+                0 => {
+                    let entry = from.attributes(name)?;
+                    (Some(entry), Some(Outcome::Read), usize::try_from(from.number()?).unwrap_or(usize::MAX))
+                }
+                1 => (Some(from.attributes(name)?), None, 0),
+                _ => (None, Some(Outcome::Failed(from.error()?.on(&name))), 0),
+            };
+            lengths.push(length);
+            outcomes.push((entry, outcome));
+        }
+        let sum = lengths.iter().try_fold(0_usize, |sum, length| sum.checked_add(*length));
+        if sum != Some(from.0.len()) {
+            return Err(nonsense("a bundle that is not as long as its files"));
+        }
+        let mut at = bundle.data.len();
+        bundle.data.extend_from_slice(from.0);
+        for ((i, length), (entry, outcome)) in listed.iter().zip(lengths).zip(outcomes) {
+            let item = &mut bundle.items[*i];
+            if let Some(entry) = entry {
+                item.entry = entry;
+            }
+            if let Some(outcome) = outcome {
+                item.outcome = outcome;
+            }
+            item.at = at..at + length;
+            at += length;
+        }
+        Ok(())
+    }
+
+    fn put(&self, bundle: &mut Bundle, read: &[usize]) -> Result<()> {
+        let mut to = self.root.request();
+        to.mask(bundle.keep).flag(bundle.direct).flag(bundle.sync).number(read.len() as u64);
+        for i in read {
+            let item = &bundle.items[*i];
+            to.entry(&item.entry).number((item.at.end - item.at.start) as u64);
+        }
+        // What stands one behind the other in the buffer goes out as one part.
+        let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+        for i in read {
+            let at = &bundle.items[*i].at;
+            match runs.last_mut() {
+                Some(last) if last.end == at.start => last.end = at.end,
+                _ => runs.push(at.clone()),
+            }
+        }
+        let parts: Vec<&[u8]> = runs.into_iter().map(|run| &bundle.data[run]).collect();
+        let weight = parts.iter().map(|part| part.len() as u64).sum();
+        let answer = self.root.ask(ops::PUT_BUNDLE, &to, &parts, weight)?.wait()?;
+        let mut from = answer.body();
+        let spent = (from.duration()?, from.duration()?, from.duration()?);
+        bundle.spent.reading += spent.0;
+        bundle.spent.writing += spent.1;
+        bundle.spent.metadata += spent.2;
+        for i in read {
+            let item = &mut bundle.items[*i];
+            item.outcome = match from.byte()? {
+                0 => Outcome::Landed(from.landed()?),
+                _ => Outcome::Failed(from.error()?.on(&item.entry.name)),
+            };
+        }
+        Ok(())
+    }
+}

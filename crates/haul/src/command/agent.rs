@@ -1,0 +1,30 @@
+//! `haul agent`: the far side of a run over ssh.
+
+use std::os::fd::AsFd;
+
+use haul_core::error::{Error, Result};
+use haul_stores::agent::{Options, join, serve};
+use rustix::fd::{BorrowedFd, OwnedFd};
+
+use crate::exit::Exit;
+use crate::flags::other::AgentFlags;
+use crate::out;
+
+pub fn run(flags: &AgentFlags) -> Exit {
+    match carry_on(flags) {
+        Ok(()) => Exit::Success,
+        Err(e) => out::error(&e),
+    }
+}
+
+fn carry_on(flags: &AgentFlags) -> Result<()> {
+    let umask = crate::umask();
+    // Modes are set as they are meant; the mask is taken into account where they are not kept.
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let own = |fd: BorrowedFd<'_>| -> Result<OwnedFd> { rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|e| Error::io(e.into(), "start")) };
+    let (input, output) = (own(std::io::stdin().as_fd())?, own(std::io::stdout().as_fd())?);
+    match &flags.join {
+        Some(word) => join(word, &input, &output),
+        None => serve(input, output, Options { umask, version: env!("CARGO_PKG_VERSION") }),
+    }
+}
