@@ -80,8 +80,9 @@ pub struct Session {
     pub links: Mutex<Vec<Arc<Link>>>,
     /// Roots that were opened in this run, by number, with device and inode.
     pub roots: Mutex<HashMap<u64, Opened>>,
-    wanted: Mutex<usize>,
-    bell: Condvar,
+    /// Links that there is work for.
+    wanted: AtomicUsize,
+    bell: (Mutex<()>, Condvar),
     /// Links through ssh at the most; fewer once one was refused.
     pub sessions: AtomicUsize,
     /// Nanoseconds, the shortest that was seen.
@@ -152,8 +153,8 @@ impl Client {
             links: Mutex::new(vec![control.clone()]),
             control,
             roots: Mutex::default(),
-            wanted: Mutex::new(1),
-            bell: Condvar::new(),
+            wanted: AtomicUsize::new(1),
+            bell: Default::default(),
             sessions: AtomicUsize::new(self.wishes.sessions),
             round_trip: AtomicU64::new(u64::MAX),
             ahead: Mutex::new(AHEAD),
@@ -189,9 +190,8 @@ impl Session {
         };
         let most = self.most_links();
         if weight > 0 && least.load() >= BUSY && links.len() < most {
-            let mut wanted = lock(&self.wanted);
-            *wanted = (*wanted).max((links.len() * 2).min(most));
-            self.bell.notify_all();
+            self.wanted.fetch_max((links.len() * 2).min(most), Ordering::Relaxed);
+            self.bell.1.notify_all();
         }
         Ok(least)
     }
@@ -220,7 +220,8 @@ impl Session {
     }
 
     fn wants_links(&self) -> bool {
-        *lock(&self.wanted) > lock(&self.links).len()
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        wanted > lock(&self.links).len()
     }
 
     /// Opens the links that are wanted, on a thread of its own: nobody waits for them.
@@ -240,13 +241,12 @@ impl Session {
                         // It allows no more sessions: what there is has to do.
                         let count = lock(&session.links).len().max(1);
                         session.sessions.store(count, Ordering::Relaxed);
-                        *lock(&session.wanted) = count;
+                        session.wanted.store(count, Ordering::Relaxed);
                     }
                     continue;
                 }
-                let wanted = lock(&session.wanted);
-                let _looked_at_again =
-                    session.bell.wait_timeout(wanted, Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
+                let (mutex, bell) = &session.bell;
+                let _looked_at_again = bell.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
             }
         };
         let _without_it_fewer_links = std::thread::Builder::new().name("links".into()).spawn(open);
