@@ -19,6 +19,7 @@ pub mod hash;
 pub mod job;
 pub mod journal;
 pub mod meter;
+pub mod outline;
 pub mod plan;
 pub mod report;
 mod schedule;

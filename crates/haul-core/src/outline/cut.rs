@@ -1,0 +1,258 @@
+//! Where pieces end, and the making of an outline.
+
+use super::{Outline, Piece, is_average};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Bytes that a gear hash remembers: one bit of shift for each.
+const WINDOW: u32 = 64;
+
+/// A pseudo-random number for each byte: the first 256 of SplitMix64 from state 0, shifted left by `shift`.
+const fn gear(shift: u32) -> [u64; 256] {
+    let mut table = [0; 256];
+    let mut state = 0_u64;
+    let mut index = 0;
+    while index < table.len() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        table[index] = (mixed ^ (mixed >> 31)) << shift;
+        index += 1;
+    }
+    table
+}
+
+static GEAR: [u64; 256] = gear(0);
+/// For the first of two bytes that are taken in one step.
+static GEAR_TWICE: [u64; 256] = gear(1);
+
+/// The shortest piece that does not end the file.
+pub(super) fn least(average: u32) -> u32 {
+    average / 2
+}
+
+pub(super) fn most(average: u32) -> u32 {
+    average * 4
+}
+
+/// `bits` ones below the highest bit. High bits depend on most bytes; the highest is left out so that the mask
+/// can be shifted with the hash in [`scan`].
+fn mask(bits: u32) -> u64 {
+    ((1 << bits) - 1) << (63 - bits)
+}
+
+/// Makes the [`Outline`] of one version from buffers as they are read, whatever their sizes. Keeps nothing of them: its
+/// memory is that of the pieces found.
+pub struct Outliner {
+    average: u32,
+    /// What of the gear hash must be zero: up to the average, and behind it.
+    strict: u64,
+    loose: u64,
+    /// The piece at hand: bytes so far, and both hashes of them.
+    length: u32,
+    gear: u64,
+    content: blake3::Hasher,
+    size: u64,
+    pieces: Vec<Piece>,
+}
+
+impl std::fmt::Debug for Outliner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outliner").field("average", &self.average).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl Outliner {
+    /// `average` is what [`super::piece_size`] gave at the end that chose it. `Unsupported` unless it is a power of two from
+    /// 1 KiB to 256 MiB.
+    pub fn new(average: u32) -> Result<Outliner> {
+        if !is_average(average) {
+            return Err(Error::new(ErrorKind::Unsupported, "compare").because(format!("no outline has pieces of {average} bytes")));
+        }
+        let bits = average.trailing_zeros();
+        Ok(Outliner {
+            average,
+            strict: mask(bits + 2),
+            loose: mask(bits - 2),
+            length: 0,
+            gear: 0,
+            content: blake3::Hasher::new(),
+            size: 0,
+            pieces: Vec::new(),
+        })
+    }
+
+    /// Takes the next bytes of the file.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        while let Some(length) = self.cut(bytes) {
+            let (end, next) = bytes.split_at(length);
+            self.take(end);
+            self.end_piece();
+            bytes = next;
+        }
+        self.take(bytes);
+    }
+
+    /// The end of the file ends its last piece.
+    pub fn finish(mut self) -> Outline {
+        if self.length > 0 {
+            self.end_piece();
+        }
+        Outline { average: self.average, size: self.size, pieces: self.pieces }
+    }
+
+    /// How many of `bytes` belong to the piece at hand, `None` if it goes on behind them. What the gear hash was before
+    /// it has forgotten when the piece can first end.
+    fn cut(&mut self, bytes: &[u8]) -> Option<usize> {
+        let so_far = self.length;
+        let until = |length: u32| (length.saturating_sub(so_far) as usize).min(bytes.len());
+        let skipped = until(least(self.average) - WINDOW);
+        let warm = until(least(self.average) - 1);
+        let strict = until(self.average);
+        let all = until(most(self.average));
+        for &byte in &bytes[skipped..warm] {
+            self.gear = (self.gear << 1).wrapping_add(GEAR[usize::from(byte)]);
+        }
+        if let Some(found) = scan(&mut self.gear, self.strict, &bytes[warm..strict]) {
+            return Some(warm + found);
+        }
+        if let Some(found) = scan(&mut self.gear, self.loose, &bytes[strict..all]) {
+            return Some(strict + found);
+        }
+        (so_far as usize + all == most(self.average) as usize).then_some(all)
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.content.update(bytes);
+        self.length += u32::try_from(bytes.len()).expect("a piece is shorter than 4 GiB");
+    }
+
+    fn end_piece(&mut self) {
+        let hash = *self.content.finalize().as_bytes().first_chunk().expect("BLAKE3 gives 32 bytes");
+        self.pieces.push(Piece { hash, length: self.length });
+        self.size += u64::from(self.length);
+        self.content.reset();
+        self.length = 0;
+    }
+}
+
+/// Rolls `gear` over `bytes` up to and with the first byte behind which all bits of `mask` are zero, and says how many
+/// that are.
+///
+/// Two bytes a step: the hash is shifted once for both, so behind the first byte it is compared one bit to
+/// the left. That is a quarter faster than byte by byte and finds the same.
+fn scan(gear: &mut u64, mask: u64, bytes: &[u8]) -> Option<usize> {
+    let shifted = mask << 1;
+    let mut hash = *gear;
+    let (pairs, last) = bytes.as_chunks::<2>();
+    for (index, &[first, second]) in pairs.iter().enumerate() {
+        hash = (hash << 2).wrapping_add(GEAR_TWICE[usize::from(first)]);
+        if hash & shifted == 0 {
+            return Some(2 * index + 1);
+        }
+        hash = hash.wrapping_add(GEAR[usize::from(second)]);
+        if hash & mask == 0 {
+            return Some(2 * index + 2);
+        }
+    }
+    for &byte in last {
+        hash = (hash << 1).wrapping_add(GEAR[usize::from(byte)]);
+        if hash & mask == 0 {
+            return Some(bytes.len());
+        }
+    }
+    *gear = hash;
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Where the first piece of `content` ends, as the module's documentation tells it.
+    fn slow(content: &[u8], average: u32) -> usize {
+        let bits = average.trailing_zeros();
+        let ends = |length: usize| {
+            let hash = content[..length]
+                .iter()
+                .rev()
+                .take(64)
+                .enumerate()
+                .fold(0_u64, |sum, (age, &byte)| sum.wrapping_add(GEAR[usize::from(byte)] << age));
+            let bits = if length <= average as usize { bits + 2 } else { bits - 2 };
+            (hash << 1) >> (64 - bits) == 0
+        };
+        let all = content.len().min(most(average) as usize);
+        (least(average) as usize..all).find(|&length| ends(length)).unwrap_or(all)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn ends_where_the_slow_meaning_does(content in prop::collection::vec(any::<u8>(), 0..6_000), letters in 1_u8..=255, split in 0_usize..6_000) {
+            let content: Vec<u8> = content.iter().map(|byte| byte % letters).collect();
+            let mut outliner = Outliner::new(1 << 10).unwrap();
+            let (first, second) = content.split_at(split.min(content.len()));
+            outliner.push(first);
+            outliner.push(second);
+            let mut rest = &content[..];
+            for piece in outliner.finish().pieces() {
+                prop_assert_eq!(piece.length as usize, slow(rest, 1 << 10));
+                let (this, next) = rest.split_at(piece.length as usize);
+                prop_assert!(blake3::hash(this).as_bytes().starts_with(&piece.hash));
+                rest = next;
+            }
+            prop_assert!(rest.is_empty());
+        }
+    }
+
+    /// `WINDOW` bytes whose gear hash has so many zeros where it counts.
+    fn window(zeros: u32) -> [u8; WINDOW as usize] {
+        let random = |seed: u64| {
+            let mut bytes = [0; WINDOW as usize];
+            blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+            bytes
+        };
+        let hash = |bytes: &[u8]| bytes.iter().fold(0_u64, |hash, &byte| (hash << 1).wrapping_add(GEAR[usize::from(byte)]));
+        (0..).map(random).find(|bytes| (hash(bytes) << 1).leading_zeros() == zeros).expect("there are such")
+    }
+
+    #[test]
+    fn bounds_are_exact() {
+        // Where the first piece ends if the window ends there and zeros are around it.
+        let first = |end: usize, zeros: u32| {
+            let mut content = vec![0; 6_000];
+            content[end - WINDOW as usize..end].copy_from_slice(&window(zeros));
+            let mut outliner = Outliner::new(1 << 10).unwrap();
+            outliner.push(&content);
+            outliner.pieces[0].length as usize
+        };
+        for (end, zeros, cut) in [
+            (511, 12, false),
+            (512, 12, true),
+            (512, 11, false),
+            (1024, 11, false),
+            (1024, 12, true),
+            (1025, 8, true),
+            (1025, 7, false),
+            (4095, 8, true),
+            (4095, 7, false),
+        ] {
+            assert_eq!(first(end, zeros) == end, cut, "{zeros} zeros at {end}");
+        }
+    }
+
+    #[test]
+    fn equal_bytes_have_no_cuts() {
+        for byte in 0..=255 {
+            let lengths = |average: u32| {
+                let mut outliner = Outliner::new(average).unwrap();
+                outliner.push(&vec![byte; 9 * average as usize]);
+                outliner.finish().pieces.iter().map(|piece| piece.length / average).collect::<Vec<_>>()
+            };
+            assert_eq!(lengths(1 << 14), [4, 4, 1], "byte {byte}");
+        }
+    }
+}
