@@ -1,13 +1,14 @@
 //! Hosts behind ssh: each is reached once in a run, whatever is asked of it, by haul on the far side where it is there,
 //! else by plain SFTP.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
-use haul_stores::agent::{self, RootOptions, Wishes};
+use haul_stores::agent::{self, Direct, RootOptions, Wishes};
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::{Login, Target, far_command};
 
@@ -18,6 +19,38 @@ use crate::location::{Location, Scheme};
 pub struct Hosts<'a> {
     connect: &'a Connect,
     known: Mutex<Vec<(Key, Arc<Host>)>>,
+    /// Where it is kept what was learned of hosts; `None` for commands that move no data.
+    learned: Option<Learned>,
+}
+
+/// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
+/// connection could be made. After a day it is tried again: networks change.
+#[derive(Clone, Debug)]
+struct Learned {
+    place: Option<PathBuf>,
+}
+
+const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
+
+impl Learned {
+    fn file(&self, endpoint: &str) -> Option<PathBuf> {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "@._-".contains(c) { c } else { '+' };
+        Some(self.place.as_ref()?.join("hosts").join(endpoint.chars().map(plain).collect::<String>()))
+    }
+
+    fn is_closed(&self, endpoint: &str) -> bool {
+        let written = self.file(endpoint).and_then(|file| file.metadata().ok()).and_then(|meta| meta.modified().ok());
+        written.is_some_and(|written| written.elapsed().is_ok_and(|age| age < FORGOTTEN))
+    }
+
+    fn learn(&self, endpoint: &str, works: bool) {
+        let Some(file) = self.file(endpoint) else { return };
+        // It saves a second or two the next time; that it cannot be kept is no failure.
+        let _kept = match works {
+            true => std::fs::remove_file(&file),
+            false => file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&file, "no data connection could be made\n")),
+        };
+    }
 }
 
 type Key = (Option<String>, Option<String>, Option<u16>, bool);
@@ -80,7 +113,13 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, known: Mutex::default() }
+        Hosts { connect, known: Mutex::default(), learned: None }
+    }
+
+    /// For a run that moves data: connections beside ssh are worth their making.
+    pub fn for_data(connect: &'a Connect, state_dir: Option<&Path>) -> Self {
+        let place = state_dir.map(Path::to_path_buf).or_else(|| haul_core::journal::default_root(|name| std::env::var_os(name)));
+        Hosts { learned: Some(Learned { place }), ..Self::new(connect) }
     }
 
     pub fn reach(&self, location: &Location) -> Result<Arc<Host>> {
@@ -123,7 +162,12 @@ impl<'a> Hosts<'a> {
         let named = asked.clone();
         let explain = login.clone();
         let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), env!("CARGO_PKG_VERSION"), word));
-        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION") };
+        let ports = self.connect.data_ports;
+        // Ports that were named are always tried.
+        let direct = self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)));
+        let host = endpoint.to_string();
+        let direct = direct.map(|learned| Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) });
+        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), direct };
         let met = agent::Client::connect(Box::new(start), wishes).and_then(|client| agent::Host::new(client, endpoint.to_string()));
         match met {
             Ok(host) => Ok(Some(host)),

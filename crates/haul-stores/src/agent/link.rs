@@ -127,7 +127,7 @@ pub fn lost(reason: &str) -> Error {
     Error::new(ErrorKind::Broken, "receive").because(format!("the connection was lost: {reason}")).remedy_is(Remedy::Reconnect)
 }
 
-/// Writes to a pipe or socket, and gives up when it takes nothing for too long or when the link is over.
+/// A pipe or socket that is given up when it takes or gives nothing for too long, or when the link is over.
 pub struct Bounded {
     fd: OwnedFd,
     patience: Duration,
@@ -140,10 +140,10 @@ impl Bounded {
         Ok(Bounded { fd, patience, over })
     }
 
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&self, flags: PollFlags) -> io::Result<()> {
         let begun = Instant::now();
         loop {
-            let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::OUT)];
+            let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), flags)];
             let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
             match poll(&mut polled, Some(&wait)) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -159,25 +159,31 @@ impl Bounded {
         }
     }
 
-    fn again(&self, mut write: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
+    fn again(&self, flags: PollFlags, mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
         loop {
-            match write() {
+            match call() {
                 Ok(count) => return Ok(count),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => self.wait()?,
+                Err(rustix::io::Errno::AGAIN) => self.wait(flags)?,
                 Err(e) => return Err(e.into()),
             }
         }
     }
 }
 
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.again(PollFlags::IN, || rustix::io::read(&self.fd, &mut *buffer))
+    }
+}
+
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.again(|| rustix::io::write(&self.fd, bytes))
+        self.again(PollFlags::OUT, || rustix::io::write(&self.fd, bytes))
     }
 
     fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.again(|| rustix::io::writev(&self.fd, parts))
+        self.again(PollFlags::OUT, || rustix::io::writev(&self.fd, parts))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! server (the far side's own stores)  <------------------------------------+
 //! ```
 
+mod direct;
 mod file;
 mod link;
 pub mod ops;
@@ -16,7 +17,8 @@ mod session;
 mod store;
 mod wire;
 
+pub use direct::Ports;
 pub use link::Carrier;
 pub use server::{Options, join, serve};
-pub use session::{Client, Connect, Far, Pipes, Wishes, missing_platform, widen};
+pub use session::{Client, Connect, Direct, Far, Pipes, Wishes, missing_platform, widen};
 pub use store::{Host, Remote, RootOptions};

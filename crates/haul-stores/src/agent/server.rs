@@ -7,6 +7,7 @@
 //! It lives as long as the link on its standard input; further links join it through a socket or come over TCP. It
 //! keeps no state that matters: what was written and not committed is found again by its token.
 
+mod data;
 mod files;
 mod join;
 mod perform;
@@ -60,6 +61,7 @@ pub(super) struct Agent {
     home: PathBuf,
     heard: Mutex<Instant>,
     joining: join::Joining,
+    data: data::Data,
 }
 
 #[derive(Default)]
@@ -200,6 +202,7 @@ pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
         home,
         heard: Mutex::new(Instant::now()),
         joining: join::Joining::new(),
+        data: data::Data::default(),
     });
     agent.joining.listen(&agent);
     let beat = agent.clone();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,8 +14,10 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
+use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
 use super::link::{Bounded, Carrier, Frame, Input, Link, Output, PULSE, Plain, SILENCE, Ticket, kind, lock};
 use super::ops;
+use super::seal::{Acceptor, Connector, Secret};
 use super::wire::{Writer, nonsense};
 
 /// A conversation with a program that speaks for the far side: its standard input and output.
@@ -51,7 +54,7 @@ pub struct Far {
 }
 
 /// What the user allows and wants.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Wishes {
     /// Links through ssh at the most.
     pub sessions: usize,
@@ -59,6 +62,21 @@ pub struct Wishes {
     pub greeting: Duration,
     /// Of this haul, for messages.
     pub version: &'static str,
+    /// Data connections beside ssh; `None` where they are not wanted.
+    pub direct: Option<Direct>,
+}
+
+/// How data connections may be made.
+pub struct Direct {
+    pub ports: Ports,
+    /// Told once whether one could be made, so that the next run knows.
+    pub learned: Box<dyn Fn(bool) + Send + Sync>,
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Direct({:?})", self.ports)
+    }
 }
 
 /// A host reached by its haul. Connects again when the connection was lost.
@@ -78,6 +96,11 @@ pub struct Session {
     pub far: Far,
     pub control: Arc<Link>,
     pub links: Mutex<Vec<Arc<Link>>>,
+    /// Links beside ssh, which carry the data where there are any.
+    data: Mutex<Vec<DataLink>>,
+    way: Mutex<Way>,
+    /// Data connections at the most.
+    most_data: AtomicUsize,
     /// Roots that were opened in this run, by number, with device and inode.
     pub roots: Mutex<HashMap<u64, Opened>>,
     /// Links that there is work for.
@@ -89,8 +112,35 @@ pub struct Session {
     round_trip: AtomicU64,
     /// Bytes that readers may have asked for ahead of their first piece, over all of them.
     pub ahead: Mutex<u64>,
-    over: AtomicBool,
+    /// Whether a thread sees to the links.
+    attended: AtomicBool,
 }
+
+struct DataLink {
+    link: Arc<Link>,
+    socket: TcpStream,
+}
+
+/// How data connections are made.
+#[derive(Clone)]
+enum Way {
+    /// Nobody has tried yet.
+    Untried,
+    /// This end connects.
+    Out { at: SocketAddr, connector: Arc<Connector>, next: u32 },
+    /// The far end connects to this one.
+    In { at: SocketAddr, secret: Arc<Secret>, next: u32 },
+    /// They cannot be made, or are not wanted.
+    None,
+}
+
+/// Data connections, to begin with: over a long way, and over a short one.
+const DATA: usize = 8;
+const DATA_NEAR: usize = 2;
+/// Where segments are lost, that many share the loss.
+const DATA_LOSSY: usize = 64;
+/// Of so many segments one is lost: more streams gain.
+const LOSS: u64 = 3000;
 
 /// Bytes that are asked for ahead over all readers.
 const AHEAD: u64 = 32 << 20;
@@ -128,9 +178,7 @@ impl Client {
     pub fn session(self: &Arc<Self>) -> Result<Arc<Session>> {
         let mut session = lock(&self.session);
         if let Some(session) = session.as_ref().filter(|session| !session.control.is_over()) {
-            if session.wants_links() {
-                session.attend(self);
-            }
+            session.attend(self);
             return Ok(session.clone());
         }
         let new = self.meet().map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken))?;
@@ -151,6 +199,9 @@ impl Client {
         let session = Arc::new(Session {
             far,
             links: Mutex::new(vec![control.clone()]),
+            data: Mutex::default(),
+            way: Mutex::new(if self.wishes.direct.is_some() { Way::Untried } else { Way::None }),
+            most_data: AtomicUsize::new(DATA),
             control,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),
@@ -158,7 +209,7 @@ impl Client {
             sessions: AtomicUsize::new(self.wishes.sessions),
             round_trip: AtomicU64::new(u64::MAX),
             ahead: Mutex::new(AHEAD),
-            over: AtomicBool::new(false),
+            attended: AtomicBool::new(false),
         });
         session.pulse();
         Ok(session)
@@ -181,8 +232,18 @@ impl Session {
         let _it_lives_an_hour_without = std::thread::Builder::new().name("pulse".into()).spawn(beat);
     }
 
-    /// The link with the least to do.
+    /// The link with the least to do; what carries data goes beside ssh where it can.
     pub fn link(&self, weight: u64) -> Result<Arc<Link>> {
+        if weight > 0 {
+            let mut data = lock(&self.data);
+            data.retain(|one| !one.link.is_over());
+            if let Some(least) = data.iter().map(|one| &one.link).min_by_key(|link| link.load()) {
+                if least.load() >= BUSY && data.len() < self.most_data() {
+                    self.want(data.len() * 2, self.most_data());
+                }
+                return Ok(least.clone());
+            }
+        }
         let mut links = lock(&self.links);
         links.retain(|link| !link.is_over());
         let Some(least) = links.iter().min_by_key(|link| link.load()).cloned() else {
@@ -190,15 +251,27 @@ impl Session {
         };
         let most = self.most_links();
         if weight > 0 && least.load() >= BUSY && links.len() < most {
-            self.wanted.fetch_max((links.len() * 2).min(most), Ordering::Relaxed);
-            self.bell.1.notify_all();
+            self.want(links.len() * 2, most);
         }
         Ok(least)
     }
 
+    fn want(&self, links: usize, most: usize) {
+        self.wanted.fetch_max(links.min(most), Ordering::Relaxed);
+        self.bell.1.notify_all();
+    }
+
+    fn most_data(&self) -> usize {
+        if self.is_near() { DATA_NEAR } else { self.most_data.load(Ordering::Relaxed) }
+    }
+
+    fn is_near(&self) -> bool {
+        self.round_trip().is_some_and(|time| time < NEAR)
+    }
+
     fn most_links(&self) -> usize {
         // Over a short way the sessions of one login would only share one cipher.
-        if self.round_trip().is_some_and(|time| time < NEAR) { 1 } else { self.sessions.load(Ordering::Relaxed) }
+        if self.is_near() { 1 } else { self.sessions.load(Ordering::Relaxed) }
     }
 
     /// How long the way there and back is, as far as it is known.
@@ -221,12 +294,16 @@ impl Session {
 
     fn wants_links(&self) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        wanted > lock(&self.links).len()
+        match &*lock(&self.way) {
+            Way::Untried => true,
+            Way::None => wanted > lock(&self.links).len(),
+            _ => wanted > lock(&self.data).len(),
+        }
     }
 
     /// Opens the links that are wanted, on a thread of its own: nobody waits for them.
     fn attend(self: &Arc<Self>, client: &Arc<Client>) {
-        if self.over.swap(true, Ordering::Relaxed) {
+        if self.attended.load(Ordering::Relaxed) || !self.wants_links() || self.attended.swap(true, Ordering::Relaxed) {
             return;
         }
         let (session, client): (Weak<Session>, Weak<Client>) = (Arc::downgrade(self), Arc::downgrade(client));
@@ -236,7 +313,11 @@ impl Session {
                 if session.control.is_over() {
                     return;
                 }
+                session.watch_losses();
                 if session.wants_links() {
+                    if session.goes_direct(&client) {
+                        continue;
+                    }
                     if session.join(&client).is_err() {
                         // It allows no more sessions: what there is has to do.
                         let count = lock(&session.links).len().max(1);
@@ -250,6 +331,154 @@ impl Session {
             }
         };
         let _without_it_fewer_links = std::thread::Builder::new().name("links".into()).spawn(open);
+    }
+
+    /// Makes data connections as far as they are wanted; `false` where they cannot be made.
+    fn goes_direct(self: &Arc<Self>, client: &Client) -> bool {
+        let Some(direct) = &client.wishes.direct else {
+            *lock(&self.way) = Way::None;
+            return false;
+        };
+        if matches!(*lock(&self.way), Way::Untried) {
+            let way = self.try_out(direct).or_else(|_| self.try_in(direct)).unwrap_or(Way::None);
+            (direct.learned)(!matches!(way, Way::None));
+            *lock(&self.way) = way;
+            self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
+        }
+        let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
+        let (numbers, way) = {
+            let mut way = lock(&self.way);
+            let (Way::Out { next, .. } | Way::In { next, .. }) = &mut *way else { return false };
+            let first = *next;
+            *next = next.saturating_add(u32::try_from(missing).unwrap_or(0));
+            (first..*next, way.clone())
+        };
+        let made = match &way {
+            Way::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
+            Way::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
+            Way::None | Way::Untried => 0,
+        };
+        if made == 0 && missing > 0 {
+            // What worked before does not any more: ssh does.
+            let left = lock(&self.data).len();
+            self.wanted.store(left, Ordering::Relaxed);
+            if left == 0 {
+                *lock(&self.way) = Way::None;
+                self.wanted.store(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// The far end listens, this one connects.
+    fn try_out(self: &Arc<Self>, direct: &Direct) -> Result<Way> {
+        let (_near, far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let secret = Secret::random()?;
+        let mut to = Writer::new();
+        let (low, high) = direct.ports.unwrap_or((0, 0));
+        to.bytes(secret.as_bytes()).number(low.into()).number(high.into()).flag(!self.is_near());
+        let answer = self.control.ask(ops::LISTEN, &[&to.out], 0)?.wait()?;
+        to.out.fill(0);
+        let port = u16::try_from(answer.body().number()?).map_err(|_| nonsense("an impossible port"))?;
+        let (at, connector) = (SocketAddr::new(far, port), Arc::new(Connector::new(secret)));
+        let mut first = direct::connect(at, &connector, 0, SILENCE, !self.is_near())?;
+        first.welcomed()?;
+        self.add(first)?;
+        Ok(Way::Out { at, connector, next: 1 })
+    }
+
+    fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
+        let far = !self.is_near();
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in numbers {
+                let (connector, made) = (connector.clone(), &made);
+                let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
+                    // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
+                    if direct::connect(at, &connector, number, SILENCE, far).and_then(|sealed| self.add(sealed)).is_ok() {
+                        made.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        made.into_inner()
+    }
+
+    /// This end listens, the far one connects.
+    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<Way> {
+        let (near, _far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let secret = Arc::new(Secret::random()?);
+        let listener = Listener::new(direct.ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
+        let at = SocketAddr::new(near, listener.port()?);
+        let (session, far) = (Arc::downgrade(self), !self.is_near());
+        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
+            if let Some(session) = session.upgrade() {
+                let _one_less = session.add(sealed);
+            }
+        });
+        let control = self.control.clone();
+        let take = move || {
+            while !control.is_over() {
+                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, far, &each);
+            }
+        };
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+        if self.be_connected(at, &secret, 0..1) == 0 {
+            return Err(super::link::lost("it cannot be reached"));
+        }
+        Ok(Way::In { at, secret, next: 1 })
+    }
+
+    fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
+        let before = lock(&self.data).len();
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into()).flag(!self.is_near());
+        to.number(numbers.start.into()).number(numbers.len() as u64);
+        let asked = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        let Ok(answer) = asked else { return 0 };
+        let count = answer.body().count_of().unwrap_or(0);
+        // They are there as soon as this end has read their hello.
+        let until = Instant::now() + ATTEMPT;
+        while lock(&self.data).len() < before + count && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        lock(&self.data).len().saturating_sub(before)
+    }
+
+    fn add(&self, sealed: Sealed) -> Result<()> {
+        let Sealed { output, input, carrier, over, socket } = sealed;
+        let link = Link::start(output, input, carrier, over, SILENCE)?;
+        lock(&self.data).push(DataLink { link, socket });
+        Ok(())
+    }
+
+    /// Where segments are lost, one stream is slowed by each loss: more streams lose less.
+    fn watch_losses(&self) {
+        if self.is_near() || self.most_data.load(Ordering::Relaxed) >= DATA_LOSSY {
+            return;
+        }
+        let (mut sent, mut again) = {
+            let data = lock(&self.data);
+            if data.is_empty() {
+                return;
+            }
+            direct::losses(data.iter().map(|one| &one.socket))
+        };
+        if let Ok(answer) = self.control.ask(ops::FACTS, &[], 0).and_then(Ticket::wait) {
+            let mut from = answer.body();
+            sent += from.number().unwrap_or(0);
+            again += from.number().unwrap_or(0);
+        }
+        if again > 20 && again * LOSS > sent {
+            self.most_data.store(DATA_LOSSY, Ordering::Relaxed);
+        }
+    }
+
+    /// How many connections carry the data, and whether beside ssh.
+    pub fn carriers(&self) -> (usize, bool) {
+        let data = lock(&self.data).iter().filter(|one| !one.link.is_over()).count();
+        if data > 0 { (data, true) } else { (lock(&self.links).len(), false) }
     }
 
     /// One more ssh session, joined to this run of the far haul.

@@ -303,6 +303,11 @@ impl<'a> Parser<'a> {
         if count > self.0.len() { Err(nonsense("a count of what is not there")) } else { Ok(count) }
     }
 
+    /// A number that counts what is elsewhere.
+    pub fn count_of(&mut self) -> Result<usize> {
+        usize::try_from(self.number()?).map_err(|_| nonsense("a number that is too large"))
+    }
+
     pub fn words(&mut self) -> Result<String> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }

@@ -20,6 +20,10 @@ pub struct Connect {
     pub agent: Option<String>,
     /// Plain SFTP, whatever is on the far side.
     pub no_agent: bool,
+    /// Data connections beside ssh.
+    pub direct: bool,
+    /// Ports for them that the firewall lets through, the first and the last.
+    pub data_ports: Option<(u16, u16)>,
     pub endpoint_url: Option<String>,
 }
 
@@ -50,6 +54,12 @@ pub struct ConnectArgs {
     /// Use plain SFTP, also where haul is on the far side
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
+    /// Send all data through ssh: no connections of haul's own beside it
+    #[arg(long)]
+    no_direct: bool,
+    /// Use these TCP ports for encrypted data connections, those that a firewall lets through
+    #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
+    data_ports: Option<(u16, u16)>,
     /// The server of s3:// addresses
     #[arg(long, value_name = "URL")]
     endpoint_url: Option<String>,
@@ -66,6 +76,8 @@ impl ConnectArgs {
             ssh: self.ssh,
             agent: self.agent,
             no_agent: self.no_agent,
+            direct: !self.no_direct,
+            data_ports: self.data_ports,
             endpoint_url: self.endpoint_url,
         }
     }
@@ -76,5 +88,15 @@ fn far_path(text: &str) -> Result<String, String> {
     match haul_stores::ssh::is_plain(text) {
         true => Ok(text.to_string()),
         false => Err("write it with letters, digits and _ . / ~ + @ % = , : - only: it passes the far side's shell".into()),
+    }
+}
+
+/// `50000:51000`, or one port.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let (low, high) = text.split_once(':').unwrap_or((text, text));
+    match (port(low), port(high)) {
+        (Some(low), Some(high)) if low <= high => Ok((low, high)),
+        _ => Err("write LOW:HIGH, two numbers from 1 to 65535".into()),
     }
 }

@@ -39,12 +39,12 @@ const CHUNK: u64 = 16 << 20;
 /// cp, sync and mv.
 pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
     if flags.list_only {
-        return only::list(flags);
+        return only::list(flags, global);
     }
     if let Some(done) = stdio::copy(flags, global) {
         return done.unwrap_or_else(|e| crate::out::error(&e));
     }
-    match prepare(flags) {
+    match prepare(flags, global) {
         Ok(prepared) => {
             let options = run::RenderChoice {
                 dry: flags.dry,
@@ -110,7 +110,7 @@ fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
     Identity { sources: sources.iter().map(absolute).collect(), target: destination.map(absolute).unwrap_or_default() }
 }
 
-fn prepare(flags: &CopyFlags) -> Result<Prepared> {
+fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let Some(destination) = &flags.destination else {
         return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
     };
@@ -118,7 +118,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -254,7 +254,7 @@ fn after_move(flags: &CopyFlags, exit: Exit) -> Exit {
 
 /// check: both trees are read, nothing is written.
 pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
-    let prepared = match prepare_check(flags, source) {
+    let prepared = match prepare_check(flags, source, global) {
         Ok(prepared) => prepared,
         Err(e) => return crate::out::error_in(&e, Mode::Check),
     };
@@ -282,9 +282,9 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
     }
 }
 
-fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
+fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Result<Prepared> {
     let sources = [source.clone()];
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let asked = places::Asked {
         hosts: &hosts,
         sources: &sources,

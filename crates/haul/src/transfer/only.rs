@@ -15,18 +15,18 @@ use haul_core::tune::{Fixed, Limits};
 use haul_stores::memory::Memory;
 
 use crate::exit::Exit;
-use crate::flags::CopyFlags;
+use crate::flags::{CopyFlags, Global};
 use crate::location::Location;
 use crate::{command, out, units};
 
-pub fn list(flags: &CopyFlags) -> Exit {
-    match run(flags) {
+pub fn list(flags: &CopyFlags, global: &Global) -> Exit {
+    match run(flags, global) {
         Ok(exit) => exit,
         Err(e) => out::error(&e),
     }
 }
 
-fn run(flags: &CopyFlags) -> Result<Exit> {
+fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
     let nothing = CopyFlags {
         destination: Some(Location::local(b".")),
         policy: Policy::DEFAULT,
@@ -36,7 +36,7 @@ fn run(flags: &CopyFlags) -> Result<Exit> {
         dry: true,
         ..flags.clone()
     };
-    let mut prepared = super::prepare(&nothing)?;
+    let mut prepared = super::prepare(&nothing, global)?;
     prepared.job.target = Arc::new(Memory::new());
     prepared.job.rename = None;
     prepared.missing.iter().for_each(out::failure);

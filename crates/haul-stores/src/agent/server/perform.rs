@@ -130,6 +130,12 @@ impl Agent {
                 file.sink()?.abort()?;
             }
             ops::OPEN | ops::CREATE | ops::ATTACH | ops::REOPEN | ops::REREAD => self.open(frame.kind, &mut from, &mut to)?,
+            ops::LISTEN => self.listen(&mut from, &mut to)?,
+            ops::CONNECT => self.connect(&mut from, &mut to)?,
+            ops::FACTS => {
+                let (sent, again) = self.data.losses();
+                to.number(sent).number(again);
+            }
             ops::LIST => {
                 let root = self.root(from.number()?)?;
                 return list(&root, &mut from, reply);

@@ -1,0 +1,241 @@
+//! Data connections beside ssh: TCP, sealed with keys that came through ssh, made in whichever direction the network
+//! lets them. How they are sealed is in [`super::seal`] and in `docs/data-connections.md`.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use super::link::{Bounded, Carrier, Frame, HEAD, Input, Output, kind, lock, lost};
+use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
+
+/// How long one attempt in one direction may take.
+pub const ATTEMPT: Duration = Duration::from_millis(1500);
+/// How long a stranger who has connected may take to say what only the other end can.
+const STRANGER: Duration = Duration::from_secs(5);
+/// What was sent and is not acknowledged for this long ends a connection (TCP_USER_TIMEOUT of tcp(7)).
+const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+
+/// Ports that a firewall lets through; `None` for whichever the system gives.
+pub type Ports = Option<(u16, u16)>;
+
+struct SealedOutput<W> {
+    sealer: Sealer,
+    to: W,
+}
+
+struct SealedInput<R> {
+    opener: Opener,
+    from: R,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write + Send> Output for SealedOutput<W> {
+    fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
+        let all: Vec<&[u8]> = std::iter::once(&head[..]).chain(parts.iter().copied()).collect();
+        self.sealer.seal(&mut self.to, &all).map_err(|e| match e.kind() {
+            ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, e),
+            _ => io::Error::other(e.reason()),
+        })
+    }
+}
+
+impl<R: Read + Send> Input for SealedInput<R> {
+    fn receive(&mut self) -> Result<Option<Frame>> {
+        match self.opener.open(&mut self.from, &mut self.buffer)? {
+            Some(bytes) => Frame::new(bytes.to_vec()).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+struct Socket(TcpStream);
+
+impl Carrier for Socket {
+    fn end(&mut self) {
+        let _it_may_be_closed = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// A connection on which each end has shown that it knows the secret, or will with its first frame.
+pub struct Sealed {
+    pub output: Box<dyn Output>,
+    pub input: Box<dyn Input>,
+    pub carrier: Box<dyn Carrier>,
+    pub over: Arc<AtomicBool>,
+    /// For what the kernel knows of it.
+    pub socket: TcpStream,
+}
+
+fn settle_options(stream: &TcpStream, far: bool) {
+    let _slower_without = stream.set_nodelay(true);
+    let _found_out_later = rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED.as_millis() as u32);
+    let _the_same = rustix::net::sockopt::set_socket_keepalive(stream, true);
+    if far {
+        // It measures the way instead of taking each loss for a queue that is full; where it is not allowed, more
+        // streams do.
+        let _not_everywhere = rustix::net::sockopt::set_tcp_congestion(stream, "bbr");
+    }
+}
+
+fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration) -> Result<Sealed> {
+    let failed = |e: io::Error| Error::io(e, "connect");
+    let over = Arc::new(AtomicBool::new(false));
+    let copy = || stream.try_clone().map_err(failed);
+    let to = Bounded::new(copy()?.into(), patience, over.clone()).map_err(failed)?;
+    // Whoever waits for an answer knows how long; here nothing may come for as long as nothing is asked.
+    let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
+    let from = io::BufReader::with_capacity(64 << 10, from);
+    Ok(Sealed {
+        output: Box::new(SealedOutput { sealer, to }),
+        input: Box::new(SealedInput { opener, from, buffer: Vec::new() }),
+        carrier: Box::new(Socket(copy()?)),
+        over,
+        socket: stream,
+    })
+}
+
+/// Connects; the hello goes out at once. `patience` is how long the other end may take nothing.
+pub fn connect(at: SocketAddr, connector: &Connector, number: u32, patience: Duration, far: bool) -> Result<Sealed> {
+    let mut stream = TcpStream::connect_timeout(&at, ATTEMPT).map_err(|e| Error::io(e, "connect"))?;
+    settle_options(&stream, far);
+    let (hello, sealer, opener) = connector.connect(number)?;
+    stream.write_all(&hello).map_err(|e| Error::io(e, "connect"))?;
+    sealed(stream, sealer, opener, patience)
+}
+
+impl Sealed {
+    /// Waits for the first frame, by which the accepting end shows that it knows the secret; it carries nothing.
+    pub fn welcomed(&mut self) -> Result<()> {
+        let until = Instant::now() + ATTEMPT;
+        let polled = self.socket.try_clone().map_err(|e| Error::io(e, "connect"))?;
+        let mut polls = [rustix::event::PollFd::new(&polled, rustix::event::PollFlags::IN)];
+        let wait = rustix::time::Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
+        if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
+            return Err(Error::new(ErrorKind::TimedOut, "connect"));
+        }
+        match self.input.receive()? {
+            Some(frame) if frame.kind == kind::PULSE => Ok(()),
+            _ => Err(lost("it is not welcomed")),
+        }
+    }
+}
+
+/// A port on which connections under one secret are taken.
+pub struct Listener {
+    listener: TcpListener,
+    acceptor: Arc<Mutex<Acceptor>>,
+    strangers: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// Connections at a time that have not said hello yet.
+const STRANGERS: usize = 32;
+
+impl Listener {
+    /// Listens on the first free port of `ports`, on every address.
+    pub fn new(ports: Ports, acceptor: Acceptor) -> Result<Listener> {
+        let (low, high) = ports.unwrap_or((0, 0));
+        let mut last = None;
+        for port in low..=high {
+            for any in [IpAddr::from([0_u16; 8]), IpAddr::from([0_u8; 4])] {
+                match TcpListener::bind((any, port)) {
+                    Ok(listener) => return Ok(Listener { listener, acceptor: Arc::new(Mutex::new(acceptor)), strangers: Arc::default() }),
+                    Err(e) => last = Some(e),
+                }
+            }
+        }
+        Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), "listen"))
+    }
+
+    pub fn port(&self) -> Result<u16> {
+        self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, "listen"))
+    }
+
+    /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its
+    /// own, so that a stranger who says nothing keeps nobody waiting.
+    pub fn accept(&self, until: Option<Instant>, patience: Duration, far: bool, each: &Arc<dyn Fn(Sealed) + Send + Sync>) {
+        let _waited_on_by_poll = self.listener.set_nonblocking(true);
+        while until.is_none_or(|until| Instant::now() < until) {
+            let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
+            let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+            if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
+                continue;
+            }
+            let Ok((stream, _)) = self.listener.accept() else { continue };
+            use std::sync::atomic::Ordering::Relaxed;
+            if self.strangers.fetch_add(1, Relaxed) >= STRANGERS {
+                self.strangers.fetch_sub(1, Relaxed);
+                continue;
+            }
+            let (acceptor, strangers, each) = (self.acceptor.clone(), self.strangers.clone(), each.clone());
+            let greet = move || {
+                let greeted = greet(stream, &acceptor, patience, far);
+                strangers.fetch_sub(1, Relaxed);
+                if let Ok(sealed) = greeted {
+                    each(sealed);
+                }
+            };
+            if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
+                self.strangers.fetch_sub(1, Relaxed);
+            }
+        }
+    }
+}
+
+/// Who does not know the secret is told nothing.
+fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration, far: bool) -> Result<Sealed> {
+    let failed = |e: io::Error| Error::io(e, "greet");
+    stream.set_nonblocking(false).map_err(failed)?;
+    let mut hello: Hello = [0; HELLO];
+    let begun = Instant::now();
+    let mut filled = 0;
+    while filled < HELLO {
+        let left = STRANGER.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Err(Error::new(ErrorKind::TimedOut, "greet"));
+        }
+        stream.set_read_timeout(Some(left)).map_err(failed)?;
+        match stream.read(&mut hello[filled..]) {
+            Ok(0) => return Err(lost("it was closed")),
+            Ok(count) => filled += count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(failed(e)),
+        }
+    }
+    let (_number, sealer, opener) = lock(acceptor).accept(&hello)?;
+    settle_options(&stream, far);
+    let mut sealed = sealed(stream, sealer, opener, patience)?;
+    sealed.output.send([kind::PULSE, 0, 0, 0, 0], &[]).map_err(failed)?;
+    Ok(sealed)
+}
+
+/// The addresses in `SSH_CONNECTION`: that of the asking end, then that of the far one.
+pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
+    let mut words = connection.split(' ');
+    let near = words.next()?.parse().ok()?;
+    let _port = words.next()?;
+    Some((near, words.next()?.parse().ok()?))
+}
+
+/// Segments that were sent, and those that were sent again, over all of these connections (tcp_info of linux/tcp.h).
+pub fn losses<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> (u64, u64) {
+    let mut sum = (0, 0);
+    for socket in sockets {
+        // SAFETY: tcp_info is plain numbers, for which zero is a value.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes into `info`.
+        let told = unsafe {
+            let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+        };
+        if told == 0 {
+            sum.0 += u64::from(info.tcpi_segs_out);
+            sum.1 += u64::from(info.tcpi_total_retrans);
+        }
+    }
+    sum
+}

@@ -1,0 +1,78 @@
+//! Data connections of the far side: beside ssh, in either direction.
+
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use haul_core::error::Result;
+
+use super::{Agent, PATIENCE};
+use crate::agent::direct::{self, Listener, Sealed};
+use crate::agent::link::lock;
+use crate::agent::seal::{Acceptor, Connector, Secret};
+use crate::agent::wire::{Parser, Writer, nonsense};
+
+/// Connections that one request may ask for.
+const MOST: u64 = 64;
+
+/// The sockets, for what the kernel knows of them.
+#[derive(Default)]
+pub struct Data {
+    sockets: Mutex<Vec<Arc<TcpStream>>>,
+}
+
+impl Data {
+    pub fn losses(&self) -> (u64, u64) {
+        direct::losses(lock(&self.sockets).iter().map(|socket| &**socket))
+    }
+}
+
+fn secret(from: &mut Parser<'_>) -> Result<Secret> {
+    let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| nonsense("a secret of another length"))?;
+    Ok(Secret::from_bytes(bytes))
+}
+
+fn port(from: &mut Parser<'_>) -> Result<u16> {
+    u16::try_from(from.number()?).map_err(|_| nonsense("an impossible port"))
+}
+
+impl Agent {
+    /// Secret, ports, whether the way is long; answers with the port.
+    pub(super) fn listen(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
+        let (secret, low, high, far) = (secret(from)?, port(from)?, port(from)?, from.flag()?);
+        let listener = Listener::new((high > 0).then_some((low, high)), Acceptor::new(secret))?;
+        to.number(listener.port()?.into());
+        let agent = self.clone();
+        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed));
+        let take = move || listener.accept(None, PATIENCE, far, &each);
+        let _nobody_can_connect = std::thread::Builder::new().name("accept".into()).spawn(take);
+        Ok(())
+    }
+
+    /// Secret, address, port, whether the way is long, first number, how many; answers with how many were made.
+    pub(super) fn connect(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
+        let secret = secret(from)?;
+        let address: IpAddr = from.words()?.parse().map_err(|_| nonsense("an impossible address"))?;
+        let (port, far) = (port(from)?, from.flag()?);
+        let (first, count) = (from.small()?, from.number()?.min(MOST));
+        let connector = Connector::new(secret);
+        let mut made = 0;
+        for number in (first..).take(count as usize) {
+            let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, PATIENCE, far)?;
+            sealed.welcomed()?;
+            let agent = self.clone();
+            let serve = move || agent.serve_sealed(sealed);
+            made += u64::from(std::thread::Builder::new().name("link".into()).spawn(serve).is_ok());
+        }
+        to.number(made);
+        Ok(())
+    }
+
+    fn serve_sealed(self: &Arc<Self>, sealed: Sealed) {
+        let Sealed { output, mut input, mut carrier, over, socket } = sealed;
+        let socket = Arc::new(socket);
+        lock(&self.data.sockets).push(socket.clone());
+        let _lost_or_over = self.serve_link(output, &mut *input, over);
+        carrier.end();
+        lock(&self.data.sockets).retain(|other| !Arc::ptr_eq(other, &socket));
+    }
+}
