@@ -509,6 +509,7 @@ impl Scheduler {
         Standing {
             queued: (state.queued()
                 + state.large.len()
+                + state.shared.iter().map(|file| file.chunks_left()).sum::<usize>()
                 + state.pending.stack.len()
                 + state.pending.spilled_count as usize
                 + state.listable.len()

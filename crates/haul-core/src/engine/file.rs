@@ -1,5 +1,6 @@
 //! One large file: opened once, moved in chunks by one worker or by several, finished by whoever lands the last.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +75,11 @@ impl OpenFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Chunks that other workers may take.
+    pub fn chunks_left(&self) -> usize {
+        if self.open_to_all.load(Ordering::Relaxed) { self.lock().left.len() } else { 0 }
+    }
+
     /// Whether a chunk is there for one more worker.
     pub fn wants_workers(&self) -> bool {
         self.open_to_all.load(Ordering::Relaxed) && !self.lock().left.is_empty()
@@ -94,6 +100,9 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
         Ok(None) => return,
         Err(e) => return give_up(cx, file, e),
     };
+    // Over a network the next chunk sets out while the destination has not said yet that it has the one before.
+    let ahead = usize::from(!cx.target().caps().cheap_stat);
+    let mut carried: VecDeque<Carried> = VecDeque::new();
     loop {
         let chunk = {
             let mut state = file.lock();
@@ -102,14 +111,17 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
             }
             state.left.pop()
         };
-        let Some(chunk) = chunk else { break };
-        let moved = move_chunk(cx, &ends, &chunk);
+        let last = chunk.is_none();
+        let moved = move_chunk(cx, &ends, chunk, &mut carried, ahead);
         let mut state = file.lock();
         match moved {
-            Ok(receipt) => state.receipts.push(receipt),
+            Ok(receipt) => state.receipts.extend(receipt),
             Err(e) => {
                 state.error.get_or_insert(e);
             }
+        }
+        if last && carried.is_empty() {
+            break;
         }
     }
     let last = {
@@ -257,25 +269,59 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<R
     old.landed.receipts().filter(proven).collect()
 }
 
-fn move_chunk(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Receipt> {
+/// A chunk that has set out and of which the destination has not said yet that it is there.
+struct Carried {
+    chunk: Chunk,
+    hash: Option<u128>,
+}
+
+/// Carries a chunk, if there is one, and lands the one that set out before the last `ahead`, or the first of them.
+fn move_chunk(
+    cx: &Context,
+    ends: &Ends,
+    chunk: Option<Chunk>,
+    carried: &mut VecDeque<Carried>,
+    ahead: usize,
+) -> Result<Option<Receipt>> {
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
-        let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
-        let ((hash, spent), tag) = cx.retry(|| {
-            let passed = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
-            Ok((passed, ends.sink.landed(chunk)?))
+        let ahead = if chunk.is_some() { ahead } else { 0 };
+        if let Some(chunk) = chunk {
+            let hash = cx.retry(|| carry(cx, ends, &chunk))?;
+            load.bytes = chunk.at.end - chunk.at.start;
+            load.entries = 1;
+            carried.push_back(Carried { chunk, hash });
+        }
+        if carried.len() <= ahead {
+            return Ok(None);
+        }
+        let Some(Carried { chunk, hash }) = carried.pop_front() else { return Ok(None) };
+        let mut sent = Some(hash);
+        let began = Instant::now();
+        let (hash, tag) = cx.retry(|| {
+            let hash = match sent.take() {
+                Some(hash) => hash,
+                // It did not arrive: it sets out again.
+                None => carry(cx, ends, &chunk)?,
+            };
+            Ok((hash, ends.sink.landed(&chunk)?))
         })?;
-        load.bytes = chunk.at.end - chunk.at.start;
-        load.entries = 1;
+        cx.report().times.writing += began.elapsed();
         let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
         }
-        let mut report = cx.report();
-        report.times.reading += spent.reading;
-        report.times.writing += spent.writing;
-        Ok(receipt)
+        Ok(Some(receipt))
     })
+}
+
+fn carry(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Option<u128>> {
+    let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
+    let (hash, spent) = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
+    let mut report = cx.report();
+    report.times.reading += spent.reading;
+    report.times.writing += spent.writing;
+    Ok(hash)
 }
 
 /// All chunks have landed, or one has failed.

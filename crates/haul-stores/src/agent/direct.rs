@@ -70,15 +70,15 @@ pub struct Sealed {
     pub socket: TcpStream,
 }
 
-fn settle_options(stream: &TcpStream, far: bool) {
+fn settle_options(stream: &TcpStream) {
     let _slower_without = stream.set_nodelay(true);
     let _found_out_later = rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED.as_millis() as u32);
     let _the_same = rustix::net::sockopt::set_socket_keepalive(stream, true);
-    if far {
-        // It measures the way instead of taking each loss for a queue that is full; where it is not allowed, more
-        // streams do.
-        let _not_everywhere = rustix::net::sockopt::set_tcp_congestion(stream, "bbr");
-    }
+}
+
+/// It measures the way instead of taking each loss for a queue that is full. `false` where the system does not allow it.
+pub fn bear_losses(stream: &TcpStream) -> bool {
+    rustix::net::sockopt::set_tcp_congestion(stream, "bbr").is_ok()
 }
 
 fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration) -> Result<Sealed> {
@@ -88,7 +88,8 @@ fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration)
     let to = Bounded::new(copy()?.into(), patience, over.clone()).map_err(failed)?;
     // Whoever waits for an answer knows how long; here nothing may come for as long as nothing is asked.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
-    let from = io::BufReader::with_capacity(64 << 10, from);
+    // Smaller than what a reader waits for at least: a short frame must not wait for the one behind it.
+    let from = io::BufReader::with_capacity(16 << 10, from);
     Ok(Sealed {
         output: Box::new(SealedOutput { sealer, to }),
         input: Box::new(SealedInput { opener, from, buffer: Vec::new() }),
@@ -99,9 +100,9 @@ fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration)
 }
 
 /// Connects; the hello goes out at once. `patience` is how long the other end may take nothing.
-pub fn connect(at: SocketAddr, connector: &Connector, number: u32, patience: Duration, far: bool) -> Result<Sealed> {
+pub fn connect(at: SocketAddr, connector: &Connector, number: u32, patience: Duration) -> Result<Sealed> {
     let mut stream = TcpStream::connect_timeout(&at, ATTEMPT).map_err(|e| Error::io(e, "connect"))?;
-    settle_options(&stream, far);
+    settle_options(&stream);
     let (hello, sealer, opener) = connector.connect(number)?;
     stream.write_all(&hello).map_err(|e| Error::io(e, "connect"))?;
     sealed(stream, sealer, opener, patience)
@@ -156,7 +157,7 @@ impl Listener {
 
     /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its
     /// own, so that a stranger who says nothing keeps nobody waiting.
-    pub fn accept(&self, until: Option<Instant>, patience: Duration, far: bool, each: &Arc<dyn Fn(Sealed) + Send + Sync>) {
+    pub fn accept(&self, until: Option<Instant>, patience: Duration, each: &Arc<dyn Fn(Sealed) + Send + Sync>) {
         let _waited_on_by_poll = self.listener.set_nonblocking(true);
         while until.is_none_or(|until| Instant::now() < until) {
             let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
@@ -172,7 +173,7 @@ impl Listener {
             }
             let (acceptor, strangers, each) = (self.acceptor.clone(), self.strangers.clone(), each.clone());
             let greet = move || {
-                let greeted = greet(stream, &acceptor, patience, far);
+                let greeted = greet(stream, &acceptor, patience);
                 strangers.fetch_sub(1, Relaxed);
                 if let Ok(sealed) = greeted {
                     each(sealed);
@@ -186,7 +187,7 @@ impl Listener {
 }
 
 /// Who does not know the secret is told nothing.
-fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration, far: bool) -> Result<Sealed> {
+fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration) -> Result<Sealed> {
     let failed = |e: io::Error| Error::io(e, "greet");
     stream.set_nonblocking(false).map_err(failed)?;
     let mut hello: Hello = [0; HELLO];
@@ -206,7 +207,7 @@ fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration, 
         }
     }
     let (_number, sealer, opener) = lock(acceptor).accept(&hello)?;
-    settle_options(&stream, far);
+    settle_options(&stream);
     let mut sealed = sealed(stream, sealer, opener, patience)?;
     sealed.output.send([kind::PULSE, 0, 0, 0, 0], &[]).map_err(failed)?;
     Ok(sealed)
@@ -220,22 +221,58 @@ pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     Some((near, words.next()?.parse().ok()?))
 }
 
-/// Segments that were sent, and those that were sent again, over all of these connections (tcp_info of linux/tcp.h).
-pub fn losses<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> (u64, u64) {
-    let mut sum = (0, 0);
-    for socket in sockets {
-        // SAFETY: tcp_info is plain numbers, for which zero is a value.
-        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes into `info`.
-        let told = unsafe {
-            let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
-        };
-        if told == 0 {
-            sum.0 += u64::from(info.tcpi_segs_out);
-            sum.1 += u64::from(info.tcpi_total_retrans);
+/// What the kernel says of connections (tcp_info of linux/tcp.h), summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kernel {
+    /// Segments that were sent, and those of them that were sent again.
+    pub sent: u64,
+    pub again: u64,
+    /// Microseconds with something to send, and those of them in which a buffer at one of the ends was the limit.
+    pub busy: u64,
+    pub limited: u64,
+}
+
+impl Kernel {
+    pub fn of<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> Kernel {
+        let mut sum = Kernel::default();
+        for socket in sockets {
+            // SAFETY: tcp_info is plain numbers, for which zero is a value.
+            let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+            let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+            // SAFETY: the kernel writes at most `length` bytes into `info`.
+            let told = unsafe {
+                let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+                libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+            };
+            if told == 0 {
+                sum.sent += u64::from(info.tcpi_segs_out);
+                sum.again += u64::from(info.tcpi_total_retrans);
+                sum.busy += info.tcpi_busy_time;
+                sum.limited += info.tcpi_sndbuf_limited + info.tcpi_rwnd_limited;
+            }
+        }
+        sum
+    }
+
+    /// What came since.
+    #[must_use]
+    pub fn since(self, before: Kernel) -> Kernel {
+        let less = |now: u64, before: u64| now.saturating_sub(before);
+        Kernel {
+            sent: less(self.sent, before.sent),
+            again: less(self.again, before.again),
+            busy: less(self.busy, before.busy),
+            limited: less(self.limited, before.limited),
         }
     }
-    sum
+
+    #[must_use]
+    pub fn with(self, other: Kernel) -> Kernel {
+        Kernel {
+            sent: self.sent + other.sent,
+            again: self.again + other.again,
+            busy: self.busy + other.busy,
+            limited: self.limited + other.limited,
+        }
+    }
 }

@@ -14,7 +14,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
-use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
+use super::direct::{self, ATTEMPT, Kernel, Listener, Ports, Sealed, addresses};
 use super::link::{Bounded, Carrier, Frame, Input, Link, Output, PULSE, Plain, SILENCE, Ticket, kind, lock};
 use super::ops;
 use super::seal::{Acceptor, Connector, Secret};
@@ -101,6 +101,9 @@ pub struct Session {
     way: Mutex<Way>,
     /// Data connections at the most.
     most_data: AtomicUsize,
+    watch: Mutex<Watch>,
+    /// Bytes that have been asked for or sent in requests that carry data.
+    moved: AtomicU64,
     /// Roots that were opened in this run, by number, with device and inode.
     pub roots: Mutex<HashMap<u64, Opened>>,
     /// Links that there is work for.
@@ -121,6 +124,31 @@ struct DataLink {
     socket: TcpStream,
 }
 
+/// What was seen of the data connections when they were last looked at.
+#[derive(Debug)]
+struct Watch {
+    /// When data began to flow.
+    begun: Option<Instant>,
+    since: Instant,
+    moved: u64,
+    /// Bytes a second.
+    rate: f64,
+    kernel: Kernel,
+    /// More connections were allowed since.
+    widened: bool,
+    /// They have not made it faster: no more of them.
+    settled: bool,
+    /// The connections bear losses by themselves.
+    bears: bool,
+}
+
+/// Each connection first finds its rate: what is lost in that time says nothing of the way.
+const FINDING: Duration = Duration::from_secs(1);
+/// How long the rate is measured before anything is changed.
+const WATCHED: Duration = Duration::from_millis(500);
+/// What twice as many connections have to gain.
+const GAIN: f64 = 1.2;
+
 /// How data connections are made.
 #[derive(Clone)]
 enum Way {
@@ -135,10 +163,10 @@ enum Way {
 }
 
 /// Data connections, to begin with: over a long way, and over a short one.
-const DATA: usize = 8;
+const DATA: usize = 4;
 const DATA_NEAR: usize = 2;
-/// Where segments are lost, that many share the loss.
-const DATA_LOSSY: usize = 64;
+/// As many as share the losses of a bad way at the most.
+const DATA_MOST: usize = 64;
 /// Of so many segments one is lost: more streams gain.
 const LOSS: u64 = 3000;
 
@@ -202,6 +230,17 @@ impl Client {
             data: Mutex::default(),
             way: Mutex::new(if self.wishes.direct.is_some() { Way::Untried } else { Way::None }),
             most_data: AtomicUsize::new(DATA),
+            watch: Mutex::new(Watch {
+                begun: None,
+                since: Instant::now(),
+                moved: 0,
+                rate: 0.0,
+                kernel: Kernel::default(),
+                widened: false,
+                settled: false,
+                bears: false,
+            }),
+            moved: AtomicU64::new(0),
             control,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),
@@ -234,6 +273,7 @@ impl Session {
 
     /// The link with the least to do; what carries data goes beside ssh where it can.
     pub fn link(&self, weight: u64) -> Result<Arc<Link>> {
+        self.moved.fetch_add(weight, Ordering::Relaxed);
         if weight > 0 {
             let mut data = lock(&self.data);
             data.retain(|one| !one.link.is_over());
@@ -313,7 +353,7 @@ impl Session {
                 if session.control.is_over() {
                     return;
                 }
-                session.watch_losses();
+                session.watch();
                 if session.wants_links() {
                     if session.goes_direct(&client) {
                         continue;
@@ -376,26 +416,25 @@ impl Session {
         let secret = Secret::random()?;
         let mut to = Writer::new();
         let (low, high) = direct.ports.unwrap_or((0, 0));
-        to.bytes(secret.as_bytes()).number(low.into()).number(high.into()).flag(!self.is_near());
+        to.bytes(secret.as_bytes()).number(low.into()).number(high.into());
         let answer = self.control.ask(ops::LISTEN, &[&to.out], 0)?.wait()?;
         to.out.fill(0);
         let port = u16::try_from(answer.body().number()?).map_err(|_| nonsense("an impossible port"))?;
         let (at, connector) = (SocketAddr::new(far, port), Arc::new(Connector::new(secret)));
-        let mut first = direct::connect(at, &connector, 0, SILENCE, !self.is_near())?;
+        let mut first = direct::connect(at, &connector, 0, SILENCE)?;
         first.welcomed()?;
         self.add(first)?;
         Ok(Way::Out { at, connector, next: 1 })
     }
 
     fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
-        let far = !self.is_near();
         let made = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for number in numbers {
                 let (connector, made) = (connector.clone(), &made);
                 let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
                     // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
-                    if direct::connect(at, &connector, number, SILENCE, far).and_then(|sealed| self.add(sealed)).is_ok() {
+                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -410,7 +449,7 @@ impl Session {
         let secret = Arc::new(Secret::random()?);
         let listener = Listener::new(direct.ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
         let at = SocketAddr::new(near, listener.port()?);
-        let (session, far) = (Arc::downgrade(self), !self.is_near());
+        let session = Arc::downgrade(self);
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
             if let Some(session) = session.upgrade() {
                 let _one_less = session.add(sealed);
@@ -419,7 +458,7 @@ impl Session {
         let control = self.control.clone();
         let take = move || {
             while !control.is_over() {
-                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, far, &each);
+                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, &each);
             }
         };
         std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
@@ -432,7 +471,7 @@ impl Session {
     fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
         let before = lock(&self.data).len();
         let mut to = Writer::new();
-        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into()).flag(!self.is_near());
+        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
         to.number(numbers.start.into()).number(numbers.len() as u64);
         let asked = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
         to.out.fill(0);
@@ -453,26 +492,59 @@ impl Session {
         Ok(())
     }
 
-    /// Where segments are lost, one stream is slowed by each loss: more streams lose less.
-    fn watch_losses(&self) {
-        if self.is_near() || self.most_data.load(Ordering::Relaxed) >= DATA_LOSSY {
+    /// Where segments are lost, connections that take each loss for a full queue are told not to; where that is not
+    /// allowed, or where the buffers of the ends are what limits them, more connections are made for as long as they gain.
+    fn watch(&self) {
+        let mut watch = lock(&self.watch);
+        let moved = self.moved.load(Ordering::Relaxed);
+        if self.is_near() || watch.settled || moved == 0 || lock(&self.data).is_empty() {
             return;
         }
-        let (mut sent, mut again) = {
-            let data = lock(&self.data);
-            if data.is_empty() {
+        let begun = *watch.begun.get_or_insert_with(Instant::now);
+        let lasted = watch.since.elapsed();
+        if lasted < WATCHED {
+            return;
+        }
+        let rate = (moved - watch.moved) as f64 / lasted.as_secs_f64();
+        let before = std::mem::replace(&mut watch.rate, rate);
+        (watch.since, watch.moved) = (Instant::now(), moved);
+        let kernel = Kernel::of(lock(&self.data).iter().map(|one| &one.socket)).with(self.facts(false).unwrap_or_default());
+        let seen = kernel.since(std::mem::replace(&mut watch.kernel, kernel));
+        if begun.elapsed() < FINDING {
+            return;
+        }
+        if std::mem::take(&mut watch.widened) && rate < before * GAIN {
+            // A full queue loses segments, too: against that more connections do nothing.
+            watch.settled = true;
+            return;
+        }
+        let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
+        if lossy && !watch.bears {
+            watch.bears = true;
+            let here = lock(&self.data).iter().all(|one| direct::bear_losses(&one.socket));
+            let there = self.facts(true).is_some();
+            if here && there {
                 return;
             }
-            direct::losses(data.iter().map(|one| &one.socket))
-        };
-        if let Ok(answer) = self.control.ask(ops::FACTS, &[], 0).and_then(Ticket::wait) {
-            let mut from = answer.body();
-            sent += from.number().unwrap_or(0);
-            again += from.number().unwrap_or(0);
         }
-        if again > 20 && again * LOSS > sent {
-            self.most_data.store(DATA_LOSSY, Ordering::Relaxed);
+        let most = self.most_data.load(Ordering::Relaxed);
+        if (lossy || seen.limited * 3 > seen.busy) && most < DATA_MOST {
+            watch.widened = true;
+            self.most_data.store(most * 2, Ordering::Relaxed);
         }
+    }
+
+    /// What the far end's kernel says of the connections; with `bear` they are told to bear losses, and it is `None` where
+    /// that is not allowed.
+    fn facts(&self, bear: bool) -> Option<Kernel> {
+        let mut to = Writer::new();
+        to.flag(bear);
+        let answer = self.control.ask(ops::FACTS, &[&to.out], 0).and_then(Ticket::wait).ok()?;
+        let mut from = answer.body();
+        let done = from.flag().ok()?;
+        let mut number = || from.number().ok();
+        let kernel = Kernel { sent: number()?, again: number()?, busy: number()?, limited: number()? };
+        (done || !bear).then_some(kernel)
     }
 
     /// How many connections carry the data, and whether beside ssh.

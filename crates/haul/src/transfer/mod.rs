@@ -35,6 +35,8 @@ pub use run::Session;
 
 /// Chunks of a large file: what a kill loses at the most, a worker; and the kernel's copy call takes no more at once.
 const CHUNK: u64 = 16 << 20;
+/// The same where several workers write one file over a network: small enough that they end together.
+const CHUNK_FAR: u64 = 4 << 20;
 
 /// cp, sync and mv.
 pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
@@ -158,6 +160,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         keep = keep.with(if group.is_some() { MetaMask::GROUP } else { MetaMask::NONE });
     }
     let handed = std::mem::take(&mut places.stores);
+    let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
@@ -182,7 +185,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         one_way: false,
         dry: flags.dry,
         workers: if flags.dry || flags.itemize { Some(flags.speed.workers.unwrap_or(1)) } else { flags.speed.workers },
-        chunk: flags.transport.chunk.unwrap_or(CHUNK),
+        chunk: flags.transport.chunk.unwrap_or(if target_caps.0 && !target_caps.1 { CHUNK_FAR } else { CHUNK }),
         limit: flags.speed.bwlimit,
         retries: flags.run.retries.unwrap_or(3),
         progress: Duration::from_secs(30),

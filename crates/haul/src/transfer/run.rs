@@ -25,6 +25,9 @@ use crate::render::{self, Renderer};
 /// The tuner asks for no more; a local store gains nothing beyond, and each has a descriptor or three.
 const MOST_WORKERS: u32 = 128;
 
+/// Workers to begin with over a network, where tasks wait whatever the processors.
+const WORKERS_FAR: u32 = 8;
+
 /// What a command says of its output.
 pub struct RenderChoice<'a> {
     pub dry: bool,
@@ -106,7 +109,11 @@ impl Session {
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let tuner: Box<dyn Tuner> = match job.workers {
             Some(workers) => Box::new(Fixed(Limits { workers })),
-            None => Box::new(Climb::new(processors, 1, MOST_WORKERS)),
+            None => {
+                let near = job.target.caps().cheap_stat && job.roots.iter().all(|root| root.store.caps().cheap_stat);
+                let climb = Climb::new(processors, 1, MOST_WORKERS);
+                Box::new(if near { climb } else { climb.starting(WORKERS_FAR) })
+            }
         };
         let mut sentence = sentence.to_string();
         if !past.is_empty() {

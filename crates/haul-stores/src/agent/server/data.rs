@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::error::Result;
 
 use super::{Agent, PATIENCE};
-use crate::agent::direct::{self, Listener, Sealed};
+use crate::agent::direct::{self, Kernel, Listener, Sealed};
 use crate::agent::link::lock;
 use crate::agent::seal::{Acceptor, Connector, Secret};
 use crate::agent::wire::{Parser, Writer, nonsense};
@@ -21,8 +21,13 @@ pub struct Data {
 }
 
 impl Data {
-    pub fn losses(&self) -> (u64, u64) {
-        direct::losses(lock(&self.sockets).iter().map(|socket| &**socket))
+    pub fn kernel(&self) -> Kernel {
+        Kernel::of(lock(&self.sockets).iter().map(|socket| &**socket))
+    }
+
+    /// `false` where the system does not allow it.
+    pub fn bear_losses(&self) -> bool {
+        lock(&self.sockets).iter().all(|socket| direct::bear_losses(socket))
     }
 }
 
@@ -36,28 +41,28 @@ fn port(from: &mut Parser<'_>) -> Result<u16> {
 }
 
 impl Agent {
-    /// Secret, ports, whether the way is long; answers with the port.
+    /// Secret, ports; answers with the port.
     pub(super) fn listen(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let (secret, low, high, far) = (secret(from)?, port(from)?, port(from)?, from.flag()?);
+        let (secret, low, high) = (secret(from)?, port(from)?, port(from)?);
         let listener = Listener::new((high > 0).then_some((low, high)), Acceptor::new(secret))?;
         to.number(listener.port()?.into());
         let agent = self.clone();
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed));
-        let take = move || listener.accept(None, PATIENCE, far, &each);
+        let take = move || listener.accept(None, PATIENCE, &each);
         let _nobody_can_connect = std::thread::Builder::new().name("accept".into()).spawn(take);
         Ok(())
     }
 
-    /// Secret, address, port, whether the way is long, first number, how many; answers with how many were made.
+    /// Secret, address, port, first number, how many; answers with how many were made.
     pub(super) fn connect(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let secret = secret(from)?;
         let address: IpAddr = from.words()?.parse().map_err(|_| nonsense("an impossible address"))?;
-        let (port, far) = (port(from)?, from.flag()?);
+        let port = port(from)?;
         let (first, count) = (from.small()?, from.number()?.min(MOST));
         let connector = Connector::new(secret);
         let mut made = 0;
         for number in (first..).take(count as usize) {
-            let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, PATIENCE, far)?;
+            let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, PATIENCE)?;
             sealed.welcomed()?;
             let agent = self.clone();
             let serve = move || agent.serve_sealed(sealed);

@@ -133,8 +133,9 @@ impl Agent {
             ops::LISTEN => self.listen(&mut from, &mut to)?,
             ops::CONNECT => self.connect(&mut from, &mut to)?,
             ops::FACTS => {
-                let (sent, again) = self.data.losses();
-                to.number(sent).number(again);
+                let done = !from.flag()? || self.data.bear_losses();
+                let kernel = self.data.kernel();
+                to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
             }
             ops::LIST => {
                 let root = self.root(from.number()?)?;
