@@ -48,7 +48,10 @@ impl Learned {
         // It saves a second or two the next time; that it cannot be kept is no failure.
         let _kept = match works {
             true => std::fs::remove_file(&file),
-            false => file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&file, "no data connection could be made\n")),
+            false => file
+                .parent()
+                .map_or(Ok(()), std::fs::create_dir_all)
+                .and_then(|()| std::fs::write(&file, "no data connection could be made\n")),
         };
     }
 }
@@ -146,7 +149,7 @@ impl<'a> Hosts<'a> {
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
-        let agent = if plain { None } else { self.agent(&login, &endpoint)? };
+        let agent = if plain { None } else { self.agent(&login, &endpoint, &location.path)? };
         let host = match agent {
             Some(host) => Host::Agent(host),
             None => Host::Sftp(sftp::Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?),
@@ -157,7 +160,7 @@ impl<'a> Hosts<'a> {
     }
 
     /// haul on the far side; `None` where there is none. What was asked for by `--agent` must be there.
-    fn agent(&self, login: &Arc<Login>, endpoint: &str) -> Result<Option<agent::Host>> {
+    fn agent(&self, login: &Arc<Login>, endpoint: &str, path: &[u8]) -> Result<Option<agent::Host>> {
         let (login, asked) = (login.clone(), self.connect.agent.clone());
         let named = asked.clone();
         let explain = login.clone();
@@ -168,8 +171,7 @@ impl<'a> Hosts<'a> {
         let host = endpoint.to_string();
         let direct = direct.map(|learned| Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) });
         let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), direct };
-        let met = agent::Client::connect(Box::new(start), wishes).and_then(|client| agent::Host::new(client, endpoint.to_string()));
-        match met {
+        match agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path) {
             Ok(host) => Ok(Some(host)),
             Err(e) if named.is_some() => {
                 Err(explain.explain(e).hint("--agent names the haul there by its path; without it plain SFTP does"))

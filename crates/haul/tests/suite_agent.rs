@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use haul_stores::agent::{Client, Host, Pipes, Remote, RootOptions, Wishes};
+use haul_stores::agent::{Host, Pipes, Remote, RootOptions, Wishes};
 use haul_stores::ssh::{Login, Target, far_command};
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
@@ -22,7 +22,7 @@ fn wishes() -> Wishes {
 
 fn fixture(connect: impl Fn(Option<&str>) -> haul_core::Result<Pipes> + Clone + Send + Sync + 'static) -> Fixture {
     let open = move |path: &Path| -> haul_core::Result<Remote> {
-        let host = Host::new(Client::connect(Box::new(connect.clone()), wishes())?, "testhost".into())?;
+        let host = Host::connect(Box::new(connect.clone()), wishes(), "testhost".into(), path.as_os_str().as_encoded_bytes())?;
         host.open(path.as_os_str().as_encoded_bytes(), RootOptions { keep_modes: true, ..RootOptions::default() })
     };
     Fixture::of_directory(open)

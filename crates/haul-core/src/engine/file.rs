@@ -276,13 +276,7 @@ struct Carried {
 }
 
 /// Carries a chunk, if there is one, and lands the one that set out before the last `ahead`, or the first of them.
-fn move_chunk(
-    cx: &Context,
-    ends: &Ends,
-    chunk: Option<Chunk>,
-    carried: &mut VecDeque<Carried>,
-    ahead: usize,
-) -> Result<Option<Receipt>> {
+fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut VecDeque<Carried>, ahead: usize) -> Result<Option<Receipt>> {
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
         let ahead = if chunk.is_some() { ahead } else { 0 };

@@ -88,8 +88,7 @@ fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration)
     let to = Bounded::new(copy()?.into(), patience, over.clone()).map_err(failed)?;
     // Whoever waits for an answer knows how long; here nothing may come for as long as nothing is asked.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
-    // Smaller than what a reader waits for at least: a short frame must not wait for the one behind it.
-    let from = io::BufReader::with_capacity(16 << 10, from);
+    let from = io::BufReader::with_capacity(64 << 10, from);
     Ok(Sealed {
         output: Box::new(SealedOutput { sealer, to }),
         input: Box::new(SealedInput { opener, from, buffer: Vec::new() }),

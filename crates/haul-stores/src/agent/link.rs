@@ -132,29 +132,12 @@ pub struct Bounded {
     fd: OwnedFd,
     patience: Duration,
     over: Arc<AtomicBool>,
-    /// Bytes that must have come before a reader is woken; `None` for what is no socket.
-    wakes_at: Option<usize>,
-}
-
-/// Bytes that are worth waking a reader for who waits for more.
-const ENOUGH: usize = 64 << 10;
-
-/// SO_RCVLOWAT of socket(7), which poll(2) heeds; `false` for what is no socket.
-fn wake_at(fd: &OwnedFd, bytes: usize) -> bool {
-    let value = bytes as libc::c_int;
-    // SAFETY: the option takes an int, which outlives the call.
-    unsafe {
-        let fd = std::os::fd::AsRawFd::as_raw_fd(fd);
-        let length = size_of::<libc::c_int>() as libc::socklen_t;
-        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT, (&raw const value).cast(), length) == 0
-    }
 }
 
 impl Bounded {
     pub fn new(fd: OwnedFd, patience: Duration, over: Arc<AtomicBool>) -> io::Result<Bounded> {
         rustix::io::ioctl_fionbio(&fd, true)?;
-        let wakes_at = wake_at(&fd, 1).then_some(1);
-        Ok(Bounded { fd, patience, over, wakes_at })
+        Ok(Bounded { fd, patience, over })
     }
 
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
@@ -190,11 +173,6 @@ impl Bounded {
 
 impl Read for Bounded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // Whoever waits for much is woken for much: one switch and one call for many packets.
-        let enough = if buffer.len() >= ENOUGH { ENOUGH } else { 1 };
-        if self.wakes_at.is_some_and(|now| now != enough) {
-            self.wakes_at = wake_at(&self.fd, enough).then_some(enough);
-        }
         self.again(PollFlags::IN, || rustix::io::read(&self.fd, &mut *buffer))
     }
 }

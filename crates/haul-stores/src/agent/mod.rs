@@ -7,8 +7,10 @@
 //! server (the far side's own stores)  <------------------------------------+
 //! ```
 
+mod data;
 mod direct;
 mod file;
+mod greeting;
 mod link;
 pub mod ops;
 pub mod seal;
@@ -18,7 +20,8 @@ mod store;
 mod wire;
 
 pub use direct::Ports;
+pub use greeting::{Far, Pipes, missing_platform, widen};
 pub use link::Carrier;
 pub use server::{Options, join, serve};
-pub use session::{Client, Connect, Direct, Far, Pipes, Wishes, missing_platform, widen};
+pub use session::{Connect, Direct, Wishes};
 pub use store::{Host, Remote, RootOptions};

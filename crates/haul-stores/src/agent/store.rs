@@ -1,5 +1,6 @@
 //! A directory of the far side as a store: each call is one request, which the far haul does on its own file system.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::{Bundle, Outcome};
@@ -11,7 +12,7 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, 
 use super::file::{RemoteSink, RemoteSource};
 use super::link::{Frame, Ticket, kind, lock};
 use super::ops;
-use super::session::{Client, Session};
+use super::session::{Client, Connect, Session, Wishes};
 use super::wire::{Parser, Writer, algorithm_to, kind_from, nonsense};
 use crate::staging::staging_leaf;
 
@@ -21,10 +22,11 @@ pub struct Host {
     pub client: Arc<Client>,
     endpoint: String,
     home: Vec<u8>,
+    early: Mutex<Early>,
 }
 
 /// How a directory is to be opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RootOptions {
     /// `-L`, for a source only: directories are reached through links, wherever they lead.
     pub follow: bool,
@@ -54,12 +56,49 @@ pub(super) struct Root {
     identity: (u64, u64),
 }
 
+/// What was asked with the greeting and not used yet.
+#[derive(Debug, Default)]
+struct Early {
+    looks: HashMap<Vec<u8>, Option<Kind>>,
+    roots: HashMap<Vec<u8>, (u64, Frame)>,
+}
+
+/// Options with which a root is opened before anybody has said how: as most are.
+const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
+
 impl Host {
-    /// `endpoint` is the host as the user reaches it, without credentials.
-    pub fn new(client: Client, endpoint: String) -> Result<Host> {
+    /// `endpoint` is the host as the user reaches it, without credentials. `path`, as the user wrote it, is what will most
+    /// likely be asked about first: it and the directory above it are looked at and opened in the first round trip.
+    pub fn connect(connect: Box<Connect>, wishes: Wishes, endpoint: String, path: &[u8]) -> Result<Host> {
+        let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
+        let above = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(0) => &b"/"[..],
+            Some(at) => &path[..at],
+            None => b"~",
+        };
+        let mut asked = Vec::new();
+        for (number, path) in [(1, path), (2, above)] {
+            let mut to = Writer::new();
+            to.bytes(path);
+            asked.push((ops::LOOK, to.out));
+            asked.push((ops::ROOT, root_request(number, path, USUAL)));
+        }
+        let (client, answers) = Client::connect(connect, wishes, &asked)?;
         let client = Arc::new(client);
-        let home = client.session()?.far.home.clone();
-        Ok(Host { client, endpoint, home })
+        let session = client.session()?;
+        let home = session.far.home.clone();
+        let mut early = Early::default();
+        let mut answers = answers.into_iter();
+        for (number, path) in [(1, path), (2, above)] {
+            let path = crate::sftp::absolute(&home, path);
+            if let Some(Ok(answer)) = answers.next() {
+                early.looks.insert(path.clone(), looked(&answer)?);
+            }
+            if let Some(Ok(answer)) = answers.next() {
+                early.roots.insert(path, (number, answer));
+            }
+        }
+        Ok(Host { client, endpoint, home, early: Mutex::new(early) })
     }
 
     /// A path as the user writes it: relative to the home directory, which `~` is too.
@@ -69,15 +108,17 @@ impl Host {
 
     /// What stands at an absolute path, links followed; `None` if nothing does.
     pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        if let Some(kind) = lock(&self.early).looks.remove(path) {
+            return Ok(kind);
+        }
         let mut to = Writer::new();
         to.bytes(path);
-        let answer = self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?;
-        let mut from = answer.body();
-        if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
+        looked(&self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?)
     }
 
     /// Makes a directory at an absolute path, and with `parents` those above it.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        *lock(&self.early) = Early::default();
         let mut to = Writer::new();
         to.bytes(path).flag(parents);
         self.client.session()?.ask(ops::MAKE_PATH, &[&to.out], 0)?.wait().map(|_| ())
@@ -85,9 +126,15 @@ impl Host {
 
     /// The directory at an absolute path as a store. `NotFound`, `Denied`, or `Usage` where it is none.
     pub fn open(&self, path: &[u8], options: RootOptions) -> Result<Remote> {
-        let number = self.client.number();
         let session = self.client.session()?;
-        let answer = open_root(&session, number, path, options)?;
+        let early = if options == USUAL { lock(&self.early).roots.remove(path) } else { None };
+        let (number, answer) = match early {
+            Some(opened) => opened,
+            None => {
+                let number = self.client.number();
+                (number, session.ask_quick(ops::ROOT, &[&root_request(number, path, options)])?)
+            }
+        };
         let mut from = answer.body();
         let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
         let caps = from.caps()?;
@@ -98,10 +145,15 @@ impl Host {
     }
 }
 
-fn open_root(session: &Session, number: u64, path: &[u8], options: RootOptions) -> Result<Frame> {
+fn looked(answer: &Frame) -> Result<Option<Kind>> {
+    let mut from = answer.body();
+    if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
+}
+
+fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
     let mut to = Writer::new();
     to.number(number).bytes(path).flag(options.follow).flag(options.keep_dirlinks).flag(options.keep_modes);
-    session.ask_quick(ops::ROOT, &[&to.out])
+    to.out
 }
 
 impl Root {
@@ -111,7 +163,7 @@ impl Root {
         let opened = lock(&session.roots).entry(self.number).or_default().clone();
         let mut opened = lock(&opened);
         if opened.is_none() {
-            let answer = open_root(&session, self.number, &self.path, self.options)?;
+            let answer = session.ask_quick(ops::ROOT, &[&root_request(self.number, &self.path, self.options)])?;
             let mut from = answer.body();
             let (_real, _name, identity) = (from.bytes()?, from.words()?, (from.number()?, from.number()?));
             if identity != self.identity {

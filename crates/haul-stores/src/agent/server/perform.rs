@@ -84,8 +84,8 @@ impl Agent {
         let mut to = Writer::new();
         match frame.kind {
             ops::HELLO => self.hello(&mut from, &mut to)?,
-            ops::LOOK => look(&mut from, &mut to)?,
-            ops::MAKE_PATH => make_path(&mut from)?,
+            ops::LOOK => self.look(&mut from, &mut to)?,
+            ops::MAKE_PATH => self.make_path(&mut from)?,
             ops::ROOT => self.open_root(&mut from, &mut to)?,
             ops::CLOSE => {
                 while !from.0.is_empty() {
@@ -172,7 +172,7 @@ impl Agent {
 
     /// Number, path, options; answers with the real path, what the store can do, and where it is.
     fn open_root(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let (number, path) = (from.number()?, from.bytes()?);
+        let (number, path) = (from.number()?, self.absolute(from.bytes()?));
         let (follow, keep_dirlinks, keep_modes) = (from.flag()?, from.flag()?, from.flag()?);
         let options = local::Options {
             keep_dirlinks,
@@ -181,11 +181,48 @@ impl Agent {
             user_umask: self.options.umask,
             dir_umask: if keep_modes { 0 } else { self.options.umask },
         };
-        let store = local::Local::open(path_of(path), options)?;
+        let store = local::Local::open(path_of(&path), options)?;
         let (dev, ino) = store.identity();
         to.bytes(&store.place().root).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
         super::lock(&self.roots).insert(number, Arc::new(Root::new(store)));
         Ok(())
+    }
+
+    /// A path as the user writes it, who may not know the home directory here.
+    fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        crate::sftp::absolute(self.home.as_os_str().as_bytes(), path)
+    }
+
+    /// What stands at a path, links followed.
+    fn look(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
+        let path = &self.absolute(from.bytes()?)[..];
+        match std::fs::metadata(path_of(path)) {
+            Ok(meta) => {
+                use std::os::unix::fs::FileTypeExt;
+                let kind = match meta.file_type() {
+                    kind if kind.is_dir() => haul_core::entry::Kind::Dir,
+                    kind if kind.is_file() => haul_core::entry::Kind::File,
+                    kind if kind.is_fifo() => haul_core::entry::Kind::Fifo,
+                    _ => haul_core::entry::Kind::Unknown,
+                };
+                to.byte(1).byte(kind_to(kind));
+            }
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound) => {
+                to.byte(0);
+            }
+            Err(e) => return Err(Error::io(e, "stat").at(path)),
+        }
+        Ok(())
+    }
+
+    fn make_path(&self, from: &mut Parser<'_>) -> Result<()> {
+        let (path, parents) = (&self.absolute(from.bytes()?)[..], from.flag()?);
+        let place: PathBuf = path_of(path).into();
+        let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };
+        match made {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
+            made => made.map_err(|e| Error::io(e, "mkdir").at(path)),
+        }
     }
 
     fn open(&self, kind: u8, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
@@ -237,38 +274,6 @@ impl Agent {
         let mut bytes = from.0;
         let end = start.checked_add(bytes.len() as u64).ok_or_else(|| nonsense("an impossible range"))?;
         file.sink()?.write(start..end, &mut bytes)
-    }
-}
-
-/// What stands at an absolute path, links followed.
-fn look(from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-    let path = from.bytes()?;
-    match std::fs::metadata(path_of(path)) {
-        Ok(meta) => {
-            use std::os::unix::fs::FileTypeExt;
-            let kind = match meta.file_type() {
-                kind if kind.is_dir() => haul_core::entry::Kind::Dir,
-                kind if kind.is_file() => haul_core::entry::Kind::File,
-                kind if kind.is_fifo() => haul_core::entry::Kind::Fifo,
-                _ => haul_core::entry::Kind::Unknown,
-            };
-            to.byte(1).byte(kind_to(kind));
-        }
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound) => {
-            to.byte(0);
-        }
-        Err(e) => return Err(Error::io(e, "stat").at(path)),
-    }
-    Ok(())
-}
-
-fn make_path(from: &mut Parser<'_>) -> Result<()> {
-    let (path, parents) = (from.bytes()?, from.flag()?);
-    let place: PathBuf = path_of(path).into();
-    let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };
-    match made {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
-        made => made.map_err(|e| Error::io(e, "mkdir").at(path)),
     }
 }
 

@@ -1,0 +1,292 @@
+//! Data connections of the asking side: how they are made, and how many.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use super::direct::{self, ATTEMPT, Kernel, Listener, Sealed, addresses};
+use super::link::{Frame, Link, SILENCE, Ticket, lock};
+use super::ops;
+use super::seal::{Acceptor, Connector, Secret};
+use super::session::{Client, Direct, Session};
+use super::wire::{Writer, nonsense};
+
+pub struct DataLink {
+    pub link: Arc<Link>,
+    socket: TcpStream,
+}
+
+/// How data connections are made.
+#[derive(Clone)]
+pub enum Way {
+    /// Nobody has tried yet; the far end may have been asked to listen, and this is under which secret and what it said.
+    Untried(Option<Asked>),
+    /// This end connects.
+    Out { at: SocketAddr, connector: Arc<Connector>, next: u32 },
+    /// The far end connects to this one.
+    In { at: SocketAddr, secret: Arc<Secret>, next: u32 },
+    /// They cannot be made, or are not wanted.
+    None,
+}
+
+/// Data connections, to begin with: over a long way, and over a short one.
+pub const DATA: usize = 4;
+pub const DATA_NEAR: usize = 2;
+/// As many as share the losses of a bad way at the most.
+const DATA_MOST: usize = 64;
+/// Of so many segments one is lost: more streams gain.
+const LOSS: u64 = 3000;
+
+/// What was seen of the data connections when they were last looked at.
+#[derive(Debug)]
+pub struct Watch {
+    /// When data began to flow.
+    begun: Option<Instant>,
+    since: Instant,
+    moved: u64,
+    /// Bytes a second.
+    rate: f64,
+    kernel: Kernel,
+    /// More connections were allowed since.
+    widened: bool,
+    /// They have not made it faster: no more of them.
+    settled: bool,
+    /// The connections bear losses by themselves.
+    bears: bool,
+}
+
+/// Each connection first finds its rate: what is lost in that time says nothing of the way.
+const FINDING: Duration = Duration::from_secs(1);
+/// How long the rate is measured before anything is changed.
+const WATCHED: Duration = Duration::from_millis(500);
+/// What twice as many connections have to gain.
+const GAIN: f64 = 1.2;
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            begun: None,
+            since: Instant::now(),
+            moved: 0,
+            rate: 0.0,
+            kernel: Kernel::default(),
+            widened: false,
+            settled: false,
+            bears: false,
+        }
+    }
+}
+
+/// A port that the far end was asked to listen on.
+#[derive(Clone)]
+pub struct Asked {
+    secret: Arc<Secret>,
+    port: u16,
+}
+
+/// The request to listen, which may go out with the greeting.
+pub struct ToListen {
+    pub request: Vec<u8>,
+    secret: Arc<Secret>,
+}
+
+impl ToListen {
+    pub fn new(direct: &Direct) -> Result<ToListen> {
+        let secret = Arc::new(Secret::random()?);
+        let (low, high) = direct.ports.unwrap_or((0, 0));
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes()).number(low.into()).number(high.into());
+        Ok(ToListen { request: to.out, secret })
+    }
+
+    pub fn answered(mut self, answer: Result<Frame>) -> Result<Asked> {
+        self.request.fill(0);
+        let port = u16::try_from(answer?.body().number()?).map_err(|_| nonsense("an impossible port"))?;
+        Ok(Asked { secret: self.secret, port })
+    }
+}
+
+impl Session {
+    /// Makes data connections as far as they are wanted; `false` where they cannot be made.
+    pub(super) fn goes_direct(self: &Arc<Self>, client: &Client) -> bool {
+        let Some(direct) = &client.wishes.direct else {
+            *lock(&self.way) = Way::None;
+            return false;
+        };
+        let untried = match &*lock(&self.way) {
+            Way::Untried(asked) => Some(asked.clone()),
+            _ => None,
+        };
+        if let Some(asked) = untried {
+            let way = self.try_out(direct, asked).or_else(|_| self.try_in(direct)).unwrap_or(Way::None);
+            (direct.learned)(!matches!(way, Way::None));
+            *lock(&self.way) = way;
+            self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
+        }
+        let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
+        let (numbers, way) = {
+            let mut way = lock(&self.way);
+            let (Way::Out { next, .. } | Way::In { next, .. }) = &mut *way else { return false };
+            let first = *next;
+            *next = next.saturating_add(u32::try_from(missing).unwrap_or(0));
+            (first..*next, way.clone())
+        };
+        let made = match &way {
+            Way::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
+            Way::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
+            Way::None | Way::Untried(_) => 0,
+        };
+        if made == 0 && missing > 0 {
+            // What worked before does not any more: ssh does.
+            let left = lock(&self.data).len();
+            self.wanted.store(left, Ordering::Relaxed);
+            if left == 0 {
+                *lock(&self.way) = Way::None;
+                self.wanted.store(1, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    /// The far end listens, this one connects.
+    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<Asked>) -> Result<Way> {
+        let (_near, far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let Asked { secret, port } = match asked {
+            Some(asked) => asked,
+            None => {
+                let listen = ToListen::new(direct)?;
+                let answer = self.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
+                listen.answered(answer)?
+            }
+        };
+        let connector = Arc::new(Connector::new(Secret::from_bytes(*secret.as_bytes())));
+        let at = SocketAddr::new(far, port);
+        let mut first = direct::connect(at, &connector, 0, SILENCE)?;
+        first.welcomed()?;
+        self.add(first)?;
+        Ok(Way::Out { at, connector, next: 1 })
+    }
+
+    fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
+        let made = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for number in numbers {
+                let (connector, made) = (connector.clone(), &made);
+                let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
+                    // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
+                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed)).is_ok() {
+                        made.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        made.into_inner()
+    }
+
+    /// This end listens, the far one connects.
+    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<Way> {
+        let (near, _far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let secret = Arc::new(Secret::random()?);
+        let listener = Listener::new(direct.ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
+        let at = SocketAddr::new(near, listener.port()?);
+        let session = Arc::downgrade(self);
+        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
+            if let Some(session) = session.upgrade() {
+                let _one_less = session.add(sealed);
+            }
+        });
+        let control = self.control.clone();
+        let take = move || {
+            while !control.is_over() {
+                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, &each);
+            }
+        };
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+        if self.be_connected(at, &secret, 0..1) == 0 {
+            return Err(super::link::lost("it cannot be reached"));
+        }
+        Ok(Way::In { at, secret, next: 1 })
+    }
+
+    fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
+        let before = lock(&self.data).len();
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
+        to.number(numbers.start.into()).number(numbers.len() as u64);
+        let asked = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        let Ok(answer) = asked else { return 0 };
+        let count = answer.body().count_of().unwrap_or(0);
+        // They are there as soon as this end has read their hello.
+        let until = Instant::now() + ATTEMPT;
+        while lock(&self.data).len() < before + count && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        lock(&self.data).len().saturating_sub(before)
+    }
+
+    fn add(&self, sealed: Sealed) -> Result<()> {
+        let Sealed { output, input, carrier, over, socket } = sealed;
+        let link = Link::start(output, input, carrier, over, SILENCE)?;
+        lock(&self.data).push(DataLink { link, socket });
+        Ok(())
+    }
+
+    /// Where segments are lost, connections that take each loss for a full queue are told not to; where that is not
+    /// allowed, or where the buffers of the ends are what limits them, more connections are made for as long as they gain.
+    pub(super) fn watch(&self) {
+        let mut watch = lock(&self.watch);
+        let moved = self.moved.load(Ordering::Relaxed);
+        if self.is_near() || watch.settled || moved == 0 || lock(&self.data).is_empty() {
+            return;
+        }
+        let begun = *watch.begun.get_or_insert_with(Instant::now);
+        let lasted = watch.since.elapsed();
+        if lasted < WATCHED {
+            return;
+        }
+        let rate = (moved - watch.moved) as f64 / lasted.as_secs_f64();
+        let before = std::mem::replace(&mut watch.rate, rate);
+        (watch.since, watch.moved) = (Instant::now(), moved);
+        let kernel = Kernel::of(lock(&self.data).iter().map(|one| &one.socket)).with(self.facts(false).unwrap_or_default());
+        let seen = kernel.since(std::mem::replace(&mut watch.kernel, kernel));
+        if begun.elapsed() < FINDING {
+            return;
+        }
+        if std::mem::take(&mut watch.widened) && rate < before * GAIN {
+            // A full queue loses segments, too: against that more connections do nothing.
+            watch.settled = true;
+            return;
+        }
+        let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
+        if lossy && !watch.bears {
+            watch.bears = true;
+            let here = lock(&self.data).iter().all(|one| direct::bear_losses(&one.socket));
+            let there = self.facts(true).is_some();
+            if here && there {
+                return;
+            }
+        }
+        let most = self.most_data.load(Ordering::Relaxed);
+        if (lossy || seen.limited * 3 > seen.busy) && most < DATA_MOST {
+            watch.widened = true;
+            self.most_data.store(most * 2, Ordering::Relaxed);
+        }
+    }
+
+    /// What the far end's kernel says of the connections; with `bear` they are told to bear losses, and it is `None` where
+    /// that is not allowed.
+    fn facts(&self, bear: bool) -> Option<Kernel> {
+        let mut to = Writer::new();
+        to.flag(bear);
+        let answer = self.control.ask(ops::FACTS, &[&to.out], 0).and_then(Ticket::wait).ok()?;
+        let mut from = answer.body();
+        let done = from.flag().ok()?;
+        let mut number = || from.number().ok();
+        let kernel = Kernel { sent: number()?, again: number()?, busy: number()?, limited: number()? };
+        (done || !bear).then_some(kernel)
+    }
+}

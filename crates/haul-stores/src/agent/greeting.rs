@@ -1,0 +1,247 @@
+//! How two hauls meet: the far one is found behind whatever a login script prints, says who it is, and answers what the
+//! first round trip can carry.
+
+use std::io::Read;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+
+use super::link::{Bounded, Carrier, Frame, Input, Link, Output, Plain, SILENCE, kind};
+use super::ops;
+use super::wire::{Writer, nonsense};
+
+/// A conversation with a program that speaks for the far side: its standard input and output.
+pub struct Pipes {
+    pub input: OwnedFd,
+    pub output: OwnedFd,
+    pub carrier: Box<dyn Carrier>,
+}
+
+impl Carrier for Child {
+    fn end(&mut self) {
+        let _it_may_be_gone = self.kill();
+        let _reaped = self.wait();
+    }
+}
+
+/// What was agreed on and found out when the two ends met.
+#[derive(Clone, Debug)]
+pub struct Far {
+    /// Of the protocol.
+    pub version: u64,
+    /// Of the far haul.
+    pub haul: String,
+    pub home: Vec<u8>,
+    /// With what further sessions join it; empty where they cannot.
+    pub word: String,
+    /// `SSH_CONNECTION`: address and port of this end, of that end, as the far side sees them.
+    pub connection: String,
+    pub host: String,
+    pub machine: String,
+}
+
+/// A conversation in which the far side has said who it is.
+pub struct Greeted {
+    output: Box<dyn Output>,
+    input: Plain<Greeting>,
+    carrier: Box<dyn Carrier>,
+    over: Arc<AtomicBool>,
+    pub far: Option<Far>,
+    /// What was answered to the early requests, in their order.
+    pub early: Vec<Result<Frame>>,
+}
+
+/// What comes from the far side, with a bound on every wait until the greeting is over.
+struct Greeting {
+    fd: std::fs::File,
+    /// Bytes that were read behind the greeting.
+    buffered: Vec<u8>,
+    at: usize,
+    until: Option<Instant>,
+}
+
+impl Read for Greeting {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.at == self.buffered.len() {
+            if buffer.len() >= 64 << 10 {
+                return self.fill_from(buffer);
+            }
+            let mut fresh = std::mem::take(&mut self.buffered);
+            fresh.resize(256 << 10, 0);
+            let count = self.fill_from(&mut fresh);
+            fresh.truncate(*count.as_ref().unwrap_or(&0));
+            (self.buffered, self.at) = (fresh, 0);
+            count?;
+        }
+        let left = &self.buffered[self.at..];
+        let count = left.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&left[..count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+impl Greeting {
+    fn fill_from(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if let Some(until) = self.until {
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                let mut polled = [PollFd::new(&self.fd, PollFlags::IN)];
+                let wait = rustix::time::Timespec::try_from(left.min(Duration::from_millis(500))).unwrap_or_default();
+                if poll(&mut polled, Some(&wait)).unwrap_or(0) > 0 {
+                    break;
+                }
+            }
+        }
+        self.fd.read(buffer)
+    }
+
+    /// Reads until `mark` has come, whatever a login script prints before it; says what stood there.
+    fn find(&mut self, mark: &[u8], other: &[u8]) -> Result<Found> {
+        let failed = |kind, reason: &str| Error::new(kind, "greet").because(reason.to_string());
+        loop {
+            let all = &self.buffered;
+            if let Some(at) = all.windows(mark.len()).position(|window| window == mark) {
+                self.at = at + mark.len();
+                return Ok(Found::Agent);
+            }
+            if let Some(at) = all.windows(other.len()).position(|window| window == other) {
+                let rest = &all[at + other.len()..];
+                if let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    return Ok(Found::Missing(String::from_utf8_lossy(&rest[..end]).into_owned()));
+                }
+            }
+            if all.len() > 256 << 10 {
+                return Err(failed(ErrorKind::Unsupported, "its login scripts print without end"));
+            }
+            let mut more = vec![0; 4096];
+            match self.fill_from(&mut more) {
+                Ok(0) => return Err(failed(ErrorKind::Unsupported, "there is no haul on the far side")),
+                Ok(count) => self.buffered.extend_from_slice(&more[..count]),
+                Err(e) if e.kind() == std::io::ErrorKind::TimedOut => {
+                    return Err(failed(ErrorKind::TimedOut, "the far side does not answer"));
+                }
+                Err(e) => return Err(Error::io(e, "greet")),
+            }
+        }
+    }
+}
+
+enum Found {
+    Agent,
+    /// There is no haul; the system and the machine as `uname -sm` says them.
+    Missing(String),
+}
+
+/// Why there is no agent, where the far shell has said so: system and machine.
+pub fn missing_platform(e: &Error) -> Option<String> {
+    e.reason().strip_prefix(NOT_THERE).map(str::to_string)
+}
+
+const NOT_THERE: &str = "there is no haul on ";
+
+impl Greeted {
+    /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
+    /// after one round trip.
+    pub fn new(pipes: Pipes, version: &str, patience: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
+        let mut hello = Writer::new();
+        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes());
+        let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello.out)];
+        asked.extend(early.iter().map(|(kind, request)| (*kind, &request[..])));
+        let mut greeted = Self::begin(pipes, patience, &asked)?;
+        let read = |frame: Frame| {
+            let mut from = frame.body();
+            Ok(Far {
+                version: from.number()?,
+                haul: from.words()?,
+                home: from.bytes()?.to_vec(),
+                word: from.words()?,
+                connection: from.words()?,
+                host: from.words()?,
+                machine: from.words()?,
+            })
+        };
+        let hello = if greeted.early.is_empty() { Err(nonsense("no greeting")) } else { greeted.early.remove(0) };
+        match hello.and_then(read) {
+            Ok(far) => {
+                greeted.far = Some(far);
+                Ok(greeted)
+            }
+            Err(e) => {
+                greeted.carrier.end();
+                Err(e)
+            }
+        }
+    }
+
+    /// A link that joins needs no more than the other end's sign.
+    pub fn joining(pipes: Pipes) -> Result<Greeted> {
+        Self::begin(pipes, Duration::from_secs(30), &[])
+    }
+
+    fn begin(pipes: Pipes, patience: Duration, asked: &[(u8, &[u8])]) -> Result<Greeted> {
+        let Pipes { input, output, mut carrier } = pipes;
+        let over = Arc::new(AtomicBool::new(false));
+        let greeted = (|| {
+            let mut to = Plain(Bounded::new(input, SILENCE, over.clone()).map_err(|e| Error::io(e, "connect"))?);
+            let until = Instant::now() + patience;
+            for (id, (kind, request)) in (0_u32..).zip(asked) {
+                // It is sent before anything has come: a round trip less. That it could not be shows when nothing comes.
+                let [a, b, c, d] = id.to_be_bytes();
+                let _sent = to.send([*kind, a, b, c, d], &[request]);
+            }
+            let mut from = Greeting { fd: output.into(), buffered: Vec::new(), at: 0, until: Some(until) };
+            if let Found::Missing(platform) = from.find(ops::MAGIC, ops::MISSING)? {
+                return Err(Error::new(ErrorKind::Unsupported, "greet").because(format!("{NOT_THERE}{platform}")));
+            }
+            let mut from = Plain(from);
+            let early = answers(&mut from, asked.len())?;
+            from.0.until = None;
+            Ok((to, from, early))
+        })();
+        match greeted {
+            Ok((to, input, early)) => Ok(Greeted { output: Box::new(to), input, carrier, over, far: None, early }),
+            Err(e) => {
+                carrier.end();
+                Err(e)
+            }
+        }
+    }
+
+    pub fn link(self) -> Result<Arc<Link>> {
+        Link::start(self.output, Box::new(self.input), self.carrier, self.over, SILENCE)
+    }
+}
+
+/// The answers to the requests 0 to `count`, in their order.
+fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>>> {
+    let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
+    while answers.iter().any(Option::is_none) {
+        let Some(frame) = from.receive()? else { return Err(super::link::lost("the other end closed it")) };
+        if frame.kind == kind::PULSE {
+            continue;
+        }
+        let Some(slot) = answers.get_mut(frame.id as usize).filter(|slot| slot.is_none()) else {
+            return Err(nonsense("an answer that nobody asked for"));
+        };
+        *slot = Some(match frame.kind {
+            kind::DONE => Ok(frame),
+            kind::FAILED => Err(frame.body().error()?),
+            _ => return Err(nonsense("an answer that nobody asked for")),
+        });
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+
+/// A pipe that a program reads or writes, as large as it may be: fewer switches between the two.
+pub fn widen(fd: &OwnedFd) {
+    let _smaller_does_too = rustix::pipe::fcntl_setpipe_size(fd, 1 << 20);
+}
