@@ -1,0 +1,4 @@
+//! The program over ssh, against an OpenSSH server of its own on loopback.
+
+mod plain;
+mod support;
