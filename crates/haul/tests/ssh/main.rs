@@ -1,4 +1,5 @@
 //! The program over ssh, against an OpenSSH server of its own on loopback.
 
+mod logins;
 mod plain;
 mod support;
