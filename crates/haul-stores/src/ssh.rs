@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use crate::sftp::{Channel, detach};
+use crate::sftp::{Channel, SPEAK, detach};
 
 /// Where and how, as the user said it. What is not said is ssh_config's.
 #[derive(Clone, Debug, Default)]
@@ -220,6 +220,10 @@ impl Login {
 
     /// ssh's own words for why it ended, and what can be done.
     fn explain(&self, e: Error) -> Error {
+        if e.op() == SPEAK {
+            // What a start-up file complains of has nothing to do with it.
+            return e.at(self.target.host.as_bytes());
+        }
         // Its last words may still be on their way through the pipe.
         std::thread::sleep(Duration::from_millis(50));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,8 +232,9 @@ impl Login {
             |line: &&str| !line.trim().is_empty() && !line.starts_with("Warning: Permanently added") && !line.starts_with("debug");
         let Some(last) = said.lines().rev().find(telling) else { return e.at(self.target.host.as_bytes()) };
         let (kind, hint) = classify(&said);
+        let known = e.next_step().map(str::to_string);
         let e = Error::new(kind.unwrap_or(e.kind()), "connect").at(self.target.host.as_bytes()).because(last.trim().to_string());
-        match hint {
+        match hint.map(str::to_string).or(known) {
             Some(hint) => e.hint(hint),
             None => e,
         }

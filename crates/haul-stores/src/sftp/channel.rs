@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::packet::{LONGEST, Parser, Request, kind, nonsense};
+use super::packet::{LONGEST, Parser, Request, SPEAK, kind, nonsense};
 
 /// One conversation. Dropping it ends the program that carries it.
 pub struct Channel {
@@ -167,7 +167,7 @@ impl Channel {
             if let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize) {
                 if length > LONGEST {
                     let said = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).lines().next().unwrap_or_default().to_string();
-                    let e = Error::new(ErrorKind::Usage, "connect").because(format!("the far side says {said:?} where SFTP should begin"));
+                    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the far side says {said:?} where SFTP should begin"));
                     return Err(e.hint("its login scripts must print nothing when there is no terminal"));
                 }
                 if bytes.len() >= 4 + length {
@@ -184,7 +184,11 @@ impl Channel {
             if ready > 0 {
                 let mut buffer = [0; 4096];
                 match output.read(&mut buffer) {
-                    Ok(0) => return Err(Error::new(ErrorKind::Broken, "connect").because("the connection was closed")),
+                    // ssh itself says nothing of a subsystem that is not there when the session goes through its master.
+                    Ok(0) => {
+                        let e = Error::new(ErrorKind::Broken, "connect").because("the session ended before SFTP began");
+                        return Err(e.hint("does the server have SFTP, and may the account use it? `sftp` to the same host shows"));
+                    }
                     Ok(count) => bytes.extend_from_slice(&buffer[..count]),
                     Err(e) => return Err(Error::io(e, "connect")),
                 }

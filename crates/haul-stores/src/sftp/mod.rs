@@ -32,6 +32,7 @@ pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained};
+pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
 use crate::staging::staging_leaf;

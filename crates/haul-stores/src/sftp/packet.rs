@@ -216,9 +216,12 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The operation of an error that means that the peer does not speak the protocol: no other words tell more.
+pub const SPEAK: &str = "speak SFTP";
+
 /// The peer does not speak the protocol: nothing that it says can be believed any more.
 pub fn nonsense(reason: &str) -> Error {
-    Error::new(ErrorKind::Broken, "speak SFTP").because(format!("the server does not keep the protocol: {reason}"))
+    Error::new(ErrorKind::Broken, SPEAK).because(format!("the server does not keep the protocol: {reason}"))
 }
 
 #[cfg(test)]
