@@ -21,7 +21,8 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// `lines` go into its configuration in front of all others, where the first value of a word counts.
+    /// `lines` go into its configuration in front of all others, where the first value of a word counts. It has the sftp
+    /// subsystem unless they name one.
     pub fn start(lines: &str) -> io::Result<Sshd> {
         let place = tempfile::Builder::new().prefix("haul-sshd-").tempdir()?;
         // An account that is not root's has its key looked up with its own rights.
@@ -41,9 +42,10 @@ impl Sshd {
         let config = format!(
             "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             MaxStartups 100\nLogLevel VERBOSE\nSubsystem sftp /usr/lib/openssh/sftp-server\n",
+             MaxStartups 100\nLogLevel VERBOSE\n{}",
             show("host_key"),
-            show("authorized_keys")
+            show("authorized_keys"),
+            if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
         );
         fs::write(at("sshd_config"), config)?;
         let log = fs::File::create(at("log"))?;

@@ -2,4 +2,5 @@
 
 mod logins;
 mod plain;
+mod shells;
 mod support;
