@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use crate::sftp::{Channel, SPEAK, detach};
 
@@ -31,7 +31,7 @@ pub struct Target {
     pub identities: Vec<PathBuf>,
     /// `--ssh-option`: what stands behind ssh's `-o`.
     pub options: Vec<OsString>,
-    /// Nothing from the host for this long ends a conversation; 60 s if it is not said.
+    /// Nothing from the host for this long ends a conversation; 300 s if it is not said.
     pub patience: Option<Duration>,
 }
 
@@ -148,10 +148,11 @@ impl Login {
         };
         let mut command = self.ssh(&through, !matches!(standing, Master::Own(_)));
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
-        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION };
+        let patience = self.target.patience.unwrap_or(PATIENCE);
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(patience) };
         let stderr = self.listen()?;
-        let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
-        channel.map_err(|e| self.explain(e))
+        let channel = Channel::start(command, stderr, patience, greeting);
+        channel.map(|channel| channel.with(&self.target.host)).map_err(|e| self.explain(e))
     }
 
     fn control_path(&self) -> OsString {
@@ -207,7 +208,8 @@ impl Login {
         // The socket is there as soon as the login is.
         while !socket.exists() {
             if !matches!(child.try_wait(), Ok(None)) {
-                return Err(self.explain(Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in")));
+                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in");
+                return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
             }
             if Instant::now() > until {
                 end(&mut child);
@@ -233,7 +235,10 @@ impl Login {
         let Some(last) = said.lines().rev().find(telling) else { return e.at(self.target.host.as_bytes()) };
         let (kind, hint) = classify(&said);
         let known = e.next_step().map(str::to_string);
+        // Asked again, a person would be asked again, and the host would refuse again.
+        let remedy = if is_refusal(&said) { Remedy::None } else { e.remedy() };
         let e = Error::new(kind.unwrap_or(e.kind()), "connect").at(self.target.host.as_bytes()).because(last.trim().to_string());
+        let e = e.remedy_is(remedy);
         match hint.map(str::to_string).or(known) {
             Some(hint) => e.hint(hint),
             None => e,
@@ -249,6 +254,11 @@ fn has_aes() -> bool {
     return std::arch::is_aarch64_feature_detected!("aes");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     false
+}
+
+/// Whether the host, or ssh on its behalf, wants nothing to do with this user, now or later.
+fn is_refusal(said: &str) -> bool {
+    ["Host key verification failed", "Permission denied", "Too many authentication failures"].iter().any(|words| said.contains(words))
 }
 
 /// What kind of failure ssh's words mean, and the next step.
@@ -269,6 +279,8 @@ fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
         (Some(ErrorKind::Broken), Some("is an ssh server at work there? --port names another port"))
     } else if has("timed out") || has("No route to host") || has("Network is unreachable") {
         (Some(ErrorKind::Broken), Some("is the host up, and may this machine reach it? -J names a host to go through"))
+    } else if has("closed by remote host") || has("Connection closed by") || has("Connection reset by") || has("Broken pipe") {
+        (Some(ErrorKind::Broken), Some("when the host is within reach again, run the same command"))
     } else if has("subsystem request failed") {
         (Some(ErrorKind::Unsupported), Some("the server has no SFTP: its administrator can enable the sftp subsystem"))
     } else {
@@ -363,11 +375,12 @@ mod tests {
             ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh-keygen"),
             ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.", "log in once"),
             ("subsystem request failed on channel 0", "no SFTP"),
+            ("Connection to x closed by remote host.", "the same command"),
         ] {
             let (kind, hint) = classify(said);
             assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
         }
-        assert_eq!(classify("Connection closed by remote host"), (None, None));
+        assert_eq!(classify("what nobody has said yet"), (None, None));
     }
 
     #[test]

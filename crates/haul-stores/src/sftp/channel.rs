@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -40,6 +40,8 @@ pub struct Extensions {
 
 struct Shared {
     state: Mutex<State>,
+    /// Who is at the other end, for messages.
+    peer: OnceLock<String>,
 }
 
 struct State {
@@ -111,7 +113,7 @@ impl Channel {
         // A server that does not read must not hold a writer for ever.
         rustix::io::ioctl_fionbio(&input, true).map_err(|e| Error::io(e.into(), "start"))?;
         let state = State { pending: HashMap::new(), over: None, last: Instant::now() };
-        let shared = Arc::new(Shared { state: Mutex::new(state) });
+        let shared = Arc::new(Shared { state: Mutex::new(state), peer: OnceLock::new() });
         let mut channel = Channel {
             shared,
             input: Mutex::new(Some(input)),
@@ -123,6 +125,13 @@ impl Channel {
         channel.greet(output)?;
         channel.patience = patience;
         Ok(channel)
+    }
+
+    /// Names the other end in what goes wrong from now on.
+    #[must_use]
+    pub fn with(self, peer: &str) -> Channel {
+        let _once = self.shared.peer.set(peer.to_string());
+        self
     }
 
     /// INIT has no id; its answer comes before anything else, so the thread that hands out answers starts behind it.
@@ -179,7 +188,8 @@ impl Channel {
             let wait = rustix::time::Timespec::try_from(left.min(Duration::from_millis(500))).unwrap_or_default();
             let ready = poll(&mut polled, Some(&wait)).unwrap_or(0);
             if ready == 0 && left.is_zero() {
-                return Err(Error::new(ErrorKind::TimedOut, "connect").because("the server does not answer"));
+                let e = Error::new(ErrorKind::Broken, "connect").because("the server does not answer");
+                return Err(e.remedy_is(Remedy::Reconnect).hint("is the host overloaded, or one of its file systems stuck?"));
             }
             if ready > 0 {
                 let mut buffer = [0; 4096];
@@ -187,7 +197,9 @@ impl Channel {
                     // ssh itself says nothing of a subsystem that is not there when the session goes through its master.
                     Ok(0) => {
                         let e = Error::new(ErrorKind::Broken, "connect").because("the session ended before SFTP began");
-                        return Err(e.hint("does the server have SFTP, and may the account use it? `sftp` to the same host shows"));
+                        return Err(e
+                            .remedy_is(Remedy::Reconnect)
+                            .hint("does the server have SFTP, and may the account use it? `sftp` to the same host shows"));
                     }
                     Ok(count) => bytes.extend_from_slice(&buffer[..count]),
                     Err(e) => return Err(Error::io(e, "connect")),
@@ -241,8 +253,7 @@ impl Channel {
             if last.elapsed() > self.patience {
                 // `end` answers every request that waits, this one too.
                 drop(answer);
-                let e = Error::new(ErrorKind::Broken, "wait").remedy_is(Remedy::Reconnect);
-                let e = e.because(format!("the server has said nothing for {} s", self.patience.as_secs()));
+                let e = self.shared.lost("wait", &format!("the server has said nothing for {} s", self.patience.as_secs()));
                 self.end(e.again());
                 return Err(e);
             }
@@ -253,7 +264,7 @@ impl Channel {
 
     fn write(&self, mut bytes: &[u8]) -> Result<()> {
         let mut input = lock(&self.input);
-        let over = |reason: &str| Error::new(ErrorKind::Broken, "send").because(reason).remedy_is(Remedy::Reconnect);
+        let over = |reason: &str| self.shared.lost("send", reason);
         let Some(pipe) = input.as_mut() else { return Err(over("the connection is closed")) };
         let begun = Instant::now();
         while !bytes.is_empty() {
@@ -310,6 +321,13 @@ impl Drop for Channel {
 }
 
 impl Shared {
+    /// The conversation is over, and another may go better.
+    fn lost(&self, op: &'static str, reason: &str) -> Error {
+        let peer = self.peer.get().map_or(String::new(), |peer| format!("{peer}: "));
+        let e = Error::new(ErrorKind::Broken, op).because(format!("{peer}{reason}")).remedy_is(Remedy::Reconnect);
+        e.hint("when the host is within reach again, run the same command")
+    }
+
     fn end(&self, why: Error) {
         let mut state = lock(&self.state);
         let pending = std::mem::take(&mut state.pending);
@@ -323,7 +341,7 @@ impl Shared {
 
     /// Until the connection ends; why it did.
     fn hand_out(&self, output: ChildStdout) -> Error {
-        let lost = |reason: &str| Error::new(ErrorKind::Broken, "receive").because(reason).remedy_is(Remedy::Reconnect);
+        let lost = |reason: &str| self.lost("receive", reason);
         let mut output = std::io::BufReader::with_capacity(LONGEST, output);
         loop {
             let mut length = [0; 4];

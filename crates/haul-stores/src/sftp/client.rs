@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, nonsense, status};
@@ -21,6 +21,8 @@ pub type Handle = Vec<u8>;
 pub struct Client {
     connect: Box<Connect>,
     channels: Mutex<Vec<Arc<Channel>>>,
+    /// When the server was last out of reach, and why: whoever waited while that was found out need not try as well.
+    lost: Mutex<Option<(Instant, Error)>>,
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
@@ -47,7 +49,7 @@ impl Client {
         let first = connect()?;
         let extensions = first.extensions.clone();
         // The greeting has the start of programs and a login in it.
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         first.ask(kind::REALPATH, |r| r.bytes(b"."))?;
         let round_trip = asked.elapsed();
         let (mut read_most, mut write_most) = (BLOCK, BLOCK);
@@ -62,6 +64,7 @@ impl Client {
         Ok(Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
+            lost: Mutex::default(),
             most: AtomicUsize::new(most.max(1)),
             next: AtomicUsize::new(0),
             bundles: Mutex::new(0),
@@ -75,8 +78,13 @@ impl Client {
 
     /// A channel with little to do, or a new one.
     pub fn channel(&self) -> Result<Arc<Channel>> {
+        let asked = Instant::now();
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|channel| !channel.is_over());
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, e)) = lost.as_ref().filter(|(when, _)| channels.is_empty() && *when >= asked) {
+            return Err(e.again());
+        }
         let least = channels.iter().min_by_key(|channel| channel.load());
         if let Some(channel) = least.filter(|channel| channel.load() == 0 || channels.len() >= self.most.load(Ordering::Relaxed)) {
             return Ok(channel.clone());
@@ -86,7 +94,10 @@ impl Client {
                 channels.push(Arc::new(channel));
                 Ok(channels[channels.len() - 1].clone())
             }
-            Err(e) if channels.is_empty() => Err(e.remedy_is(Remedy::Reconnect)),
+            Err(e) if channels.is_empty() => {
+                *lost = Some((Instant::now(), e.again()));
+                Err(e)
+            }
             // It allows no more sessions: what there is has to do.
             Err(_) => {
                 self.most.store(channels.len(), Ordering::Relaxed);
