@@ -1,6 +1,7 @@
 //! Hosts behind ssh: each is reached once in a run, whatever is asked of it.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_stores::sftp::{CHANNELS, Host};
@@ -12,6 +13,8 @@ use crate::location::{Location, Scheme};
 /// The hosts that this run has reached.
 pub struct Hosts<'a> {
     connect: &'a Connect,
+    /// The longest that a host may say nothing; `None` is haul's own bound.
+    patience: Option<Duration>,
     known: Mutex<Vec<(Key, Arc<Host>)>>,
 }
 
@@ -24,7 +27,12 @@ pub fn is_remote(location: &Location) -> bool {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, known: Mutex::default() }
+        Hosts { connect, patience: None, known: Mutex::default() }
+    }
+
+    #[must_use]
+    pub fn patient(self, patience: Option<Duration>) -> Self {
+        Hosts { patience, ..self }
     }
 
     pub fn reach(&self, location: &Location) -> Result<Arc<Host>> {
@@ -46,7 +54,7 @@ impl<'a> Hosts<'a> {
             jump: connect.jump.clone(),
             identities: connect.identities.clone(),
             options: connect.ssh_options.iter().map(Into::into).collect(),
-            patience: None,
+            patience: self.patience,
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);

@@ -118,7 +118,7 @@ fn prepare(flags: &CopyFlags) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::new(&flags.connect).patient(flags.run.timeout);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -284,7 +284,7 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
 
 fn prepare_check(flags: &CheckFlags, source: &Location) -> Result<Prepared> {
     let sources = [source.clone()];
-    let hosts = Hosts::new(&flags.connect);
+    let hosts = Hosts::new(&flags.connect).patient(flags.run.timeout);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &sources,
