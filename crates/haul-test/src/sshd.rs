@@ -116,6 +116,12 @@ impl Sshd {
         send(self.child.id(), Signal::STOP);
     }
 
+    /// What was stopped goes on.
+    pub fn thaw(&self) {
+        send(self.child.id(), Signal::CONT);
+        self.signal(Signal::CONT);
+    }
+
     fn signal(&self, signal: Signal) -> usize {
         let connections = children(self.child.id());
         for connection in &connections {

@@ -1,6 +1,7 @@
 //! The program over ssh, against an OpenSSH server of its own on loopback.
 
 mod logins;
+mod network;
 mod plain;
 mod shells;
 mod support;
