@@ -102,14 +102,17 @@ impl Host {
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         let channel = self.client.channel()?;
         let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
+        let mut first = None;
         if parents {
             for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
                 // What is there already is no failure; what is missing shows with the last.
-                let _there = make(&path[..at]);
+                first = make(&path[..at]).err().filter(|e| e.kind() == ErrorKind::Denied).map(|e| e.at(&path[..at])).or(first);
             }
         }
         match make(path) {
             Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
+            // Below a directory that could not be made nothing could be.
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(first.unwrap_or(e).at(path)),
             made => made.map_err(|e| e.at(path)),
         }
     }
@@ -263,20 +266,22 @@ impl Shared {
         }
     }
 
-    /// "Failure" is a full disk more often than not; whether it is can be asked.
+    /// "Failure" is a full disk more often than not, or one that is read-only; whether it is can be asked.
     fn explain(&self, e: Error) -> Error {
         if !is_unexplained(&e) {
             return e;
         }
-        match self.space() {
-            Ok(Some(space)) if space.bytes < 1 << 20 || space.files == 0 => {
+        match self.volume() {
+            Ok(Some((_, true))) => e.kind_is(ErrorKind::ReadOnly).because("Read-only file system"),
+            Ok(Some((space, false))) if space.bytes < 1 << 20 || space.files == 0 => {
                 e.kind_is(ErrorKind::NoSpace).because("No space left on device")
             }
             _ => e,
         }
     }
 
-    fn space(&self) -> Result<Option<Space>> {
+    /// Room in the file system of the root, and whether it takes no writes at all.
+    fn volume(&self) -> Result<Option<(Space, bool)>> {
         if !self.client.extensions.statvfs {
             return Ok(None);
         }
@@ -285,8 +290,9 @@ impl Shared {
         let mut from = client::reply(&answer)?;
         let (_block, fragment, _blocks, _free, available) = (from.long()?, from.long()?, from.long()?, from.long()?, from.long()?);
         let (files, _free_files, available_files) = (from.long()?, from.long()?, from.long()?);
+        let (_id, flags) = (from.long()?, from.long()?);
         let files = if files == 0 { u64::MAX } else { available_files };
-        Ok(Some(Space { bytes: fragment.saturating_mul(available), files }))
+        Ok(Some((Space { bytes: fragment.saturating_mul(available), files }, flags & 1 != 0)))
     }
 }
 
@@ -415,7 +421,7 @@ impl Store for Sftp {
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        self.shared.space()
+        Ok(self.shared.volume()?.map(|(space, _)| space))
     }
 
     fn forget(&self, dir: &Dir) {
