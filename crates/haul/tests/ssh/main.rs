@@ -1,5 +1,6 @@
 //! The program over ssh, against an OpenSSH server of its own on loopback.
 
+mod far_disk;
 mod logins;
 mod network;
 mod plain;
