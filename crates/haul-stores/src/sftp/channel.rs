@@ -321,10 +321,24 @@ impl Drop for Channel {
 }
 
 impl Shared {
+    /// Which host an error is about, where that is known.
+    fn of_peer(&self, e: Error) -> Error {
+        match self.peer.get() {
+            Some(peer) => {
+                let reason = format!("{peer}: {}", e.reason());
+                e.because(reason)
+            }
+            None => e,
+        }
+    }
+
+    fn nonsense(&self, reason: &str) -> Error {
+        self.of_peer(nonsense(reason))
+    }
+
     /// The conversation is over, and another may go better.
     fn lost(&self, op: &'static str, reason: &str) -> Error {
-        let peer = self.peer.get().map_or(String::new(), |peer| format!("{peer}: "));
-        let e = Error::new(ErrorKind::Broken, op).because(format!("{peer}{reason}")).remedy_is(Remedy::Reconnect);
+        let e = self.of_peer(Error::new(ErrorKind::Broken, op).because(reason)).remedy_is(Remedy::Reconnect);
         e.hint("when the host is within reach again, run the same command")
     }
 
@@ -350,7 +364,7 @@ impl Shared {
             }
             let length = u32::from_be_bytes(length) as usize;
             if !(5..=LONGEST).contains(&length) {
-                return nonsense("a packet of an impossible length");
+                return self.nonsense("a packet of an impossible length");
             }
             let mut packet = vec![0; length];
             if output.read_exact(&mut packet).is_err() {
@@ -362,7 +376,7 @@ impl Shared {
                 state.last = Instant::now();
                 state.pending.remove(&id)
             };
-            let Some(slot) = slot else { return nonsense("an answer that nobody asked for") };
+            let Some(slot) = slot else { return self.nonsense("an answer that nobody asked for") };
             *lock(&slot.answer) = Some(Ok(Answer { kind: packet[0], packet }));
             slot.came.notify_all();
         }

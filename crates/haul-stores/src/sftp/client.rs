@@ -240,6 +240,14 @@ pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     }
 }
 
+/// The path that the server makes of one.
+pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
+    match one_name(answer, op)? {
+        path if path.is_empty() || path.contains(&0) => Err(nonsense("a path that is none")),
+        path => Ok(path),
+    }
+}
+
 /// The answer to what has none but success.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {

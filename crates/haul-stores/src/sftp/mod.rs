@@ -71,7 +71,7 @@ impl Host {
     pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
         let client = Arc::new(Client::new(connect, channels)?);
         let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
-        let home = client::one_name(&answer, "find the home directory")?;
+        let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
         Ok(Host { client, home, endpoint, scheme })
     }
 
@@ -122,7 +122,7 @@ impl Host {
         let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
         let channel = client.channel()?;
         let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
-        let mut root = client::one_name(&answer, "open").map_err(|e| e.at(path))?;
+        let mut root = client::real_path(&answer, "open").map_err(|e| e.at(path))?;
         while root.ends_with(b"/") {
             root.pop();
         }
@@ -203,7 +203,7 @@ impl Shared {
             return Ok(path);
         }
         let answer = self.client.channel()?.ask(kind::REALPATH, |r| r.bytes(&path))?;
-        let real = client::one_name(&answer, "open")?;
+        let real = client::real_path(&answer, "open")?;
         if real != path {
             let e = Error::new(ErrorKind::Denied, "open").on(&Name::of(dir));
             return Err(e.because("a part of the path is a symlink, and is not followed"));
