@@ -1,6 +1,7 @@
 //! The program over ssh, against an OpenSSH server of its own on loopback.
 
 mod far_disk;
+mod hostile;
 mod logins;
 mod network;
 mod plain;
