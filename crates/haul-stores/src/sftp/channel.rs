@@ -36,6 +36,9 @@ pub struct Extensions {
     pub fsync: bool,
     pub lsetstat: bool,
     pub limits: bool,
+    /// It speaks several versions. Of those ProFTPD mixes up what comes in several sessions of one connection, and falls
+    /// silent or calls handles invalid.
+    pub single: bool,
 }
 
 struct Shared {
@@ -156,6 +159,7 @@ impl Channel {
                 b"fsync@openssh.com" => &mut self.extensions.fsync,
                 b"lsetstat@openssh.com" => &mut self.extensions.lsetstat,
                 b"limits@openssh.com" => &mut self.extensions.limits,
+                b"versions" => &mut self.extensions.single,
                 _ => continue,
             };
             *known = !value.is_empty();

@@ -65,7 +65,7 @@ impl Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
             lost: Mutex::default(),
-            most: AtomicUsize::new(most.max(1)),
+            most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
@@ -264,6 +264,13 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         // OpenSSH says so of a name that is too long.
         status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not take the name"),
         status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
+        // What later versions have, and some servers say to a client of version 3 too.
+        status::NO_SUCH_PATH | status::NOT_A_DIRECTORY => (ErrorKind::NotFound, "No such file or directory"),
+        status::FILE_EXISTS | status::DIR_NOT_EMPTY => (ErrorKind::Exists, "File exists"),
+        status::WRITE_PROTECT => (ErrorKind::ReadOnly, "Read-only file system"),
+        status::NO_SPACE => (ErrorKind::NoSpace, "No space left on device"),
+        status::QUOTA => (ErrorKind::Quota, "Disk quota exceeded"),
+        status::INVALID_NAME => (ErrorKind::BadName, "the server does not take the name"),
         status::FAILURE => (ErrorKind::Other, "the server could not, and SFTP does not say why"),
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
@@ -277,6 +284,12 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
 /// Whether a failure is the one that SFTP does not explain.
 pub fn is_unexplained(error: &Error) -> bool {
     error.kind() == ErrorKind::Other
+}
+
+/// Whether the reason of a failed creation may be that something has the name: the protocol has no word for that, and
+/// servers use several.
+pub fn may_exist(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Other | ErrorKind::Denied | ErrorKind::Exists)
 }
 
 /// What SFTP 3 says of an entry: no inode, no number of links, no nanoseconds.

@@ -31,7 +31,7 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof,
 pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
-use client::{Client, ask_all, done, is_unexplained};
+use client::{Client, ask_all, done, is_unexplained, may_exist};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
@@ -192,24 +192,34 @@ fn checked<'a>(name: &'a Name, op: &'static str) -> Result<&'a [u8]> {
 
 impl Shared {
     /// The path of a directory. The server resolves it each time; that no part of it is a link is asked once, so that
-    /// a link that stands there is not entered. Against one that is put there later the protocol has no means.
+    /// a link that stands there is not entered. Against one that is put there later the protocol has no means. A resolved
+    /// path is no answer: not every server resolves links for REALPATH.
     fn dir(&self, dir: &Dir) -> Result<Vec<u8>> {
         let path = join(&self.root, &dir.path());
-        if dir.is_root() {
+        let Some(parent) = dir.parent() else {
             return Ok(if path.is_empty() { b"/".to_vec() } else { path });
-        }
+        };
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known().contains(&dir.id()) {
             return Ok(path);
         }
-        let answer = self.client.channel()?.ask(kind::REALPATH, |r| r.bytes(&path))?;
-        let real = client::real_path(&answer, "open")?;
-        if real != path {
-            let e = Error::new(ErrorKind::Denied, "open").on(&Name::of(dir));
-            return Err(e.because("a part of the path is a symlink, and is not followed"));
+        let name = Name::of(dir);
+        checked(&name, "open")?;
+        self.dir(parent)?;
+        match self.look(&path) {
+            Ok((there, None)) if there.kind() == Kind::Dir => {
+                known().insert(dir.id());
+                Ok(path)
+            }
+            Ok((there, target)) if there.kind() == Kind::Link || target.is_some() => {
+                let e = Error::new(ErrorKind::Denied, "open").on(&name);
+                Err(e.because("a part of the path is a symlink, and is not followed"))
+            }
+            // Whatever is asked of it shows that it is no directory, or not there yet.
+            Ok(_) => Ok(path),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(path),
+            Err(e) => Err(e.on(&name)),
         }
-        known().insert(dir.id());
-        Ok(path)
     }
 
     /// The path of a name; of the directory itself if the leaf is empty.
@@ -223,6 +233,25 @@ impl Shared {
     fn lstat(&self, path: &[u8]) -> Result<Attrs> {
         let answer = self.client.channel()?.ask(kind::LSTAT, |r| r.bytes(path))?;
         client::attrs(&answer, "stat")
+    }
+
+    /// What stands at a path, and where it points if it is a link. Some servers (ProFTPD) follow links for LSTAT as
+    /// well, so that it takes both questions to tell; they go by one write.
+    fn look(&self, path: &[u8]) -> Result<(Attrs, Option<Vec<u8>>)> {
+        let channel = self.client.channel()?;
+        let mut batch = channel.batch();
+        let stat = batch.push(kind::LSTAT, |r| r.bytes(path));
+        let link = batch.push(kind::READLINK, |r| r.bytes(path));
+        batch.send()?;
+        let there = client::attrs(&channel.wait(stat)?, "stat");
+        match client::one_name(&channel.wait(link)?, "read link") {
+            Ok(target) => Ok((there?, Some(target))),
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e),
+            Err(e) => match there {
+                Ok(there) if there.kind() == Kind::Link => Err(e),
+                there => Ok((there?, None)),
+            },
+        }
     }
 
     /// Removes a name; no error if nothing had it.
@@ -245,7 +274,7 @@ impl Shared {
             }
         };
         let Err(e) = done(&rename()?, "rename") else { return Ok(()) };
-        if !is_unexplained(&e) {
+        if !may_exist(&e) {
             return Err(e);
         }
         match self.lstat(to) {

@@ -56,6 +56,15 @@ pub mod status {
     pub const NO_CONNECTION: u32 = 6;
     pub const CONNECTION_LOST: u32 = 7;
     pub const UNSUPPORTED: u32 = 8;
+    // Of later versions.
+    pub const NO_SUCH_PATH: u32 = 10;
+    pub const FILE_EXISTS: u32 = 11;
+    pub const WRITE_PROTECT: u32 = 12;
+    pub const NO_SPACE: u32 = 14;
+    pub const QUOTA: u32 = 15;
+    pub const DIR_NOT_EMPTY: u32 = 18;
+    pub const NOT_A_DIRECTORY: u32 = 19;
+    pub const INVALID_NAME: u32 = 20;
 }
 
 /// Builds one request behind others in a buffer, so that many go out by one write.
