@@ -4,6 +4,7 @@ mod far_disk;
 mod hostile;
 mod logins;
 mod network;
+mod other_server;
 mod plain;
 mod shells;
 mod support;
