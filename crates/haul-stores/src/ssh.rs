@@ -5,12 +5,15 @@
 //! name of a file is ever part of a command line.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
@@ -150,7 +153,7 @@ impl Login {
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
         let patience = self.target.patience.unwrap_or(PATIENCE);
         let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(patience) };
-        let stderr = self.listen()?;
+        let stderr = self.listen(Arc::new(AtomicBool::new(false)))?;
         let channel = Channel::start(command, stderr, patience, greeting);
         channel.map(|channel| channel.with(&self.target.host)).map_err(|e| self.explain(e))
     }
@@ -161,11 +164,11 @@ impl Login {
         option
     }
 
-    /// A fresh pipe for what the next ssh says.
-    fn listen(&self) -> Result<Stdio> {
+    /// A fresh pipe for what the next ssh says, passed on to a person as long as `shown` is set.
+    fn listen(&self, shown: Arc<AtomicBool>) -> Result<Stdio> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let (errors, stderr) = std::io::pipe().map_err(|e| Error::io(e, "connect"))?;
-        relay(errors, self.said.clone());
+        relay(errors, self.said.clone(), shown);
         Ok(Stdio::from(stderr))
     }
 
@@ -201,7 +204,8 @@ impl Login {
         let mut command = self.ssh(&ours, true);
         command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen()?);
+        let shown = Arc::new(AtomicBool::new(std::io::stderr().is_terminal()));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen(shown.clone())?);
         let program = command.get_program().to_os_string();
         let mut child = start_with_us(command).map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
         let until = Instant::now() + LOGIN;
@@ -217,6 +221,8 @@ impl Login {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        // From now on the screen is the display's.
+        shown.store(false, Ordering::Relaxed);
         Ok(Master::Own(child))
     }
 
@@ -288,14 +294,34 @@ fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
     }
 }
 
-/// Passes on what ssh says, as it comes, and keeps the end of it.
-fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>) {
+/// How long ssh must have been quiet before what it said is shown: then it waits for a person, who needs it (the page of
+/// a one-time code, that a password was wrong). What it says last, when it gives up, is in the error.
+const QUIET: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Keeps the end of what ssh says, and shows all of it as long as `shown` is set.
+fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>, shown: Arc<AtomicBool>) {
     let keep = move || {
         let mut buffer = [0; 4096];
-        while let Ok(count) = from.read(&mut buffer) {
-            if count == 0 {
-                return;
+        let mut held: Vec<u8> = Vec::new();
+        let show = |bytes: &[u8]| {
+            if shown.load(Ordering::Relaxed) {
+                let _it_may_be_closed = std::io::stderr().write_all(bytes);
             }
+        };
+        loop {
+            let quiet = if held.is_empty() { None } else { Some(&QUIET) };
+            if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], quiet), Ok(0)) {
+                show(&std::mem::take(&mut held));
+                continue;
+            }
+            let count = from.read(&mut buffer).unwrap_or(0);
+            if count == 0 {
+                let last = held.trim_ascii_end().iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                return show(&held[..last]);
+            }
+            held.extend_from_slice(&buffer[..count]);
+            let too_much = held.len().saturating_sub(64 << 10);
+            held.drain(..too_much);
             let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
             said.extend_from_slice(&buffer[..count]);
             let surplus = said.len().saturating_sub(16 << 10);
@@ -337,7 +363,10 @@ fn start_with_us(mut command: Command) -> std::io::Result<Child> {
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("login".into()).spawn(move || {
-        let _nobody_waits = send.send(command.spawn());
+        let spawned = command.spawn();
+        // It holds an end of the pipe that ssh speaks into, whose end would never come.
+        drop(command);
+        let _nobody_waits = send.send(spawned);
         loop {
             std::thread::park();
         }
