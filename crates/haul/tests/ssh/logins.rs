@@ -122,12 +122,14 @@ fn a_person_may_mistype_once() {
     let p = Person::new(PASSWORD);
     p.world.tree("src: a=5");
     let mut terminal = p.at_terminal("cp src/ @/there");
-    for answer in ["not it", &p.account.password] {
-        terminal.expect("assword:", SOON).expect("ssh asks");
-        terminal.send_line(answer).expect("the terminal is there");
-    }
+    terminal.expect("assword:", SOON).expect("ssh asks");
+    terminal.send_line("not it").expect("the terminal is there");
+    // What ssh says while it waits is for the person.
+    terminal.expect("Permission denied, please try again.", SOON).expect("ssh says why it asks again");
+    terminal.send_line(&p.account.password).expect("the terminal is there");
     assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
     assert!(p.account.home().join("there/a").exists());
+    assert_eq!(terminal.screen().matches("assword:").count(), 2, "{}", terminal.screen());
 }
 
 #[test]
@@ -151,12 +153,28 @@ fn an_unknown_host_is_shown_to_the_person_by_ssh_itself() {
     terminal.expect("(yes/no", SOON).expect("ssh asks");
     terminal.send_line("no").expect("the terminal is there");
     assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
-    assert!(terminal.screen().contains("Host key verification failed"), "{}", terminal.screen());
+    assert_eq!(terminal.screen().matches("Host key verification failed").count(), 1, "{}", terminal.screen());
     let mut terminal = p.at_terminal(&format!("cp {words}"));
     terminal.expect("(yes/no", SOON).expect("ssh asks");
     terminal.send_line("yes").expect("the terminal is there");
     assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
     assert_eq!(terminal.screen().matches("(yes/no").count(), 1, "{}", terminal.screen());
+}
+
+#[test]
+fn a_changed_host_key_is_shown_whole_to_a_person() {
+    let p = Person::new("");
+    p.world.tree("src: a=5");
+    let other = World::new("");
+    let port = |w: &World| w.server.port.to_string();
+    let known = std::fs::read_to_string(other.server.path("known_hosts")).expect("it is there");
+    std::fs::write(p.world.server.path("known_hosts"), known.replace(&port(&other), &port(&p.world))).expect("written");
+    let mut terminal = p.at_terminal("cp src/ @/there");
+    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
+    for words in ["REMOTE HOST IDENTIFICATION HAS CHANGED", "Offending", "ssh-keygen -R", "testhost"] {
+        assert!(terminal.screen().contains(words), "no {words:?} in\n{}", terminal.screen());
+    }
+    assert!(!p.account.home().join("there").exists());
 }
 
 #[test]
