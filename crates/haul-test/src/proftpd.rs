@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::sshd::{free_port, start_with_us};
+use crate::sshd::free_port;
 
 const SERVER: &str = "/usr/sbin/proftpd";
 
@@ -46,19 +46,19 @@ impl Proftpd {
         );
         fs::write(show("proftpd.conf"), config)?;
         let errors = fs::File::create(show("errors"))?;
-        let mut server = Command::new(SERVER);
-        server.args(["--nodaemon", "-c", &show("proftpd.conf")]);
-        server.stdin(Stdio::null()).stdout(errors.try_clone()?).stderr(errors);
-        let mut child = start_with_us(server).map_err(|e| io::Error::new(e.kind(), format!("{SERVER}: {e}")))?;
+        // It takes another user's rights, with which the system forgets whose death it should follow: the shell sees the end
+        // of its input when the test is gone, however that was.
+        let mut server = Command::new("sh");
+        server.args(["-c", "\"$@\" & cat >/dev/null; kill $!; wait $!", "sh", SERVER, "--nodaemon", "-c", &show("proftpd.conf")]);
+        server.stdin(Stdio::piped()).stdout(errors.try_clone()?).stderr(errors);
+        let mut child = server.spawn()?;
         let until = Instant::now() + Duration::from_secs(20);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             let said =
                 || fs::read_to_string(show("errors")).unwrap_or_default() + &fs::read_to_string(show("system_log")).unwrap_or_default();
-            if let Some(status) = child.try_wait()? {
-                return Err(io::Error::other(format!("{SERVER} ended: {status}: {}", said())));
-            }
             if Instant::now() > until {
-                let _it_may_be_gone = child.kill();
+                drop(child.stdin.take());
+                let _reaped = child.wait();
                 return Err(io::Error::other(format!("proftpd does not listen: {}", said())));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -92,7 +92,7 @@ fn keygen(arguments: &[&str]) -> io::Result<Vec<u8>> {
 
 impl Drop for Proftpd {
     fn drop(&mut self) {
-        let _it_may_be_gone = self.child.kill();
+        drop(self.child.stdin.take());
         let _reaped = self.child.wait();
     }
 }
