@@ -5,17 +5,20 @@
 //! name of a file is ever part of a command line.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use crate::agent::{Pipes, widen};
-use crate::sftp::{Channel, detach};
+use crate::sftp::{Channel, SPEAK, detach};
 
 /// Where and how, as the user said it. What is not said is ssh_config's.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +35,7 @@ pub struct Target {
     pub identities: Vec<PathBuf>,
     /// `--ssh-option`: what stands behind ssh's `-o`.
     pub options: Vec<OsString>,
-    /// Nothing from the host for this long ends a conversation; 60 s if it is not said.
+    /// Nothing from the host for this long ends a conversation; 300 s if it is not said.
     pub patience: Option<Duration>,
 }
 
@@ -126,16 +129,17 @@ impl Login {
     pub fn sftp(&self) -> Result<Channel> {
         let (mut command, greeting) = self.session()?;
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
-        let stderr = self.listen()?;
-        let channel = Channel::start(command, stderr, self.target.patience.unwrap_or(PATIENCE), greeting);
-        channel.map_err(|e| self.explain(e))
+        let patience = self.target.patience.unwrap_or(PATIENCE);
+        let stderr = self.listen(Arc::new(AtomicBool::new(false)))?;
+        let channel = Channel::start(command, stderr, patience, greeting);
+        channel.map(|channel| channel.with(&self.target.host)).map_err(|e| self.explain(e))
     }
 
     /// A command in a session of its own. It goes through the far user's shell, whichever that is: see [`far_command`].
     pub fn run(&self, far: &str) -> Result<Pipes> {
         let (mut command, _) = self.session()?;
         command.arg("--").arg(&self.target.host).arg(far);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.listen()?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.listen(Arc::new(AtomicBool::new(false)))?);
         detach(&mut command);
         let program = command.get_program().to_os_string();
         let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
@@ -175,7 +179,8 @@ impl Login {
             Master::Each => Vec::new(),
         };
         let command = self.ssh(&through, !matches!(standing, Master::Own(_)));
-        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION };
+        let patience = self.target.patience.unwrap_or(PATIENCE);
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(patience) };
         Ok((command, greeting))
     }
 
@@ -185,11 +190,11 @@ impl Login {
         option
     }
 
-    /// A fresh pipe for what the next ssh says.
-    fn listen(&self) -> Result<Stdio> {
+    /// A fresh pipe for what the next ssh says, passed on to a person as long as `shown` is set.
+    fn listen(&self, shown: Arc<AtomicBool>) -> Result<Stdio> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let (errors, stderr) = std::io::pipe().map_err(|e| Error::io(e, "connect"))?;
-        relay(errors, self.said.clone());
+        relay(errors, self.said.clone(), shown);
         Ok(Stdio::from(stderr))
     }
 
@@ -222,14 +227,16 @@ impl Login {
         let mut command = self.ssh(&ours, true);
         command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen()?);
+        let shown = Arc::new(AtomicBool::new(std::io::stderr().is_terminal()));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.listen(shown.clone())?);
         let program = command.get_program().to_os_string();
         let mut child = start_with_us(command).map_err(|e| Error::io(e, "start").at(program.as_encoded_bytes()))?;
         let until = Instant::now() + LOGIN;
         // The socket is there as soon as the login is.
         while !socket.exists() {
             if !matches!(child.try_wait(), Ok(None)) {
-                return Err(self.explain(Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in")));
+                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in");
+                return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
             }
             if Instant::now() > until {
                 end(&mut child);
@@ -237,11 +244,17 @@ impl Login {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        // From now on the screen is the display's.
+        shown.store(false, Ordering::Relaxed);
         Ok(Master::Own(child))
     }
 
     /// ssh's own words for why it ended, and what can be done.
     pub fn explain(&self, e: Error) -> Error {
+        if e.op() == SPEAK {
+            // What a start-up file complains of has nothing to do with it.
+            return e.at(self.target.host.as_bytes());
+        }
         // Its last words may still be on their way through the pipe.
         std::thread::sleep(Duration::from_millis(50));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,8 +263,12 @@ impl Login {
             |line: &&str| !line.trim().is_empty() && !line.starts_with("Warning: Permanently added") && !line.starts_with("debug");
         let Some(last) = said.lines().rev().find(telling) else { return e.at(self.target.host.as_bytes()) };
         let (kind, hint) = classify(&said);
+        let known = e.next_step().map(str::to_string);
+        // Asked again, a person would be asked again, and the host would refuse again.
+        let remedy = if is_refusal(&said) { Remedy::None } else { e.remedy() };
         let e = Error::new(kind.unwrap_or(e.kind()), "connect").at(self.target.host.as_bytes()).because(last.trim().to_string());
-        match hint {
+        let e = e.remedy_is(remedy);
+        match hint.map(str::to_string).or(known) {
             Some(hint) => e.hint(hint),
             None => e,
         }
@@ -302,6 +319,11 @@ fn has_aes() -> bool {
     false
 }
 
+/// Whether the host, or ssh on its behalf, wants nothing to do with this user, now or later.
+fn is_refusal(said: &str) -> bool {
+    ["Host key verification failed", "Permission denied", "Too many authentication failures"].iter().any(|words| said.contains(words))
+}
+
 /// What kind of failure ssh's words mean, and the next step.
 fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
     let has = |words: &str| said.contains(words);
@@ -320,6 +342,8 @@ fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
         (Some(ErrorKind::Broken), Some("is an ssh server at work there? --port names another port"))
     } else if has("timed out") || has("No route to host") || has("Network is unreachable") {
         (Some(ErrorKind::Broken), Some("is the host up, and may this machine reach it? -J names a host to go through"))
+    } else if has("closed by remote host") || has("Connection closed by") || has("Connection reset by") || has("Broken pipe") {
+        (Some(ErrorKind::Broken), Some("when the host is within reach again, run the same command"))
     } else if has("subsystem request failed") {
         (Some(ErrorKind::Unsupported), Some("the server has no SFTP: its administrator can enable the sftp subsystem"))
     } else {
@@ -327,14 +351,34 @@ fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
     }
 }
 
-/// Passes on what ssh says, as it comes, and keeps the end of it.
-fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>) {
+/// How long ssh must have been quiet before what it said is shown: then it waits for a person, who needs it (the page of
+/// a one-time code, that a password was wrong). What it says last, when it gives up, is in the error.
+const QUIET: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Keeps the end of what ssh says, and shows all of it as long as `shown` is set.
+fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>, shown: Arc<AtomicBool>) {
     let keep = move || {
         let mut buffer = [0; 4096];
-        while let Ok(count) = from.read(&mut buffer) {
-            if count == 0 {
-                return;
+        let mut held: Vec<u8> = Vec::new();
+        let show = |bytes: &[u8]| {
+            if shown.load(Ordering::Relaxed) {
+                let _it_may_be_closed = std::io::stderr().write_all(bytes);
             }
+        };
+        loop {
+            let quiet = if held.is_empty() { None } else { Some(&QUIET) };
+            if matches!(poll(&mut [PollFd::new(&from, PollFlags::IN)], quiet), Ok(0)) {
+                show(&std::mem::take(&mut held));
+                continue;
+            }
+            let count = from.read(&mut buffer).unwrap_or(0);
+            if count == 0 {
+                let last = held.trim_ascii_end().iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+                return show(&held[..last]);
+            }
+            held.extend_from_slice(&buffer[..count]);
+            let too_much = held.len().saturating_sub(64 << 10);
+            held.drain(..too_much);
             let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
             said.extend_from_slice(&buffer[..count]);
             let surplus = said.len().saturating_sub(16 << 10);
@@ -376,7 +420,10 @@ fn start_with_us(mut command: Command) -> std::io::Result<Child> {
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("login".into()).spawn(move || {
-        let _nobody_waits = send.send(command.spawn());
+        let spawned = command.spawn();
+        // It holds an end of the pipe that ssh speaks into, whose end would never come.
+        drop(command);
+        let _nobody_waits = send.send(spawned);
         loop {
             std::thread::park();
         }
@@ -414,11 +461,12 @@ mod tests {
             ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh-keygen"),
             ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.", "log in once"),
             ("subsystem request failed on channel 0", "no SFTP"),
+            ("Connection to x closed by remote host.", "the same command"),
         ] {
             let (kind, hint) = classify(said);
             assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
         }
-        assert_eq!(classify("Connection closed by remote host"), (None, None));
+        assert_eq!(classify("what nobody has said yet"), (None, None));
     }
 
     #[test]

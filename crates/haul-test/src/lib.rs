@@ -7,16 +7,23 @@
 //! - [`volume`] makes a fresh file system of a kind and takes it away again.
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
 //! - [`sshd`] starts an OpenSSH server with keys of its own.
+//! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
+//! - [`proftpd`] starts a server whose SFTP is of another make.
+//! - [`rogue`] is an SFTP server that lies.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
 //! - [`nobody`] runs a command without root's rights.
 
+pub mod account;
 pub mod compare;
 pub mod content;
 pub mod fault;
 pub mod link;
 pub mod nasty;
 pub mod nobody;
+pub mod proftpd;
+pub mod pty;
+pub mod rogue;
 pub mod shape;
 pub mod slowfs;
 pub mod sshd;

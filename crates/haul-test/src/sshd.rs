@@ -3,9 +3,12 @@
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
 
 const SERVER: &str = "/usr/sbin/sshd";
 
@@ -18,9 +21,12 @@ pub struct Sshd {
 }
 
 impl Sshd {
-    /// `lines` go into its configuration in front of all others, where the first value of a word counts.
+    /// `lines` go into its configuration in front of all others, where the first value of a word counts. It has the sftp
+    /// subsystem unless they name one.
     pub fn start(lines: &str) -> io::Result<Sshd> {
         let place = tempfile::Builder::new().prefix("haul-sshd-").tempdir()?;
+        // An account that is not root's has its key looked up with its own rights.
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
         let at = |name: &str| place.path().join(name);
         for key in ["host_key", "user_key"] {
             let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-C", key, "-f"]).arg(at(key)).status()?;
@@ -36,9 +42,10 @@ impl Sshd {
         let config = format!(
             "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             MaxStartups 100\nLogLevel VERBOSE\nSubsystem sftp /usr/lib/openssh/sftp-server\n",
+             MaxStartups 100\nLogLevel VERBOSE\n{}",
             show("host_key"),
-            show("authorized_keys")
+            show("authorized_keys"),
+            if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
         );
         fs::write(at("sshd_config"), config)?;
         let log = fs::File::create(at("log"))?;
@@ -93,16 +100,38 @@ impl Sshd {
         fs::read_to_string(self.path("log")).unwrap_or_default().lines().filter(|line| line.contains("Starting session: ")).count()
     }
 
-    /// Cuts the connections that there are, as a network would; says how many processes served them.
+    /// Cuts the connections that there are, as a network would; says how many there were.
     pub fn cut(&self) -> usize {
-        let server = self.child.id();
-        let mut served = 0;
-        for child in children(server) {
-            if let Some(pid) = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw) {
-                served += usize::from(rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok());
+        self.signal(Signal::KILL)
+    }
+
+    /// Stops what serves the connections that there are: they stay open and nothing comes from them. Returns how many there are.
+    pub fn freeze(&self) -> usize {
+        self.signal(Signal::STOP)
+    }
+
+    /// Stops the server as well: a connection is taken by the system, and nobody speaks in it.
+    pub fn freeze_all(&self) {
+        self.freeze();
+        send(self.child.id(), Signal::STOP);
+    }
+
+    /// What was stopped goes on.
+    pub fn thaw(&self) {
+        send(self.child.id(), Signal::CONT);
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) -> usize {
+        let connections = children(self.child.id());
+        for connection in &connections {
+            // The process without privileges that serves an account holds the connection too.
+            for below in children(*connection) {
+                send(below, signal);
             }
+            send(*connection, signal);
         }
-        served
+        connections.len()
     }
 
     pub fn log(&self) -> String {
@@ -112,12 +141,20 @@ impl Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
+        self.cut();
         let _it_may_be_gone = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-fn free_port() -> io::Result<u16> {
+fn send(process: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        let _it_may_be_gone = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// A port of loopback that nobody listens at.
+pub(crate) fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

@@ -1,5 +1,5 @@
-//! The conformance suite over plain SFTP: an OpenSSH server behind the ssh program, one login for all checks, and the
-//! SFTP server alone behind a pipe.
+//! The conformance suite over plain SFTP: an OpenSSH server behind the ssh program, one login for all checks, the
+//! SFTP server alone behind a pipe, and ProFTPD's.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use haul_stores::sftp::{Channel, Host, Sftp};
 use haul_stores::ssh::{Login, Target};
+use haul_test::proftpd::Proftpd;
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
@@ -44,6 +45,52 @@ store_suite!(ssh, || {
     let login = login();
     fixture(move || login.sftp())
 });
+
+/// The same with a server of another make.
+fn other_login() -> Arc<Login> {
+    static SHARED: OnceLock<(Proftpd, Arc<Login>)> = OnceLock::new();
+    let (_, login) = SHARED.get_or_init(|| {
+        let server = Proftpd::start().expect("proftpd can be started: proftpd-core, proftpd-mod-crypto and root");
+        let target = Target { host: "testhost".into(), config: Some(server.config()), ..Target::default() };
+        let login = Arc::new(Login::new(target).expect("a target"));
+        (server, login)
+    });
+    login.clone()
+}
+
+/// All checks but those that this server cannot pass: it follows links for LSTAT and makes their targets absolute
+/// (`a_listing_tells_what_it_says`, `links_are_followed_only_when_asked`), sets no times of links
+/// (`attributes_are_set_on_everything`), takes mode 0 for none at all (`attributes_survive_a_commit`), and says no more
+/// of a name that is too long than that it failed (`a_name_that_is_too_long_is_refused`).
+mod proftpd {
+    use super::*;
+
+    fn place() -> Fixture {
+        let login = other_login();
+        fixture(move || login.sftp())
+    }
+
+    store_suite! { @tests place;
+        write: files_of_every_size_come_back, chunks_come_in_the_order_it_grants, a_chunk_may_come_twice,
+            a_short_source_is_changed, a_long_source_is_cut, an_error_of_the_source_comes_through,
+            abort_leaves_the_old_file_and_nothing_else, a_session_goes_on_in_another_store, a_session_that_was_given_up_is_not_found,
+            creating_again_begins_from_nothing, a_reader_sees_old_or_new_never_a_part, a_commit_wants_every_receipt,
+            a_file_never_replaces_a_directory, a_parent_that_is_missing_is_said, sixteen_write_at_once, sixteen_write_one_file,
+            in_place_keeps_the_inode, a_staged_file_can_be_read_back, holes_read_as_zeros, an_unfinished_write_is_in_no_listing;
+        read: any_range_can_be_read, reading_past_the_end_is_changed, a_file_that_changed_since_it_was_listed_is_changed,
+            a_stamp_is_that_of_the_entry, a_listing_is_whole_whatever_its_size, a_listing_stops_when_told,
+            a_flat_listing_reaches_everything, a_directory_that_is_absent_cannot_be_listed, many_names_are_looked_up_in_order,
+            a_fifo_is_not_waited_for, what_was_written_can_be_reopened,
+            a_digest_is_that_of_the_content, errors_carry_operation_name_and_kind;
+        names: any_name_can_be_made, case_is_folded_as_it_says, hostile_names_are_refused, directories_are_made,
+            links_and_special_files_are_made, hard_links_are_one_file, what_is_removed_is_gone, what_changed_is_not_removed,
+            renaming_replaces_only_when_told, directories_are_renamed, a_link_to_a_directory_is_not_entered, room_is_told,
+            a_copy_within_equals_a_plain_copy;
+        bundles: a_thousand_files_go_in_and_out, a_bad_item_fails_alone, a_bundle_replaces_whole_files,
+            direct_never_harms_what_is_there, a_file_that_changed_is_never_mixed, items_that_failed_are_left_alone, a_bundle_keeps_attributes;
+        meta: times_are_kept_to_the_grain, extended_attributes_survive, attributes_of_what_is_absent_fail;
+    }
+}
 
 #[test]
 fn a_server_that_falls_silent_is_given_up() {

@@ -18,6 +18,8 @@ use crate::location::{Location, Scheme};
 /// The hosts that this run has reached.
 pub struct Hosts<'a> {
     connect: &'a Connect,
+    /// The longest that a host may say nothing; `None` is haul's own bound.
+    patience: Option<Duration>,
     known: Mutex<Vec<(Key, Arc<Host>)>>,
     /// Where it is kept what was learned of hosts; `None` for commands that move no data.
     learned: Option<Learned>,
@@ -116,13 +118,18 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, known: Mutex::default(), learned: None }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
     pub fn for_data(connect: &'a Connect, state_dir: Option<&Path>) -> Self {
         let place = state_dir.map(Path::to_path_buf).or_else(|| haul_core::journal::default_root(|name| std::env::var_os(name)));
         Hosts { learned: Some(Learned { place }), ..Self::new(connect) }
+    }
+
+    #[must_use]
+    pub fn patient(self, patience: Option<Duration>) -> Self {
+        Hosts { patience, ..self }
     }
 
     pub fn reach(&self, location: &Location) -> Result<Arc<Host>> {
@@ -145,7 +152,7 @@ impl<'a> Hosts<'a> {
             jump: connect.jump.clone(),
             identities: connect.identities.clone(),
             options: connect.ssh_options.iter().map(Into::into).collect(),
-            patience: None,
+            patience: self.patience,
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);

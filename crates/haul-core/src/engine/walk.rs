@@ -227,11 +227,13 @@ fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
 fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut lot = Vec::with_capacity(LOT);
-    let seen = std::cell::Cell::new(false);
+    let handed = std::cell::RefCell::new(Handed::new(!cx.source(work).caps().cheap_stat));
     let mut each = |found: crate::Result<Entry>| {
-        seen.set(true);
         if cx.cancel.is_set() {
             return Flow::Stop;
+        }
+        if !handed.borrow_mut().is_new(&found) {
+            return Flow::Go;
         }
         match found {
             Err(e) => cx.fail_source(e.on(&Name::of(&work.dir)), Kind::Unknown),
@@ -246,13 +248,60 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
         }
         Flow::Go
     };
-    // Names that went on their way cannot be called back: only a listing that gave none is begun again.
     let listed = cx.retry(|| {
-        cx.source(work).list(&work.dir, Depth::One, &mut each).map_err(|e| if seen.get() { e.remedy_is(Remedy::None) } else { e })
+        let listed = cx.source(work).list(&work.dir, Depth::One, &mut each);
+        listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
     push(cx, work, lot, relieved);
     cx.cancel.check()?;
     listed
+}
+
+/// What a listing has given so far. Names that went on their way cannot be called back, so that one that breaks off
+/// and is begun again must not give them twice.
+struct Handed {
+    any: bool,
+    /// Hashes of what came; `None` when they are not kept (a listing of this machine does not break off) or are too many.
+    names: Option<Vec<u128>>,
+    /// What came before the listing was begun again.
+    past: std::collections::HashSet<u128>,
+}
+
+impl Handed {
+    /// 8 MiB of them.
+    const MOST: usize = 512 << 10;
+
+    fn new(keep: bool) -> Self {
+        Handed { any: false, names: keep.then(Vec::new), past: Default::default() }
+    }
+
+    fn is_new(&mut self, found: &crate::Result<Entry>) -> bool {
+        self.any = true;
+        if self.names.is_none() && self.past.is_empty() {
+            return true;
+        }
+        let hash = match found {
+            Ok(entry) => crate::hash::xxh128(&entry.name.leaf),
+            Err(e) => crate::hash::xxh128(e.to_string().as_bytes()),
+        };
+        if self.past.contains(&hash) {
+            return false;
+        }
+        match &mut self.names {
+            Some(names) if names.len() + self.past.len() < Self::MOST => names.push(hash),
+            names => *names = None,
+        }
+        true
+    }
+
+    /// Whether the listing may begin again.
+    fn begin_again(&mut self) -> bool {
+        match &mut self.names {
+            Some(names) => self.past.extend(names.drain(..)),
+            None => return !self.any,
+        }
+        true
+    }
 }
 
 /// Hands names on; while too many are queued, works on them instead of listing.

@@ -8,13 +8,13 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::packet::{LONGEST, Parser, Request, kind, nonsense};
+use super::packet::{LONGEST, Parser, Request, SPEAK, kind, nonsense};
 
 /// One conversation. Dropping it ends the program that carries it.
 pub struct Channel {
@@ -36,10 +36,15 @@ pub struct Extensions {
     pub fsync: bool,
     pub lsetstat: bool,
     pub limits: bool,
+    /// It speaks several versions. Of those ProFTPD mixes up what comes in several sessions of one connection, and falls
+    /// silent or calls handles invalid.
+    pub single: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
+    /// Who is at the other end, for messages.
+    peer: OnceLock<String>,
 }
 
 struct State {
@@ -111,7 +116,7 @@ impl Channel {
         // A server that does not read must not hold a writer for ever.
         rustix::io::ioctl_fionbio(&input, true).map_err(|e| Error::io(e.into(), "start"))?;
         let state = State { pending: HashMap::new(), over: None, last: Instant::now() };
-        let shared = Arc::new(Shared { state: Mutex::new(state) });
+        let shared = Arc::new(Shared { state: Mutex::new(state), peer: OnceLock::new() });
         let mut channel = Channel {
             shared,
             input: Mutex::new(Some(input)),
@@ -123,6 +128,13 @@ impl Channel {
         channel.greet(output)?;
         channel.patience = patience;
         Ok(channel)
+    }
+
+    /// Names the other end in what goes wrong from now on.
+    #[must_use]
+    pub fn with(self, peer: &str) -> Channel {
+        let _once = self.shared.peer.set(peer.to_string());
+        self
     }
 
     /// INIT has no id; its answer comes before anything else, so the thread that hands out answers starts behind it.
@@ -147,6 +159,7 @@ impl Channel {
                 b"fsync@openssh.com" => &mut self.extensions.fsync,
                 b"lsetstat@openssh.com" => &mut self.extensions.lsetstat,
                 b"limits@openssh.com" => &mut self.extensions.limits,
+                b"versions" => &mut self.extensions.single,
                 _ => continue,
             };
             *known = !value.is_empty();
@@ -167,7 +180,7 @@ impl Channel {
             if let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize) {
                 if length > LONGEST {
                     let said = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).lines().next().unwrap_or_default().to_string();
-                    let e = Error::new(ErrorKind::Usage, "connect").because(format!("the far side says {said:?} where SFTP should begin"));
+                    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the far side says {said:?} where SFTP should begin"));
                     return Err(e.hint("its login scripts must print nothing when there is no terminal"));
                 }
                 if bytes.len() >= 4 + length {
@@ -179,12 +192,19 @@ impl Channel {
             let wait = rustix::time::Timespec::try_from(left.min(Duration::from_millis(500))).unwrap_or_default();
             let ready = poll(&mut polled, Some(&wait)).unwrap_or(0);
             if ready == 0 && left.is_zero() {
-                return Err(Error::new(ErrorKind::TimedOut, "connect").because("the server does not answer"));
+                let e = Error::new(ErrorKind::Broken, "connect").because("the server does not answer");
+                return Err(e.remedy_is(Remedy::Reconnect).hint("is the host overloaded, or one of its file systems stuck?"));
             }
             if ready > 0 {
                 let mut buffer = [0; 4096];
                 match output.read(&mut buffer) {
-                    Ok(0) => return Err(Error::new(ErrorKind::Broken, "connect").because("the connection was closed")),
+                    // ssh itself says nothing of a subsystem that is not there when the session goes through its master.
+                    Ok(0) => {
+                        let e = Error::new(ErrorKind::Broken, "connect").because("the session ended before SFTP began");
+                        return Err(e
+                            .remedy_is(Remedy::Reconnect)
+                            .hint("does the server have SFTP, and may the account use it? `sftp` to the same host shows"));
+                    }
                     Ok(count) => bytes.extend_from_slice(&buffer[..count]),
                     Err(e) => return Err(Error::io(e, "connect")),
                 }
@@ -237,8 +257,7 @@ impl Channel {
             if last.elapsed() > self.patience {
                 // `end` answers every request that waits, this one too.
                 drop(answer);
-                let e = Error::new(ErrorKind::Broken, "wait").remedy_is(Remedy::Reconnect);
-                let e = e.because(format!("the server has said nothing for {} s", self.patience.as_secs()));
+                let e = self.shared.lost("wait", &format!("the server has said nothing for {} s", self.patience.as_secs()));
                 self.end(e.again());
                 return Err(e);
             }
@@ -249,7 +268,7 @@ impl Channel {
 
     fn write(&self, mut bytes: &[u8]) -> Result<()> {
         let mut input = lock(&self.input);
-        let over = |reason: &str| Error::new(ErrorKind::Broken, "send").because(reason).remedy_is(Remedy::Reconnect);
+        let over = |reason: &str| self.shared.lost("send", reason);
         let Some(pipe) = input.as_mut() else { return Err(over("the connection is closed")) };
         let begun = Instant::now();
         while !bytes.is_empty() {
@@ -306,6 +325,27 @@ impl Drop for Channel {
 }
 
 impl Shared {
+    /// Which host an error is about, where that is known.
+    fn of_peer(&self, e: Error) -> Error {
+        match self.peer.get() {
+            Some(peer) => {
+                let reason = format!("{peer}: {}", e.reason());
+                e.because(reason)
+            }
+            None => e,
+        }
+    }
+
+    fn nonsense(&self, reason: &str) -> Error {
+        self.of_peer(nonsense(reason))
+    }
+
+    /// The conversation is over, and another may go better.
+    fn lost(&self, op: &'static str, reason: &str) -> Error {
+        let e = self.of_peer(Error::new(ErrorKind::Broken, op).because(reason)).remedy_is(Remedy::Reconnect);
+        e.hint("when the host is within reach again, run the same command")
+    }
+
     fn end(&self, why: Error) {
         let mut state = lock(&self.state);
         let pending = std::mem::take(&mut state.pending);
@@ -319,7 +359,7 @@ impl Shared {
 
     /// Until the connection ends; why it did.
     fn hand_out(&self, output: ChildStdout) -> Error {
-        let lost = |reason: &str| Error::new(ErrorKind::Broken, "receive").because(reason).remedy_is(Remedy::Reconnect);
+        let lost = |reason: &str| self.lost("receive", reason);
         let mut output = std::io::BufReader::with_capacity(LONGEST, output);
         loop {
             let mut length = [0; 4];
@@ -328,7 +368,7 @@ impl Shared {
             }
             let length = u32::from_be_bytes(length) as usize;
             if !(5..=LONGEST).contains(&length) {
-                return nonsense("a packet of an impossible length");
+                return self.nonsense("a packet of an impossible length");
             }
             let mut packet = vec![0; length];
             if output.read_exact(&mut packet).is_err() {
@@ -340,7 +380,7 @@ impl Shared {
                 state.last = Instant::now();
                 state.pending.remove(&id)
             };
-            let Some(slot) = slot else { return nonsense("an answer that nobody asked for") };
+            let Some(slot) = slot else { return self.nonsense("an answer that nobody asked for") };
             *lock(&slot.answer) = Some(Ok(Answer { kind: packet[0], packet }));
             slot.came.notify_all();
         }

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, nonsense, status};
@@ -21,6 +21,8 @@ pub type Handle = Vec<u8>;
 pub struct Client {
     connect: Box<Connect>,
     channels: Mutex<Vec<Arc<Channel>>>,
+    /// When the server was last out of reach, and why: whoever waited while that was found out need not try as well.
+    lost: Mutex<Option<(Instant, Error)>>,
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
@@ -47,7 +49,7 @@ impl Client {
         let first = connect()?;
         let extensions = first.extensions.clone();
         // The greeting has the start of programs and a login in it.
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         first.ask(kind::REALPATH, |r| r.bytes(b"."))?;
         let round_trip = asked.elapsed();
         let (mut read_most, mut write_most) = (BLOCK, BLOCK);
@@ -62,7 +64,8 @@ impl Client {
         Ok(Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
-            most: AtomicUsize::new(most.max(1)),
+            lost: Mutex::default(),
+            most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
@@ -75,8 +78,13 @@ impl Client {
 
     /// A channel with little to do, or a new one.
     pub fn channel(&self) -> Result<Arc<Channel>> {
+        let asked = Instant::now();
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|channel| !channel.is_over());
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, e)) = lost.as_ref().filter(|(when, _)| channels.is_empty() && *when >= asked) {
+            return Err(e.again());
+        }
         let least = channels.iter().min_by_key(|channel| channel.load());
         if let Some(channel) = least.filter(|channel| channel.load() == 0 || channels.len() >= self.most.load(Ordering::Relaxed)) {
             return Ok(channel.clone());
@@ -86,7 +94,10 @@ impl Client {
                 channels.push(Arc::new(channel));
                 Ok(channels[channels.len() - 1].clone())
             }
-            Err(e) if channels.is_empty() => Err(e.remedy_is(Remedy::Reconnect)),
+            Err(e) if channels.is_empty() => {
+                *lost = Some((Instant::now(), e.again()));
+                Err(e)
+            }
             // It allows no more sessions: what there is has to do.
             Err(_) => {
                 self.most.store(channels.len(), Ordering::Relaxed);
@@ -229,6 +240,14 @@ pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     }
 }
 
+/// The path that the server makes of one.
+pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
+    match one_name(answer, op)? {
+        path if path.is_empty() || path.contains(&0) => Err(nonsense("a path that is none")),
+        path => Ok(path),
+    }
+}
+
 /// The answer to what has none but success.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {
@@ -245,6 +264,13 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         // OpenSSH says so of a name that is too long.
         status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not take the name"),
         status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
+        // What later versions have, and some servers say to a client of version 3 too.
+        status::NO_SUCH_PATH | status::NOT_A_DIRECTORY => (ErrorKind::NotFound, "No such file or directory"),
+        status::FILE_EXISTS | status::DIR_NOT_EMPTY => (ErrorKind::Exists, "File exists"),
+        status::WRITE_PROTECT => (ErrorKind::ReadOnly, "Read-only file system"),
+        status::NO_SPACE => (ErrorKind::NoSpace, "No space left on device"),
+        status::QUOTA => (ErrorKind::Quota, "Disk quota exceeded"),
+        status::INVALID_NAME => (ErrorKind::BadName, "the server does not take the name"),
         status::FAILURE => (ErrorKind::Other, "the server could not, and SFTP does not say why"),
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
@@ -258,6 +284,12 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
 /// Whether a failure is the one that SFTP does not explain.
 pub fn is_unexplained(error: &Error) -> bool {
     error.kind() == ErrorKind::Other
+}
+
+/// Whether the reason of a failed creation may be that something has the name: the protocol has no word for that, and
+/// servers use several.
+pub fn may_exist(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Other | ErrorKind::Denied | ErrorKind::Exists)
 }
 
 /// What SFTP 3 says of an entry: no inode, no number of links, no nanoseconds.

@@ -13,18 +13,34 @@ use crate::staging::is_staging;
 /// Questions for more names that are under way in one directory: servers give a hundred names at a time or fewer.
 const AHEAD: usize = 64;
 
+/// The target of the link at `path` as it was written. Some servers (ProFTPD) make an absolute path of a relative one;
+/// the size of the link tells, and the shortest way from the link's directory that has this size is taken for it.
+fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
+    if !target.starts_with(b"/") || size.is_none_or(|size| size == target.len() as u64) {
+        return target;
+    }
+    let parts = |path: &[u8]| path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let (mut from, to) = (parts(path), parts(&target));
+    from.pop();
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let way: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
+    let way = way.join(&b'/');
+    if Some(way.len() as u64) == size { way } else { target }
+}
+
 impl Shared {
     pub(super) fn stat(&self, name: &Name) -> Result<Entry> {
         let path = self.path(name, "stat")?;
-        let attrs = self.lstat(&path)?;
+        let (mut attrs, target) = self.look(&path)?;
+        if target.is_some() && attrs.kind() != Kind::Link {
+            // What it points to was looked at; of the link itself only the mode is known, which all links have.
+            attrs = Attrs { mode: Some(0o120_777), ..Attrs::default() };
+        }
         let mut entry = entry(name.clone(), &attrs);
         if entry.kind == Kind::Unknown {
             return Err(Error::new(ErrorKind::Unsupported, "stat").because("the server does not say what kind of thing it is"));
         }
-        if entry.kind == Kind::Link {
-            let answer = self.client.channel()?.ask(kind::READLINK, |r| r.bytes(&path))?;
-            entry.target = Some(one_name(&answer, "read link")?.into());
-        }
+        entry.target = target.map(|target| as_written(&path, target, attrs.size).into());
         Ok(entry)
     }
 
@@ -65,7 +81,7 @@ impl Shared {
             self.tell_dangling(&channel, &above, dir, leaves, &mut found);
         }
         let mut entries: Vec<&mut Found> = found.iter_mut().collect();
-        self.read_links(&channel, &above, &mut entries);
+        self.read_links(&channel, &above, &mut entries, &[]);
         found
     }
 
@@ -81,7 +97,8 @@ impl Shared {
         }
     }
 
-    fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [&mut Found]) {
+    /// `sizes` are those that the server told of the same things, if it did.
+    fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [&mut Found], sizes: &[Option<u64>]) {
         let is_link = |found: &Found| matches!(found, Found::Entry(entry) if entry.kind == Kind::Link);
         let leaf = |found: &Found| match found {
             Found::Entry(entry) => entry.name.leaf.to_vec(),
@@ -89,13 +106,16 @@ impl Shared {
         };
         let links: Vec<(usize, Vec<u8>)> = found.iter().enumerate().filter(|(_, f)| is_link(f)).map(|(i, f)| (i, leaf(f))).collect();
         let answers = ask_all(channel, &links, |batch, (_, leaf)| batch.push(kind::READLINK, |r| r.bytes(&super::join(above, leaf))));
-        for ((i, _), answer) in links.into_iter().zip(answers) {
-            let Found::Entry(entry) = &mut *found[i] else { continue };
+        for ((i, leaf), answer) in links.iter().zip(answers) {
+            let Found::Entry(entry) = &mut *found[*i] else { continue };
             match answer.and_then(|answer| one_name(&answer, "read link")) {
-                Ok(target) => entry.target = Some(target.into()),
+                Ok(target) => {
+                    let size = sizes.get(*i).copied().flatten();
+                    entry.target = Some(as_written(&super::join(above, leaf), target, size).into());
+                }
                 Err(e) => {
                     let e = e.on(&entry.name);
-                    *found[i] = Found::Failed(e);
+                    *found[*i] = Found::Failed(e);
                 }
             }
         }
@@ -148,9 +168,10 @@ impl Shared {
                 continue;
             };
             ahead = (ahead * 2).min(AHEAD);
-            let mut found: Vec<Found> = listed.into_iter().filter_map(|(leaf, attrs)| self.listed(dir, path, &leaf, &attrs)).collect();
+            let shown = listed.into_iter().filter_map(|(leaf, attrs)| Some((self.listed(dir, path, &leaf, &attrs)?, attrs.size)));
+            let (mut found, sizes): (Vec<Found>, Vec<Option<u64>>) = shown.unzip();
             let mut links: Vec<&mut Found> = found.iter_mut().collect();
-            self.read_links(channel, path, &mut links);
+            self.read_links(channel, path, &mut links, &sizes);
             for found in found {
                 let flow = match found {
                     Found::Entry(entry) => each(Ok(entry)),
@@ -183,5 +204,27 @@ impl Shared {
             }
         }
         Some(Found::Entry(entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_written;
+
+    #[test]
+    fn a_target_that_a_server_resolved_is_told_by_its_size() {
+        for (path, given, size, wanted) in [
+            ("/a/b/l", "/a/b/file", 4, "file"),
+            ("/a/b/c/l", "/a/b/up/x", 7, "../up/x"),
+            ("/a/b/l", "/", 5, "../.."),
+            // What was written as an absolute path, or in a way that cannot be told, stays.
+            ("/a/b/l", "/a/b/file", 9, "/a/b/file"),
+            ("/a/b/l", "/a/b/file", 6, "/a/b/file"),
+            ("/a/b/l", "file", 4, "file"),
+        ] {
+            let told = as_written(path.as_bytes(), given.into(), Some(size));
+            assert_eq!(String::from_utf8_lossy(&told), wanted, "{path} -> {given}");
+        }
+        assert_eq!(as_written(b"/l", b"/x".to_vec(), None), b"/x");
     }
 }

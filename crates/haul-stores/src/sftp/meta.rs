@@ -5,7 +5,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::Channel;
-use super::client::{ask_all, attrs, done, is_unexplained};
+use super::client::{ask_all, attrs, done, is_unexplained, may_exist};
 use super::packet::{Attrs, kind, seconds};
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
@@ -73,8 +73,8 @@ impl Shared {
                 match done(&answer, "mkdir") {
                     Ok(()) => Ok(true),
                     // A server says "failure" of what is there already.
-                    Err(e) => match self.lstat(&path) {
-                        Ok(there) if there.kind() == Kind::Dir => Ok(false),
+                    Err(e) => match self.look(&path) {
+                        Ok((there, None)) if there.kind() == Kind::Dir => Ok(false),
                         Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("something that is no directory stands there")),
                         Err(_) => Err(self.explain(e)),
                     },
@@ -251,7 +251,7 @@ impl Shared {
                 let path = path?;
                 let answer = answers.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "remove")))?;
                 let removed = match done(&answer, "remove") {
-                    Err(e) if is_unexplained(&e) => Err(self.why_not_removed(&path, entry, e)),
+                    Err(e) if may_exist(&e) => Err(self.why_not_removed(&path, entry, e)),
                     removed => removed,
                 };
                 removed.map_err(|e| e.on(&entry.name))
@@ -310,7 +310,7 @@ impl Shared {
         }
         let answer = self.client.channel()?.ask(kind::RENAME, |r| r.bytes(&from).bytes(&to))?;
         match done(&answer, "rename") {
-            Err(e) if is_unexplained(&e) && self.lstat(&to).is_ok() => Err(Error::new(ErrorKind::Exists, "rename")),
+            Err(e) if may_exist(&e) && self.lstat(&to).is_ok() => Err(Error::new(ErrorKind::Exists, "rename")),
             renamed => renamed,
         }
     }

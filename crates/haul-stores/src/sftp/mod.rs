@@ -31,7 +31,8 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof,
 pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
-use client::{Client, ask_all, done, is_unexplained};
+use client::{Client, ask_all, done, is_unexplained, may_exist};
+pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
 use crate::staging::staging_leaf;
@@ -70,7 +71,7 @@ impl Host {
     pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
         let client = Arc::new(Client::new(connect, channels)?);
         let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
-        let home = client::one_name(&answer, "find the home directory")?;
+        let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
         Ok(Host { client, home, endpoint, scheme })
     }
 
@@ -93,14 +94,17 @@ impl Host {
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         let channel = self.client.channel()?;
         let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
+        let mut first = None;
         if parents {
             for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
                 // What is there already is no failure; what is missing shows with the last.
-                let _there = make(&path[..at]);
+                first = make(&path[..at]).err().filter(|e| e.kind() == ErrorKind::Denied).map(|e| e.at(&path[..at])).or(first);
             }
         }
         match make(path) {
             Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
+            // Below a directory that could not be made nothing could be.
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(first.unwrap_or(e).at(path)),
             made => made.map_err(|e| e.at(path)),
         }
     }
@@ -110,7 +114,7 @@ impl Host {
         let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
         let channel = client.channel()?;
         let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
-        let mut root = client::one_name(&answer, "open").map_err(|e| e.at(path))?;
+        let mut root = client::real_path(&answer, "open").map_err(|e| e.at(path))?;
         while root.ends_with(b"/") {
             root.pop();
         }
@@ -193,24 +197,34 @@ fn checked<'a>(name: &'a Name, op: &'static str) -> Result<&'a [u8]> {
 
 impl Shared {
     /// The path of a directory. The server resolves it each time; that no part of it is a link is asked once, so that
-    /// a link that stands there is not entered. Against one that is put there later the protocol has no means.
+    /// a link that stands there is not entered. Against one that is put there later the protocol has no means. A resolved
+    /// path is no answer: not every server resolves links for REALPATH.
     fn dir(&self, dir: &Dir) -> Result<Vec<u8>> {
         let path = join(&self.root, &dir.path());
-        if dir.is_root() {
+        let Some(parent) = dir.parent() else {
             return Ok(if path.is_empty() { b"/".to_vec() } else { path });
-        }
+        };
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known().contains(&dir.id()) {
             return Ok(path);
         }
-        let answer = self.client.channel()?.ask(kind::REALPATH, |r| r.bytes(&path))?;
-        let real = client::one_name(&answer, "open")?;
-        if real != path {
-            let e = Error::new(ErrorKind::Denied, "open").on(&Name::of(dir));
-            return Err(e.because("a part of the path is a symlink, and is not followed"));
+        let name = Name::of(dir);
+        checked(&name, "open")?;
+        self.dir(parent)?;
+        match self.look(&path) {
+            Ok((there, None)) if there.kind() == Kind::Dir => {
+                known().insert(dir.id());
+                Ok(path)
+            }
+            Ok((there, target)) if there.kind() == Kind::Link || target.is_some() => {
+                let e = Error::new(ErrorKind::Denied, "open").on(&name);
+                Err(e.because("a part of the path is a symlink, and is not followed"))
+            }
+            // Whatever is asked of it shows that it is no directory, or not there yet.
+            Ok(_) => Ok(path),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(path),
+            Err(e) => Err(e.on(&name)),
         }
-        known().insert(dir.id());
-        Ok(path)
     }
 
     /// The path of a name; of the directory itself if the leaf is empty.
@@ -224,6 +238,25 @@ impl Shared {
     fn lstat(&self, path: &[u8]) -> Result<Attrs> {
         let answer = self.client.channel()?.ask(kind::LSTAT, |r| r.bytes(path))?;
         client::attrs(&answer, "stat")
+    }
+
+    /// What stands at a path, and where it points if it is a link. Some servers (ProFTPD) follow links for LSTAT as
+    /// well, so that it takes both questions to tell; they go by one write.
+    fn look(&self, path: &[u8]) -> Result<(Attrs, Option<Vec<u8>>)> {
+        let channel = self.client.channel()?;
+        let mut batch = channel.batch();
+        let stat = batch.push(kind::LSTAT, |r| r.bytes(path));
+        let link = batch.push(kind::READLINK, |r| r.bytes(path));
+        batch.send()?;
+        let there = client::attrs(&channel.wait(stat)?, "stat");
+        match client::one_name(&channel.wait(link)?, "read link") {
+            Ok(target) => Ok((there?, Some(target))),
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e),
+            Err(e) => match there {
+                Ok(there) if there.kind() == Kind::Link => Err(e),
+                there => Ok((there?, None)),
+            },
+        }
     }
 
     /// Removes a name; no error if nothing had it.
@@ -246,7 +279,7 @@ impl Shared {
             }
         };
         let Err(e) = done(&rename()?, "rename") else { return Ok(()) };
-        if !is_unexplained(&e) {
+        if !may_exist(&e) {
             return Err(e);
         }
         match self.lstat(to) {
@@ -267,20 +300,22 @@ impl Shared {
         }
     }
 
-    /// "Failure" is a full disk more often than not; whether it is can be asked.
+    /// "Failure" is a full disk more often than not, or one that is read-only; whether it is can be asked.
     fn explain(&self, e: Error) -> Error {
         if !is_unexplained(&e) {
             return e;
         }
-        match self.space() {
-            Ok(Some(space)) if space.bytes < 1 << 20 || space.files == 0 => {
+        match self.volume() {
+            Ok(Some((_, true))) => e.kind_is(ErrorKind::ReadOnly).because("Read-only file system"),
+            Ok(Some((space, false))) if space.bytes < 1 << 20 || space.files == 0 => {
                 e.kind_is(ErrorKind::NoSpace).because("No space left on device")
             }
             _ => e,
         }
     }
 
-    fn space(&self) -> Result<Option<Space>> {
+    /// Room in the file system of the root, and whether it takes no writes at all.
+    fn volume(&self) -> Result<Option<(Space, bool)>> {
         if !self.client.extensions.statvfs {
             return Ok(None);
         }
@@ -289,8 +324,9 @@ impl Shared {
         let mut from = client::reply(&answer)?;
         let (_block, fragment, _blocks, _free, available) = (from.long()?, from.long()?, from.long()?, from.long()?, from.long()?);
         let (files, _free_files, available_files) = (from.long()?, from.long()?, from.long()?);
+        let (_id, flags) = (from.long()?, from.long()?);
         let files = if files == 0 { u64::MAX } else { available_files };
-        Ok(Some(Space { bytes: fragment.saturating_mul(available), files }))
+        Ok(Some((Space { bytes: fragment.saturating_mul(available), files }, flags & 1 != 0)))
     }
 }
 
@@ -419,7 +455,7 @@ impl Store for Sftp {
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        self.shared.space()
+        Ok(self.shared.volume()?.map(|(space, _)| space))
     }
 
     fn forget(&self, dir: &Dir) {

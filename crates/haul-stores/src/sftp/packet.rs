@@ -56,6 +56,15 @@ pub mod status {
     pub const NO_CONNECTION: u32 = 6;
     pub const CONNECTION_LOST: u32 = 7;
     pub const UNSUPPORTED: u32 = 8;
+    // Of later versions.
+    pub const NO_SUCH_PATH: u32 = 10;
+    pub const FILE_EXISTS: u32 = 11;
+    pub const WRITE_PROTECT: u32 = 12;
+    pub const NO_SPACE: u32 = 14;
+    pub const QUOTA: u32 = 15;
+    pub const DIR_NOT_EMPTY: u32 = 18;
+    pub const NOT_A_DIRECTORY: u32 = 19;
+    pub const INVALID_NAME: u32 = 20;
 }
 
 /// Builds one request behind others in a buffer, so that many go out by one write.
@@ -111,6 +120,9 @@ pub struct Attrs {
     /// Access and modification, in seconds since 1970 as 32 bits without a sign.
     pub times: Option<(u32, u32)>,
 }
+
+/// The largest offset that a system knows.
+const MOST: u64 = i64::MAX as u64;
 
 const SIZE: u32 = 1;
 const OWNER: u32 = 2;
@@ -185,7 +197,8 @@ impl<'a> Parser<'a> {
         let flags = self.number()?;
         let mut attrs = Attrs::default();
         if flags & SIZE != 0 {
-            attrs.size = Some(self.long()?);
+            // No file has more, and sums of what is within the bound cannot overflow.
+            attrs.size = Some(self.long().and_then(|size| if size > MOST { Err(nonsense("a size that no file has")) } else { Ok(size) })?);
         }
         if flags & OWNER != 0 {
             attrs.owner = Some((self.number()?, self.number()?));
@@ -216,9 +229,13 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The operation of an error that means that the peer does not speak the protocol: no other words tell more.
+pub const SPEAK: &str = "speak SFTP";
+
 /// The peer does not speak the protocol: nothing that it says can be believed any more.
 pub fn nonsense(reason: &str) -> Error {
-    Error::new(ErrorKind::Broken, "speak SFTP").because(format!("the server does not keep the protocol: {reason}"))
+    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the server does not keep the protocol: {reason}"));
+    e.hint("see whether `sftp` fares better with it, and ask its administrator")
 }
 
 #[cfg(test)]
@@ -242,7 +259,7 @@ mod tests {
         for bits in 0..16 {
             let some = |bit: u32, n: u32| (bits & bit != 0).then_some(n);
             let attrs = Attrs {
-                size: some(1, 9).map(|_| u64::MAX - 5),
+                size: some(1, 9).map(|_| u64::MAX / 2 - 5),
                 owner: some(2, 0).map(|_| (0o100_644, 0)),
                 mode: some(4, 0o100_644),
                 times: some(8, 0).map(|_| (0o100_644, 0)),
@@ -276,6 +293,7 @@ mod tests {
         assert!(Parser(&[0xff, 0xff, 0xff, 0xff, 1]).bytes().is_err());
         // A count of extensions that is not there ends at the first of them.
         assert!(Parser(&[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]).attrs().is_err());
+        assert!(Parser(&[0, 0, 0, 1, 0x80, 0, 0, 0, 0, 0, 0, 0]).attrs().is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::channel::Ticket;
-use super::client::{attrs, done, is_unexplained};
+use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::{LARGE, RemoteFile, WINDOW, Way};
@@ -62,7 +62,7 @@ impl RemoteSink {
         let path = join(&above, &staging);
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
         let way = match Way::open(channel.clone(), &path, flags, &mode, "create") {
-            Err(e) if is_unexplained(&e) && shared.lstat(&path).is_ok() => {
+            Err(e) if may_exist(&e) && shared.lstat(&path).is_ok() => {
                 shared.remove_file(&path, "remove leftover")?;
                 Way::open(channel, &path, flags, &mode, "create")
             }

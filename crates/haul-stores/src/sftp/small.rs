@@ -9,7 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec};
 
 use super::channel::{Answer, Channel, Ticket};
-use super::client::{self, Handle, ask_all, attrs, data, done, is_unexplained};
+use super::client::{self, Handle, ask_all, attrs, data, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
 use super::source::{gone, stamp};
@@ -217,7 +217,7 @@ impl Shared {
         let mut made = Vec::new();
         for (mut put, answer) in puts.into_iter().zip(answers) {
             let opened = match answer.and_then(|answer| client::handle(&answer, "create")) {
-                Err(e) if is_unexplained(&e) && self.lstat(&put.path).is_ok() => {
+                Err(e) if may_exist(&e) && self.lstat(&put.path).is_ok() => {
                     let item = &bundle.items[put.index];
                     self.create_again(channel, &mut put, item)
                 }
@@ -342,7 +342,7 @@ impl Shared {
         });
         for (put, answer) in staged.into_iter().zip(answers) {
             let named = match answer.and_then(|answer| done(&answer, "rename")) {
-                Err(e) if is_unexplained(&e) => self.replace(&put.path, &put.target),
+                Err(e) if may_exist(&e) => self.replace(&put.path, &put.target),
                 named => named,
             };
             match named {

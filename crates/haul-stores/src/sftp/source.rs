@@ -79,10 +79,13 @@ impl RemoteFile {
     pub fn open(shared: &Arc<Shared>, entry: &Entry, follow: bool) -> Result<RemoteFile> {
         let path = shared.path(&entry.name, "open")?;
         // Opening a fifo would hold the server's process, and a link would be followed.
-        let look = if follow { kind::STAT } else { kind::LSTAT };
         let channel = shared.client.channel()?;
-        let there = channel.ask(look, |r| r.bytes(&path)).and_then(|answer| attrs(&answer, "open")).map_err(gone)?;
-        if there.kind() != Kind::File {
+        let (there, target) = if follow {
+            (channel.ask(kind::STAT, |r| r.bytes(&path)).and_then(|answer| attrs(&answer, "open")).map_err(gone)?, None)
+        } else {
+            shared.look(&path).map_err(gone)?
+        };
+        if there.kind() != Kind::File || target.is_some() {
             return Err(Error::new(ErrorKind::Changed, "open").because("it is no regular file any more"));
         }
         if !entry.is_bare() && stamp(&there) != entry.stamp() {

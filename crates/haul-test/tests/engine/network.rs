@@ -114,6 +114,22 @@ fn no_directory_of_the_source_is_listed_twice() {
 }
 
 #[test]
+fn a_listing_that_breaks_off_is_begun_again_and_gives_no_name_twice() {
+    let source = remote();
+    for i in 0..700 {
+        source.put(format!("d/{i}"), b"x");
+    }
+    let from = Fault::new(source.again());
+    // All names came, and then the connection was lost.
+    from.add(Rule::new(Op::List, What::FailAfter(ErrorKind::Broken, Remedy::Reconnect)).on("d").times(2));
+    let target = remote();
+    let (report, _) = go(job(Arc::new(from.clone()), Arc::new(target.again())));
+    assert_eq!((report.found.files, report.made.files, report.failed), (700, 700, 0), "{report:?}");
+    assert_eq!(source.paths(), target.paths());
+    assert_eq!(from.count(Op::List).calls, 1 + 3);
+}
+
+#[test]
 fn objects_arrive_and_are_recognised_although_times_are_coarse() {
     let source = Memory::new();
     for i in 0..50 {

@@ -26,7 +26,8 @@ pub struct Sum {
 
 impl Sum {
     fn add(&mut self, entry: &Entry, bytes: u64) {
-        self.bytes += bytes;
+        // A hostile listing claims any size.
+        self.bytes = self.bytes.saturating_add(bytes);
         match entry.kind {
             Kind::Dir => self.dirs += 1,
             _ => self.files += 1,

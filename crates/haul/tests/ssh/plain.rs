@@ -1,71 +1,10 @@
-//! The program over ssh, against an OpenSSH server of its own on loopback.
+//! What goes well, and the usual mistakes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use haul_test::compare::{What, assert_same};
-use haul_test::sshd::Sshd;
-use haul_test::tree::Tree;
 
-struct World {
-    server: Sshd,
-    place: tempfile::TempDir,
-}
-
-impl World {
-    fn new(lines: &str) -> World {
-        let place = tempfile::Builder::new().prefix("haul-ssh-").tempdir().expect("a temporary directory");
-        World { server: Sshd::start(lines).expect("sshd can be started: openssh-server and root"), place }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
-    }
-
-    fn tree(&self, words: &str) -> Tree {
-        let tree = Tree::new(self.place.path()).expect("the place is there");
-        tree.build(words).expect("the tree is made");
-        tree
-    }
-
-    fn tool(&self, program: &str, arguments: &[&str]) {
-        let done = Command::new(program).args(arguments).current_dir(self.place.path()).status().expect("the tool runs");
-        assert!(done.success(), "{program} {arguments:?}");
-    }
-
-    fn haul(&self, words: &str) -> Output {
-        self.command(words).output().expect("the program runs")
-    }
-
-    /// `~` in an argument stands for the place, as the host sees it too.
-    fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        let place = self.place.path().display().to_string();
-        let mut words = words.split_whitespace().map(|word| word.replace('~', &place));
-        let verb = words.next().expect("a command");
-        command.arg(&verb);
-        if verb != "jobs" {
-            command.arg("-F").arg(self.server.config());
-        }
-        command.args(words);
-        command
-    }
-
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> (String, String) {
-        let ran = self.haul(words);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
-        assert_eq!(ran.status.code(), Some(code), "haul {words}\n{out}\n{err}\n{}", self.server.log());
-        (out, err)
-    }
-}
-
-fn content(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
+use crate::support::{Running, World, content};
 
 #[test]
 fn a_tree_goes_there_and_comes_back_with_one_login_each() {
@@ -122,16 +61,10 @@ fn a_server_that_allows_one_session_is_lived_with() {
 fn what_is_wrong_is_said() {
     let w = World::new("");
     w.tree("src: a=5");
-    let said = |code: i32, words: &str, telling: &[&str]| {
-        let (_, err) = w.ends(code, words);
-        for part in telling {
-            assert!(err.contains(part), "haul {words}: no {part:?} in\n{err}");
-        }
-    };
-    said(23, "cp testhost:~/absent dst", &["absent", "no such file"]);
-    said(1, "cp src testhost:~/absent/deeper/", &["--mkpath"]);
+    w.says(23, "cp testhost:~/absent dst", &["absent", "no such file"]);
+    w.says(1, "cp src testhost:~/absent/deeper/", &["--mkpath"]);
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
-    said(10, &format!("cp src ssh://127.0.0.1:{closed}/x"), &["Connection refused", "--port"]);
+    w.says(10, &format!("cp src ssh://127.0.0.1:{closed}/x"), &["Connection refused", "--port"]);
     fs::write(
         w.server.path("known_hosts"),
         content(&w.server.path("known_hosts")).iter().map(|b| if *b == b'A' { b'B' } else { *b }).collect::<Vec<_>>(),
@@ -218,15 +151,13 @@ fn a_connection_that_is_cut_is_made_again() {
     let w = World::new("");
     w.tree("src: big=30M");
     haul_test::tree::spread(&w.path("src/many"), 4, 100, 3000).expect("made");
-    let mut child = w.command("cp --bwlimit 6M -v src/ testhost:~/there");
-    let child = child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("it starts");
+    let words = "cp --bwlimit 6M -v src/ testhost:~/there";
+    let running = Running::start(w.command(words));
     for cut in 1..=2 {
         std::thread::sleep(std::time::Duration::from_millis(1200));
         assert!(w.server.cut() > 0, "cut {cut}: there was a connection");
     }
-    let ended = child.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(0), "{said}\n{}", w.server.log());
+    w.ended(0, words, running.end(words));
     assert_eq!(w.server.logins(), 3, "{}", w.server.log());
     assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
 }
