@@ -148,6 +148,8 @@ pub struct Job {
     pub sparse: bool,
     /// `--inplace`.
     pub in_place: bool,
+    /// Of a large file that replaces another only what differs is moved, where both ends can tell.
+    pub delta: bool,
     /// `-x`.
     pub one_file_system: bool,
     /// `--fsync`.

@@ -68,6 +68,11 @@ impl Meter {
         self.hashed.load(Ordering::Relaxed)
     }
 
+    /// Counts bytes that were read where they lie, to be compared.
+    pub fn read(&self, bytes: u64) {
+        self.hashed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub fn throttled(&self) -> Duration {
         Duration::from_nanos(self.throttled.load(Ordering::Relaxed))
     }

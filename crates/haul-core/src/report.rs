@@ -142,6 +142,8 @@ pub struct Report {
     pub file_bytes: u64,
     /// Bytes landed by an earlier run.
     pub resumed_bytes: u64,
+    /// Bytes of changed files that the destination's old versions had.
+    pub reused_bytes: u64,
     pub verified_files: u64,
     pub verified_bytes: u64,
     /// How `--verify` read, when it did.
@@ -225,6 +227,7 @@ impl AddAssign for Report {
         self.bytes += o.bytes;
         self.file_bytes += o.file_bytes;
         self.resumed_bytes += o.resumed_bytes;
+        self.reused_bytes += o.reused_bytes;
         self.verified_files += o.verified_files;
         self.verified_bytes += o.verified_bytes;
         self.proof = self.proof.or(o.proof);

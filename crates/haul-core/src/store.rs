@@ -16,6 +16,7 @@ use crate::bundle::Bundle;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
+use crate::outline::Outline;
 
 /// What a store can do, as far as it changes the plan. Found out once, when the store is opened.
 #[derive(Clone, Debug)]
@@ -229,6 +230,11 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
 
+    /// Whether `Source::outline` and `Sink::reuse` work here: what is changed can be told from what is not without moving it.
+    fn outlines(&self) -> bool {
+        false
+    }
+
     /// Begins a write, or begins it again from nothing if one with the same name and stamp was left over.
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
 
@@ -311,6 +317,13 @@ pub trait Source: Send + Sync {
     /// Extended attributes and ACLs of what is open.
     fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs>;
 
+    /// The outline of the whole content with pieces of `average` bytes, made where the content lies; `Ok(None)` where it would
+    /// have to be read over a network for it. `each` is told how many bytes more have been read, and may stop it.
+    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+        let _ = (average, each);
+        Ok(None)
+    }
+
     /// XXH3-128 of the bytes of `at`, computed where they lie; `Ok(None)` where they have to be read for it.
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
         let _ = at;
@@ -334,6 +347,13 @@ pub trait Sink: Send + Sync {
 
     /// Makes `at` read as zeros without writing them, where the store can.
     fn hole(&self, at: Range<u64>) -> Result<()>;
+
+    /// Fills `at` with what the file that still has the final name holds from `from` on, without the bytes passing through
+    /// here. `Changed` when that file is not what `old` says, now or at commit; `Unsupported` where `Store::outlines` denies.
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        let _ = (old, from, at);
+        Err(Error::new(ErrorKind::Unsupported, "reuse"))
+    }
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;

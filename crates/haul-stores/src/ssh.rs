@@ -207,7 +207,8 @@ impl Login {
     }
 
     fn log_in(&self) -> Result<Master> {
-        let told = self.intentions();
+        // A command of the user's own may know nothing of -G.
+        let told = if self.target.command.is_empty() { self.intentions() } else { None };
         // Where it has no place for a control socket there is no master to be asked for.
         let may_have_one =
             told.as_ref().is_none_or(|told| told.lines().any(|line| line.starts_with("controlpath ") && line != "controlpath none"));
@@ -221,9 +222,7 @@ impl Login {
         }
         let Some(socket) = &self.socket else { return Ok(Master::Each) };
         let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
-        ours.extend(
-            told.as_deref().filter(|_| self.target.command.is_empty()).and_then(ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()),
-        );
+        ours.extend(told.as_deref().and_then(ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
         let mut command = self.ssh(&ours, true);
         command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.

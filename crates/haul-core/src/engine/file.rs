@@ -17,6 +17,7 @@ use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, WriteStyle, chunk
 use crate::tune::Op;
 
 use super::context::{Context, Flight};
+use super::delta::Delta;
 
 /// A file on its way, shared by the workers that move it.
 pub struct OpenFile {
@@ -45,6 +46,7 @@ struct Ends {
     sink: Box<dyn Sink>,
     session: Option<u32>,
     chunk: u64,
+    delta: Option<Delta>,
     flight: Arc<Flight>,
     flight_id: u64,
 }
@@ -232,7 +234,15 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     // Handed out from the end, so kept the other way round.
     state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
     state.left.reverse();
-    Ok(Arc::new(Ends { source, sink, session, chunk, flight: flight.clone(), flight_id }))
+    // What was changed meanwhile, or came out wrong, moves as a whole the second time.
+    let changes = matches!(file.step.act, Act::File { replace: true } | Act::Compare) && !in_place;
+    let delta = if changes && file.tries.load(Ordering::Relaxed) == 0 && cx.source(&file.work).outlines() {
+        flight.doing("compare");
+        Delta::find(cx, &*source, &state.entry, &name)?
+    } else {
+        None
+    };
+    Ok(Arc::new(Ends { source, sink, session, chunk, delta, flight: flight.clone(), flight_id }))
 }
 
 /// Says in the journal under which token the file is about to be staged.
@@ -311,7 +321,10 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
 
 fn carry(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Option<u128>> {
     let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
-    let (hash, spent) = cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?;
+    let (hash, spent) = match &ends.delta {
+        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, chunk.at.clone(), how)?,
+        None => cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?,
+    };
     let mut report = cx.report();
     report.times.reading += spent.reading;
     report.times.writing += spent.writing;

@@ -14,6 +14,7 @@
 
 mod context;
 mod deletes;
+mod delta;
 pub(crate) mod file;
 mod hardlinks;
 mod late;

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::outline::Outline;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
-use super::link::{Frame, Ticket, lock};
+use super::link::{Frame, Ticket, kind, lock};
 use super::ops;
 use super::session::{NEAR, Session};
 use super::store::Root;
@@ -125,6 +126,8 @@ impl RemoteSource {
     }
 }
 
+/// The longest encoded outline: of crafted content, of the largest file.
+const OUTLINE: usize = 64 << 20;
 /// Bytes of a file that are asked for together with its opening.
 const FIRST: u64 = 1 << 20;
 
@@ -196,6 +199,34 @@ impl Source for RemoteSource {
             to.mask(want);
         });
         answer.and_then(|answer| answer.body().xattrs()).map_err(|e| e.on(&self.name))
+    }
+
+    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+        let mut outline = || {
+            let (session, number) = self.handle()?;
+            let mut to = Writer::new();
+            to.number(number).number(average.into());
+            let ticket = session.ask(ops::OUTLINE, &[&to.out], 0)?;
+            let mut encoded = Vec::new();
+            loop {
+                let frame = ticket.next()?;
+                let mut from = frame.body();
+                if frame.kind == kind::DONE {
+                    let size = from.number()?;
+                    return Outline::decode(&encoded, average, size).map(Some);
+                }
+                ticket.credit(1)?;
+                if let Err(e) = each(from.number()?) {
+                    ticket.cancel()?;
+                    return Err(e);
+                }
+                if encoded.len() + from.0.len() > OUTLINE {
+                    return Err(nonsense("an outline without an end"));
+                }
+                encoded.extend_from_slice(from.0);
+            }
+        };
+        outline().map_err(|e: Error| e.on(&self.name))
     }
 
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
@@ -509,6 +540,18 @@ impl Sink for RemoteSink {
             Ok(())
         };
         hole().map_err(|e: Error| e.on(&self.name))
+    }
+
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        let reuse = || {
+            let (session, number) = self.handle()?;
+            let mut to = Writer::new();
+            to.number(number).stamp(old).number(from).range(&at);
+            let ticket = session.ask(ops::REUSE, &[&to.out], 0)?;
+            lock(&self.under_way).push((at.clone(), ticket));
+            Ok(())
+        };
+        reuse().map_err(|e: Error| e.on(&self.name))
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {

@@ -187,6 +187,11 @@ impl Reply<'_> {
     }
 }
 
+/// Whether the answer comes in parts.
+fn in_parts(kind: u8) -> bool {
+    matches!(kind, ops::LIST | ops::OUTLINE)
+}
+
 /// Serves what comes on standard input until it ends.
 pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
     let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
@@ -252,7 +257,7 @@ impl Agent {
                     peer.earned.notify_all();
                 }
                 ops::HELLO.. => {
-                    if frame.kind == ops::LIST {
+                    if in_parts(frame.kind) {
                         lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });
                     }
                     let room = self.reserve(&frame)?;
@@ -323,7 +328,7 @@ impl Agent {
                 to.error(&e);
                 reply.send(kind::FAILED, &[&to.out]);
             }
-            if job.frame.kind == ops::LIST {
+            if in_parts(job.frame.kind) {
                 lock(&job.peer.credits).remove(&job.frame.id);
             }
             *lock(&self.room) += job.room;

@@ -347,6 +347,10 @@ impl Store for Remote {
         RemoteSink::attach(&self.root, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
     }
 
+    fn outlines(&self) -> bool {
+        true
+    }
+
     fn staging(&self, entry: &Entry) -> Option<Token> {
         Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
     }

@@ -251,6 +251,10 @@ impl Store for Local {
         Ok(Box::new(sink::FileSink::attach(&self.shared, name, token, spec).map_err(|e| e.on(name))?))
     }
 
+    fn outlines(&self) -> bool {
+        true
+    }
+
     fn staging(&self, entry: &Entry) -> Option<Token> {
         Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
     }

@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
-use super::source::FileSource;
+use super::source::{FileSource, open_file};
 use super::{Shared, fail};
 use crate::staging::{is_staging, staging_leaf};
 
@@ -46,6 +46,8 @@ pub(super) struct FileSink {
     sync: bool,
     /// The end of what this sink wrote: a hole behind it is one already.
     written: AtomicU64,
+    /// The file that has the final name, once a part of it has been used, and what it was then.
+    old: Mutex<Option<(Arc<OwnedFd>, Stamp)>>,
 }
 
 /// Makes the staging file of `leaf`, in place of one that was left over.
@@ -183,6 +185,7 @@ impl FileSink {
             chunk: spec.chunk,
             sync: spec.sync,
             written: AtomicU64::new(0),
+            old: Mutex::default(),
         }
     }
 
@@ -211,6 +214,7 @@ impl FileSink {
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         complete(entry.size, self.chunk, receipts)?;
+        self.old_is_the_same()?;
         let facts = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
         if facts.size != entry.size || self.size > entry.size {
             rustix::fs::ftruncate(&self.fd, entry.size).map_err(|e| fail(e, "truncate"))?;
@@ -254,6 +258,64 @@ impl FileSink {
         }
         Ok(Landed { ino: facts.ino, ..landed })
     }
+}
+
+impl FileSink {
+    /// The file that has the final name, if it is what `stamp` says.
+    fn old(&self, stamp: &Stamp) -> Result<Arc<OwnedFd>> {
+        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*old {
+            Some((fd, known)) if known == stamp => return Ok(fd.clone()),
+            Some(_) => return Err(old_changed()),
+            None => {}
+        }
+        let fd = open_file(&self.handle, &self.name.leaf, false)?;
+        if look_at(&fd).map_err(|e| fail(e, "stat"))?.stamp() != *stamp {
+            return Err(old_changed());
+        }
+        let fd = Arc::new(fd);
+        *old = Some((fd.clone(), *stamp));
+        Ok(fd)
+    }
+
+    fn copy_old(&self, stamp: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        let old = self.old(stamp)?;
+        let (mut from, mut to) = (from, at.start);
+        while to < at.end {
+            let wanted = usize::try_from(at.end - to).unwrap_or(usize::MAX).min(16 << 20);
+            let (mut off_in, mut off_out) = (from, to);
+            let copied = match rustix::fs::copy_file_range(&*old, Some(&mut off_in), &self.fd, Some(&mut off_out), wanted) {
+                Ok(count) if count > 0 => count,
+                Err(Errno::INTR) => continue,
+                Err(e @ (Errno::NOSPC | Errno::DQUOT)) => return Err(fail(e, "write")),
+                // A file system that cannot, or a file that shrank: reading tells.
+                _ => self.shared.with_buffer(|buffer| {
+                    let wanted = wanted.min(buffer.len());
+                    match rustix::io::retry_on_intr(|| rustix::io::pread(&*old, &mut buffer[..wanted], from)) {
+                        Ok(0) => Err(old_changed()),
+                        Ok(count) => write_all(&self.fd, &buffer[..count], to).map(|()| count).map_err(|e| fail(e, "write")),
+                        Err(e) => Err(fail(e, "read")),
+                    }
+                })?,
+            };
+            from += copied as u64;
+            to += copied as u64;
+        }
+        self.written.fetch_max(at.end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was taken from the old file was taken from one version of it.
+    fn old_is_the_same(&self) -> Result<()> {
+        match &*self.old.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((fd, stamp)) if look_at(&**fd).map_err(|e| fail(e, "stat"))?.stamp() != *stamp => Err(old_changed()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn old_changed() -> Error {
+    Error::new(ErrorKind::Changed, "reuse").because("the destination's old file was changed while it was compared")
 }
 
 /// Every chunk of a file of `size` bytes has its receipt.
@@ -388,6 +450,10 @@ impl Sink for FileSink {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => self.zeros(at),
             Err(e) => Err(self.failed(e, "punch hole")),
         }
+    }
+
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        self.copy_old(old, from, at).map_err(|e| e.on(&self.name))
     }
 
     fn landed(&self, _: &Chunk) -> Result<Box<[u8]>> {

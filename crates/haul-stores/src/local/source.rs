@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::outline::{Outline, Outliner};
 use haul_core::store::Source;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, openat};
@@ -106,6 +107,22 @@ impl Source for FileSource {
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
         super::xattr::read_fd(&self.fd, want, self.privileged).map_err(|e| fail(e, "read extended attributes").on(&self.name))
+    }
+
+    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+        let mut outliner = Outliner::new(average)?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        loop {
+            let count = rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut buffer[..], at))
+                .map_err(|e| fail(e, "read").on(&self.name))?;
+            if count == 0 {
+                return Ok(Some(outliner.finish()));
+            }
+            outliner.push(&buffer[..count]);
+            at += count as u64;
+            each(count as u64)?;
+        }
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
+use haul_core::outline::Outline;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
 
@@ -41,6 +42,10 @@ impl Source for Reading {
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
         self.core.run(Op::Xattrs, &self.name, || self.inner.xattrs(want))
+    }
+
+    fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
+        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.outline(average, each) }
     }
 
     /// A hash that the store makes of itself passes every rule by, too.
@@ -142,6 +147,10 @@ impl Sink for Writing {
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
         self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
+    }
+
+    fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
+        self.inner.reuse(old, from, at)
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {

@@ -261,6 +261,10 @@ impl Store for Fault {
         self.core.run(Op::Reopen, name, || Ok(self.source(self.inner.reopen(name)?, name, Op::ReadBack)))
     }
 
+    fn outlines(&self) -> bool {
+        self.inner.outlines()
+    }
+
     fn space(&self) -> Result<Option<Space>> {
         self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.space())
     }

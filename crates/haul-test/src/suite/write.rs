@@ -303,6 +303,57 @@ pub fn in_place_keeps_the_inode(f: &Fixture) {
     assert!(f.get("in-place-new") == content);
 }
 
+/// Also with the old version changed in between, which nobody may mix with the new one.
+pub fn what_the_old_version_has_is_reused(f: &Fixture) {
+    let old = bytes(11, 300_000);
+    f.put("changing", &old);
+    let stamp = ok(ok(f.store.open(&f.stat("changing"), false)).stamp());
+    let mut content = b"in front".to_vec();
+    content.extend_from_slice(&old[..200_000]);
+    content.extend_from_slice(b"behind");
+    let mut entry = file(name("changing"), content.len() as u64);
+    entry.version = 78;
+    let sink = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
+    if !f.store.outlines() {
+        let refused = sink.reuse(&stamp, 0, 0..8).expect_err("it is denied");
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        return ok(sink.abort());
+    }
+    let average = 16 << 10;
+    let mut read = 0;
+    let outline = ok(ok(f.store.open(&f.stat("changing"), false)).outline(average, &mut |bytes| {
+        read += bytes;
+        Ok(())
+    }))
+    .expect("it is granted");
+    assert_eq!((outline.size(), read), (300_000, 300_000));
+    let mut expected = haul_core::outline::Outliner::new(average).expect("a power of two");
+    expected.push(&old);
+    assert!(outline.pieces() == expected.finish().pieces(), "the outline is that of another content");
+    ok(sink.write(0..8, &mut &b"in front"[..]));
+    ok(sink.reuse(&stamp, 0, 8..200_008));
+    ok(sink.write(200_008..200_014, &mut &b"behind"[..]));
+    let chunk = Chunk { index: 0, at: 0..entry.size };
+    let receipt = Receipt { index: 0, tag: ok(sink.landed(&chunk)), hash: None };
+    ok(sink.commit(&entry, std::slice::from_ref(&receipt)));
+    assert!(f.get("changing") == content);
+
+    let again = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
+    let other = again.reuse(&stamp, 0, 0..entry.size).and_then(|()| again.landed(&chunk).map(|_| ()));
+    assert_eq!(other.expect_err("it is another version now").kind(), ErrorKind::Changed);
+    ok(again.abort());
+    let now = ok(ok(f.store.open(&f.stat("changing"), false)).stamp());
+    let again = ok(f.store.create(&entry.name, &spec(&entry, entry.size)));
+    ok(again.reuse(&now, 0, 0..entry.size));
+    ok(again.landed(&chunk));
+    let mut in_place = file(name("changing"), 9);
+    in_place.mtime.secs = 5;
+    ok(write(&*f.store, &in_place, &Spec { in_place: true, ..spec(&in_place, 9) }, b"meanwhile"));
+    assert_eq!(again.commit(&entry, &[receipt]).expect_err("the old one changed under it").kind(), ErrorKind::Changed);
+    ok(again.abort());
+    assert!(f.get("changing") == b"meanwhile");
+}
+
 /// `Unsupported` is right only where parts are written: they are no file before the commit.
 pub fn a_staged_file_can_be_read_back(f: &Fixture) {
     let content = bytes(7, f.chunk() + 100);

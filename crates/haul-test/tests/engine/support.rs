@@ -31,6 +31,7 @@ pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         keep: MetaMask::MTIME.with(MetaMask::MODE),
         sparse: false,
         in_place: false,
+        delta: false,
         one_file_system: false,
         sync: false,
         verify: false,

@@ -264,9 +264,6 @@ struct AcceptedArgs {
     /// What is unfinished is always kept for the next run
     #[arg(long)]
     partial: bool,
-    /// There is no delta transfer to switch off on local copies
-    #[arg(short = 'W', long)]
-    whole_file: bool,
     /// Sizes are always for people to read (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,

@@ -37,6 +37,8 @@ pub struct Transport {
     pub chunk: Option<u64>,
     /// `-z`: of use over networks only.
     pub compress: bool,
+    /// `-W`: changed files move as a whole.
+    pub whole_file: bool,
 }
 
 /// The smallest chunk: below it a chunk costs more to note than to move.
@@ -51,13 +53,16 @@ pub struct TransportArgs {
     /// Compress on the way (over networks; no effect on local copies)
     #[arg(short = 'z', long)]
     compress: bool,
+    /// Move changed files whole, not what has changed in them (local copies always do)
+    #[arg(short = 'W', long)]
+    whole_file: bool,
 }
 
 impl TransportArgs {
     pub(super) fn resolve(&self) -> Result<Transport, Refusal> {
         match self.chunk_size {
             Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
-            chunk => Ok(Transport { chunk, compress: self.compress }),
+            chunk => Ok(Transport { chunk, compress: self.compress, whole_file: self.whole_file }),
         }
     }
 }

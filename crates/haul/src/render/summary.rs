@@ -60,7 +60,7 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
 /// Whether more happened than a user expects of a copy.
 fn is_special(report: &Report) -> bool {
     report.ending != Ending::Complete
-        || report.failed + report.vanished + report.resumed_bytes + report.verified_files > 0
+        || report.failed + report.vanished + report.resumed_bytes + report.reused_bytes + report.verified_files > 0
         || report.deletes_skipped.is_some()
 }
 
@@ -184,6 +184,9 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     }
     if apart {
         table.row("File sizes", bytes(report.file_bytes) + &per_file);
+    }
+    if report.reused_bytes > 0 {
+        table.row("Unchanged", format!("{} of changed files, taken from the old versions at the destination", bytes(report.reused_bytes)));
     }
     if report.resumed_bytes > 0 {
         table.row("Resumed", format!("{} were there from an earlier run", bytes(report.resumed_bytes)));

@@ -160,6 +160,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         keep = keep.with(if group.is_some() { MetaMask::GROUP } else { MetaMask::NONE });
     }
     let handed = std::mem::take(&mut places.stores);
+    let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
     let job = Job {
         mode: Mode::Copy,
@@ -172,6 +173,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         keep,
         sparse: flags.keep.sparse,
         in_place: flags.in_place,
+        delta: !flags.transport.whole_file && over_network,
         one_file_system: flags.select.one_file_system,
         sync: flags.sync,
         verify: flags.verify || flags.kind == CopyKind::Mv,
@@ -318,6 +320,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         keep: flags.keep.mask.with(MetaMask::MTIME),
         sparse: false,
         in_place: false,
+        delta: false,
         one_file_system: flags.select.one_file_system,
         sync: false,
         verify: false,

@@ -57,7 +57,7 @@ impl Victim {
     fn command(&self, words: &str) -> std::process::Command {
         let mut words = words.split_whitespace();
         let mut command = program(self.place.path());
-        command.arg(words.next().expect("a command")).arg("-e").arg(self.server.command()).args(words);
+        command.arg(words.next().expect("a command")).args(["--no-agent", "-e"]).arg(self.server.command()).args(words);
         command
     }
 

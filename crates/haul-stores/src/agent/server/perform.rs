@@ -20,6 +20,8 @@ use crate::local;
 
 /// Bytes of attributes that one answer carries, about.
 const ANSWER: usize = 2 << 20;
+/// Bytes that are read before the other end is told that they are.
+const SIGN: u64 = 256 << 20;
 /// Names of a listing that go out together.
 const PART: usize = 512;
 
@@ -93,6 +95,11 @@ impl Agent {
                 }
             }
             ops::READ => return self.read(&mut from, reply),
+            ops::OUTLINE => return self.outline(&mut from, reply),
+            ops::REUSE => {
+                let file = self.files.get(from.number()?)?;
+                file.sink()?.reuse(&from.stamp()?, from.number()?, from.range()?)?;
+            }
             ops::WRITE => self.write(&mut from)?,
             ops::HOLE => {
                 let file = self.files.get(from.number()?)?;
@@ -265,6 +272,33 @@ impl Agent {
         let read = file.source()?.read(at).and_then(|mut source| source.read_exact(&mut bytes).map_err(|e| Error::from_io(e, "read")));
         read?;
         reply.done(&[&bytes]);
+        Ok(())
+    }
+
+    /// Parts that say how many bytes have been read since the last; then the encoded outline behind such numbers; at the end
+    /// the size that was outlined.
+    fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
+        let file = self.files.get(from.number()?)?;
+        let average = from.small()?;
+        let part = |read: u64, encoded: &[u8]| {
+            let mut to = Writer::new();
+            to.number(read);
+            to.out.extend_from_slice(encoded);
+            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "outline")) }
+        };
+        let (mut read, mut size) = (0, 0);
+        let outline = file.source()?.outline(average, &mut |bytes| {
+            read += bytes;
+            size += bytes;
+            if read >= SIGN { part(std::mem::take(&mut read), &[]) } else { Ok(()) }
+        })?;
+        let Some(outline) = outline else { return Err(Error::new(ErrorKind::Unsupported, "outline")) };
+        for encoded in outline.encode().chunks(256 << 10) {
+            part(std::mem::take(&mut read), encoded)?;
+        }
+        let mut to = Writer::new();
+        to.number(size);
+        reply.done(&[&to.out]);
         Ok(())
     }
 

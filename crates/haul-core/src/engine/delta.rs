@@ -1,0 +1,98 @@
+//! What of a changed file has to move: both versions are outlined where they lie, and what the old one has is copied there.
+
+use std::ops::Range;
+
+use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
+use crate::error::Result;
+use crate::meter::Pass;
+use crate::outline::{self, Outline, Part};
+use crate::store::{Sink, Source};
+
+use super::context::Context;
+
+/// Smaller files move faster than they are compared.
+const LEAST: u64 = 1 << 20;
+
+/// The parts of a file that replaces an old version.
+pub struct Delta {
+    /// Which old version.
+    old: Stamp,
+    /// They cover the file once, in order.
+    parts: Vec<Part>,
+}
+
+impl Delta {
+    /// `None` where the whole file is to move: because little is the same, or because that cannot be told without moving it.
+    pub fn find(cx: &Context, source: &dyn Source, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
+        if !cx.job.delta || entry.size < LEAST || (cx.job.sparse && entry.is_sparse()) || !cx.target().outlines() {
+            return Ok(None);
+        }
+        let mut old = Entry::bare(name.clone(), Kind::File);
+        old.have = MetaMask::NONE;
+        let Ok(target) = cx.target().open(&old, false) else { return Ok(None) };
+        let Ok(stamp) = target.stamp() else { return Ok(None) };
+        // Of a version that is a tenth of the new one little can be had; of one that is ten times as long, too.
+        if stamp.size < LEAST / 4 || stamp.size > entry.size.saturating_mul(10) || entry.size > stamp.size.saturating_mul(10) {
+            return Ok(None);
+        }
+        let average = outline::piece_size(entry.size.max(stamp.size));
+        let outlined = |from: &dyn Source| {
+            from.outline(average, &mut |bytes| {
+                cx.meter.read(bytes);
+                cx.cancel.check()
+            })
+        };
+        let (ours, theirs) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| outlined(&*target));
+            let ours = outlined(source);
+            (ours, theirs.join().unwrap_or(Ok(None)))
+        });
+        cx.cancel.check()?;
+        // Whatever went wrong, the whole file can still be moved, and shows it again if it lasts.
+        let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, theirs) else { return Ok(None) };
+        if ours.size() != entry.size || theirs.size() != stamp.size || target.stamp().ok() != Some(stamp) {
+            return Ok(None);
+        }
+        let parts = outline::compare(&theirs, &ours);
+        let pays = |outline: &Outline| outline.pieces().len() as u64 * 28;
+        if outline::moved(&parts) + pays(&ours) + pays(&theirs) > entry.size / 10 * 9 {
+            return Ok(None);
+        }
+        Ok(Some(Delta { old: stamp, parts }))
+    }
+
+    /// Moves what of `at` is new, and has the rest copied at the destination.
+    pub fn pass(
+        &self,
+        cx: &Context,
+        from: &dyn Source,
+        to: &dyn Sink,
+        at: Range<u64>,
+        how: Pass<'_>,
+    ) -> Result<(Option<u128>, crate::bundle::Spent)> {
+        let mut spent = crate::bundle::Spent::default();
+        let first = self.parts.partition_point(|part| part.at().end <= at.start);
+        for part in &self.parts[first..] {
+            let cut = part.at().start.max(at.start)..part.at().end.min(at.end);
+            if cut.is_empty() {
+                break;
+            }
+            match part {
+                Part::Same { old, at: whole } => {
+                    cx.cancel.check()?;
+                    let bytes = cut.end - cut.start;
+                    to.reuse(&self.old, old + (cut.start - whole.start), cut)?;
+                    cx.report().reused_bytes += bytes;
+                    cx.tally.resumed_bytes.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+                }
+                Part::Move { .. } => {
+                    let (_, part) = cx.meter.pass(from, to, cut, Pass { hash: false, ..how })?;
+                    spent.reading += part.reading;
+                    spent.writing += part.writing;
+                }
+            }
+        }
+        let hash = if how.hash { Some(cx.meter.hash(from, at)?) } else { None };
+        Ok((hash, spent))
+    }
+}
