@@ -306,6 +306,11 @@ pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>>;
 
+    /// Says that these parts will be read next, in this order: a source behind a network may ask for them ahead.
+    fn expect(&self, parts: &[Range<u64>]) {
+        let _ = parts;
+    }
+
     /// What is open now, as `open` would stamp it. Asked again before a commit.
     fn stamp(&self) -> Result<Stamp>;
 

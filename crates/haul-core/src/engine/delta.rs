@@ -13,6 +13,9 @@ use super::context::Context;
 /// Smaller files move faster than they are compared.
 const LEAST: u64 = 1 << 20;
 
+/// Bytes that a source is told of before they are read.
+const AHEAD: u64 = 8 << 20;
+
 /// The parts of a file that replaces an old version.
 pub struct Delta {
     /// Which old version.
@@ -72,6 +75,24 @@ impl Delta {
     ) -> Result<(Option<u128>, crate::bundle::Spent)> {
         let mut spent = crate::bundle::Spent::default();
         let first = self.parts.partition_point(|part| part.at().end <= at.start);
+        let (mut soon, mut bytes) = (Vec::new(), 0);
+        for part in &self.parts[first..] {
+            if let Part::Move { at: part } = part {
+                // Cut as they will be read: by chunks of this size.
+                let chunk = (at.end - at.start).max(1);
+                let mut start = part.start.max(at.start);
+                while start < part.end && bytes < AHEAD {
+                    let end = part.end.min((start / chunk + 1) * chunk);
+                    soon.push(start..end);
+                    bytes += end - start;
+                    start = end;
+                }
+            }
+            if bytes >= AHEAD || soon.len() >= 1000 {
+                break;
+            }
+        }
+        from.expect(&soon);
         for part in &self.parts[first..] {
             let cut = part.at().start.max(at.start)..part.at().end.min(at.end);
             if cut.is_empty() {

@@ -62,8 +62,11 @@ pub(super) struct RemoteSource {
     name: Name,
     handle: Mutex<Handle>,
     size: u64,
-    /// What was asked for behind the last reader's end, on the guess that the next one begins there.
-    ahead: Mutex<Option<Pieces>>,
+    /// What was asked for before anybody reads it: because it was said that it will be, or on the guess that the next
+    /// reader goes on where the last one ended.
+    ahead: Mutex<Vec<Pieces>>,
+    /// Where the last reader ended.
+    last: AtomicU64,
     readers: AtomicU32,
 }
 
@@ -82,12 +85,12 @@ impl RemoteSource {
         let number = root.client.number();
         // The first bytes are asked for behind the opening: whoever opens a file reads it.
         let (handle, ticket) = ask_open(root, &session, number, &origin)?;
-        let mut ahead = None;
+        let mut ahead = Vec::new();
         if size > 0 && matches!(origin, Origin::Entry(..)) {
             let mut pieces = Pieces::new(session, number, 0..size);
             let first = ticket.link().clone();
             pieces.ask_on(&first, FIRST)?;
-            ahead = Some(pieces);
+            ahead.push(pieces);
         }
         ticket.wait()?;
         Ok(RemoteSource {
@@ -97,6 +100,7 @@ impl RemoteSource {
             handle: Mutex::new(handle),
             size,
             ahead: Mutex::new(ahead),
+            last: AtomicU64::new(0),
             readers: AtomicU32::new(0),
         })
     }
@@ -162,12 +166,33 @@ impl Drop for RemoteSource {
 impl Source for RemoteSource {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
         let (session, number) = self.handle().map_err(|e| e.on(&self.name))?;
-        let guessed = lock(&self.ahead).take().filter(|pieces| pieces.fits(&session, number, at.start));
+        let guessed = {
+            let mut ahead = lock(&self.ahead);
+            ahead.retain(|pieces| Arc::ptr_eq(&pieces.session, &session) && pieces.number == number);
+            let at = ahead.iter().position(|pieces| pieces.next_start() == at.start);
+            at.map(|at| ahead.swap_remove(at))
+        };
         let mut pieces = guessed.unwrap_or_else(|| Pieces::new(session, number, at.clone()));
         pieces.end = at.end;
-        // What was guessed beyond the end is left where it is: it is used by the next reader or thrown away.
         self.readers.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(Reader { source: self, pieces: Some(pieces), position: at.start, end: at.end, frame: None, at: 0 }))
+        // Whoever reads on where the last one ended, or a long part from the start, will most likely go on.
+        let goes_on = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
+        Ok(Box::new(Reader { source: self, pieces: Some(pieces), position: at.start, end: at.end, goes_on, frame: None, at: 0 }))
+    }
+
+    fn expect(&self, parts: &[Range<u64>]) {
+        let Ok((session, number)) = self.handle() else { return };
+        let mut ahead = lock(&self.ahead);
+        for part in parts {
+            if ahead.iter().any(|pieces| pieces.next_start() == part.start) {
+                continue;
+            }
+            let mut pieces = Pieces::new(session.clone(), number, part.clone());
+            if !pieces.borrow_for_first() || pieces.ask(part.end).is_err() {
+                return;
+            }
+            ahead.push(pieces);
+        }
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -258,10 +283,9 @@ impl Pieces {
         Pieces { session, number, under_way: VecDeque::new(), asked: at.start, end: at.end, borrowed: 0 }
     }
 
-    /// Whether it goes on at `start` of the same open file.
-    fn fits(&self, session: &Arc<Session>, number: u64, start: u64) -> bool {
-        let next = self.under_way.front().map_or(self.asked, |(at, _)| at.start);
-        Arc::ptr_eq(&self.session, session) && self.number == number && next == start
+    /// Where what has not been used begins.
+    fn next_start(&self) -> u64 {
+        self.under_way.front().map_or(self.asked, |(at, _)| at.start)
     }
 
     fn window(&self) -> u64 {
@@ -315,6 +339,11 @@ impl Pieces {
         true
     }
 
+    /// The first piece is asked for in any case by whoever reads; by whoever only expects to read, if there is room.
+    fn borrow_for_first(&mut self) -> bool {
+        self.borrow((self.end - self.asked).min(PIECE))
+    }
+
     fn next(&mut self) -> Option<(Range<u64>, Ticket)> {
         let (at, ticket) = self.under_way.pop_front()?;
         let back = (at.end - at.start).min(self.borrowed);
@@ -335,6 +364,7 @@ struct Reader<'a> {
     pieces: Option<Pieces>,
     position: u64,
     end: u64,
+    goes_on: bool,
     frame: Option<Frame>,
     /// Of the frame's bytes, what was handed on.
     at: usize,
@@ -344,7 +374,7 @@ impl Reader<'_> {
     fn next_piece(&mut self) -> Result<()> {
         let Some(pieces) = &mut self.pieces else { return Ok(()) };
         // One reader alone goes on asking behind its end: the next chunk is most likely the one that follows.
-        let alone = self.source.readers.load(Ordering::Relaxed) == 1;
+        let alone = self.goes_on && self.source.readers.load(Ordering::Relaxed) == 1;
         let limit = if alone { self.source.size.max(self.end) } else { self.end };
         pieces.ask(limit)?;
         let Some((at, ticket)) = pieces.next() else { return Ok(()) };
@@ -381,10 +411,11 @@ impl Read for Reader<'_> {
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.source.readers.fetch_sub(1, Ordering::Relaxed);
+        self.source.last.store(self.position, Ordering::Relaxed);
         // A whole range was read and more was asked for: kept for whoever goes on there.
         let whole = self.position == self.end && self.frame.as_ref().is_none_or(|frame| self.at >= frame.body().0.len());
         if let Some(pieces) = self.pieces.take().filter(|pieces| whole && !pieces.under_way.is_empty()) {
-            *lock(&self.source.ahead) = Some(pieces);
+            lock(&self.source.ahead).push(pieces);
         }
     }
 }

@@ -32,6 +32,10 @@ impl Source for Reading {
         Ok(Box::new(Bent::new(from, what, half, self.op, &self.name, under)))
     }
 
+    fn expect(&self, parts: &[Range<u64>]) {
+        self.inner.expect(parts);
+    }
+
     fn stamp(&self) -> Result<Stamp> {
         self.core.run(Op::Stamp, &self.name, || self.inner.stamp())
     }
