@@ -23,6 +23,8 @@ pub struct Hosts<'a> {
     known: Mutex<Vec<(Key, Arc<Host>)>>,
     /// Where it is kept what was learned of hosts; `None` for commands that move no data.
     learned: Option<Learned>,
+    /// `-z`.
+    squeeze: bool,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -118,13 +120,18 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, patience: None, known: Mutex::default(), learned: None }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
     pub fn for_data(connect: &'a Connect, state_dir: Option<&Path>) -> Self {
         let place = state_dir.map(Path::to_path_buf).or_else(|| haul_core::journal::default_root(|name| std::env::var_os(name)));
         Hosts { learned: Some(Learned { place }), ..Self::new(connect) }
+    }
+
+    #[must_use]
+    pub fn squeezing(self, squeeze: bool) -> Self {
+        Hosts { squeeze, ..self }
     }
 
     #[must_use]
@@ -177,7 +184,7 @@ impl<'a> Hosts<'a> {
         let direct = self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)));
         let host = endpoint.to_string();
         let direct = direct.map(|learned| Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) });
-        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), direct };
+        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), squeeze: self.squeeze, direct };
         match agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path) {
             Ok(host) => Ok(Some(host)),
             Err(e) if named.is_some() => {

@@ -230,7 +230,7 @@ impl Session {
 
     fn add(&self, sealed: Sealed) -> Result<()> {
         let Sealed { output, input, carrier, over, socket } = sealed;
-        let link = Link::start(output, input, carrier, over, SILENCE)?;
+        let link = Link::start(output, input, carrier, over, self.squeeze, SILENCE)?;
         lock(&self.data).push(DataLink { link, socket });
         Ok(())
     }

@@ -151,9 +151,9 @@ const NOT_THERE: &str = "there is no haul on ";
 impl Greeted {
     /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
     /// after one round trip.
-    pub fn new(pipes: Pipes, version: &str, patience: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
+    pub fn new(pipes: Pipes, version: &str, squeeze: bool, patience: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
         let mut hello = Writer::new();
-        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes());
+        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(squeeze);
         let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello.out)];
         asked.extend(early.iter().map(|(kind, request)| (*kind, &request[..])));
         let mut greeted = Self::begin(pipes, patience, &asked)?;
@@ -216,8 +216,8 @@ impl Greeted {
         }
     }
 
-    pub fn link(self) -> Result<Arc<Link>> {
-        Link::start(self.output, Box::new(self.input), self.carrier, self.over, SILENCE)
+    pub fn link(self, squeeze: bool) -> Result<Arc<Link>> {
+        Link::start(self.output, Box::new(self.input), self.carrier, self.over, squeeze, SILENCE)
     }
 }
 
@@ -225,7 +225,9 @@ impl Greeted {
 fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>>> {
     let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
     while answers.iter().any(Option::is_none) {
-        let Some(frame) = from.receive()? else { return Err(super::link::lost("the other end closed it")) };
+        let Some(frame) = from.receive()?.map(super::squeeze::open).transpose()? else {
+            return Err(super::link::lost("the other end closed it"));
+        };
         if frame.kind == kind::PULSE {
             continue;
         }

@@ -15,6 +15,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 
+use super::squeeze::{self, Squeezing};
 use super::wire::{Parser, nonsense};
 
 /// The longest frame that is taken from the other end: a bundle and what is said of its files.
@@ -248,11 +249,12 @@ impl Link {
         mut input: Box<dyn Input>,
         carrier: Box<dyn Carrier>,
         over: Arc<AtomicBool>,
+        squeeze: bool,
         silence: Duration,
     ) -> Result<Arc<Link>> {
         let state = State { pending: HashMap::new(), over: None, last: Instant::now() };
         let link = Arc::new(Link {
-            output: Mutex::new(output),
+            output: Mutex::new(Box::new(Squeezing::new(output, Arc::new(AtomicBool::new(squeeze))))),
             state: Mutex::new(state),
             next: AtomicU32::new(1),
             load: AtomicU64::new(0),
@@ -263,7 +265,7 @@ impl Link {
         let weak = Arc::downgrade(&link);
         let hand_out = move || {
             loop {
-                let frame = input.receive();
+                let frame = input.receive().and_then(|frame| frame.map(squeeze::open).transpose());
                 let Some(link) = weak.upgrade() else { return };
                 let taken = match frame {
                     Ok(Some(frame)) => link.take(frame),

@@ -16,6 +16,7 @@ pub mod ops;
 pub mod seal;
 mod server;
 mod session;
+mod squeeze;
 mod store;
 mod wire;
 

@@ -25,6 +25,7 @@ use rustix::fd::OwnedFd;
 
 use super::link::{Bounded, Frame, HEAD, Input, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
 use super::ops;
+use super::squeeze::{self, Squeezing};
 use super::wire::{Writer, nonsense};
 use crate::local::Local;
 
@@ -62,6 +63,8 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
+    /// Answers are compressed where that helps.
+    squeeze: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -208,6 +211,7 @@ pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
         heard: Mutex::new(Instant::now()),
         joining: join::Joining::new(),
         data: data::Data::default(),
+        squeeze: Arc::default(),
     });
     agent.joining.listen(&agent);
     let beat = agent.clone();
@@ -229,6 +233,7 @@ impl Agent {
 
     /// One link; comes back when it ends.
     pub(super) fn serve_link(self: &Arc<Self>, output: Box<dyn Output>, input: &mut dyn Input, over: Arc<AtomicBool>) -> Result<()> {
+        let output: Box<dyn Output> = Box::new(Squeezing::new(output, self.squeeze.clone()));
         let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over });
         lock(&self.peers).push(peer.clone());
         let ended = self.take_all(&peer, input);
@@ -239,7 +244,7 @@ impl Agent {
     }
 
     fn take_all(self: &Arc<Self>, peer: &Arc<Peer>, input: &mut dyn Input) -> Result<()> {
-        while let Some(frame) = input.receive()? {
+        while let Some(frame) = input.receive()?.map(squeeze::open).transpose()? {
             *lock(&self.heard) = Instant::now();
             match frame.kind {
                 kind::PULSE => {}

@@ -27,6 +27,8 @@ pub struct Wishes {
     pub greeting: Duration,
     /// Of this haul, for messages.
     pub version: &'static str,
+    /// `-z`: frames are compressed where that helps.
+    pub squeeze: bool,
     /// Data connections beside ssh; `None` where they are not wanted.
     pub direct: Option<Direct>,
 }
@@ -60,6 +62,7 @@ pub type Opened = Arc<Mutex<Option<(u64, u64)>>>;
 pub struct Session {
     pub far: Far,
     pub control: Arc<Link>,
+    pub(super) squeeze: bool,
     pub links: Mutex<Vec<Arc<Link>>>,
     /// Links beside ssh, which carry the data where there are any.
     pub(super) data: Mutex<Vec<DataLink>>,
@@ -147,7 +150,7 @@ impl Client {
         let mut asked = early.to_vec();
         asked.extend(listen.iter().map(|listen| (ops::LISTEN, listen.request.clone())));
         let pipes = (self.connect)(None)?;
-        let mut greeted = Greeted::new(pipes, self.wishes.version, self.wishes.greeting, &asked)?;
+        let mut greeted = Greeted::new(pipes, self.wishes.version, self.wishes.squeeze, self.wishes.greeting, &asked)?;
         let Some(far) = greeted.far.take() else { return Err(nonsense("no greeting")) };
         let mut answers = std::mem::take(&mut greeted.early);
         let listening = listen.zip(answers.pop_if(|_| answers_listen(&asked))).map(|(listen, answer)| listen.answered(answer));
@@ -155,7 +158,7 @@ impl Client {
             (None, _) => Way::None,
             (Some(_), listening) => Way::Untried(listening.and_then(Result::ok)),
         };
-        let control = greeted.link()?;
+        let control = greeted.link(self.wishes.squeeze)?;
         let session = Arc::new(Session {
             far,
             links: Mutex::new(vec![control.clone()]),
@@ -165,6 +168,7 @@ impl Client {
             watch: Mutex::default(),
             moved: AtomicU64::new(0),
             control,
+            squeeze: self.wishes.squeeze,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),
             bell: Default::default(),
@@ -308,7 +312,7 @@ impl Session {
             return Err(Error::new(ErrorKind::Unsupported, "join"));
         }
         let pipes = (client.connect)(Some(&self.far.word))?;
-        let link = Greeted::joining(pipes)?.link()?;
+        let link = Greeted::joining(pipes)?.link(client.wishes.squeeze)?;
         lock(&self.links).push(link);
         Ok(())
     }

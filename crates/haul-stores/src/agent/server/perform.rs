@@ -162,6 +162,7 @@ impl Agent {
     /// Which version is spoken, and what this end is.
     fn hello(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let (least, most, theirs) = (from.number()?, from.number()?, from.words()?);
+        self.squeeze.store(from.flag()?, std::sync::atomic::Ordering::Relaxed);
         let version = most.min(ops::VERSIONS.1);
         if version < least || version < ops::VERSIONS.0 {
             let e = Error::new(ErrorKind::Unsupported, "connect");
