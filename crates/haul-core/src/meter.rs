@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::bundle::Spent;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Sink, Source};
+use crate::store::{Reach, Sink, Source};
 
 /// The kernel copies at most this much a call, so that a signal, a limit and the display see the copy move.
 const KERNEL_CALL: u64 = 16 << 20;
@@ -126,6 +126,11 @@ impl Meter {
         if at.is_empty() {
             return Ok((how.hash.then(|| crate::hash::xxh128(b"")), spent));
         }
+        if let Some(reach) = from.reach().filter(|_| !how.sparse)
+            && let Some(hash) = self.pull(reach, to, at.clone(), how)?
+        {
+            return Ok((how.hash.then_some(hash), spent));
+        }
         let mut hasher = how.hash.then(xxhash_rust::xxh3::Xxh3::new);
         let extents = if how.sparse { from.data(at.clone())? } else { vec![at.clone()] };
         let mut position = at.start;
@@ -146,6 +151,22 @@ impl Meter {
         }
         self.skip(to, position..at.end, hasher.as_mut())?;
         Ok((hasher.map(|h| h.digest128()), spent))
+    }
+
+    /// The bytes go from one far side to the other; they are counted, throttled and cancelled here all the same.
+    fn pull(&self, from: Reach, to: &dyn Sink, at: Range<u64>, how: Pass<'_>) -> Result<Option<u128>> {
+        let mut last = None;
+        let mut next = at.start;
+        while next < at.end {
+            // A hash is that of the whole.
+            let end = if how.hash { at.end } else { (next + self.piece()).min(at.end) };
+            let Some(hash) = to.pull(from, next..end, how.hash)? else { return Ok(None) };
+            last = Some(hash);
+            how.flight.fetch_add(end - next, Ordering::Relaxed);
+            self.take(end - next)?;
+            next = end;
+        }
+        Ok(last)
     }
 
     /// A hole: nothing moves, but the hash is that of the zeros a reader will see.

@@ -301,6 +301,15 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn forget(&self, dir: &Dir);
 }
 
+/// A file that is open on another machine, as a third one can be told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Which conversation with a machine knows the file; unique in the process.
+    pub host: u64,
+    /// The file's number there.
+    pub file: u64,
+}
+
 /// One file, open for reading at any place.
 pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
@@ -335,6 +344,11 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// For a sink on another machine to read from by itself.
+    fn reach(&self) -> Option<Reach> {
+        None
+    }
+
     /// For the kernel to copy from: `copy_file_range`, `splice`.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -358,6 +372,13 @@ pub trait Sink: Send + Sync {
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         let _ = (old, from, at);
         Err(Error::new(ErrorKind::Unsupported, "reuse"))
+    }
+
+    /// Has `at` written with the same bytes of a file on another machine, without their passing through here. Answers with
+    /// their XXH3-128, if it is wanted; `Ok(None)` where the two machines cannot reach each other.
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        let _ = (from, at, hash);
+        Ok(None)
     }
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.

@@ -201,6 +201,20 @@ impl<'a> Hosts<'a> {
         known.iter().any(|(_, host)| matches!(**host, Host::Sftp(_)))
     }
 
+    /// Lets the destination read from the sources by itself, where both are other machines; says how the data go then.
+    pub fn befriend(&self, sources: &[Location], destination: &Location) -> Option<&'static str> {
+        if !self.connect.direct || !is_remote(destination) || !sources.iter().all(is_remote) {
+            return None;
+        }
+        let Ok(to) = self.reach(destination) else { return None };
+        let Host::Agent(to) = &*to else { return Some("through this machine") };
+        let befriended = sources.iter().all(|source| match self.reach(source).as_deref() {
+            Ok(Host::Agent(from)) => to.befriend(from).is_ok(),
+            _ => false,
+        });
+        Some(if befriended { "large files without passing this machine" } else { "through this machine" })
+    }
+
     /// How the hosts of a run were reached, for its first line; empty if there are none.
     pub fn sentence(&self) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::outline::Outline;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Spec, Token};
 
 use super::link::{Frame, Ticket, kind, lock};
 use super::ops;
@@ -178,6 +178,11 @@ impl Source for RemoteSource {
         // Whoever reads on where the last one ended, or a long part from the start, will most likely go on.
         let goes_on = self.last.load(Ordering::Relaxed) == at.start && (at.start > 0 || at.end - at.start >= FIRST);
         Ok(Box::new(Reader { source: self, pieces: Some(pieces), position: at.start, end: at.end, goes_on, frame: None, at: 0 }))
+    }
+
+    fn reach(&self) -> Option<Reach> {
+        let (session, number) = self.handle().ok()?;
+        Some(Reach { host: session.id, file: number })
     }
 
     fn expect(&self, parts: &[Range<u64>]) {
@@ -583,6 +588,32 @@ impl Sink for RemoteSink {
             Ok(())
         };
         reuse().map_err(|e: Error| e.on(&self.name))
+    }
+
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        let pull = || {
+            let (session, number) = self.handle()?;
+            let friend = if session.id == from.host { 0 } else { from.host };
+            if friend != 0 && !lock(&session.friends).contains(&friend) {
+                return Ok(None);
+            }
+            let mut to = Writer::new();
+            to.number(number).number(friend).number(from.file).range(&at).flag(hash);
+            match session.control.ask(ops::PULL, &[&to.out], 0)?.wait() {
+                Ok(answer) if hash => {
+                    let bytes: [u8; 16] = answer.body().bytes()?.try_into().map_err(|_| nonsense("a hash of another width"))?;
+                    Ok(Some(u128::from_be_bytes(bytes)))
+                }
+                Ok(_) => Ok(Some(0)),
+                Err(e) if e.op() == "pull" && e.kind() == ErrorKind::NotFound => {
+                    // They have lost each other: what is left goes through this machine.
+                    lock(&session.friends).remove(&friend);
+                    Ok(None)
+                }
+                Err(e) => Err(e),
+            }
+        };
+        pull().map_err(|e: Error| e.on(&self.name))
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {

@@ -53,6 +53,8 @@ pub const OUTLINE: u8 = 54;
 pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
+pub const READER: u8 = 58;
+pub const BEFRIEND: u8 = 59;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

@@ -11,6 +11,7 @@ mod data;
 mod files;
 mod join;
 mod perform;
+mod pull;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -63,6 +64,7 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
+    friends: pull::Friends,
     /// Answers are compressed where that helps.
     squeeze: Arc<AtomicBool>,
 }
@@ -142,6 +144,8 @@ pub(super) struct Peer {
     credits: Mutex<HashMap<u32, Credit>>,
     earned: Condvar,
     over: Arc<AtomicBool>,
+    /// Another far side, which may read what is open and nothing else.
+    reader: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +215,7 @@ pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
         heard: Mutex::new(Instant::now()),
         joining: join::Joining::new(),
         data: data::Data::default(),
+        friends: pull::Friends::default(),
         squeeze: Arc::default(),
     });
     agent.joining.listen(&agent);
@@ -228,13 +233,19 @@ impl Agent {
         let mut output = Bounded::new(output, PATIENCE, over.clone()).map_err(|e| Error::io(e, "start"))?;
         std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
         let input = std::io::BufReader::with_capacity(256 << 10, std::fs::File::from(input));
-        self.serve_link(Box::new(Plain(output)), &mut Plain(input), over)
+        self.serve_link(Box::new(Plain(output)), &mut Plain(input), over, false)
     }
 
     /// One link; comes back when it ends.
-    pub(super) fn serve_link(self: &Arc<Self>, output: Box<dyn Output>, input: &mut dyn Input, over: Arc<AtomicBool>) -> Result<()> {
+    pub(super) fn serve_link(
+        self: &Arc<Self>,
+        output: Box<dyn Output>,
+        input: &mut dyn Input,
+        over: Arc<AtomicBool>,
+        reader: bool,
+    ) -> Result<()> {
         let output: Box<dyn Output> = Box::new(Squeezing::new(output, self.squeeze.clone()));
-        let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over });
+        let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over, reader });
         lock(&self.peers).push(peer.clone());
         let ended = self.take_all(&peer, input);
         peer.over.store(true, Ordering::Relaxed);
@@ -261,6 +272,7 @@ impl Agent {
                     }
                     peer.earned.notify_all();
                 }
+                other if peer.reader && other != ops::READ => return Err(nonsense("a request that it may not make")),
                 ops::HELLO.. => {
                     if in_parts(frame.kind) {
                         lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });

@@ -1,6 +1,6 @@
 //! The asking side's view of one far haul: its links, what it said of itself, and what has been opened there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -62,6 +62,10 @@ pub type Opened = Arc<Mutex<Option<(u64, u64)>>>;
 pub struct Session {
     pub far: Far,
     pub control: Arc<Link>,
+    /// Unique in the process.
+    pub id: u64,
+    /// Other far sides that this one can read from.
+    pub friends: Mutex<HashSet<u64>>,
     pub(super) squeeze: bool,
     pub links: Mutex<Vec<Arc<Link>>>,
     /// Links beside ssh, which carry the data where there are any.
@@ -108,6 +112,11 @@ impl fmt::Debug for Session {
 
 /// The first number that is given to a root or a file; those below are for what is opened with the greeting.
 pub const FIRST_NUMBER: u64 = 16;
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1); // identity only: nothing is ever read out of it
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Whether the last of the early requests was that to listen.
 fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
@@ -168,6 +177,8 @@ impl Client {
             watch: Mutex::default(),
             moved: AtomicU64::new(0),
             control,
+            id: next_id(),
+            friends: Mutex::default(),
             squeeze: self.wishes.squeeze,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),

@@ -9,9 +9,11 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
 
+use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
 use super::link::{Frame, Ticket, kind, lock};
 use super::ops;
+use super::seal::Secret;
 use super::session::{Client, Connect, Session, Wishes};
 use super::wire::{Parser, Writer, algorithm_to, kind_from, nonsense};
 use crate::staging::staging_leaf;
@@ -142,6 +144,31 @@ impl Host {
         let place = Place { scheme: "ssh", endpoint: self.endpoint.clone(), volume: String::new(), root: real.clone() };
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, options, identity });
         Ok(Remote { root, caps, place, fs_name })
+    }
+}
+
+impl Host {
+    /// Whether this host can read from the other one by itself, so that what goes from there to here passes nobody else: it
+    /// connects to it once, for as long as both conversations last.
+    pub fn befriend(&self, other: &Host) -> Result<()> {
+        let (here, there) = (self.client.session()?, other.client.session()?);
+        if here.id == there.id {
+            return Ok(());
+        }
+        let (_near, address) = addresses(&there.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let secret = Secret::random()?;
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes());
+        let answer = there.ask(ops::READER, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        let port = answer?.body().number()?;
+        let mut to = Writer::new();
+        to.number(there.id).bytes(secret.as_bytes()).bytes(address.to_string().as_bytes()).number(port);
+        let answer = here.ask(ops::BEFRIEND, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        answer?;
+        lock(&here.friends).insert(there.id);
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::outline::Outline;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -30,6 +30,11 @@ impl Source for Reading {
         let half = (at.end - at.start) / 2;
         let from = self.inner.read(at)?;
         Ok(Box::new(Bent::new(from, what, half, self.op, &self.name, under)))
+    }
+
+    /// What goes from one far side to another passes every rule by.
+    fn reach(&self) -> Option<Reach> {
+        if self.core.is_watched(self.op) { None } else { self.inner.reach() }
     }
 
     fn expect(&self, parts: &[Range<u64>]) {
@@ -151,6 +156,10 @@ impl Sink for Writing {
 
     fn hole(&self, at: Range<u64>) -> Result<()> {
         self.core.run(Op::Hole, &self.name, || self.inner.hole(at))
+    }
+
+    fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
+        self.inner.pull(from, at, hash)
     }
 
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {

@@ -210,7 +210,11 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         CopyKind::Sync => "syncs",
         CopyKind::Cp => "copies",
     };
-    let sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
+    let mut sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
+    if let Some(way) = hosts.befriend(&flags.sources, destination) {
+        sentence.push_str(", ");
+        sentence.push_str(way);
+    }
     Ok(Prepared { job, sentence, missing: places.missing, notes })
 }
 

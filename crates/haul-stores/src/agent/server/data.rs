@@ -31,12 +31,12 @@ impl Data {
     }
 }
 
-fn secret(from: &mut Parser<'_>) -> Result<Secret> {
+pub fn secret(from: &mut Parser<'_>) -> Result<Secret> {
     let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| nonsense("a secret of another length"))?;
     Ok(Secret::from_bytes(bytes))
 }
 
-fn port(from: &mut Parser<'_>) -> Result<u16> {
+pub fn port(from: &mut Parser<'_>) -> Result<u16> {
     u16::try_from(from.number()?).map_err(|_| nonsense("an impossible port"))
 }
 
@@ -47,7 +47,7 @@ impl Agent {
         let listener = Listener::new((high > 0).then_some((low, high)), Acceptor::new(secret))?;
         to.number(listener.port()?.into());
         let agent = self.clone();
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed));
+        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, false));
         let take = move || listener.accept(None, PATIENCE, &each);
         let _nobody_can_connect = std::thread::Builder::new().name("accept".into()).spawn(take);
         Ok(())
@@ -65,18 +65,18 @@ impl Agent {
             let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, PATIENCE)?;
             sealed.welcomed()?;
             let agent = self.clone();
-            let serve = move || agent.serve_sealed(sealed);
+            let serve = move || agent.serve_sealed(sealed, false);
             made += u64::from(std::thread::Builder::new().name("link".into()).spawn(serve).is_ok());
         }
         to.number(made);
         Ok(())
     }
 
-    fn serve_sealed(self: &Arc<Self>, sealed: Sealed) {
+    pub(super) fn serve_sealed(self: &Arc<Self>, sealed: Sealed, reader: bool) {
         let Sealed { output, mut input, mut carrier, over, socket } = sealed;
         let socket = Arc::new(socket);
         lock(&self.data.sockets).push(socket.clone());
-        let _lost_or_over = self.serve_link(output, &mut *input, over);
+        let _lost_or_over = self.serve_link(output, &mut *input, over, reader);
         carrier.end();
         lock(&self.data.sockets).retain(|other| !Arc::ptr_eq(other, &socket));
     }

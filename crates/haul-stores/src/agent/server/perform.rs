@@ -94,6 +94,9 @@ impl Agent {
                     self.files.close(from.number()?);
                 }
             }
+            ops::PULL => self.pull(&mut from, &mut to)?,
+            ops::READER => self.listen_for_reader(&mut from, &mut to)?,
+            ops::BEFRIEND => self.befriend(&mut from)?,
             ops::READ => return self.read(&mut from, reply),
             ops::OUTLINE => return self.outline(&mut from, reply),
             ops::REUSE => {
