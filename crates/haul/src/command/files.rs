@@ -313,8 +313,7 @@ fn empty(
 }
 
 /// After a move: directories that hold nothing but directories that hold nothing. Others stay.
-pub fn remove_empty_dirs(path: &[u8]) -> Result<()> {
-    let opened = open::in_parent(path, Options::default())?;
+pub fn remove_empty_dirs(opened: &open::Opened) -> Result<()> {
     let name = opened.name();
     if opened.stat()?.kind != Kind::Dir {
         return Ok(());
