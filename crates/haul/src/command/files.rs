@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
-use haul_core::store::{Found, Store};
+use haul_core::store::Found;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::local::Options;
 
 use crate::open::{self, Argument};
 use crate::remote::is_remote;
