@@ -3,5 +3,7 @@
 mod support;
 
 mod command;
+mod hostile;
+mod proxy;
 mod tree;
 mod way;
