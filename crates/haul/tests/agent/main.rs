@@ -3,7 +3,10 @@
 mod support;
 
 mod command;
+mod direct;
 mod hostile;
+mod login;
+mod network;
 mod proxy;
 mod tree;
 mod way;
