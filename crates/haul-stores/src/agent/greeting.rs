@@ -175,7 +175,10 @@ impl Greeted {
             Ok(far) if !known(&far) => {
                 greeted.carrier.end();
                 let e = Error::new(ErrorKind::Unsupported, "greet");
-                Err(e.because(format!("haul {} there speaks version {} of the protocol, which haul {version} does not", far.haul, far.version)))
+                Err(e.because(format!(
+                    "haul {} there speaks version {} of the protocol, which haul {version} does not",
+                    far.haul, far.version
+                )))
             }
             Ok(far) => {
                 greeted.far = Some(far);
