@@ -5,6 +5,8 @@ mod support;
 mod command;
 mod direct;
 mod hostile;
+mod kill;
+mod leftover;
 mod login;
 mod network;
 mod proxy;
