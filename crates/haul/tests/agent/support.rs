@@ -133,12 +133,6 @@ impl World {
         processes(|environment| environment.strip_prefix("SSH_CONNECTION=").is_some_and(|connection| connection.ends_with(&port)))
     }
 
-    /// The processes of haul behind the server that were not started to join another.
-    pub fn first_agents(&self) -> Vec<Pid> {
-        let joins = |pid: &Pid| arguments(*pid).iter().any(|word| word == "--join");
-        self.agents().into_iter().filter(|pid| !joins(pid)).collect()
-    }
-
     /// Sockets of agents in the far user's runtime directory.
     pub fn sockets(&self) -> Vec<String> {
         names(&self.join("far-run/haul-0")).into_iter().filter(|name| name.starts_with("agent-")).collect()
@@ -167,11 +161,6 @@ fn processes(wanted: impl Fn(&str) -> bool) -> Vec<Pid> {
             && environment.split(|byte| *byte == 0).any(|variable| wanted(&String::from_utf8_lossy(variable)))
     };
     listed.filter(is_wanted).filter_map(Pid::from_raw).collect()
-}
-
-fn arguments(pid: Pid) -> Vec<String> {
-    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-    line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 pub fn names(directory: &Path) -> Vec<String> {
