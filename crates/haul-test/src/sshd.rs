@@ -125,8 +125,9 @@ impl Sshd {
     fn signal(&self, signal: Signal) -> usize {
         let connections = children(self.child.id());
         for connection in &connections {
-            // The process without privileges that serves an account holds the connection too.
-            for below in children(*connection) {
+            // The process without privileges that serves an account holds the connection too; what was started for it is no
+            // concern of the network.
+            for below in children(*connection).into_iter().filter(|pid| is_server(*pid)) {
                 send(below, signal);
             }
             send(*connection, signal);
@@ -145,6 +146,10 @@ impl Drop for Sshd {
         let _it_may_be_gone = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+fn is_server(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.starts_with("sshd"))
 }
 
 fn send(process: u32, signal: Signal) {

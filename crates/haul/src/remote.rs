@@ -187,8 +187,11 @@ impl<'a> Hosts<'a> {
         let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), squeeze: self.squeeze, direct };
         match agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path) {
             Ok(host) => Ok(Some(host)),
-            Err(e) if named.is_some() => {
-                Err(explain.explain(e).hint("--agent names the haul there by its path; without it plain SFTP does"))
+            Err(e) if named.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                let e = explain.explain(e);
+                // What keeps ssh itself out has a next step of its own.
+                let hinted = e.next_step().is_some();
+                Err(if hinted { e } else { e.hint("--agent names the haul there by its path; without it plain SFTP does") })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => Ok(None),
             Err(e) => Err(e),

@@ -476,7 +476,12 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
     let same = cx.measured(Op::Chunk, |load| {
         load.bytes = entry.size * 2;
         load.entries = 1;
-        let ours = cx.retry(|| cx.source(&file.work).open(&entry, cx.job.links.follow))?;
+        // Bare: a store that reads ahead when a file is opened has no reason to.
+        let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
+        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow))?;
+        if cx.retry(|| ours.stamp())? != entry.stamp() {
+            return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
+        }
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
         let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {

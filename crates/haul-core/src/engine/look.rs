@@ -61,7 +61,9 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
 /// Looks up what the listing did not say of the source's names, and takes out those that are not wanted or not there.
 fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, planned: &mut Planned) {
     let follow = cx.job.links.follow;
-    let bare = |n: &Named| n.entry.is_bare() || (follow && n.entry.kind == Kind::Link);
+    // A listing may tell all but what costs more calls: what a store can set it can tell, too.
+    let more = !want.and(cx.source(work).caps().sets).is_empty();
+    let bare = |n: &Named| n.entry.is_bare() || (more && n.entry.xattrs.is_none()) || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
     let mut looked = cx.look_up(cx.source(work), &work.dir, &leaves, want, follow).into_iter();
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());

@@ -86,7 +86,8 @@ impl RemoteSource {
         // The first bytes are asked for behind the opening: whoever opens a file reads it.
         let (handle, ticket) = ask_open(root, &session, number, &origin)?;
         let mut ahead = Vec::new();
-        if size > 0 && matches!(origin, Origin::Entry(..)) {
+        // Who knows no more of it than its name wants its hash.
+        if size > 0 && matches!(&origin, Origin::Entry(entry, _) if !entry.is_bare()) {
             let mut pieces = Pieces::new(session, number, 0..size);
             let first = ticket.link().clone();
             pieces.ask_on(&first, FIRST)?;

@@ -170,7 +170,16 @@ impl Greeted {
             })
         };
         let hello = if greeted.early.is_empty() { Err(nonsense("no greeting")) } else { greeted.early.remove(0) };
+        let known = |far: &Far| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&far.version);
         match hello.and_then(read) {
+            Ok(far) if !known(&far) => {
+                greeted.carrier.end();
+                let e = Error::new(ErrorKind::Unsupported, "greet");
+                Err(e.because(format!(
+                    "haul {} there speaks version {} of the protocol, which haul {version} does not",
+                    far.haul, far.version
+                )))
+            }
             Ok(far) => {
                 greeted.far = Some(far);
                 Ok(greeted)

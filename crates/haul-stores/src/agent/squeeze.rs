@@ -163,8 +163,8 @@ mod tests {
         for _ in 0..count {
             to.send([30, 0, 0, 0, 7], &[b"ab", content]).expect("nothing fails");
         }
-        let frames = sent.0.lock().expect("no panic").clone();
-        frames
+        let frames = sent.0.lock().expect("no panic");
+        frames.clone()
     }
 
     #[test]

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
-use haul_core::store::{Found, Store};
+use haul_core::store::Found;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::local::Options;
 
 use crate::open::{self, Argument};
 use crate::remote::is_remote;
@@ -313,8 +312,7 @@ fn empty(
 }
 
 /// After a move: directories that hold nothing but directories that hold nothing. Others stay.
-pub fn remove_empty_dirs(path: &[u8]) -> Result<()> {
-    let opened = open::in_parent(path, Options::default())?;
+pub fn remove_empty_dirs(opened: &open::Opened) -> Result<()> {
     let name = opened.name();
     if opened.stat()?.kind != Kind::Dir {
         return Ok(());

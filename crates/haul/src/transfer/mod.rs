@@ -21,13 +21,14 @@ use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::report::Report;
 use haul_core::store::Store;
-use haul_stores::local::Options as LocalOptions;
+use haul_stores::local::{Local, Options as LocalOptions};
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
 use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
+use crate::open::Opened;
 use crate::remote::{Hosts, is_remote};
 use crate::render;
 
@@ -69,7 +70,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             match report {
                 Ok(report) => {
                     if flags.kind == CopyKind::Mv && !flags.dry && is_clean(&report) {
-                        return after_move(flags, Exit::of_report(&report, Mode::Copy));
+                        return after_move(flags, prepared.moved, Exit::of_report(&report, Mode::Copy));
                     }
                     Exit::of_report(&report, Mode::Copy)
                 }
@@ -96,6 +97,8 @@ struct Prepared {
     missing: Vec<Error>,
     /// What the user should know first.
     notes: Vec<String>,
+    /// Sources of a move that are another machine's.
+    moved: Vec<Opened>,
 }
 
 fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
@@ -161,6 +164,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     }
     let handed = std::mem::take(&mut places.stores);
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
+    let moved = if flags.kind == CopyKind::Mv { far_names(&places.roots, &handed) } else { Vec::new() };
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
     let job = Job {
         mode: Mode::Copy,
@@ -215,7 +219,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         sentence.push_str(", ");
         sentence.push_str(way);
     }
-    Ok(Prepared { job, sentence, missing: places.missing, notes })
+    Ok(Prepared { job, sentence, missing: places.missing, notes, moved })
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
@@ -249,10 +253,23 @@ fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
     Ok((number(&chown.user, "passwd")?, number(&chown.group, "group")?))
 }
 
+/// The names that are sources on other machines.
+fn far_names(roots: &[Root], local: &[Option<Arc<Local>>]) -> Vec<Opened> {
+    let mut far = Vec::new();
+    for (root, _) in roots.iter().zip(local).filter(|(_, local)| local.is_none()) {
+        if let Pick::Names(names) = &root.pick {
+            far.extend(names.iter().map(|leaf| Opened { store: root.store.clone(), leaf: Some(leaf.clone()) }));
+        }
+    }
+    far
+}
+
 /// Directories that a move has emptied go too, deepest first; one that still holds something stays.
-fn after_move(flags: &CopyFlags, exit: Exit) -> Exit {
-    for source in flags.sources.iter().filter(|s| !s.means_contents() && !is_remote(s)) {
-        if let Err(e) = crate::command::files::remove_empty_dirs(&source.path)
+fn after_move(flags: &CopyFlags, far: Vec<Opened>, exit: Exit) -> Exit {
+    let near = flags.sources.iter().filter(|s| !s.means_contents() && !is_remote(s));
+    let near = near.map(|source| crate::open::in_parent(&source.path, LocalOptions::default()).map(Opened::from));
+    for opened in near.chain(far.into_iter().map(Ok)) {
+        if let Err(e) = opened.and_then(|opened| crate::command::files::remove_empty_dirs(&opened))
             && e.kind() != ErrorKind::NotFound
         {
             return crate::out::error(&e);
@@ -353,7 +370,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         target: places.target,
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
-    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new() })
+    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), moved: Vec::new() })
 }
 
 /// The rules of a command that takes filters but is no copy.

@@ -4,8 +4,9 @@ use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,8 +26,11 @@ pub struct Joining {
 
 fn socket_of(word: &str) -> Option<PathBuf> {
     let sound = !word.is_empty() && word.len() <= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    sound.then(private_directory).flatten().map(|place| place.join(format!("agent-{word}")))
+    sound.then(private_directory).flatten().map(|place| place.join(format!("{AGENT}{word}")))
 }
+
+/// How the names of these sockets begin.
+const AGENT: &str = "agent-";
 
 /// This user's directory for sockets, which nobody else can enter, with a short path: a socket's may have 104 bytes.
 pub fn private_directory() -> Option<PathBuf> {
@@ -43,9 +47,26 @@ pub fn private_directory() -> Option<PathBuf> {
     None
 }
 
+/// A socket so old is not one whose agent has just bound it and does not listen yet.
+const OLD: Duration = Duration::from_secs(60);
+
+/// Takes sockets away on which nobody listens any more: an agent that was killed leaves its own.
+fn sweep(place: &Path) {
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_agents = entry.file_name().as_encoded_bytes().starts_with(AGENT.as_bytes());
+        let is_old = || entry.metadata().is_ok_and(|meta| meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD)));
+        if is_agents && is_old() && UnixStream::connect(entry.path()).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
+            let _another_was_faster = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 impl Joining {
     pub fn new() -> Joining {
         use std::hash::BuildHasher;
+        if let Some(place) = private_directory() {
+            sweep(&place);
+        }
         let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
         let word = format!("{number:016x}");
         let path = socket_of(&word);
@@ -102,7 +123,7 @@ fn receive(stream: &UnixStream) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     if peer.uid != rustix::process::geteuid() {
         return Err(rustix::io::Errno::PERM);
     }
-    let _for_whoever_sends_nothing = stream.set_read_timeout(Some(std::time::Duration::from_secs(10)));
+    let _for_whoever_sends_nothing = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];

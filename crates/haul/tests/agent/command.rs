@@ -1,0 +1,70 @@
+//! The small commands on the far side's files.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::support::World;
+
+#[test]
+fn they_say_of_the_far_side_what_they_say_of_here() {
+    let w = World::new("");
+    w.tree("t: a=5 d/b=300K d/e/f=3 l->a empty/ p|");
+    fs::write(w.join("t").join(std::ffi::OsStr::from_bytes(b"odd\xff\n name")), "x").expect("written");
+    for words in ["ls PLACE/t", "ls -l PLACE/t", "ls -R PLACE/t", "du PLACE/t", "du -d 0 PLACE/t/d", "cat PLACE/t/a", "sum PLACE/t/d"] {
+        let here = w.haul(&words.replace("PLACE", "~")).run().code(0);
+        let there = w.haul(&words.replace("PLACE", "testhost:~")).run().code(0);
+        let place = w.join("").display().to_string();
+        let plain = |text: &str| text.replace("testhost:", "").replace(place.trim_end_matches('/'), "");
+        assert_eq!(plain(&here.out), plain(&there.out), "{words}");
+        assert!(!here.bytes.is_empty(), "{words}");
+    }
+    let (here, there) = (w.haul("tree ~/t").run().code(0), w.haul("tree testhost:~/t").run().code(0));
+    let below = |text: &str| text.lines().skip(1).map(str::to_string).collect::<Vec<_>>();
+    assert_eq!(below(&here.out), below(&there.out));
+}
+
+#[test]
+fn cat_gives_every_byte() {
+    let w = World::new("");
+    w.tree("t: big=9M");
+    let told = w.haul("cat testhost:~/t/big").run().code(0);
+    assert!(told.bytes == w.content("t/big"), "{} bytes", told.bytes.len());
+}
+
+#[test]
+fn directories_are_made_and_removed() {
+    let w = World::new("");
+    w.tree("t: d/a=5 d/e/f=6 keep=1");
+    w.haul("mkdir -p testhost:~/t/new/deeper").run().code(0);
+    assert!(w.join("t/new/deeper").is_dir());
+    w.haul("mkdir testhost:~/t/other/deeper").run().code(23);
+    w.haul("rm testhost:~/t/d").run().code(1);
+    assert!(w.join("t/d/e/f").exists());
+    w.haul("rm -r testhost:~/t/d").run().code(0);
+    assert!(!w.join("t/d").exists() && w.join("t/keep").exists());
+    w.haul("rm testhost:~/t/absent").run().code(23).says("no such file");
+    w.haul("rm -r testhost:").run().code(1);
+    w.haul("rm -r testhost:~").arguments(&["--ssh-option", "ConnectTimeout=5"]);
+}
+
+#[test]
+fn a_path_without_a_slash_in_front_is_in_the_home_directory() {
+    let w = World::new("");
+    w.tree("far-home: a=5 d/b=6");
+    assert_eq!(w.haul("ls testhost:").run().code(0).out, "a\nd/\n");
+    let tilde = w.plain("ls").arguments(&["--agent", crate::support::HAUL, "testhost:~/d"]).run().code(0);
+    assert_eq!(tilde.out, "b\n");
+    w.tree("src: x=7");
+    w.haul("cp src testhost:d").run().code(0);
+    assert_eq!(w.content("far-home/d/src/x"), w.content("src/x"));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let w = World::new("");
+    w.tree("src: a=5 file=1");
+    w.haul("cp testhost:~/absent dst").run().code(23).says("absent").says("no such file");
+    w.haul("cp src testhost:~/absent/deeper/").run().code(1).says("--mkpath");
+    w.haul("cp src testhost:~/src/file/").run().code(1);
+    assert!(!w.join("dst").exists() && !w.join("absent").exists());
+}

@@ -1,0 +1,223 @@
+//! Data connections beside ssh: made where they can be, in either direction, and nowhere else.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::time::{Duration, SystemTime};
+
+use haul_test::compare::What;
+use haul_test::link::{End, Options};
+
+use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
+use crate::support::{BOUND, Ended, Haul, World, until};
+
+/// Runs to the end, and says which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
+#[track_caller]
+fn watched(haul: Haul) -> (Ended, HashSet<Tcp>) {
+    let mut run = haul.start();
+    let mut seen = HashSet::new();
+    while run.is_running() {
+        seen.extend(tcp_of(run.pid()));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (run.wait(BOUND), seen)
+}
+
+fn established(seen: &HashSet<Tcp>) -> Vec<Tcp> {
+    seen.iter().copied().filter(|one| one.established).collect()
+}
+
+/// So many ports in a row that nobody uses, here at least.
+fn free_ports(count: u16) -> (u16, u16) {
+    use std::hash::BuildHasher;
+    let random = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
+    let first = 20_000 + (random % 10_000) as u16;
+    let is_free = |low: &u16| (*low..*low + count).all(|port| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).is_ok());
+    let low = (first..first + 2_000).step_by(usize::from(count)).find(is_free).expect("ports that are free");
+    (low, low + count - 1)
+}
+
+/// A run of a second or so, in which the connections can be seen.
+const PUT: &str = "cp --bwlimit 8M --chunk-size 1M src/ testhost:~/there";
+const GET: &str = "cp --bwlimit 8M --chunk-size 1M testhost:~/src/ here";
+
+fn world() -> World {
+    let w = World::new("");
+    w.tree("src: big=8M a=5 d/b=300K");
+    w
+}
+
+/// What earlier runs have learned of the host.
+fn learned(w: &World) -> std::path::PathBuf {
+    w.join("state/hosts/testhost")
+}
+
+#[test]
+fn they_are_used_where_they_can_be_made() {
+    let w = world();
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        let (ended, seen) = watched(w.haul(words));
+        ended.code(0);
+        assert!(!established(&seen).is_empty(), "{words}: {seen:?}");
+        w.assert_same("src", copy, What::USUAL);
+    }
+    assert!(!learned(&w).exists());
+    assert_eq!(w.server.logins(), 2);
+}
+
+#[test]
+fn no_direct_makes_none() {
+    let w = world();
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        let (ended, seen) = watched(w.haul(&format!("{words} --no-direct")));
+        ended.code(0);
+        assert_eq!(seen, HashSet::new(), "{words}");
+        w.assert_same("src", copy, What::USUAL);
+    }
+    let (ended, seen) = watched(w.haul("check -c --no-direct src/ testhost:~/there"));
+    ended.code(0);
+    assert_eq!(seen, HashSet::new());
+}
+
+#[test]
+fn only_the_named_ports_are_used() {
+    let w = world();
+    let (low, high) = free_ports(2);
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        let mut run = w.haul(&format!("{words} --data-ports {low}:{high}")).start();
+        let (mut seen, mut far) = (HashSet::new(), HashSet::new());
+        while run.is_running() {
+            seen.extend(tcp_of(run.pid()));
+            far.extend(w.agents().into_iter().flat_map(tcp_of));
+        }
+        run.wait(BOUND).code(0);
+        let used = established(&seen);
+        assert!(!used.is_empty(), "{words}: {seen:?}");
+        assert!(used.iter().all(|one| (low..=high).contains(&one.remote)), "{words}: {used:?}");
+        let listened: Vec<Tcp> = far.union(&seen).copied().filter(|one| one.listens).collect();
+        assert!(!listened.is_empty() && listened.iter().all(|one| (low..=high).contains(&one.local)), "{words}: {listened:?}");
+        w.assert_same("src", copy, What::USUAL);
+    }
+}
+
+/// Takes ports and stays silent on them.
+fn occupied(low: u16, high: u16) -> Vec<TcpListener> {
+    (low..=high).map(|port| TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).expect("it was free")).collect()
+}
+
+#[test]
+fn ports_that_are_all_taken_leave_ssh_and_are_remembered() {
+    let w = world();
+    let (low, high) = free_ports(3);
+    let taken = occupied(low, high);
+    let (ended, seen) = watched(w.haul(&format!("{PUT} --data-ports {low}:{high}")));
+    ended.code(0);
+    assert_eq!(established(&seen), [], "all ports are taken");
+    w.assert_same("src", "there", What::USUAL);
+    assert!(learned(&w).exists(), "that it cannot be done is remembered");
+    // The next run does not try: it could.
+    let (ended, seen) = watched(w.haul(GET));
+    ended.code(0);
+    assert_eq!(established(&seen), [], "it was remembered");
+    assert!(learned(&w).exists());
+    // Ports that are named are tried all the same; once it works it is forgotten.
+    drop(taken);
+    fs::remove_dir_all(w.join("here")).expect("there");
+    let (ended, seen) = watched(w.haul(&format!("{GET} --data-ports {low}:{high}")));
+    ended.code(0);
+    assert!(!established(&seen).is_empty() && !learned(&w).exists(), "{seen:?}");
+    // And after a day everything is tried again.
+    fs::create_dir_all(w.join("state/hosts")).expect("made");
+    let old = fs::File::create(learned(&w)).expect("made");
+    old.set_modified(SystemTime::now() - Duration::from_secs(25 * 3600)).expect("set");
+    fs::remove_dir_all(w.join("here")).expect("there");
+    let (ended, seen) = watched(w.haul(GET));
+    ended.code(0);
+    assert!(!established(&seen).is_empty(), "{seen:?}");
+}
+
+#[test]
+fn strangers_on_the_port_disturb_nothing() {
+    let w = world();
+    let (port, _) = free_ports(1);
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        let mut run = w.haul(&format!("{words} --data-ports {port}:{port}")).start();
+        let mut strangers = Vec::new();
+        until("the port is open", || {
+            assert!(run.is_running(), "it went by too fast");
+            strangers.extend(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());
+            !strangers.is_empty()
+        });
+        for (i, words) in [&b""[..], b"GET / HTTP/1.0\r\n\r\n", &[0; 100_000], &[0xff; 37], b"x"].into_iter().enumerate() {
+            let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap_or_else(|e| panic!("stranger {i}: {e}"));
+            // It may be closed under our hands.
+            let _sent = stranger.write_all(words);
+            strangers.push(stranger);
+        }
+        let mut seen = HashSet::new();
+        while run.is_running() {
+            seen.extend(tcp_of(run.pid()));
+        }
+        run.wait(BOUND).code(0);
+        assert!(seen.iter().any(|one| one.established && one.remote == port), "{seen:?}");
+        w.assert_same("src", copy, What::USUAL);
+        // Nobody was told anything.
+        for mut stranger in strangers {
+            stranger.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+            let mut told = Vec::new();
+            let _reset_or_closed = stranger.read_to_end(&mut told);
+            assert_eq!(told, b"");
+        }
+    }
+}
+
+/// Ports that the firewalls of the two ends know; the system gives none of them to who connects.
+const LOW: u16 = 21_000;
+const HIGH: u16 = 21_010;
+
+/// Puts and gets over a link whose ends drop what comes to the ports from outside.
+fn behind_firewalls(near: bool, far: bool, check: impl Fn(&World, &[Tcp], &str)) {
+    let (w, link) = over_a_link(Options { delay: Duration::from_millis(3), ..Options::default() }, "");
+    w.tree("src: big=8M a=5 d/b=300K");
+    let close = |end: &End| drop_incoming(end, LOW, HIGH);
+    if near {
+        close(link.near());
+    }
+    if far {
+        close(link.far());
+    }
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        // Long enough that attempts which come to nothing are over before the end.
+        let words = words.replace("8M", "2M");
+        let (ended, seen) = watched(w.haul(&format!("{words} --data-ports {LOW}:{HIGH}")));
+        let ended = ended.code(0).says("by haul on the far side");
+        w.assert_same("src", copy, What::USUAL);
+        check(&w, &established(&seen), &format!("{words}: {seen:?}\n{ended}"));
+    }
+    assert_eq!(w.server.logins(), 2);
+}
+
+#[test]
+fn this_end_connects_where_the_far_one_lets_it() {
+    behind_firewalls(true, false, |w, used, what| {
+        assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.remote)), "{what}");
+        assert!(!learned(w).exists());
+    });
+}
+
+#[test]
+fn the_far_end_connects_back_where_only_that_is_let_through() {
+    behind_firewalls(false, true, |w, used, what| {
+        assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.local)), "{what}");
+        assert!(!learned(w).exists());
+    });
+}
+
+#[test]
+fn ssh_does_behind_two_firewalls_and_the_next_run_knows() {
+    behind_firewalls(true, true, |w, used, what| {
+        assert_eq!(used, [], "{what}");
+        assert!(learned(w).exists(), "{what}");
+    });
+}

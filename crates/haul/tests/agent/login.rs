@@ -1,0 +1,60 @@
+//! One login, and as many sessions in it as the server allows.
+
+use std::time::Duration;
+
+use haul_test::compare::What;
+use haul_test::link::Options;
+use haul_test::tree::spread;
+
+use crate::network::over_a_link;
+use crate::support::World;
+
+#[test]
+fn each_run_logs_in_once() {
+    let w = World::new("");
+    w.tree("src: a=5 big=9M d/b=300K");
+    let mut logins = 0;
+    for words in [
+        "cp src/ testhost:~/there",
+        "cp testhost:~/there/ back",
+        "cp testhost:~/there/ testhost:~/again",
+        "sync --delete -n src/ testhost:~/there",
+        "check -c testhost:~/again/ testhost:~/there",
+        "ls -lR testhost:~/there",
+        "sum testhost:~/there",
+        "mv testhost:~/again testhost:~/moved",
+        "rm -r testhost:~/there",
+    ] {
+        w.haul(words).run().code(0);
+        logins += 1;
+        assert_eq!(w.server.logins(), logins, "{words}\n{}", w.server.log());
+    }
+}
+
+#[test]
+fn one_session_is_enough() {
+    let w = World::new("MaxSessions 1");
+    w.tree("src: big=20M");
+    spread(&w.join("src/many"), 4, 50, 2000).expect("made");
+    for flags in ["", "--no-direct"] {
+        w.haul(&format!("cp -j 4 {flags} src/ testhost:~/put{flags}")).run().code(0).says("by haul on the far side");
+        w.haul(&format!("cp -j 4 {flags} testhost:~/put{flags}/ got{flags}")).run().code(0);
+        w.assert_same("src", &format!("got{flags}"), What::USUAL);
+    }
+    assert_eq!((w.server.logins(), w.server.sessions()), (4, 4), "{}", w.server.log());
+}
+
+/// Over a way that is long enough for more sessions to be worth it.
+#[test]
+fn no_more_sessions_than_the_server_allows() {
+    for (allowed, at_least) in [(1, 1), (3, 2), (10, 3)] {
+        let link = Options { delay: Duration::from_millis(10), ..Options::default() };
+        let (w, _link) = over_a_link(link, &format!("MaxSessions {allowed}"));
+        w.tree("src: big=60M big2=30M");
+        w.haul("cp -j 8 --no-direct src/ testhost:~/there").run().code(0).says("by haul on the far side");
+        w.assert_same("src", "there", What::USUAL);
+        assert_eq!(w.server.logins(), 1, "{}", w.server.log());
+        let sessions = w.server.sessions();
+        assert!((at_least..=allowed).contains(&sessions), "{sessions} of {allowed} sessions\n{}", w.server.log());
+    }
+}

@@ -1,0 +1,14 @@
+//! The program with itself on the far side of a real OpenSSH server on loopback.
+
+mod support;
+
+mod command;
+mod direct;
+mod hostile;
+mod kill;
+mod leftover;
+mod login;
+mod network;
+mod proxy;
+mod tree;
+mod way;

@@ -1,0 +1,69 @@
+//! Which connections a process has, and networks that let only some of them through.
+
+use std::collections::HashSet;
+use std::fs;
+
+use haul_test::link::{End, Link, Options};
+use rustix::process::Pid;
+
+use crate::support::{Place, World};
+
+/// A TCP connection or a listening port, as `/proc/net/tcp` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tcp {
+    pub local: u16,
+    pub remote: u16,
+    pub established: bool,
+    pub listens: bool,
+}
+
+/// The TCP sockets of a process, in its own network.
+pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
+    let pid = pid.as_raw_pid();
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let inodes: HashSet<String> = links
+        .filter_map(|link| fs::read_link(link.path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_string()))
+        .collect();
+    let mut found = HashSet::new();
+    for table in ["tcp", "tcp6"] {
+        for line in fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default().lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let port = |word: &str| word.rsplit_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok()).unwrap_or(0);
+            if let [_, local, remote, state, _, _, _, _, _, inode, ..] = words[..]
+                && inodes.contains(inode)
+            {
+                found.insert(Tcp { local: port(local), remote: port(remote), established: state == "01", listens: state == "0A" });
+            }
+        }
+    }
+    found
+}
+
+/// Two machines that are one but for the network between them: the program runs at the near end, the server at the far one.
+pub fn over_a_link(options: Options, lines: &str) -> (World, Link) {
+    let link = Link::new(options).expect("namespaces and TUN devices: root");
+    let place = Place::new();
+    let lines = format!("{lines}\nListenAddress {}", link.far().address());
+    let server = link.far().inside(|| place.server(&lines)).expect("in the namespace");
+    let config =
+        fs::read_to_string(server.config()).expect("written").replace("HostName 127.0.0.1", &format!("HostName {}", link.far().address()));
+    fs::write(server.config(), config).expect("written");
+    let known = fs::read_to_string(server.path("known_hosts")).expect("written");
+    fs::write(server.path("known_hosts"), known.replace("127.0.0.1", &link.far().address().to_string())).expect("written");
+    let mut w = World::on(place, server);
+    w.near = Some(link.near().clone());
+    (w, link)
+}
+
+/// What comes to these ports of an end from now on is dropped without a word, as by a firewall.
+pub fn drop_incoming(end: &End, low: u16, high: u16) {
+    let ip = |words: &str| {
+        let done = end.command("ip").args(words.split_whitespace()).status().expect("iproute2");
+        assert!(done.success(), "ip {words}");
+    };
+    // The table of the end's own addresses is asked first; it makes room for a rule in front.
+    ip("rule add pref 100 lookup local");
+    ip(&format!("rule add pref 50 iif tun0 ipproto tcp dport {low}-{high} blackhole"));
+    ip("rule del pref 0");
+}

@@ -1,0 +1,149 @@
+//! A far side that the test itself plays: what is started behind the server hands its standard input and output over.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use crate::support::{HAUL, World};
+
+/// Kinds of frames and of requests, as the protocol numbers them.
+pub const DONE: u8 = 1;
+pub const MORE: u8 = 2;
+pub const FAILED: u8 = 3;
+pub const HELLO: u8 = 16;
+pub const LIST: u8 = 22;
+pub const READ: u8 = 29;
+pub const GET_BUNDLE: u8 = 39;
+pub const PUT_BUNDLE: u8 = 40;
+
+/// What an agent prints before its first frame.
+pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
+
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub kind: u8,
+    pub id: u32,
+    pub body: Vec<u8>,
+}
+
+impl Frame {
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = (5 + self.body.len() as u32).to_be_bytes().to_vec();
+        bytes.push(self.kind);
+        bytes.extend(self.id.to_be_bytes());
+        bytes.extend(&self.body);
+        bytes
+    }
+
+    fn read(from: &mut impl Read) -> io::Result<Frame> {
+        let mut head = [0; 9];
+        from.read_exact(&mut head)?;
+        let [a, b, c, d, kind, e, f, g, h] = head;
+        let mut body = vec![0; u32::from_be_bytes([a, b, c, d]) as usize - 5];
+        from.read_exact(&mut body)?;
+        Ok(Frame { kind, id: u32::from_be_bytes([e, f, g, h]), body })
+    }
+}
+
+/// A script for `--agent`, behind which `play` gets each conversation and the arguments of the agent.
+pub fn far(w: &World, play: impl Fn(TcpStream, &str) + Send + Sync + 'static) -> PathBuf {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("its number").port();
+    let path = w.join("played");
+    // The second cat ends with the session, the first one with the conversation.
+    let script = format!(
+        "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\nprintf '%s\\n' \"$*\" >&3\n(cat <&3; kill $$) 2>/dev/null &\ncat >&3\nkill $!\n"
+    );
+    fs::write(&path, script).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+    let play = Arc::new(play);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let play = play.clone();
+            std::thread::spawn(move || {
+                let mut words = String::new();
+                // Nothing behind the first line may be swallowed by a buffer.
+                let mut byte = [0];
+                while (&stream).read(&mut byte).is_ok_and(|count| count == 1) && byte[0] != b'\n' {
+                    words.push(byte[0] as char);
+                }
+                play(stream, &words);
+            });
+        }
+    });
+    path
+}
+
+/// Kinds of the requests that came through, in their order.
+pub type Asked = Arc<Mutex<Vec<u8>>>;
+
+/// A true agent, each of whose answers goes through `tamper` with the kind of the request that it answers: what that
+/// gives back goes on in its place.
+pub fn tampering(w: &World, tamper: impl Fn(u8, Frame) -> Vec<u8> + Send + Sync + 'static) -> (PathBuf, Asked) {
+    let asked = Asked::default();
+    let (home, run) = (w.join("far-home"), w.join("far-run"));
+    let kinds = asked.clone();
+    let play = move |stream: TcpStream, words: &str| {
+        let mut command = Command::new(HAUL);
+        command.args(words.split_whitespace()).env("HOME", &home).env("XDG_RUNTIME_DIR", &run).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the agent starts");
+        let (mut to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let requests: Arc<Mutex<HashMap<u32, u8>>> = Arc::default();
+        let (kinds, sent, copy) = (kinds.clone(), requests.clone(), stream.try_clone().expect("copied"));
+        std::thread::spawn(move || {
+            let mut copy = BufReader::new(copy);
+            while let Ok(frame) = Frame::read(&mut copy) {
+                if frame.kind >= HELLO {
+                    sent.lock().expect("held").insert(frame.id, frame.kind);
+                    kinds.lock().expect("held").push(frame.kind);
+                }
+                if to.write_all(&frame.bytes()).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut from = BufReader::new(from);
+        let pass = || -> io::Result<()> {
+            let mut stream = &stream;
+            let mut before = Vec::new();
+            while !before.ends_with(MAGIC) {
+                if from.read_until(b'\n', &mut before)? == 0 {
+                    return Ok(());
+                }
+            }
+            stream.write_all(&before)?;
+            loop {
+                let frame = Frame::read(&mut from)?;
+                let request = requests.lock().expect("held").get(&frame.id).copied().unwrap_or(0);
+                stream.write_all(&tamper(request, frame))?;
+            }
+        };
+        let mut pass = pass;
+        let _it_is_over = pass();
+        let _closed = stream.shutdown(Shutdown::Both);
+        let _gone = child.kill();
+        let _reaped = child.wait();
+    };
+    (far(w, play), asked)
+}
+
+/// The same bytes with each `from` replaced.
+pub fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at..].starts_with(from) {
+            out.extend(to);
+            at += from.len();
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    out
+}

@@ -1,0 +1,96 @@
+//! By which way a host is reached, and what is said of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use haul_test::compare::What;
+
+use crate::support::World;
+
+#[test]
+fn the_first_line_names_the_way() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    let first = |ended: crate::support::Ended| ended.code(0).out.lines().next().map(str::to_string).expect("a line");
+    let line = first(w.haul("cp src/ testhost:~/one").run());
+    assert!(line.contains("by haul on the far side") && !line.contains("SFTP"), "{line}");
+    for words in ["cp --no-agent src/ testhost:~/two", "cp src/ sftp://testhost~/three"] {
+        let line = first(w.plain(words).run());
+        assert!(line.contains("over plain SFTP") && !line.contains("by haul"), "{line}");
+    }
+    for copy in ["one", "two", "three"] {
+        assert_eq!(w.content(&format!("{copy}/a")), w.content("src/a"));
+    }
+}
+
+#[test]
+fn a_haul_that_is_found_is_used() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    // Without one in any of the places where it is looked for, SFTP does.
+    w.plain("cp src/ testhost:~/one").run().code(0).says("over plain SFTP");
+    fs::create_dir_all(w.join("far-home/.local/bin")).expect("made");
+    std::os::unix::fs::symlink(crate::support::HAUL, w.join("far-home/.local/bin/haul")).expect("made");
+    w.plain("cp src/ testhost:~/two").run().code(0).says("by haul on the far side");
+}
+
+#[test]
+fn a_named_haul_must_be_there() {
+    let mut w = World::new("");
+    w.tree("src: a=5");
+    w.agent = w.join("no/such/haul");
+    w.haul("cp src/ testhost:~/there").run().code(1).says("no haul on").says("--agent");
+    assert!(!w.join("there").exists());
+}
+
+/// A program that stands in for haul on the far side.
+fn stub(w: &World, script: &str) -> PathBuf {
+    let path = w.join("stub");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+    path
+}
+
+/// Puts the stub where haul is looked for without being named.
+fn found(w: &World, script: &str) {
+    let path = stub(w, script);
+    fs::create_dir_all(w.join("far-home/bin")).expect("made");
+    fs::rename(path, w.join("far-home/bin/haul")).expect("moved");
+}
+
+const USAGE: &str = "echo 'error: unrecognized subcommand agent' >&2; echo 'Usage: haul COMMAND' >&2; exit 2";
+
+#[test]
+fn a_haul_without_the_agent_is_no_haul() {
+    let mut w = World::new("");
+    w.tree("src: a=5");
+    found(&w, USAGE);
+    w.plain("cp src/ testhost:~/one").run().code(0).says("over plain SFTP");
+    w.assert_same("src", "one", What { mtime: Some(1_000_000_000), ..What::USUAL });
+    w.agent = stub(&w, USAGE);
+    let ended = w.haul("cp src/ testhost:~/two").run().says("--agent");
+    assert!(matches!(ended.status.code(), Some(1 | 10)), "{ended}");
+    assert!(!w.join("two").exists());
+}
+
+#[test]
+fn what_prints_without_end_is_no_haul() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    found(&w, "exec yes");
+    w.plain("cp src/ testhost:~/one").run().code(0).says("over plain SFTP");
+    assert_eq!(w.content("one/a"), w.content("src/a"));
+}
+
+#[test]
+fn noise_of_login_scripts_is_passed_over() {
+    let w = World::new("");
+    w.tree("src: a=5 d/b=900K");
+    fs::write(w.join("far-home/.bashrc"), "echo welcome; echo; printf 'haul-agent-speak\\n'; printf '\\0\\377\\n'; seq 2000\n")
+        .expect("written");
+    w.haul("cp -a src/ testhost:~/there").run().code(0).says("by haul on the far side").never_says("welcome");
+    w.assert_same("src", "there", What { root: false, ..What::ALL });
+    let noisy = std::process::Command::new("ssh").arg("-F").arg(w.server.config()).args(["testhost", "true"]).output().expect("ssh runs");
+    assert!(noisy.stdout.starts_with(b"welcome"), "the login script does print");
+}
