@@ -204,6 +204,13 @@ impl<'a> Hosts<'a> {
         agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path)
     }
 
+    /// For later runs: whether a data connection to a host could be made.
+    pub fn learn(&self, endpoint: &str, works: bool) {
+        if let Some(learned) = &self.learned {
+            learned.learn(endpoint, works);
+        }
+    }
+
     /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that
     /// says so. What keeps it from being placed is said, and the run goes on over plain SFTP; another platform is an error.
     pub fn place(&self, login: &Arc<Login>, endpoint: &str) -> Result<()> {
