@@ -11,6 +11,12 @@ pub mod local;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "ssh")]
+pub mod place;
+#[cfg(feature = "ssh")]
+pub mod probe;
+#[cfg(feature = "ssh")]
+pub mod script;
+#[cfg(feature = "ssh")]
 pub mod sftp;
 #[cfg(feature = "ssh")]
 pub mod ssh;

@@ -46,6 +46,9 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
 
+/// Bytes that are kept of what ssh says: all of how it logs in, where it was asked to tell that.
+const KEPT: usize = 64 << 10;
+
 /// Options that must be so, before those of the user: the first value of an option counts.
 const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
 
@@ -65,10 +68,53 @@ pub struct Login {
 enum Master {
     /// Our own, behind the private socket.
     Own(Child),
-    /// One that the user has running.
-    Users,
+    /// One that the user has running, and its socket where that is known.
+    Users(Option<String>),
     /// No socket can be made: each conversation logs in by itself.
     Each,
+}
+
+/// Whose connection the sessions go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Ours,
+    /// That of a master which the user has running.
+    Users,
+    /// Each session would log in by itself: there is one.
+    Each,
+}
+
+/// How a login came about.
+#[derive(Clone, Debug)]
+pub struct Entered {
+    pub took: Duration,
+    pub whose: Whose,
+    /// `publickey`, `password` and so on; what follows is known of logins of our own only.
+    pub method: Option<String>,
+    /// The server's program and version, as it says them.
+    pub server: Option<String>,
+    /// The ciphers of what is sent and of what is received.
+    pub ciphers: Option<(String, String)>,
+}
+
+impl Entered {
+    fn new(took: Duration, whose: Whose, said: &str) -> Entered {
+        let word = |mark: &str| {
+            let line = said.lines().find_map(|line| line.split_once(mark))?.1;
+            line.split([' ', '"', ',']).next().filter(|word| !word.is_empty()).map(str::to_string)
+        };
+        Entered {
+            took,
+            whose,
+            method: said
+                .lines()
+                .filter_map(|line| line.strip_prefix("Authenticated to ")?.split('"').nth(1))
+                .next_back()
+                .map(str::to_string),
+            server: word("remote software version "),
+            ciphers: word("kex: client->server cipher: ").zip(word("kex: server->client cipher: ")),
+        }
+    }
 }
 
 impl Target {
@@ -163,10 +209,13 @@ impl Login {
             // The connection was lost: whoever asks again logs in again.
             *master = None;
         }
+        if matches!(&*master, Some(Master::Users(_))) && !self.users_master() {
+            *master = None;
+        }
         let again = matches!(&*master, Some(Master::Each));
         let standing = match master.take() {
             Some(standing) => standing,
-            None => self.log_in()?,
+            None => self.log_in(false)?,
         };
         let standing = master.insert(standing);
         if again {
@@ -175,13 +224,39 @@ impl Login {
         let through: Vec<OsString> = match standing {
             // Never a second login behind the user's back: what the master refuses is refused.
             Master::Own(_) => vec![self.control_path(), "ControlMaster=no".into(), "ProxyCommand=exit 1".into()],
-            Master::Users => vec!["ControlMaster=no".into()],
+            Master::Users(socket) => {
+                let path = socket.as_ref().map(|socket| format!("ControlPath={}", socket.replace('%', "%%")).into());
+                path.into_iter().chain(["ControlMaster=no".into(), "ProxyCommand=exit 1".into()]).collect()
+            }
             Master::Each => Vec::new(),
         };
-        let command = self.ssh(&through, !matches!(standing, Master::Own(_)));
+        let command = self.ssh(&through, matches!(standing, Master::Each));
         let patience = self.target.patience.unwrap_or(PATIENCE);
         let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(patience) };
         Ok((command, greeting))
+    }
+
+    /// Logs in, where that was not done yet, and says how it went.
+    pub fn enter(&self) -> Result<Entered> {
+        let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        let standing = match master.take() {
+            Some(standing) => standing,
+            None => self.log_in(true)?,
+        };
+        let took = begun.elapsed();
+        let whose = match master.insert(standing) {
+            Master::Own(_) => Whose::Ours,
+            Master::Users(_) => Whose::Users,
+            Master::Each => Whose::Each,
+        };
+        let said = || String::from_utf8_lossy(&self.said.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+        // Its words may still be on their way through the pipe.
+        let until = Instant::now() + Duration::from_millis(300);
+        while whose == Whose::Ours && !said().contains("Authenticated to ") && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Entered::new(took, whose, &said()))
     }
 
     fn control_path(&self) -> OsString {
@@ -206,23 +281,29 @@ impl Login {
         Some(String::from_utf8_lossy(&told.stdout).into_owned())
     }
 
-    fn log_in(&self) -> Result<Master> {
+    /// Whether a master that the user has running answers.
+    fn users_master(&self) -> bool {
+        let mut check = self.ssh(&[], true);
+        check.args(["-O", "check", "--"]).arg(&self.target.host);
+        check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        check.status().is_ok_and(|status| status.success())
+    }
+
+    /// `tell`: ssh is to say how it logs in.
+    fn log_in(&self, tell: bool) -> Result<Master> {
         // A command of the user's own may know nothing of -G.
         let told = if self.target.command.is_empty() { self.intentions() } else { None };
         // Where it has no place for a control socket there is no master to be asked for.
-        let may_have_one =
-            told.as_ref().is_none_or(|told| told.lines().any(|line| line.starts_with("controlpath ") && line != "controlpath none"));
-        if may_have_one {
-            let mut check = self.ssh(&[], true);
-            check.args(["-O", "check", "--"]).arg(&self.target.host);
-            check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            if check.status().is_ok_and(|status| status.success()) {
-                return Ok(Master::Users);
-            }
+        let its_socket = told.as_ref().map(|told| told.lines().find_map(|line| line.strip_prefix("controlpath ")).unwrap_or("none"));
+        if its_socket != Some("none") && self.users_master() {
+            return Ok(Master::Users(its_socket.map(str::to_string)));
         }
         let Some(socket) = &self.socket else { return Ok(Master::Each) };
         let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
         ours.extend(told.as_deref().and_then(ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
+        if tell {
+            ours.push("LogLevel=DEBUG1".into());
+        }
         let mut command = self.ssh(&ours, true);
         command.args(["-N", "--"]).arg(&self.target.host);
         // ssh asks a person on the terminal itself, whatever these are.
@@ -258,8 +339,8 @@ impl Login {
         std::thread::sleep(Duration::from_millis(50));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let said = String::from_utf8_lossy(&said);
-        let telling =
-            |line: &&str| !line.trim().is_empty() && !line.starts_with("Warning: Permanently added") && !line.starts_with("debug");
+        let idle = ["Warning: Permanently added", "debug", "Authenticated to ", "Transferred: ", "Bytes per second: "];
+        let telling = |line: &&str| !line.trim().is_empty() && !idle.iter().any(|words| line.starts_with(words));
         let Some(last) = said.lines().rev().find(telling) else { return e.at(self.target.host.as_bytes()) };
         let (kind, hint) = classify(&said);
         let known = e.next_step().map(str::to_string);
@@ -278,18 +359,25 @@ impl Login {
 /// of a file is in them but `haul`, which [`Target`]'s maker has checked. `word` joins the one that is at work.
 pub fn far_command(haul: Option<&str>, version: &str, word: Option<&str>) -> String {
     let join = word.map_or(String::new(), |word| format!(" --join {word}"));
-    let places = match haul {
-        Some(haul) => format!("\"{}\"", haul.strip_prefix("~/").map_or(haul.to_string(), |rest| format!("$HOME/{rest}"))),
-        None => {
-            let own = format!("\"${{XDG_CACHE_HOME:-$HOME/.cache}}/haul/haul-{version}\"");
-            [&own, "haul", "\"$HOME/.local/bin/haul\"", "\"$HOME/bin/haul\"", "\"$HOME/.cargo/bin/haul\""].join(" ")
-        }
-    };
+    let places = far_places(haul, version);
     format!(
         "exec sh -c 'for haul in {places}; do command -v \"$haul\" >/dev/null 2>&1 && exec \"$haul\" agent{join}; done; \
          echo; echo \"haul-agent-missing `uname -sm`\"'"
     )
 }
+
+/// Where haul is looked for on the far side, as words of a script of `sh`, the first first.
+pub(crate) fn far_places(haul: Option<&str>, version: &str) -> String {
+    match haul {
+        Some(haul) => format!("\"{}\"", haul.strip_prefix("~/").map_or(haul.to_string(), |rest| format!("$HOME/{rest}"))),
+        None => format!("\"{FAR_CACHE}/haul-{version}\" {FAR_OTHERS}"),
+    }
+}
+
+/// The directory in which haul places itself on the far side.
+pub(crate) const FAR_CACHE: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/haul";
+/// Where else it may be.
+pub(crate) const FAR_OTHERS: &str = "haul \"$HOME/.local/bin/haul\" \"$HOME/bin/haul\" \"$HOME/.cargo/bin/haul\"";
 
 /// Whether a path may stand in [`far_command`]: nothing in it means anything to a shell.
 pub fn is_plain(path: &str) -> bool {
@@ -380,7 +468,7 @@ fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>, shown: Arc<At
             held.drain(..too_much);
             let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
             said.extend_from_slice(&buffer[..count]);
-            let surplus = said.len().saturating_sub(16 << 10);
+            let surplus = said.len().saturating_sub(KEPT);
             said.drain(..surplus);
         }
     };
@@ -466,6 +554,20 @@ mod tests {
             assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
         }
         assert_eq!(classify("what nobody has said yet"), (None, None));
+    }
+
+    #[test]
+    fn what_ssh_tells_of_a_login_is_read() {
+        let said = "debug1: Remote protocol version 2.0, remote software version OpenSSH_9.2p1 Debian-2\n\
+                    debug1: kex: server->client cipher: aes128-ctr MAC: hmac-sha2-256 compression: none\n\
+                    debug1: kex: client->server cipher: aes128-gcm@openssh.com MAC: <implicit> compression: none\n\
+                    Authenticated to h ([192.0.2.1]:22) using \"publickey\".\n";
+        let entered = Entered::new(Duration::ZERO, Whose::Ours, said);
+        assert_eq!(entered.method.as_deref(), Some("publickey"));
+        assert_eq!(entered.server.as_deref(), Some("OpenSSH_9.2p1"));
+        assert_eq!(entered.ciphers, Some(("aes128-gcm@openssh.com".into(), "aes128-ctr".into())));
+        let silent = Entered::new(Duration::ZERO, Whose::Users, "");
+        assert_eq!((silent.method, silent.server, silent.ciphers), (None, None, None));
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub enum Exit {
     Differs,
     /// A usage error of check, which needs 1 for its answer.
     CheckUsage,
+    /// --install-agent: no program for the far platform; the same number as `CheckUsage`, as rsync has it for ends that do
+    /// not go together.
+    Platform,
     Connection,
     Io,
     Signal,
@@ -23,11 +26,12 @@ pub enum Exit {
 }
 
 /// Every way to end: number, when.
-const EXITS: [(Exit, u8, &str); 12] = [
+const EXITS: [(Exit, u8, &str); 13] = [
     (Exit::Success, 0, "all is done; special files that were not asked for may have been left out, with a line that says so"),
     (Exit::Usage, 1, "the command line or the request makes no sense; nothing was done"),
     (Exit::Differs, 1, "check: the trees are not the same"),
     (Exit::CheckUsage, 2, "check: the command line or the request makes no sense"),
+    (Exit::Platform, 2, "--install-agent: the far side is of another system or machine than this program"),
     (Exit::Connection, 10, "the other host or store is gone; run again to resume"),
     (Exit::Io, 11, "the run stopped on an input or output error: disk full, quota used up, read-only; run again to resume"),
     (Exit::Signal, 20, "stopped by a signal; run again to resume"),
@@ -73,6 +77,9 @@ impl Exit {
 
     /// The end of a command that an error stopped before or instead of a report.
     pub fn of_error(error: &Error, mode: Mode) -> Exit {
+        if error.kind() == ErrorKind::Unsupported && error.op() == haul_stores::place::OP {
+            return Exit::Platform;
+        }
         match (Exit::of_kind(error.kind()), mode) {
             (Exit::Usage, Mode::Check) => Exit::CheckUsage,
             (exit, _) => exit,

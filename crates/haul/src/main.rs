@@ -64,6 +64,7 @@ fn run(invocation: Invocation) -> Exit {
         Command::Cat(flags) => command::cat(&flags),
         Command::Mkdir(flags) => command::mkdir(&flags),
         Command::Rm(flags) => command::rm(&flags, global),
+        Command::Doctor(flags) => command::doctor::run(&flags, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
         Command::Demo(flags) => command::demo::run(&flags, global),
         Command::Help(topic) => match help::page(topic.as_deref()) {

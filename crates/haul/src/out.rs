@@ -43,6 +43,11 @@ pub fn failure(error: &haul_core::Error) {
     let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
 }
 
+/// A line for people that is no error.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "haul: {line}");
+}
+
 fn describe(error: &haul_core::Error) -> String {
     let path = error.path().map_or(String::new(), |path| format!("{}: ", haul_core::entry::show(path)));
     let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));

@@ -2,6 +2,7 @@
 //! else by plain SFTP.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Direct, RootOptions, Wishes};
+use haul_stores::place::{self, Outcome, Program, There};
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
+use crate::{out, units};
 
 /// The hosts that this run has reached.
 pub struct Hosts<'a> {
@@ -25,6 +28,8 @@ pub struct Hosts<'a> {
     learned: Option<Learned>,
     /// `-z`.
     squeeze: bool,
+    /// A host has no haul and could have this one.
+    placeable: AtomicBool,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -68,6 +73,8 @@ pub enum Host {
     Agent(agent::Host),
     Sftp(sftp::Host),
 }
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long the far haul may take to say that it is there: modules that a login script loads may take a while.
 const GREETING: Duration = Duration::from_secs(60);
@@ -120,7 +127,7 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -146,6 +153,19 @@ impl<'a> Hosts<'a> {
         if let Some((_, host)) = known.iter().find(|(other, _)| *other == key) {
             return Ok(host.clone());
         }
+        let (login, endpoint) = self.login(location)?;
+        let agent = if plain { None } else { self.agent(&login, &endpoint, &location.path)? };
+        let host = match agent {
+            Some(host) => Host::Agent(host),
+            None => Host::Sftp(sftp::Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?),
+        };
+        let host = Arc::new(host);
+        known.push((key, host.clone()));
+        Ok(host)
+    }
+
+    /// The login to a host, before anything goes through it, and the host as the user reaches it.
+    pub fn login(&self, location: &Location) -> Result<(Arc<Login>, String)> {
         let Some(name) = location.host.clone() else {
             return Err(Error::new(ErrorKind::Usage, "connect").because("the address names no host"));
         };
@@ -162,40 +182,82 @@ impl<'a> Hosts<'a> {
             patience: self.patience,
         };
         let endpoint = target.endpoint();
-        let login = Arc::new(Login::new(target)?);
-        let agent = if plain { None } else { self.agent(&login, &endpoint, &location.path)? };
-        let host = match agent {
-            Some(host) => Host::Agent(host),
-            None => Host::Sftp(sftp::Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?),
-        };
-        let host = Arc::new(host);
-        known.push((key, host.clone()));
-        Ok(host)
+        Ok((Arc::new(Login::new(target)?), endpoint))
     }
 
     /// haul on the far side; `None` where there is none. What was asked for by `--agent` must be there.
     fn agent(&self, login: &Arc<Login>, endpoint: &str, path: &[u8]) -> Result<Option<agent::Host>> {
-        let (login, asked) = (login.clone(), self.connect.agent.clone());
-        let named = asked.clone();
-        let explain = login.clone();
-        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), env!("CARGO_PKG_VERSION"), word));
+        if self.connect.install_agent {
+            self.place(login, endpoint)?;
+        }
         let ports = self.connect.data_ports;
         // Ports that were named are always tried.
         let direct = self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)));
         let host = endpoint.to_string();
         let direct = direct.map(|learned| Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) });
-        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: env!("CARGO_PKG_VERSION"), squeeze: self.squeeze, direct };
-        match agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path) {
+        match self.greet(login, endpoint, path, direct) {
             Ok(host) => Ok(Some(host)),
-            Err(e) if named.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
-                let e = explain.explain(e);
+            Err(e) if self.connect.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                let e = login.explain(e);
                 // What keeps ssh itself out has a next step of its own.
                 let hinted = e.next_step().is_some();
                 Err(if hinted { e } else { e.hint("--agent names the haul there by its path; without it plain SFTP does") })
             }
-            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => Ok(None),
+            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                if !self.connect.install_agent && agent::missing_platform(&e).is_some_and(|far| far == place::platform()) {
+                    self.placeable.store(true, Ordering::Relaxed);
+                }
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
+    }
+
+    /// Meets haul on the far side. `Unsupported` where there is none.
+    pub fn greet(&self, login: &Arc<Login>, endpoint: &str, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
+        let (login, asked) = (login.clone(), self.connect.agent.clone());
+        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
+        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: VERSION, squeeze: self.squeeze, direct };
+        agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path)
+    }
+
+    /// For later runs: whether a data connection to a host could be made.
+    pub fn learn(&self, endpoint: &str, works: bool) {
+        if let Some(learned) = &self.learned {
+            learned.learn(endpoint, works);
+        }
+    }
+
+    /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that
+    /// says so. What keeps it from being placed is said, and the run goes on over plain SFTP; another platform is an error.
+    pub fn place(&self, login: &Arc<Login>, endpoint: &str) -> Result<()> {
+        let program = Program::own(VERSION)?;
+        let there = match program.look(login) {
+            Ok(there) => there,
+            Err(e) if e.kind() == ErrorKind::Unsupported && e.op() != place::OP => {
+                out::say(&format!("{endpoint}: haul cannot be placed there: {}", e.reason()));
+                return Ok(());
+            }
+            Err(e) if e.op() == place::OP => return Err(e.at(endpoint.as_bytes())),
+            Err(e) => return Err(login.explain(e)),
+        };
+        let instead = match there {
+            There::Same | There::Elsewhere => return Ok(()),
+            There::Other => ", in the place of one that was damaged or of another build",
+            There::Nothing => "",
+        };
+        match program.place(login) {
+            Ok(Outcome::Placed(path)) => {
+                let size = units::bytes(program.bytes);
+                out::say(&format!("placed haul {VERSION} ({size}) at {endpoint}:{path}, checked{instead}"));
+            }
+            Ok(Outcome::CannotStart(words)) => {
+                out::say(&format!("{endpoint}: haul {VERSION} cannot start there and was removed again: {words}"));
+            }
+            Err(e) if e.op() == place::OP => out::say(&format!("{endpoint}: haul was not placed there: {}", e.reason())),
+            Err(e) => return Err(login.explain(e)),
+        }
+        Ok(())
     }
 
     /// Whether a host was reached by plain SFTP.
@@ -222,11 +284,12 @@ impl<'a> Hosts<'a> {
     pub fn sentence(&self) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let plain = known.iter().filter(|(_, host)| matches!(**host, Host::Sftp(_))).count();
-        let sftp = "over plain SFTP (times to the second, no extended attributes, no ACLs)";
+        let hint = if self.placeable.load(Ordering::Relaxed) { "; --install-agent would place haul there" } else { "" };
+        let sftp = format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint})");
         match (plain, known.len()) {
             (_, 0) => String::new(),
             (0, _) => "by haul on the far side".into(),
-            (plain, all) if plain == all => sftp.into(),
+            (plain, all) if plain == all => sftp,
             _ => format!("by haul on one far side, {sftp} on the other"),
         }
     }

@@ -83,8 +83,8 @@ impl Default for Watch {
 /// A port that the far end was asked to listen on.
 #[derive(Clone)]
 pub struct Asked {
-    secret: Arc<Secret>,
-    port: u16,
+    pub(super) secret: Arc<Secret>,
+    pub(super) port: u16,
 }
 
 /// The request to listen, which may go out with the greeting.

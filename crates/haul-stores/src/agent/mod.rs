@@ -9,6 +9,7 @@
 
 mod data;
 mod direct;
+mod examine;
 mod file;
 mod greeting;
 mod link;
@@ -21,6 +22,7 @@ mod store;
 mod wire;
 
 pub use direct::Ports;
+pub use examine::Attempt;
 pub use greeting::{Far, Pipes, missing_platform, widen};
 pub use link::Carrier;
 pub use server::{Options, join, serve};

@@ -109,6 +109,25 @@ impl Host {
         }
     }
 
+    /// The extensions of the server that are made use of.
+    pub fn extensions(&self) -> Vec<&'static str> {
+        let has = &self.client.extensions;
+        let all = [
+            (has.posix_rename, "posix-rename"),
+            (has.hardlink, "hardlink"),
+            (has.statvfs, "statvfs"),
+            (has.fsync, "fsync"),
+            (has.lsetstat, "lsetstat"),
+            (has.limits, "limits"),
+        ];
+        all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
+    }
+
+    /// Bytes of one request to read and of one to write.
+    pub fn request_bytes(&self) -> (usize, usize) {
+        (self.client.read_most, self.client.write_most)
+    }
+
     /// The directory at an absolute path as a store.
     pub fn open(&self, path: &[u8]) -> Result<Sftp> {
         let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);

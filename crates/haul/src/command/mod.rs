@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod demo;
+pub mod doctor;
 pub mod du;
 pub mod files;
 pub mod jobs;

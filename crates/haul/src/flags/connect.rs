@@ -20,6 +20,8 @@ pub struct Connect {
     pub agent: Option<String>,
     /// Plain SFTP, whatever is on the far side.
     pub no_agent: bool,
+    /// haul places itself on the far side where it is not there.
+    pub install_agent: bool,
     /// Data connections beside ssh.
     pub direct: bool,
     /// Ports for them that the firewall lets through, the first and the last.
@@ -54,6 +56,9 @@ pub struct ConnectArgs {
     /// Use plain SFTP, also where haul is on the far side
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
+    /// Where haul is not on the far side, place it there: in the user's cache, checked by its hash
+    #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
+    install_agent: bool,
     /// Send all data through ssh: no connections of haul's own beside it
     #[arg(long)]
     no_direct: bool,
@@ -76,6 +81,7 @@ impl ConnectArgs {
             ssh: self.ssh,
             agent: self.agent,
             no_agent: self.no_agent,
+            install_agent: self.install_agent,
             direct: !self.no_direct,
             data_ports: self.data_ports,
             endpoint_url: self.endpoint_url,

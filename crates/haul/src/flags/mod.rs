@@ -39,7 +39,7 @@ pub use copy::CopyFlags;
 pub use global::Global;
 pub use jobs::JobsCommand;
 pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
-pub use other::DemoFlags;
+pub use other::{DemoFlags, DoctorFlags};
 
 /// What parsing may know of the world.
 pub struct Environment<'a> {
@@ -75,6 +75,7 @@ pub enum Command {
     Cat(CatFlags),
     Mkdir(MkdirFlags),
     Rm(RmFlags),
+    Doctor(DoctorFlags),
     Jobs(JobsCommand),
     Demo(DemoFlags),
     Completions(clap_complete::Shell),
@@ -155,6 +156,7 @@ enum CommandArgs {
     Cat(list::CatArgs),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
+    Doctor(other::DoctorArgs),
     Jobs(jobs::JobsArgs),
     Demo(other::DemoArgs),
     Completions(other::CompletionsArgs),
@@ -216,6 +218,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
         CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
         CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
         CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
         CommandArgs::Demo(args) => Command::Demo(args.resolve()),
         CommandArgs::Completions(args) => Command::Completions(args.shell),

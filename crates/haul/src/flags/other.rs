@@ -1,9 +1,59 @@
-//! demo, completions, man, help.
+//! doctor, demo, completions, man, help.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use clap_complete::Shell;
+
+use super::Refusal;
+use super::connect::{Connect, ConnectArgs};
+use crate::location::{Location, Scheme};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoctorFlags {
+    pub hosts: Vec<Location>,
+    pub connect: Connect,
+}
+
+/// Say how a host is reached, what it can do, and what would make it better
+///
+/// It logs in once, moves no data and changes nothing there.
+#[derive(Args)]
+#[command(
+    override_usage = "haul doctor [OPTIONS] HOST...",
+    before_help = "Examples:
+  haul doctor cluster
+  haul doctor --data-ports 50000:50100 me@cluster     which ports the firewall lets through
+  haul doctor --install-agent cluster                 places haul there, for later runs too"
+)]
+pub struct DoctorArgs {
+    /// Hosts: HOST, USER@HOST, ssh://HOST:PORT; with sftp:// as if there were no haul
+    #[arg(value_name = "HOST", required = true, value_hint = ValueHint::Hostname)]
+    hosts: Vec<OsString>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+impl DoctorArgs {
+    pub(super) fn resolve(self) -> Result<DoctorFlags, Refusal> {
+        let hosts = self.hosts.iter().map(|host| host_of(host)).collect::<Result<_, _>>()?;
+        Ok(DoctorFlags { hosts, connect: self.connect.resolve() })
+    }
+}
+
+/// A host as it stands in an address; a path behind it is of no account.
+fn host_of(argument: &OsStr) -> Result<Location, Refusal> {
+    let text = argument.as_bytes();
+    let alone = text.ends_with(b"]") || !text.contains(&b':');
+    let address = if alone { [text, b":"].concat() } else { text.to_vec() };
+    let location = Location::parse(&OsString::from_vec(address), &|_| false).map_err(|e| e.to_string())?;
+    match location.scheme {
+        Scheme::Ssh | Scheme::Sftp => Ok(location),
+        _ => Err(format!("'{}' is no host to be reached by ssh; write HOST, USER@HOST or ssh://HOST:PORT", haul_core::entry::show(text))),
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoFlags {

@@ -112,6 +112,7 @@ fn every_promised_option_is_there() {
     read("mkdir -p a/b");
     read("rm -rf a");
     read("mv a b");
+    read("doctor -F c --install-agent host me@host ssh://host:2222 sftp://host [::1] host:path");
     read("jobs");
     read("jobs list");
     read("jobs show 1f");
@@ -384,7 +385,7 @@ proptest::proptest! {
     /// Words of real command lines in any order: understood or refused, never a panic.
     #[test]
     fn no_command_line_panics(
-        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "jobs", "help", ""]),
+        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "doctor", "jobs", "help", ""]),
         words in proptest::collection::vec(
             proptest::sample::select(vec![
                 "-a", "-p", "--no-perms", "--preserve", "--preserve=mode,all", "--include", "--exclude", "--exclude=x", "--include-from=-",

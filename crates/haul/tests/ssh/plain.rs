@@ -1,5 +1,7 @@
 //! What goes well, and the usual mistakes.
 
+use std::process::Command;
+
 use std::fs;
 
 use haul_test::compare::{What, assert_same};
@@ -186,4 +188,23 @@ fn a_move_keeps_a_source_that_may_be_the_destination_itself() {
     let (_, err) = w.ends(23, "mv testhost:~/t/f ~/t/");
     assert!(err.contains("the source was kept"), "{err}");
     assert!(w.path("t/f").exists());
+}
+
+#[test]
+fn a_master_of_the_users_own_is_all_that_is_used() {
+    let w = World::new("MaxSessions 1");
+    w.tree("src: big=20M");
+    haul_test::tree::spread(&w.path("src/many"), 4, 50, 2000).expect("made");
+    let config = String::from_utf8(content(&w.server.config())).expect("text") + "  ControlPath " + &w.path("c-%C").display().to_string();
+    fs::write(w.server.config(), config).expect("written");
+    let ssh = |words: &[&str]| {
+        let mut command = Command::new("ssh");
+        command.arg("-F").arg(w.server.config()).args(words).arg("testhost").stderr(std::process::Stdio::null());
+        assert!(command.status().expect("ssh runs").success(), "{words:?}");
+    };
+    ssh(&["-M", "-N", "-f"]);
+    let (out, err) = w.ends(0, "cp -j 4 src/ testhost:~/there");
+    assert_eq!(w.server.logins(), 1, "no login but the user's own: {out}{err}\n{}", w.server.log());
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+    ssh(&["-O", "exit"]);
 }

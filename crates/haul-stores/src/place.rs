@@ -1,0 +1,159 @@
+//! haul places itself on the far side: this program's own file, into the far user's cache, checked there by its hash
+//! before it gets its name.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::{Algorithm, hex};
+
+use crate::script::{SHA256, Said, Script, run};
+use crate::ssh::{FAR_CACHE, FAR_OTHERS, Login};
+
+/// This program, as it is to lie there.
+#[derive(Debug)]
+pub struct Program {
+    file: File,
+    pub version: &'static str,
+    pub bytes: u64,
+    /// SHA-256, in hexadecimal digits: what every system has a program for.
+    digest: String,
+}
+
+/// What was found where this program would be placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum There {
+    /// This very program.
+    Same,
+    /// Something under its name that is not this program: damaged, or of another build.
+    Other,
+    /// A haul, but in another place: that is used.
+    Elsewhere,
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Where it lies, relative to the home directory if it is in it.
+    Placed(String),
+    /// It cannot start there, in the system's words, and was removed.
+    CannotStart(String),
+}
+
+/// Nothing moves for so long: given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// System and machine for which this program was built, as `uname -sm` says them.
+pub fn platform() -> String {
+    let machine = match std::env::consts::ARCH {
+        "x86" => "i686",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "powerpc64" => "ppc64",
+        other => other,
+    };
+    format!("Linux {machine}")
+}
+
+impl Program {
+    /// This program's own file, which may have been removed or replaced since it was started.
+    pub fn own(version: &'static str) -> Result<Program> {
+        let failed = |e| Error::io(e, "read this program");
+        let mut file = File::open("/proc/self/exe").map_err(failed)?;
+        let mut hasher = Algorithm::Sha256.begin();
+        let mut buffer = vec![0; 1 << 20];
+        let mut bytes = 0;
+        loop {
+            match file.read(&mut buffer).map_err(failed)? {
+                0 => break,
+                count => {
+                    hasher.update(&buffer[..count]);
+                    bytes += count as u64;
+                }
+            }
+        }
+        file.rewind().map_err(failed)?;
+        Ok(Program { file, version, bytes, digest: hex(&hasher.finish()) })
+    }
+
+    /// What lies there. `Unsupported` if it is of another platform than this program and nothing can be used as it is.
+    pub fn look(&self, login: &Login) -> Result<There> {
+        let version = self.version;
+        let said = run(
+            login,
+            &format!(
+                "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{FAR_CACHE}/haul-{version}\"; \
+                 if [ -x \"$own\" ]; then h=`{SHA256} < \"$own\"`; echo own $h; \
+                 elif [ -e \"$own\" ]; then echo own broken; \
+                 else for haul in {FAR_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
+            ),
+            PATIENCE,
+        )?;
+        let there = match (said.get("own"), said.get("elsewhere")) {
+            (Some(digest), _) if digest.starts_with(&self.digest) => There::Same,
+            (Some(_), _) => There::Other,
+            (None, Some(_)) => There::Elsewhere,
+            (None, None) => There::Nothing,
+        };
+        let far = said.get("platform").unwrap_or_default();
+        if matches!(there, There::Nothing | There::Other) && far != platform() {
+            let reason = format!("that host is {}, this program is for {}", haul_core::entry::show(far.as_bytes()), platform());
+            let hint = "place a haul for that platform in its PATH, or leave --install-agent out";
+            return Err(Error::new(ErrorKind::Unsupported, OP).because(reason).hint(hint));
+        }
+        Ok(there)
+    }
+
+    /// Writes it under a name of the moment, compares its hash, starts it, and only then gives it its name. Of older
+    /// versions there the newest stays.
+    pub fn place(&self, login: &Login) -> Result<Outcome> {
+        let (version, digest) = (self.version, &self.digest);
+        let temporary = temporary_name();
+        let script = format!(
+            "umask 077; d=\"{FAR_CACHE}\"; t={temporary}; \
+             no() {{ rm -f \"$t\"; printf \"%s\\n\" \"$*\"; exit 1; }}; \
+             e=`mkdir -p \"$d\" 2>&1` || no failed \"$e\"; cd \"$d\" || no failed \"$d cannot be entered\"; \
+             trap \"rm -f $t; exit 1\" 1 2 15; \
+             e=`cat 2>&1 >\"$t\"` || no failed \"$e\"; \
+             h=`{SHA256} < \"$t\"`; \
+             case \"$h\" in {digest}*) ;; \"\") no failed there is no program that computes SHA-256;; *) no differs;; esac; \
+             chmod 700 \"$t\"; v=`\"./$t\" --version 2>&1 </dev/null` || no start \"$v\"; \
+             e=`mv -f \"$t\" haul-{version} 2>&1` || no failed \"$e\"; \
+             printf \"home %s\\n\" \"$HOME\"; printf \"placed %s\\n\" \"$PWD/haul-{version}\"; \
+             ls -td haul-[0-9]* 2>/dev/null | tail -n +3 | while read -r f; do \
+             case \"$f\" in haul-{version}) ;; *) rm -f \"./$f\";; esac; done; \
+             find . -name \".new-*\" -mtime +0 -exec rm -f {{}} + 2>/dev/null"
+        );
+        let mut file = self.file.try_clone().map_err(|e| Error::io(e, OP))?;
+        file.rewind().map_err(|e| Error::io(e, OP))?;
+        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(PATIENCE)?;
+        outcome(&said)
+    }
+}
+
+/// The operation under which all that fails here is known.
+pub const OP: &str = "place haul";
+
+fn outcome(said: &Said) -> Result<Outcome> {
+    let clean = |words: &str| haul_core::entry::show(words.as_bytes());
+    if let Some(path) = said.get("placed") {
+        let home = said.get("home").filter(|home| !home.is_empty());
+        let relative = home.and_then(|home| path.strip_prefix(home)?.strip_prefix('/'));
+        return Ok(Outcome::Placed(clean(relative.unwrap_or(path))));
+    }
+    if let Some(words) = said.get("start") {
+        return Ok(Outcome::CannotStart(clean(words)));
+    }
+    let failed = |kind, reason: String| Err(Error::new(kind, OP).because(reason));
+    match said.get("failed") {
+        Some(words) => failed(ErrorKind::Other, clean(words)),
+        None if said.get("differs").is_some() => failed(ErrorKind::Corrupt, "what lies there is not what was sent; it was removed".into()),
+        None => failed(ErrorKind::Other, "the far side did not say how it went".into()),
+    }
+}
+
+/// No two runs write into one file.
+fn temporary_name() -> String {
+    use std::hash::BuildHasher;
+    format!(".new-{:016x}", std::collections::hash_map::RandomState::new().hash_one(std::process::id()))
+}

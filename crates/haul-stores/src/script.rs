@@ -1,0 +1,188 @@
+//! Fixed scripts for the far side's `sh`, whatever the login shell is, and what they say.
+//!
+//! A script travels as one word between single quotes, which sh, csh and fish read alike as long as there is no single
+//! quote, no exclamation mark (csh), no line break (csh) and no doubled backslash (fish) in it. What it says comes
+//! behind a mark, a line each that begins with a word; what a login script prints stands before the mark.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use crate::agent::Carrier;
+use crate::ssh::Login;
+
+/// What each script prints before anything else.
+const MARK: &[u8] = b"\nhaul-script-says\n";
+/// More than this from the far side is no answer of a script.
+const LONGEST: usize = 1 << 20;
+/// A hash by whichever program is there, of standard input; 64 hexadecimal digits come first.
+pub(crate) const SHA256: &str = "{ sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } 2>/dev/null";
+
+/// What a script has said.
+#[derive(Debug)]
+pub struct Said {
+    /// Bytes that came before it.
+    pub noise: usize,
+    /// Word, what stands behind it, and when it came.
+    pub lines: Vec<(String, String, SystemTime)>,
+    /// It has ended by itself.
+    pub whole: bool,
+}
+
+impl Said {
+    /// What stands behind the first line of a word.
+    pub fn get(&self, word: &str) -> Option<&str> {
+        self.lines.iter().find(|(other, ..)| other == word).map(|(_, rest, _)| &rest[..])
+    }
+}
+
+/// A script that is under way, in a session of its own; dropping it ends the session.
+pub struct Script {
+    carrier: Box<dyn Carrier>,
+    chunks: Receiver<(Vec<u8>, SystemTime)>,
+    /// Bytes that have gone to it.
+    sent: Arc<AtomicU64>,
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        self.carrier.end();
+    }
+}
+
+fn command(script: &str) -> String {
+    debug_assert!(!script.contains(['\'', '!', '\n']) && !script.contains("\\\\"), "{script}");
+    format!("exec sh -c 'printf \"\\nhaul-script-says\\n\"; {script}'")
+}
+
+impl Script {
+    /// Starts it; `input` is sent to its standard input, which then ends. `None` keeps that open.
+    pub fn start(login: &Login, script: &str, input: Option<Box<dyn Read + Send>>) -> Result<Script> {
+        let pipes = login.run(&command(script))?;
+        let (send, chunks) = channel();
+        let mut output = File::from(pipes.output);
+        let hear = move || {
+            let mut buffer = vec![0; 16 << 10];
+            loop {
+                match output.read(&mut buffer) {
+                    Ok(0) => return,
+                    Ok(count) if send.send((buffer[..count].to_vec(), SystemTime::now())).is_ok() => {}
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    _ => return,
+                }
+            }
+        };
+        let sent = Arc::new(AtomicU64::new(0));
+        let (count, mut to) = (sent.clone(), File::from(pipes.input));
+        let feed = move || {
+            let Some(mut input) = input else {
+                // Held open until the session ends.
+                let mut polled = [rustix::event::PollFd::new(&to, rustix::event::PollFlags::ERR)];
+                let _ended = rustix::event::poll(&mut polled, None);
+                return;
+            };
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(read @ 1..) = input.read(&mut buffer) {
+                // What ends too early there is found out by the script.
+                if to.write_all(&buffer[..read]).is_err() {
+                    return;
+                }
+                count.fetch_add(read as u64, Ordering::Relaxed);
+            }
+        };
+        let script = Script { carrier: pipes.carrier, chunks, sent };
+        let start = |work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name("script".into()).spawn(work);
+        start(Box::new(hear)).and_then(|_| start(Box::new(feed))).map_err(|e| Error::io(e, "start a thread"))?;
+        Ok(script)
+    }
+
+    /// Whether its mark comes within `patience`.
+    pub fn begins(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        let mut all = Vec::new();
+        while let Ok((chunk, _)) = self.chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            all.extend_from_slice(&chunk);
+            if position(&all).is_some() {
+                return true;
+            }
+            if all.len() > LONGEST {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Hears it to its end, or until nothing has moved for `patience`. `Unsupported` where no script can be run.
+    pub fn hear(self, patience: Duration) -> Result<Said> {
+        let mut all: Vec<u8> = Vec::new();
+        // Where each chunk ends, and when it came.
+        let mut ends: Vec<(usize, SystemTime)> = Vec::new();
+        let mut sent = 0;
+        let whole = loop {
+            match self.chunks.recv_timeout(patience) {
+                Ok((chunk, when)) => {
+                    all.extend_from_slice(&chunk);
+                    ends.push((all.len(), when));
+                }
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = self.sent.load(Ordering::Relaxed);
+                    if now == sent {
+                        break false;
+                    }
+                    sent = now;
+                }
+            }
+            if all.len() > LONGEST {
+                break false;
+            }
+        };
+        let Some(at) = position(&all) else {
+            let reason = if whole { "no script can be run there" } else { "the far side does not answer" };
+            return Err(Error::new(if whole { ErrorKind::Unsupported } else { ErrorKind::TimedOut }, "run").because(reason));
+        };
+        let begin = at + MARK.len();
+        let mut lines = Vec::new();
+        let mut at = begin;
+        for line in all[begin..].split_inclusive(|byte| *byte == b'\n') {
+            at += line.len();
+            let when = ends.iter().find(|(end, _)| *end >= at).map_or_else(SystemTime::now, |(_, when)| *when);
+            let line = String::from_utf8_lossy(line);
+            let (word, rest) = line.trim_end_matches(['\n', '\r']).split_once(' ').unwrap_or((line.trim(), ""));
+            lines.push((word.to_string(), rest.trim().to_string(), when));
+        }
+        // The mark begins with the end of the line before it.
+        Ok(Said { noise: begin - MARK.len(), lines, whole })
+    }
+}
+
+fn position(all: &[u8]) -> Option<usize> {
+    all.windows(MARK.len()).position(|window| window == MARK)
+}
+
+/// Runs a script that reads nothing and hears it to its end.
+pub fn run(login: &Login, script: &str, patience: Duration) -> Result<Said> {
+    Script::start(login, script, Some(Box::new(std::io::empty())))?.hear(patience)
+}
+
+/// How many sessions the host lets be open at one time beside `open` others: as many are tried as make `most`.
+pub fn count_sessions(login: &Arc<Login>, open: usize, most: usize) -> usize {
+    let (send, began) = mpsc::channel();
+    let mut started = 0;
+    for _ in open..most {
+        let (login, send) = (login.clone(), send.clone());
+        let hold = move || {
+            let held = Script::start(&login, "read x", None).ok().filter(|script| script.begins(Duration::from_secs(30)));
+            let _counted = send.send(held);
+        };
+        started += usize::from(std::thread::Builder::new().name("session".into()).spawn(hold).is_ok());
+    }
+    // All are held until the last has been tried.
+    let held: Vec<Script> = (0..started).filter_map(|_| began.recv().ok().flatten()).collect();
+    open + held.len()
+}

@@ -1,0 +1,181 @@
+//! What would make a host better, from what is known of it. Pure.
+
+use super::facts::Facts;
+use super::show::time;
+use crate::flags::connect::Connect;
+use crate::units::{count, duration, rate};
+
+/// A round trip in seconds from which on one ssh connection is the limit of a fast network.
+const LONG: f64 = 0.002;
+/// Bytes that OpenSSH lets be under way in one session.
+const SESSION_WINDOW: f64 = 2.0 * 1024.0 * 1024.0;
+/// Bytes that one TCP connection has under way at the most, with the buffers that Linux gives it unasked.
+const CONNECTION_WINDOW: f64 = 2.6e6;
+/// Clocks that differ by less do not matter for what compares times.
+const CLOCKS: f64 = 2.0;
+/// A login in seconds that nobody had to type for, and that is worth looking into.
+const SLOW_LOGIN: f64 = 3.0;
+/// What is left of space or inodes when it is time to say so: 2 in 100.
+const LITTLE: u64 = 50;
+
+pub fn advise(facts: &Facts, connect: &Connect) -> Vec<String> {
+    [haul(facts, connect), data(facts), sessions(facts), login(facts), noise(facts), clock(facts), sftp(facts), space(facts)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn haul(facts: &Facts, connect: &Connect) -> Option<String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    if let Some(haul) = &facts.haul {
+        return (haul.version != ours)
+            .then(|| format!("haul is {} there and {ours} here; the same one on both sides is what is tested", haul.version));
+    }
+    let why = facts.haul_error.as_ref()?;
+    let gain = "whole files and bundles without a round trip each, times to the nanosecond, extended attributes, ACLs and data connections";
+    match why.as_str() {
+        _ if connect.agent.is_some() => Some("no haul answers at the path that --agent names: runs with that flag fail".into()),
+        "not there" if !connect.install_agent => Some(format!("--install-agent places haul there: {gain}")),
+        "not there" => None,
+        _ if why.starts_with("not there") => Some(format!("a haul built for that platform in its PATH would bring {gain}")),
+        _ => Some(format!("a haul is there and does not answer ({why}); --install-agent replaces the one in ~/.cache/haul")),
+    }
+}
+
+/// Bytes a second through one ssh connection.
+fn limit(sessions: usize, round_trip: f64) -> f64 {
+    (sessions as f64 * SESSION_WINDOW).min(CONNECTION_WINDOW) / round_trip
+}
+
+fn data(facts: &Facts) -> Option<String> {
+    let data = facts.data.as_ref()?;
+    let round_trip = facts.round_trip?;
+    if data.out.works || data.into.works {
+        return None;
+    }
+    let gain = if round_trip >= LONG {
+        let sessions = facts.sessions.as_ref().map_or(1, |sessions| sessions.opened);
+        format!("would lift one ssh connection's limit of about {} at this round trip", rate(limit(sessions, round_trip)))
+    } else {
+        "would save both processors the ciphers of ssh".into()
+    };
+    Some(format!("direct connections are blocked both ways: --data-ports with a range that the firewall lets through {gain}"))
+}
+
+fn sessions(facts: &Facts) -> Option<String> {
+    let sessions = facts.sessions.as_ref()?;
+    if facts.login.as_ref().is_some_and(|login| login.master == "none") {
+        return Some(
+            "there is no safe place for a control socket here: make $XDG_RUNTIME_DIR, or /tmp/haul-UID yours with mode 0700".into(),
+        );
+    }
+    let direct = facts.data.as_ref().is_some_and(|data| data.out.works || data.into.works);
+    let matters = facts.way == Some("sftp") || !direct;
+    (sessions.opened < sessions.tried && matters && facts.round_trip.is_some_and(|time| time >= LONG || sessions.opened == 1)).then(|| {
+        format!(
+            "the host allows {} sessions in one login; MaxSessions 10 in its sshd_config, which is the default, lets more be under way",
+            sessions.opened
+        )
+    })
+}
+
+fn login(facts: &Facts) -> Option<String> {
+    let login = facts.login.as_ref()?;
+    let unattended =
+        login.master == "haul" && login.method.as_deref().is_some_and(|method| matches!(method, "publickey" | "none" | "hostbased"));
+    (unattended && login.seconds > SLOW_LOGIN).then(|| {
+        format!("the login takes {}: GSSAPIAuthentication=no here and UseDNS no there are what helps most often", time(login.seconds))
+    })
+}
+
+fn noise(facts: &Facts) -> Option<String> {
+    let noise = facts.system.as_ref()?.noise;
+    (noise > 0).then(|| {
+        format!(
+            "its login scripts print {} bytes where no terminal is: haul skips them, SFTP, scp and rsync may fail on them",
+            count(noise as u64)
+        )
+    })
+}
+
+fn clock(facts: &Facts) -> Option<String> {
+    let clock = facts.clock.as_ref()?;
+    (clock.ahead.abs() - clock.within > CLOCKS).then(|| {
+        let by = duration(std::time::Duration::try_from_secs_f64(clock.ahead.abs()).unwrap_or_default());
+        format!("the clocks differ by {by}: -u, --newer-than and make compare times of both; ntp or chrony sets them")
+    })
+}
+
+fn sftp(facts: &Facts) -> Option<String> {
+    let sftp = facts.sftp.as_ref().filter(|_| facts.way == Some("sftp"))?;
+    (!sftp.extensions.contains(&"posix-rename"))
+        .then(|| "its SFTP cannot replace a file in one step: for a moment neither the old nor the new one is there".into())
+}
+
+fn space(facts: &Facts) -> Option<String> {
+    let home = facts.home.as_ref()?;
+    let little = |free: Option<u64>, all: Option<u64>| free.zip(all).is_some_and(|(free, all)| all > 0 && free < all / LITTLE);
+    match (little(home.free, home.size), little(home.free_inodes, home.inodes)) {
+        (true, _) => Some("the home directory is nearly full".into()),
+        (false, true) => Some("the home directory has nearly no inodes left".into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{Clock, Data, Direction, Haul, Home, Login, Sessions, Sftp, System};
+    use super::*;
+
+    /// A host at which nothing is to be said.
+    fn sound() -> Facts {
+        let works = || Direction { works: true, ..Direction::default() };
+        Facts {
+            usable: true,
+            way: Some("haul"),
+            login: Some(Login { seconds: 0.3, master: "haul", method: Some("publickey".into()), ..Login::default() }),
+            system: Some(System::default()),
+            haul: Some(Haul { version: env!("CARGO_PKG_VERSION").into(), path: None, protocol: 1 }),
+            sftp: Some(Sftp { extensions: vec!["posix-rename"], ..Sftp::default() }),
+            sessions: Some(Sessions { opened: 8, tried: 8 }),
+            round_trip: Some(0.05),
+            clock: Some(Clock { ahead: 0.01, within: 0.03 }),
+            data: Some(Data { out: works(), into: works() }),
+            home: Some(Home { free: Some(50), size: Some(100), free_inodes: Some(50), inodes: Some(100), ..Home::default() }),
+            ..Facts::default()
+        }
+    }
+
+    fn says(change: impl FnOnce(&mut Facts), words: &str) {
+        let mut facts = sound();
+        change(&mut facts);
+        let advice = advise(&facts, &Connect::default());
+        assert!(advice.len() == 1 && advice[0].contains(words), "{words}: {advice:?}");
+    }
+
+    #[test]
+    fn each_thing_has_its_line() {
+        assert_eq!(advise(&sound(), &Connect::default()), Vec::<String>::new());
+        assert_eq!(advise(&Facts::default(), &Connect::default()), Vec::<String>::new());
+        says(|f| f.haul = Some(Haul { version: "0.0.1".into(), ..Haul::default() }), "0.0.1 there");
+        says(|f| (f.haul, f.haul_error) = (None, Some("not there".into())), "--install-agent places");
+        says(|f| (f.haul, f.haul_error) = (None, Some("not there; the host is Linux sparc64".into())), "built for that platform");
+        says(|f| f.data = Some(Data::default()), "limit of about 49.6 MiB/s");
+        says(|f| (f.data, f.round_trip) = (Some(Data::default()), Some(0.0001)), "ciphers");
+        says(|f| (f.sessions, f.data) = (Some(Sessions { opened: 2, tried: 8 }), None), "MaxSessions");
+        says(|f| f.login.as_mut().expect("there").seconds = 9.0, "UseDNS");
+        says(|f| f.system.as_mut().expect("there").noise = 31, "print 31 bytes");
+        says(|f| f.clock = Some(Clock { ahead: -7200.0, within: 0.1 }), "differ by 2h00m");
+        says(|f| (f.way, f.sftp) = (Some("sftp"), Some(Sftp::default())), "in one step");
+        says(|f| f.home.as_mut().expect("there").free = Some(1), "nearly full");
+        says(|f| f.home.as_mut().expect("there").free_inodes = Some(1), "inodes");
+    }
+
+    #[test]
+    fn a_person_who_types_is_not_slow() {
+        let mut facts = sound();
+        let login = facts.login.as_mut().expect("there");
+        (login.seconds, login.method) = (20.0, Some("password".into()));
+        assert_eq!(advise(&facts, &Connect::default()), Vec::<String>::new());
+    }
+}

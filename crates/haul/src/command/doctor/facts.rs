@@ -1,0 +1,132 @@
+//! What is known of a host. These structs are what `--json` prints; `docs/json.md` describes it. Every key is always
+//! there, `null` where nothing is known. What the far side says is made safe to show where it comes in.
+
+use serde::Serialize;
+
+/// Goes up when a key changes its meaning.
+pub const VERSION: u32 = 1;
+
+/// All that `--json` prints.
+#[derive(Debug, Serialize)]
+pub struct Document<'a> {
+    pub document: &'static str,
+    pub version: u32,
+    pub time: String,
+    pub hosts: &'a [Facts],
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Facts {
+    pub host: String,
+    pub usable: bool,
+    pub way: Option<&'static str>,
+    pub error: Option<Failure>,
+    pub login: Option<Login>,
+    pub connection: Option<Connection>,
+    pub system: Option<System>,
+    pub haul: Option<Haul>,
+    pub haul_error: Option<String>,
+    pub sftp: Option<Sftp>,
+    pub sftp_error: Option<String>,
+    pub sessions: Option<Sessions>,
+    pub round_trip: Option<f64>,
+    pub clock: Option<Clock>,
+    pub data: Option<Data>,
+    pub home: Option<Home>,
+    pub advice: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Failure {
+    pub reason: String,
+    pub next_step: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Login {
+    pub seconds: f64,
+    pub user: Option<String>,
+    pub method: Option<String>,
+    pub master: &'static str,
+    pub server: Option<String>,
+    pub cipher_out: Option<String>,
+    pub cipher_in: Option<String>,
+}
+
+/// As the host sees it.
+#[derive(Debug, Default, Serialize)]
+pub struct Connection {
+    pub from: String,
+    pub from_port: u16,
+    pub to: String,
+    pub to_port: u16,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct System {
+    pub name: String,
+    pub shell: Option<String>,
+    pub noise: usize,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Haul {
+    pub version: String,
+    pub path: Option<String>,
+    pub protocol: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Sftp {
+    pub extensions: Vec<&'static str>,
+    pub read: usize,
+    pub write: usize,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Sessions {
+    pub opened: usize,
+    pub tried: usize,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Clock {
+    pub ahead: f64,
+    pub within: f64,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Data {
+    pub out: Direction,
+    #[serde(rename = "in")]
+    pub into: Direction,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Direction {
+    pub works: bool,
+    pub address: Option<String>,
+    pub port: Option<u16>,
+    pub seconds: f64,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub struct Home {
+    pub path: Option<String>,
+    pub file_system: Option<String>,
+    pub free: Option<u64>,
+    pub size: Option<u64>,
+    pub free_inodes: Option<u64>,
+    pub inodes: Option<u64>,
+}
+
+impl Connection {
+    /// `SSH_CONNECTION`: address and port of the one end, then of the other.
+    pub fn read(words: &str) -> Option<Connection> {
+        let mut words = words.split(' ');
+        let (from, from_port, to, to_port) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let address = |text: &str| text.parse::<std::net::IpAddr>().ok().map(|at| at.to_string());
+        Some(Connection { from: address(from)?, from_port: from_port.parse().ok()?, to: address(to)?, to_port: to_port.parse().ok()? })
+    }
+}

@@ -1,0 +1,266 @@
+//! `haul doctor`: how a host is reached and what it can do.
+//!
+//! ```text
+//! log in once -> a script asks its sh -> meet its haul, try data connections -> SFTP -> count sessions -> advice
+//! ```
+//!
+//! All goes through sessions of the one login; what cannot be found out is left open and never ends the command.
+
+mod advice;
+mod facts;
+mod show;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_core::entry::show as safe;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use haul_stores::agent::{self, Attempt};
+use haul_stores::place;
+use haul_stores::probe::{Probe, probe};
+use haul_stores::script::count_sessions;
+use haul_stores::sftp::{self, CHANNELS};
+use haul_stores::ssh::{Entered, Login, Whose};
+
+use crate::exit::Exit;
+use crate::flags::connect::Connect;
+use crate::flags::{DoctorFlags, Global};
+use crate::location::{Location, Scheme};
+use crate::out;
+use crate::remote::Hosts;
+use facts::{Clock, Connection, Data, Direction, Document, Facts, Failure, Haul, Home, Sessions, Sftp, System};
+
+/// How long a host may say nothing while it is asked; a dead mount there must not hold this up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// With a login in it, for which a person may be asked.
+const LOGIN: Duration = Duration::from_secs(300);
+/// Quick requests that are timed; the median counts.
+const ROUNDS: usize = 9;
+/// How often something is tried again that may have been refused for a session which is about to end.
+const AGAIN: usize = 20;
+
+pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
+    let mut exits = Vec::new();
+    let mut all = Vec::new();
+    for location in &flags.hosts {
+        let mut facts = Facts::default();
+        match examine(&hosts, &flags.connect, location, &mut facts) {
+            Ok(()) => {
+                facts.usable = true;
+                facts.advice = advice::advise(&facts, &flags.connect);
+            }
+            Err(e) => {
+                facts.error = Some(Failure { reason: e.reason(), next_step: e.next_step().map(str::to_string) });
+                exits.push(out::error(&e));
+            }
+        }
+        let text = show::text(&facts);
+        let shown = match (global.json, global.quiet) {
+            (false, _) => out::print(format!("{}{text}", if all.is_empty() { "" } else { "\n" }).as_bytes()),
+            (true, false) => {
+                out::complain(&text.into(), false);
+                Ok(())
+            }
+            (true, true) => Ok(()),
+        };
+        if let Err(e) = shown {
+            return out::error(&Error::io(e, "write"));
+        }
+        all.push(facts);
+    }
+    if global.json {
+        let time = format!("{:.3}", jiff::Timestamp::now());
+        let document = Document { document: "doctor", version: facts::VERSION, time, hosts: &all };
+        let written = serde_json::to_string(&document).map_err(|e| Error::new(ErrorKind::Other, "write").because(e.to_string()));
+        let written = written.and_then(|text| out::print((text + "\n").as_bytes()).map_err(|e| Error::io(e, "write")));
+        if let Err(e) = written {
+            return out::error(&e);
+        }
+    }
+    out::worst(exits)
+}
+
+fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mut Facts) -> Result<()> {
+    facts.host = safe(location.host.as_deref().unwrap_or_default().as_bytes());
+    let (login, endpoint) = hosts.login(location)?;
+    facts.host = safe(endpoint.as_bytes());
+    let entered = login.enter()?;
+    facts.login = Some(login_facts(&entered));
+    let plain = location.scheme == Scheme::Sftp || connect.no_agent;
+    let alone = entered.whose == Whose::Each;
+    if connect.install_agent && !plain && !alone {
+        hosts.place(&login, &endpoint)?;
+    }
+    let named = connect.agent.as_deref();
+    let begun = Instant::now();
+    let probed = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { PATIENCE }) {
+        Ok(probed) => Some(probed),
+        // Each other session would ask for a login of its own.
+        Err(e) if alone => return Err(login.explain(e)),
+        Err(_) => None,
+    };
+    if let Some(probed) = &probed {
+        note(facts, probed);
+    }
+    if alone {
+        if let Some(login) = &mut facts.login {
+            login.seconds = begun.elapsed().as_secs_f64();
+        }
+        facts.sessions = Some(Sessions { opened: 1, tried: 1 });
+        return Ok(());
+    }
+    let mut agent = None;
+    if !plain {
+        match hosts.greet(&login, &endpoint, &location.path, None) {
+            Ok(host) => {
+                met(hosts, connect, &endpoint, &host, probed.as_ref(), facts)?;
+                agent = Some(host);
+            }
+            Err(e) => facts.haul_error = Some(why_not(&login, e)),
+        }
+    }
+    let mut sftp = reach_sftp(&login, &endpoint);
+    let held = usize::from(agent.is_some()) + usize::from(sftp.is_ok());
+    let opened = match &probed {
+        Some(_) => count_sessions(&login, held, CHANNELS),
+        None => held + (held..CHANNELS).map_while(|_| login.sftp().ok()).collect::<Vec<_>>().len(),
+    };
+    facts.sessions = Some(Sessions { opened, tried: CHANNELS });
+    if sftp.is_err() && agent.is_some() && opened == 1 {
+        // It may have been the one session that there is.
+        drop(agent.take());
+        for _ in 0..AGAIN {
+            sftp = reach_sftp(&login, &endpoint);
+            if !sftp.as_ref().is_err_and(|e| e.kind() != ErrorKind::Unsupported) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    match sftp {
+        Ok(host) => sftp_facts(&host, facts),
+        Err(e) if facts.haul.is_none() => return Err(login.explain(e)),
+        Err(e) => facts.sftp_error = Some(safe(login.explain(e).reason().as_bytes())),
+    }
+    facts.way = Some(if facts.haul.is_some() { "haul" } else { "sftp" });
+    let clock = probed.and_then(|probed| probed.clock);
+    facts.clock = clock
+        .and_then(|clock| clock.ahead(Duration::from_secs_f64(facts.round_trip.unwrap_or(0.0))))
+        .map(|(ahead, within)| Clock { ahead, within });
+    Ok(())
+}
+
+fn login_facts(entered: &Entered) -> facts::Login {
+    let own = |words: &Option<String>| words.as_ref().map(|words| safe(words.as_bytes()));
+    facts::Login {
+        seconds: entered.took.as_secs_f64(),
+        user: None,
+        method: own(&entered.method),
+        master: match entered.whose {
+            Whose::Ours => "haul",
+            Whose::Users => "user",
+            Whose::Each => "none",
+        },
+        server: own(&entered.server),
+        cipher_out: own(&entered.ciphers.as_ref().map(|(out, _)| out.clone())),
+        cipher_in: own(&entered.ciphers.as_ref().map(|(_, into)| into.clone())),
+    }
+}
+
+/// What the far shell has said.
+fn note(facts: &mut Facts, probed: &Probe) {
+    let own = |words: &Option<String>| words.as_ref().map(|words| safe(words.as_bytes()));
+    if let Some(login) = &mut facts.login {
+        login.user = own(&probed.user);
+    }
+    facts.connection = probed.connection.as_deref().and_then(Connection::read);
+    let name = own(&probed.system).unwrap_or_else(|| "unknown".into());
+    facts.system = Some(System { name, shell: own(&probed.shell), noise: probed.noise });
+    facts.home = Some(Home {
+        path: own(&probed.home),
+        file_system: own(&probed.file_system),
+        free: probed.bytes.map(|(_, free)| free),
+        size: probed.bytes.map(|(size, _)| size),
+        free_inodes: probed.inodes.map(|(_, free)| free),
+        inodes: probed.inodes.map(|(all, _)| all),
+    });
+}
+
+/// The far haul was met: what it says, how far away it is, and whether data connections can be made.
+fn met(hosts: &Hosts<'_>, connect: &Connect, endpoint: &str, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
+    let far = host.far()?;
+    let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
+    facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
+    if facts.connection.is_none() {
+        facts.connection = Connection::read(&far.connection);
+    }
+    facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
+    if connect.direct {
+        let (out, into) = (host.try_out(connect.data_ports), host.try_in(connect.data_ports));
+        hosts.learn(endpoint, out.failed.is_none() || into.failed.is_none());
+        facts.data = Some(Data { out: direction(out), into: direction(into) });
+    }
+    Ok(())
+}
+
+fn direction(attempt: Attempt) -> Direction {
+    Direction {
+        works: attempt.failed.is_none(),
+        address: attempt.at.map(|at| at.ip().to_string()),
+        port: attempt.at.map(|at| at.port()),
+        seconds: attempt.took.as_secs_f64(),
+        error: attempt.failed.map(|e| safe(e.reason().as_bytes())),
+    }
+}
+
+/// The median of some, in seconds; `None` where they fail.
+fn round_trip(ask: impl Fn() -> Result<()>) -> Option<f64> {
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        ask().ok()?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    Some(times[ROUNDS / 2].as_secs_f64())
+}
+
+/// Why there is no haul to speak with.
+fn why_not(login: &Login, e: Error) -> String {
+    if let Some(far) = agent::missing_platform(&e) {
+        let far = safe(far.as_bytes());
+        return if far == place::platform() {
+            "not there".into()
+        } else {
+            format!("not there; the host is {far}, this haul is for {}", place::platform())
+        };
+    }
+    match e.kind() {
+        ErrorKind::Unsupported | ErrorKind::TimedOut => safe(e.reason().as_bytes()),
+        _ => safe(login.explain(e).reason().as_bytes()),
+    }
+}
+
+fn reach_sftp(login: &Arc<Login>, endpoint: &str) -> Result<sftp::Host> {
+    let login = login.clone();
+    sftp::Host::connect("ssh", endpoint.to_string(), Box::new(move || login.sftp()), 1)
+}
+
+fn sftp_facts(host: &sftp::Host, facts: &mut Facts) {
+    let (read, write) = host.request_bytes();
+    facts.sftp = Some(Sftp { extensions: host.extensions(), read, write });
+    if facts.round_trip.is_none() {
+        facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
+    }
+    if facts.home.as_ref().is_none_or(|home| home.free.is_none())
+        && let Ok(root) = host.open(&host.absolute(b""))
+    {
+        let space = root.space().ok().flatten();
+        let home = facts.home.get_or_insert_default();
+        home.path.get_or_insert_with(|| safe(&root.place().root));
+        home.free = space.map(|space| space.bytes);
+        home.free_inodes = space.map(|space| space.files).filter(|files| *files < u64::MAX);
+    }
+}

@@ -1,0 +1,185 @@
+//! `haul doctor`, against an OpenSSH server of its own on loopback.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use haul_test::sshd::Sshd;
+use serde_json::Value;
+
+struct World {
+    server: Sshd,
+    place: tempfile::TempDir,
+}
+
+impl World {
+    fn new(lines: &str) -> World {
+        let place = tempfile::Builder::new().prefix("haul-doctor-").tempdir().expect("a temporary directory");
+        fs::create_dir(place.path().join("home")).expect("made");
+        let lines = format!("SetEnv HOME=~/home\n{lines}").replace('~', &place.path().display().to_string());
+        World { server: Sshd::start(&lines).expect("sshd can be started: openssh-server and root"), place }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.path().join(path)
+    }
+
+    fn doctor(&self, words: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
+        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        command.arg("doctor").arg("-F").arg(self.server.config()).args(words.split_whitespace());
+        command.output().expect("the program runs")
+    }
+
+    /// Standard output and standard error. Whatever is asked, each host is logged in to once.
+    #[track_caller]
+    fn ends(&self, code: i32, words: &str) -> (String, String) {
+        let before = self.server.logins();
+        let ran = self.doctor(words);
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
+        assert_eq!(ran.status.code(), Some(code), "haul doctor {words}\n{out}\n{err}\n{}", self.server.log());
+        let logins = self.server.logins() - before;
+        assert!(logins <= 1, "{logins} logins\n{out}\n{err}\n{}", self.server.log());
+        (out, err)
+    }
+
+    #[track_caller]
+    fn facts(&self, words: &str) -> Value {
+        let (out, err) = self.ends(0, &format!("--json {words}"));
+        let document: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"));
+        assert_eq!((&document["document"], &document["version"]), (&"doctor".into(), &1.into()));
+        document["hosts"][0].clone()
+    }
+}
+
+const AGENT: &str = concat!("--agent ", env!("CARGO_BIN_EXE_haul"));
+
+#[test]
+fn a_plain_host() {
+    let w = World::new("");
+    let (out, err) = w.ends(0, "testhost");
+    for words in [
+        "testhost: can be used, by plain SFTP\n",
+        "  login       as root, by publickey, in ",
+        "  server      OpenSSH",
+        "  connection  from 127.0.0.1 port ",
+        "  system      Linux ",
+        "  haul        not there\n",
+        "  SFTP        posix-rename, ",
+        "  sessions    8 or more at a time",
+        "  round trip  ",
+        "  clock       as here, to ",
+        " free\n",
+        "--install-agent places haul there",
+    ] {
+        assert!(out.contains(words), "no {words:?} in\n{out}\n{err}");
+    }
+    assert_eq!(err, "");
+    let facts = w.facts("testhost");
+    assert_eq!(
+        (&facts["usable"], &facts["way"], &facts["haul"], &facts["data"]),
+        (&true.into(), &"sftp".into(), &Value::Null, &Value::Null)
+    );
+    assert_eq!(facts["home"]["path"], w.path("home").display().to_string());
+    assert!(facts["home"]["free"].as_u64() > Some(0) && facts["home"]["file_system"].is_string(), "{facts}");
+    assert_eq!(fs::read_dir(w.path("home")).expect("it is there").count(), 0, "nothing is written there");
+}
+
+#[test]
+fn a_host_with_haul() {
+    let w = World::new("");
+    let facts = w.facts(&format!("{AGENT} testhost"));
+    assert_eq!(facts["way"], "haul");
+    assert_eq!(facts["haul"]["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(facts["haul"]["path"], env!("CARGO_BIN_EXE_haul"));
+    assert_eq!(facts["sessions"]["opened"], 8);
+    for way in ["out", "in"] {
+        assert_eq!((&facts["data"][way]["works"], &facts["data"][way]["address"]), (&true.into(), &"127.0.0.1".into()), "{facts}");
+    }
+    assert!(facts["round_trip"].as_f64().is_some_and(|time| time > 0.0 && time < 5.0), "{facts}");
+    assert_eq!(facts["advice"], Value::Array(Vec::new()), "{facts}");
+    let (out, _) = w.ends(0, &format!("{AGENT} --no-direct root@testhost"));
+    assert!(out.starts_with("root@testhost: can be used, by haul there\n") && !out.contains("data out"), "{out}");
+}
+
+#[test]
+fn ports_that_cannot_be_used_are_said() {
+    let w = World::new("");
+    let taken = TcpListener::bind("[::]:0").expect("a port");
+    let port = taken.local_addr().expect("its number").port();
+    let facts = w.facts(&format!("{AGENT} --data-ports {port} testhost"));
+    for way in ["out", "in"] {
+        assert!(facts["data"][way]["works"] == false && facts["data"][way]["error"].is_string(), "{facts}");
+    }
+    let advice = facts["advice"].to_string();
+    assert!(advice.contains("blocked both ways"), "{advice}");
+}
+
+#[test]
+fn few_sessions_are_counted_and_lived_with() {
+    for (allowed, agent) in [(1, ""), (2, ""), (1, AGENT), (2, AGENT)] {
+        let w = World::new(&format!("MaxSessions {allowed}"));
+        let facts = w.facts(&format!("{agent} testhost"));
+        assert_eq!(facts["sessions"]["opened"], allowed, "{agent} {facts}");
+        assert_eq!(facts["way"], if agent.is_empty() { "sftp" } else { "haul" }, "{facts}");
+        assert!(facts["sftp"].is_object(), "{facts}");
+    }
+}
+
+#[test]
+fn a_master_of_the_users_own_is_not_left() {
+    let w = World::new("MaxSessions 2");
+    let config = fs::read_to_string(w.server.config()).expect("there") + "  ControlPath " + &w.path("c-%C").display().to_string();
+    fs::write(w.server.config(), config).expect("written");
+    let ssh = |words: &[&str]| {
+        let mut command = Command::new("ssh");
+        command.arg("-F").arg(w.server.config()).args(words).arg("testhost").stderr(std::process::Stdio::null());
+        assert!(command.status().expect("ssh runs").success(), "{words:?}");
+    };
+    ssh(&["-M", "-N", "-f"]);
+    let facts = w.facts("testhost");
+    assert_eq!((&facts["login"]["master"], &facts["sessions"]["opened"]), (&"user".into(), &2.into()), "{facts}");
+    assert_eq!(w.server.logins(), 1, "no login but the user's own\n{}", w.server.log());
+    ssh(&["-O", "exit"]);
+}
+
+#[test]
+fn what_cannot_be_reached_ends_with_10_and_the_others_are_said() {
+    let w = World::new("");
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
+    let (out, err) = w.ends(10, &format!("ssh://127.0.0.1:{closed} testhost"));
+    assert!(err.contains("Connection refused") && err.contains("--port"), "{err}");
+    assert!(out.contains("cannot be used: ") && out.contains("testhost: can be used"), "{out}");
+    let (out, _) = w.ends(10, &format!("--json -q ssh://127.0.0.1:{closed}"));
+    let document: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(document["hosts"][0]["usable"], false);
+    assert!(document["hosts"][0]["error"]["reason"].as_str().is_some_and(|words| words.contains("refused")), "{out}");
+    w.ends(1, "/tmp");
+    w.ends(1, "s3://bucket/");
+}
+
+#[test]
+fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
+    let w = World::new("ForceCommand internal-sftp");
+    let facts = w.facts("testhost");
+    assert_eq!((&facts["way"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
+    assert_eq!(facts["sessions"]["opened"], 8);
+    assert!(facts["home"]["free"].as_u64() > Some(0), "{facts}");
+}
+
+#[test]
+fn what_login_scripts_print_is_counted() {
+    let w = World::new("ForceCommand printf 'Welcome to the machine\\n'; eval \"$SSH_ORIGINAL_COMMAND\"");
+    let facts = w.facts(&format!("{AGENT} testhost"));
+    assert_eq!((&facts["system"]["noise"], &facts["way"]), (&23.into(), &"haul".into()), "{facts}");
+    assert!(facts["advice"].to_string().contains("print 23 bytes"), "{facts}");
+}
+
+#[test]
+fn it_can_place_haul() {
+    let w = World::new("");
+    let (out, err) = w.ends(0, "--install-agent testhost");
+    assert!(err.contains("placed haul") && out.contains("by haul there") && out.contains("/.cache/haul/haul-"), "{out}{err}");
+}
