@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub struct Target {
     pub identities: Vec<PathBuf>,
     /// `--ssh-option`: what stands behind ssh's `-o`.
     pub options: Vec<OsString>,
+    /// Logins at the most, 0 counting as 1: those behind the first must need nobody to answer.
+    pub logins: usize,
     /// Nothing from the host for this long ends a conversation; 300 s if it is not said.
     pub patience: Option<Duration>,
 }
@@ -61,6 +63,10 @@ pub struct Login {
     master: Mutex<Option<Master>>,
     /// What ssh has said last on its standard error.
     said: Arc<Mutex<Vec<u8>>>,
+    /// Further logins, which sessions are spread over; `None` once one was refused.
+    further: Mutex<Option<Vec<Arc<Login>>>>,
+    /// Sessions so far.
+    sessions: AtomicUsize,
 }
 
 /// Who is logged in.
@@ -135,7 +141,8 @@ impl Login {
             return Err(Error::new(ErrorKind::Usage, "connect").because("that is no name of a host or of a user"));
         }
         let socket = private_directory().map(|place| place.join(socket_name()));
-        Ok(Login { target, socket, master: Mutex::default(), said: Arc::default() })
+        let further = Mutex::new(Some(Vec::new()));
+        Ok(Login { target, socket, master: Mutex::default(), said: Arc::default(), further, sessions: AtomicUsize::new(0) })
     }
 
     /// ssh with what it is told in every use: `first`, then what must be so, then the user's own.
@@ -173,6 +180,9 @@ impl Login {
 
     /// The SFTP subsystem in a session of its own.
     pub fn sftp(&self) -> Result<Channel> {
+        if let Some(other) = self.another() {
+            return other.sftp();
+        }
         let (mut command, greeting) = self.session()?;
         command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
         let patience = self.target.patience.unwrap_or(PATIENCE);
@@ -183,6 +193,9 @@ impl Login {
 
     /// A command in a session of its own. It goes through the far user's shell, whichever that is: see [`far_command`].
     pub fn run(&self, far: &str) -> Result<Pipes> {
+        if let Some(other) = self.another() {
+            return other.run(far);
+        }
         let (mut command, _) = self.session()?;
         command.arg("--").arg(&self.target.host).arg(far);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.listen(Arc::new(AtomicBool::new(false)))?);
@@ -196,6 +209,34 @@ impl Login {
         widen(&input);
         widen(&output);
         Ok(Pipes { input, output, carrier: Box::new(child) })
+    }
+
+    /// The login whose turn it is, if it is not this one. One TCP connection carries no more than its window in a round trip;
+    /// further ones are made only if the user wants them, and only where nobody is asked anything.
+    fn another(&self) -> Option<Arc<Login>> {
+        let turn = self.sessions.fetch_add(1, Ordering::Relaxed) % self.target.logins.max(1);
+        if turn == 0 {
+            return None;
+        }
+        let mut further = self.further.lock().unwrap_or_else(PoisonError::into_inner);
+        let logins = further.as_mut()?;
+        if let Some(login) = logins.get(turn - 1) {
+            return Some(login.clone());
+        }
+        let mut target = Target { logins: 1, ..self.target.clone() };
+        target.options.insert(0, "BatchMode=yes".into());
+        let made = Login::new(target).and_then(|login| login.enter().map(|_| login));
+        match made {
+            Ok(login) => {
+                logins.push(Arc::new(login));
+                logins.last().cloned()
+            }
+            Err(_) => {
+                // Somebody would have to answer: what there is has to do.
+                *further = None;
+                None
+            }
+        }
     }
 
     /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to

@@ -179,6 +179,7 @@ impl<'a> Hosts<'a> {
             jump: connect.jump.clone(),
             identities: connect.identities.clone(),
             options: connect.ssh_options.iter().map(Into::into).collect(),
+            logins: connect.logins,
             patience: self.patience,
         };
         let endpoint = target.endpoint();

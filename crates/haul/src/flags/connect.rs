@@ -24,6 +24,8 @@ pub struct Connect {
     pub install_agent: bool,
     /// Data connections beside ssh.
     pub direct: bool,
+    /// ssh connections at the most.
+    pub logins: usize,
     /// Ports for them that the firewall lets through, the first and the last.
     pub data_ports: Option<(u16, u16)>,
     pub endpoint_url: Option<String>,
@@ -59,6 +61,9 @@ pub struct ConnectArgs {
     /// Where haul is not on the far side, place it there: in the user's cache, checked by its hash
     #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
     install_agent: bool,
+    /// Log in up to N times where a key or an agent does it and nobody is asked: for what goes through ssh
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u8).range(1..=16))]
+    logins: u8,
     /// Send all data through ssh: no connections of haul's own beside it
     #[arg(long)]
     no_direct: bool,
@@ -83,6 +88,7 @@ impl ConnectArgs {
             no_agent: self.no_agent,
             install_agent: self.install_agent,
             direct: !self.no_direct,
+            logins: self.logins.into(),
             data_ports: self.data_ports,
             endpoint_url: self.endpoint_url,
         }
