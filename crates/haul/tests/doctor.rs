@@ -49,7 +49,7 @@ impl World {
     fn facts(&self, words: &str) -> Value {
         let (out, err) = self.ends(0, &format!("--json {words}"));
         let document: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"));
-        assert_eq!((&document["document"], &document["version"]), (&"doctor".into(), &1.into()));
+        assert_eq!((&document["event"], &document["version"]), (&"doctor".into(), &1.into()));
         document["hosts"][0].clone()
     }
 }
@@ -70,7 +70,7 @@ fn a_plain_host() {
         "  SFTP        posix-rename, ",
         "  sessions    8 or more at a time",
         "  round trip  ",
-        "  clock       as here, to ",
+        "  clock       the same as here, within ",
         " free\n",
         "--install-agent places haul there",
     ] {
@@ -167,6 +167,7 @@ fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
     assert_eq!((&facts["way"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
     assert_eq!(facts["sessions"]["opened"], 8);
     assert!(facts["home"]["free"].as_u64() > Some(0), "{facts}");
+    assert_eq!((&facts["haul_error"], &facts["advice"]), (&"no command can be run there".into(), &Value::Array(Vec::new())), "{facts}");
 }
 
 #[test]
@@ -182,4 +183,12 @@ fn it_can_place_haul() {
     let w = World::new("");
     let (out, err) = w.ends(0, "--install-agent testhost");
     assert!(err.contains("placed haul") && out.contains("by haul there") && out.contains("/.cache/haul/haul-"), "{out}{err}");
+    // One that does not start any more.
+    let placed = w.path("home/.cache/haul").join(concat!("haul-", env!("CARGO_PKG_VERSION")));
+    let begin = fs::read(&placed).expect("it is there")[..100_000].to_vec();
+    fs::remove_file(&placed).expect("removed");
+    fs::write(&placed, begin).expect("written");
+    fs::set_permissions(&placed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("set");
+    let (out, _) = w.ends(0, "testhost");
+    assert!(out.contains("by plain SFTP") && out.contains("does not start") && out.contains("places haul there anew"), "{out}");
 }

@@ -124,7 +124,7 @@ impl Greeting {
             }
             let mut more = vec![0; 4096];
             match self.fill_from(&mut more) {
-                Ok(0) => return Err(failed(ErrorKind::Unsupported, "there is no haul on the far side")),
+                Ok(0) => return Err(failed(ErrorKind::Unsupported, "it ended before it had said anything")),
                 Ok(count) => self.buffered.extend_from_slice(&more[..count]),
                 Err(e) if e.kind() == std::io::ErrorKind::TimedOut => {
                     return Err(failed(ErrorKind::TimedOut, "the far side does not answer"));

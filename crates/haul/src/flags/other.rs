@@ -19,7 +19,7 @@ pub struct DoctorFlags {
 
 /// Say how a host is reached, what it can do, and what would make it better
 ///
-/// It logs in once, moves no data and changes nothing there.
+/// It logs in once, moves no data, and changes nothing there unless --install-agent is given.
 #[derive(Args)]
 #[command(
     override_usage = "haul doctor [OPTIONS] HOST...",

@@ -490,7 +490,9 @@ mod tests {
 
     #[test]
     fn every_line_has_the_documented_keys_and_no_others() {
-        let documented = documented();
+        let mut documented = documented();
+        // That of another command, which has a test of its own.
+        documented.remove("doctor");
         let mut produced = BTreeMap::new();
         for line in every_record() {
             let value: Value = serde_json::from_str(&line).expect("JSON");

@@ -34,7 +34,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use json::Record;
-pub use json::harmless;
+pub use json::{VERSION as JSON_VERSION, harmless};
 use lines::Around;
 use live::Screen;
 pub use live::Size;

@@ -38,7 +38,14 @@ fn haul(facts: &Facts, connect: &Connect) -> Option<String> {
         "not there" if !connect.install_agent => Some(format!("--install-agent places haul there: {gain}")),
         "not there" => None,
         _ if why.starts_with("not there") => Some(format!("a haul built for that platform in its PATH would bring {gain}")),
-        _ => Some(format!("a haul is there and does not answer ({why}); --install-agent replaces the one in ~/.cache/haul")),
+        // The one that haul has placed.
+        _ if why.contains("/haul/haul-") => {
+            Some("--install-agent places haul there anew, in the place of the one that does not work".into())
+        }
+        _ if facts.system.is_some() => {
+            Some("another haul there, one that starts, would be used; with --no-agent this one is not tried".into())
+        }
+        _ => None,
     }
 }
 

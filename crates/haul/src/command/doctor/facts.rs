@@ -3,15 +3,12 @@
 
 use serde::Serialize;
 
-/// Goes up when a key changes its meaning.
-pub const VERSION: u32 = 1;
-
 /// All that `--json` prints.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
-    pub document: &'static str,
-    pub version: u32,
+    pub event: &'static str,
     pub time: String,
+    pub version: u32,
     pub hosts: &'a [Facts],
 }
 
@@ -128,5 +125,59 @@ impl Connection {
         let (from, from_port, to, to_port) = (words.next()?, words.next()?, words.next()?, words.next()?);
         let address = |text: &str| text.parse::<std::net::IpAddr>().ok().map(|at| at.to_string());
         Some(Connection { from: address(from)?, from_port: from_port.parse().ok()?, to: address(to)?, to_port: to_port.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    fn keys(prefix: &str, value: &Value, out: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                for (key, inner) in map {
+                    let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                    keys(&key, inner, out);
+                    out.insert(key);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| keys(&format!("{prefix}[]"), item, out)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_document_has_the_documented_keys_and_no_others() {
+        let facts = Facts {
+            error: Some(Failure { reason: String::new(), next_step: None }),
+            login: Some(Login::default()),
+            connection: Connection::read("192.0.2.1 1 2001:db8::1 22"),
+            system: Some(System::default()),
+            haul: Some(Haul::default()),
+            sftp: Some(Sftp::default()),
+            sessions: Some(Sessions::default()),
+            clock: Some(Clock::default()),
+            data: Some(Data::default()),
+            home: Some(Home::default()),
+            ..Facts::default()
+        };
+        let document = Document { event: "doctor", time: String::new(), version: 1, hosts: &[facts] };
+        let mut produced = BTreeSet::new();
+        keys("", &serde_json::to_value(&document).expect("JSON"), &mut produced);
+        let text = include_str!("../../../../../docs/json.md");
+        let section = text.split("\n## ").find(|section| section.starts_with("`doctor`")).expect("a section");
+        let rows = section.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+        assert_eq!(produced, rows.map(str::to_string).collect());
+    }
+
+    #[test]
+    fn what_is_no_connection_is_none() {
+        for words in ["", "192.0.2.1 1 192.0.2.2", "x 1 y 2", "192.0.2.1 99999 192.0.2.2 22"] {
+            assert!(Connection::read(words).is_none(), "{words}");
+        }
     }
 }

@@ -29,6 +29,7 @@ use crate::flags::{DoctorFlags, Global};
 use crate::location::{Location, Scheme};
 use crate::out;
 use crate::remote::Hosts;
+use crate::render::JSON_VERSION;
 use facts::{Clock, Connection, Data, Direction, Document, Facts, Failure, Haul, Home, Sessions, Sftp, System};
 
 /// How long a host may say nothing while it is asked; a dead mount there must not hold this up.
@@ -52,7 +53,7 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
                 facts.advice = advice::advise(&facts, &flags.connect);
             }
             Err(e) => {
-                facts.error = Some(Failure { reason: e.reason(), next_step: e.next_step().map(str::to_string) });
+                facts.error = Some(Failure { reason: safe(e.reason().as_bytes()), next_step: e.next_step().map(str::to_string) });
                 exits.push(out::error(&e));
             }
         }
@@ -72,7 +73,7 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
     }
     if global.json {
         let time = format!("{:.3}", jiff::Timestamp::now());
-        let document = Document { document: "doctor", version: facts::VERSION, time, hosts: &all };
+        let document = Document { event: "doctor", time, version: JSON_VERSION, hosts: &all };
         let written = serde_json::to_string(&document).map_err(|e| Error::new(ErrorKind::Other, "write").because(e.to_string()));
         let written = written.and_then(|text| out::print((text + "\n").as_bytes()).map_err(|e| Error::io(e, "write")));
         if let Err(e) = written {
@@ -112,13 +113,15 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
         return Ok(());
     }
     let mut agent = None;
-    if !plain {
+    if !plain && probed.is_none() {
+        facts.haul_error = Some("no command can be run there".into());
+    } else if !plain {
         match hosts.greet(&login, &endpoint, &location.path, None) {
             Ok(host) => {
                 met(hosts, connect, &endpoint, &host, probed.as_ref(), facts)?;
                 agent = Some(host);
             }
-            Err(e) => facts.haul_error = Some(why_not(&login, e)),
+            Err(e) => facts.haul_error = Some(why_not(&login, probed.as_ref(), e)),
         }
     }
     let mut sftp = reach_sftp(&login, &endpoint);
@@ -148,8 +151,13 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
     let clock = probed.and_then(|probed| probed.clock);
     facts.clock = clock
         .and_then(|clock| clock.ahead(Duration::from_secs_f64(facts.round_trip.unwrap_or(0.0))))
-        .map(|(ahead, within)| Clock { ahead, within });
+        .map(|(ahead, within)| Clock { ahead: microseconds(ahead), within: microseconds(within) });
     Ok(())
+}
+
+/// No clock is read any finer.
+fn microseconds(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
 }
 
 fn login_facts(entered: &Entered) -> facts::Login {
@@ -228,7 +236,7 @@ fn round_trip(ask: impl Fn() -> Result<()>) -> Option<f64> {
 }
 
 /// Why there is no haul to speak with.
-fn why_not(login: &Login, e: Error) -> String {
+fn why_not(login: &Login, probed: Option<&Probe>, e: Error) -> String {
     if let Some(far) = agent::missing_platform(&e) {
         let far = safe(far.as_bytes());
         return if far == place::platform() {
@@ -237,8 +245,10 @@ fn why_not(login: &Login, e: Error) -> String {
             format!("not there; the host is {far}, this haul is for {}", place::platform())
         };
     }
+    let path = probed.and_then(|probed| probed.haul.as_ref()).map_or("it".into(), |path| safe(path.as_bytes()));
     match e.kind() {
-        ErrorKind::Unsupported | ErrorKind::TimedOut => safe(e.reason().as_bytes()),
+        ErrorKind::Unsupported => format!("{path} does not start: {}", safe(e.reason().as_bytes())),
+        ErrorKind::TimedOut => format!("{path} does not answer"),
         _ => safe(login.explain(e).reason().as_bytes()),
     }
 }

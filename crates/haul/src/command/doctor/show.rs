@@ -58,6 +58,9 @@ pub fn text(facts: &Facts) -> String {
     if let Some(clock) = &facts.clock {
         block.add("clock", &clock_words(clock));
     }
+    if facts.haul.is_none() && facts.haul_error.is_some() {
+        block.add("data", "through ssh alone: direct connections take a haul there");
+    }
     if let Some(data) = &facts.data {
         block.add("data out", &format!("this host connects to {}", direction(&data.out)));
         block.add("data in", &format!("that host connects to {}", direction(&data.into)));
@@ -113,7 +116,7 @@ fn sftp_words(sftp: &Sftp) -> String {
 
 fn clock_words(clock: &Clock) -> String {
     if clock.ahead.abs() <= clock.within {
-        return format!("as here, to {}", time(clock.within));
+        return format!("the same as here, within {}", time(clock.within));
     }
     let which = if clock.ahead > 0.0 { "ahead of" } else { "behind" };
     format!("{} {which} this host's, give or take {}", time(clock.ahead.abs()), time(clock.within))
@@ -140,10 +143,11 @@ fn home_words(home: &Home) -> String {
     if free.is_empty() { format!("{path}{kind}") } else { format!("{path}{kind}: {free} free") }
 }
 
-/// `0.21 ms`, `1.51 s`, `2h05m`.
+/// `0.21 ms`, `50.9 ms`, `1.51 s`, `2h05m`.
 pub fn time(seconds: f64) -> String {
     match seconds {
-        s if s < 0.0995 => format!("{:.2} ms", s * 1000.0),
+        s if s < 0.009_995 => format!("{:.2} ms", s * 1000.0),
+        s if s < 0.0995 => format!("{:.1} ms", s * 1000.0),
         s if s < 10.0 => format!("{s:.2} s"),
         s => crate::units::duration(std::time::Duration::try_from_secs_f64(s).unwrap_or_default()),
     }
