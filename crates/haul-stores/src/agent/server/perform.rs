@@ -165,13 +165,15 @@ impl Agent {
     /// Which version is spoken, and what this end is.
     fn hello(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let (least, most, theirs) = (from.number()?, from.number()?, from.words()?);
-        self.squeeze.store(from.flag()?, std::sync::atomic::Ordering::Relaxed);
         let version = most.min(ops::VERSIONS.1);
         if version < least || version < ops::VERSIONS.0 {
             let e = Error::new(ErrorKind::Unsupported, "connect");
             let ours = self.options.version;
             return Err(e.because(format!("haul {theirs} here and haul {ours} there have no version of their protocol in common")));
         }
+        // What later versions add stands behind, and may be missing.
+        let squeeze = !from.0.is_empty() && from.flag()?;
+        self.squeeze.store(squeeze, std::sync::atomic::Ordering::Relaxed);
         to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
         to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
         let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
