@@ -155,14 +155,6 @@ impl Climb {
         }
     }
 
-    /// Begins with so many workers: over a network tasks wait, whatever the processors.
-    #[must_use]
-    pub fn starting(mut self, workers: u32) -> Climb {
-        self.workers = workers.clamp(self.least, self.most);
-        self.window = Window::new(self.workers, Duration::ZERO);
-        self
-    }
-
     fn go(&mut self, workers: u32, now: Duration, phase: Phase) {
         let workers = workers.clamp(self.least, self.most);
         if workers < self.workers {

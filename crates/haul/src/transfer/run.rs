@@ -25,7 +25,7 @@ use crate::render::{self, Renderer};
 /// The tuner asks for no more; a local store gains nothing beyond, and each has a descriptor or three.
 const MOST_WORKERS: u32 = 128;
 
-/// Workers to begin with over a network, where tasks wait whatever the processors.
+/// Workers at the least over a network, where each waits for round trips: the connections are counted elsewhere.
 const WORKERS_FAR: u32 = 8;
 
 /// What a command says of its output.
@@ -111,8 +111,7 @@ impl Session {
             Some(workers) => Box::new(Fixed(Limits { workers })),
             None => {
                 let near = job.target.caps().cheap_stat && job.roots.iter().all(|root| root.store.caps().cheap_stat);
-                let climb = Climb::new(processors, 1, MOST_WORKERS);
-                Box::new(if near { climb } else { climb.starting(WORKERS_FAR) })
+                Box::new(Climb::new(processors, if near { 1 } else { WORKERS_FAR }, MOST_WORKERS))
             }
         };
         let mut sentence = sentence.to_string();
