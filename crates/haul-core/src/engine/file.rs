@@ -189,12 +189,12 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     match resume {
         Resume::Fresh => {}
         Resume::Stale(old) => {
-            cx.target().abandon(&name, &old.token)?;
+            cx.retry(|| cx.target().abandon(&name, &old.token))?;
             cx.journal.dropped(old.session);
         }
         Resume::Continue(old) if caps.attach => {
             let spec = spec(cx, &state.entry, old.chunk, in_place);
-            match cx.target().attach(&name, &old.token, &spec) {
+            match cx.retry(|| cx.target().attach(&name, &old.token, &spec)) {
                 Ok(sink) => {
                     state.receipts = trusted(cx, &old, &*sink, &state.entry);
                     session = Some(old.session);
@@ -379,11 +379,13 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
     let mut to_verify = cx.job.verify;
     if to_verify {
         ends.flight.doing("verify");
-        match cx.retry(|| ends.sink.reread()) {
-            Ok(written) => {
-                super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)?;
-                to_verify = false;
-            }
+        // A connection that is lost while it is read back is made again for the whole of it.
+        let verified = cx.retry(|| {
+            let written = ends.sink.reread()?;
+            super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)
+        });
+        match verified {
+            Ok(()) => to_verify = false,
             Err(e) if e.kind() == ErrorKind::Unsupported => {} // only a committed file can be read here
             Err(e) => return Err(e),
         }

@@ -230,7 +230,7 @@ impl Session {
 
     fn add(&self, sealed: Sealed) -> Result<()> {
         let Sealed { output, input, carrier, over, socket } = sealed;
-        let link = Link::start(output, input, carrier, over, self.squeeze, SILENCE)?;
+        let link = Link::start(output, input, carrier, over, self.squeeze, self.window.clone(), SILENCE)?;
         lock(&self.data).push(DataLink { link, socket });
         Ok(())
     }
@@ -251,7 +251,8 @@ impl Session {
         let rate = (moved - watch.moved) as f64 / lasted.as_secs_f64();
         let before = std::mem::replace(&mut watch.rate, rate);
         (watch.since, watch.moved) = (Instant::now(), moved);
-        let kernel = Kernel::of(lock(&self.data).iter().map(|one| &one.socket)).with(self.facts(false).unwrap_or_default());
+        let here = Kernel::of(lock(&self.data).iter().map(|one| &one.socket));
+        let kernel = here.with(self.facts(false).unwrap_or_default());
         let seen = kernel.since(std::mem::replace(&mut watch.kernel, kernel));
         if begun.elapsed() < FINDING {
             return;

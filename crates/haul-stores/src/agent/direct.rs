@@ -16,8 +16,8 @@ use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
 /// How long a stranger who has connected may take to say what only the other end can.
 const STRANGER: Duration = Duration::from_secs(5);
-/// What was sent and is not acknowledged for this long ends a connection (TCP_USER_TIMEOUT of tcp(7)).
-const UNACKNOWLEDGED: Duration = Duration::from_secs(60);
+/// Bytes of a sealed frame that carries nothing: its length, its head and the tag of AES-GCM.
+const WELCOME: usize = 4 + HEAD + 16;
 
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
@@ -72,7 +72,6 @@ pub struct Sealed {
 
 fn settle_options(stream: &TcpStream) {
     let _slower_without = stream.set_nodelay(true);
-    let _found_out_later = rustix::net::sockopt::set_tcp_user_timeout(stream, UNACKNOWLEDGED.as_millis() as u32);
     let _the_same = rustix::net::sockopt::set_socket_keepalive(stream, true);
 }
 
@@ -111,11 +110,27 @@ impl Sealed {
     /// Waits for the first frame, by which the accepting end shows that it knows the secret; it carries nothing.
     pub fn welcomed(&mut self) -> Result<()> {
         let until = Instant::now() + ATTEMPT;
-        let polled = self.socket.try_clone().map_err(|e| Error::io(e, "connect"))?;
-        let mut polls = [rustix::event::PollFd::new(&polled, rustix::event::PollFlags::IN)];
-        let wait = rustix::time::Timespec::try_from(until.saturating_duration_since(Instant::now())).unwrap_or_default();
-        if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
-            return Err(Error::new(ErrorKind::TimedOut, "connect"));
+        // Looked at before it is taken: who sends a part of it and stops keeps nobody waiting.
+        let mut seen = [0; WELCOME];
+        loop {
+            let count =
+                match rustix::net::recv(&self.socket, &mut seen[..], rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT) {
+                    Ok((0, _)) => return Err(lost("it was closed")),
+                    Ok((count, _)) => count,
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
+                    Err(e) => return Err(Error::io(e.into(), "connect")),
+                };
+            let length = (seen[1..4].iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte))) + 4;
+            if count == WELCOME && length == WELCOME {
+                break;
+            }
+            if count >= 4 && length != WELCOME {
+                return Err(lost("it is not welcomed"));
+            }
+            if Instant::now() > until {
+                return Err(Error::new(ErrorKind::TimedOut, "connect"));
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
         match self.input.receive()? {
             Some(frame) if frame.kind == kind::PULSE => Ok(()),

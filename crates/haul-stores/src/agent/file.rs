@@ -453,6 +453,10 @@ impl RemoteSink {
 
     pub fn attach(root: &Arc<Root>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Self> {
         let session = root.session()?;
+        if token_boot(token).is_some_and(|boot| boot != session.far.boot.as_bytes()) {
+            let e = Error::new(ErrorKind::NotFound, "attach");
+            return Err(e.because("the far machine has been started again since, or is another one"));
+        }
         let (handle, token) = ask_sink(root, &session, name, spec, Some(token))?;
         Ok(Self::new(root, name, spec, handle, token, false))
     }
@@ -480,6 +484,10 @@ impl RemoteSink {
             return Ok((session, handle.number));
         }
         let session = self.root.session()?;
+        // What it took and had not written to its disk is gone with the memory of a machine that went down.
+        if token_boot(&self.token).is_some_and(|boot| boot != session.far.boot.as_bytes()) {
+            return Err(Error::new(ErrorKind::Changed, "write").because("the far machine went down while it was written"));
+        }
         let spec = Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync };
         let (again, _token) = ask_sink(&self.root, &session, &self.name, &spec, Some(&self.token))?;
         *handle = again;
@@ -495,6 +503,8 @@ impl RemoteSink {
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        // What an earlier try has sent is over before this one begins, whatever became of it.
+        let _earlier = self.settle(|part, _| at.start <= part.start && part.end <= at.end);
         let (session, number) = self.handle()?;
         let mut buffer = vec![0; usize::try_from(PIECE.min(at.end - at.start)).unwrap_or(0)];
         let mut next = at.start;
@@ -540,13 +550,32 @@ fn ask_sink(root: &Root, session: &Arc<Session>, name: &Name, spec: &Spec<'_>, t
     to.number(number).number(root.number).name(name).entry(spec.entry);
     to.mask(spec.keep).number(spec.chunk).flag(spec.in_place).flag(spec.sync);
     if let Some(token) = token {
-        to.bytes(&token.0);
+        to.bytes(token_there(token));
     }
     let kind = if token.is_some() { ops::ATTACH } else { ops::CREATE };
     to.check()?;
     let answer = session.ask(kind, &[&to.out], 0)?.wait()?;
-    let token = Token(answer.body().bytes()?.into());
+    let token = token_with(answer.body().bytes()?, &session.far.boot);
     Ok((Handle { session: Arc::downgrade(session), number }, token))
+}
+
+/// The far store's token, and behind it which start of the far machine has what was written.
+fn token_with(there: &[u8], boot: &str) -> Token {
+    let mut token = there.to_vec();
+    if token.contains(&b'@') {
+        token.push(b'#');
+        token.extend_from_slice(boot.as_bytes());
+    }
+    Token(token.into())
+}
+
+/// The far store's own token.
+pub(super) fn token_there(token: &Token) -> &[u8] {
+    token.0.split(|byte| *byte == b'#').next().unwrap_or_default()
+}
+
+fn token_boot(token: &Token) -> Option<&[u8]> {
+    token.0.split(|byte| *byte == b'#').nth(1)
 }
 
 impl Drop for RemoteSink {

@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Carrier, Frame, Input, Link, Output, Plain, SILENCE, kind};
+use super::link::{Bounded, Carrier, Frame, Input, Link, Output, Plain, SILENCE, Window, kind};
 use super::ops;
 use super::wire::{Writer, nonsense};
 
@@ -43,6 +43,8 @@ pub struct Far {
     pub connection: String,
     pub host: String,
     pub machine: String,
+    /// Which start of that machine it was.
+    pub boot: String,
 }
 
 /// A conversation in which the far side has said who it is.
@@ -167,6 +169,7 @@ impl Greeted {
                 connection: from.words()?,
                 host: from.words()?,
                 machine: from.words()?,
+                boot: from.words()?,
             })
         };
         let hello = if greeted.early.is_empty() { Err(nonsense("no greeting")) } else { greeted.early.remove(0) };
@@ -225,8 +228,8 @@ impl Greeted {
         }
     }
 
-    pub fn link(self, squeeze: bool) -> Result<Arc<Link>> {
-        Link::start(self.output, Box::new(self.input), self.carrier, self.over, squeeze, SILENCE)
+    pub fn link(self, squeeze: bool, window: Arc<Window>) -> Result<Arc<Link>> {
+        Link::start(self.output, Box::new(self.input), self.carrier, self.over, squeeze, window, SILENCE)
     }
 }
 

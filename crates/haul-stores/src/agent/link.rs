@@ -41,6 +41,39 @@ pub mod kind {
     pub const CANCEL: u8 = 6;
 }
 
+/// Bytes that may be under way and not answered, over all links of a session: less than the far end has room for, so
+/// that it never has to stop reading, however long its disk takes.
+const WINDOW: u64 = 32 << 20;
+
+/// What is under way of all links of a session.
+#[derive(Debug, Default)]
+pub struct Window {
+    bytes: Mutex<u64>,
+    less: Condvar,
+}
+
+impl Window {
+    /// Waits until so many bytes more may set out; whoever asks for more than there is goes alone.
+    fn enter(&self, weight: u64, over: &AtomicBool) {
+        if weight == 0 {
+            return;
+        }
+        let mut bytes = lock(&self.bytes);
+        while *bytes > 0 && *bytes + weight > WINDOW && !over.load(Ordering::Relaxed) {
+            bytes = self.less.wait_timeout(bytes, Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *bytes += weight;
+    }
+
+    fn leave(&self, weight: u64) {
+        if weight > 0 {
+            let mut bytes = lock(&self.bytes);
+            *bytes = bytes.saturating_sub(weight);
+            self.less.notify_all();
+        }
+    }
+}
+
 /// Parts of an answer that may be under way without having been asked for by CREDIT.
 pub const PARTS_AHEAD: u64 = 16;
 
@@ -211,6 +244,7 @@ pub struct Link {
     load: AtomicU64,
     over: Arc<AtomicBool>,
     carrier: Mutex<Box<dyn Carrier>>,
+    window: Arc<Window>,
     silence: Duration,
 }
 
@@ -219,6 +253,8 @@ struct State {
     /// Why there will be no more answers.
     over: Option<Error>,
     last: Instant,
+    /// When somebody last looked whether the other end is there.
+    looked: Instant,
 }
 
 #[derive(Default)]
@@ -226,6 +262,9 @@ struct Slot {
     answers: Mutex<VecDeque<Result<Frame>>>,
     came: Condvar,
     weight: u64,
+    /// Parts that came, and those that were allowed beyond the first.
+    parts: AtomicU64,
+    credit: AtomicU64,
 }
 
 /// A request that was sent. Dropping it does not end it: see [`Ticket::cancel`].
@@ -250,9 +289,10 @@ impl Link {
         carrier: Box<dyn Carrier>,
         over: Arc<AtomicBool>,
         squeeze: bool,
+        window: Arc<Window>,
         silence: Duration,
     ) -> Result<Arc<Link>> {
-        let state = State { pending: HashMap::new(), over: None, last: Instant::now() };
+        let state = State { pending: HashMap::new(), over: None, last: Instant::now(), looked: Instant::now() };
         let link = Arc::new(Link {
             output: Mutex::new(Box::new(Squeezing::new(output, Arc::new(AtomicBool::new(squeeze))))),
             state: Mutex::new(state),
@@ -260,6 +300,7 @@ impl Link {
             load: AtomicU64::new(0),
             over,
             carrier: Mutex::new(carrier),
+            window,
             silence,
         });
         let weak = Arc::downgrade(&link);
@@ -305,12 +346,18 @@ impl Link {
         let answer = match frame.kind {
             kind::FAILED => {
                 let e = frame.body().error()?;
-                self.load.fetch_sub(slot.weight, Ordering::Relaxed);
+                self.answered(&slot);
                 Err(e)
             }
             kind => {
+                if kind == kind::MORE {
+                    let parts = slot.parts.fetch_add(1, Ordering::Relaxed);
+                    if parts >= PARTS_AHEAD + slot.credit.load(Ordering::Relaxed) {
+                        return Err(nonsense("more parts of an answer than were asked for"));
+                    }
+                }
                 if kind == kind::DONE {
-                    self.load.fetch_sub(slot.weight, Ordering::Relaxed);
+                    self.answered(&slot);
                 }
                 Ok(frame)
             }
@@ -320,13 +367,23 @@ impl Link {
         Ok(())
     }
 
+    fn answered(&self, slot: &Slot) {
+        self.load.fetch_sub(slot.weight, Ordering::Relaxed);
+        self.window.leave(slot.weight);
+    }
+
     /// Asks; `weight` is how many bytes the request or its answer carries.
     pub fn ask(self: &Arc<Self>, kind: u8, parts: &[&[u8]], weight: u64) -> Result<Ticket> {
+        if HEAD + parts.iter().map(|part| part.len()).sum::<usize>() > LONGEST {
+            return Err(Error::new(ErrorKind::Unsupported, "ask").because("the attributes are too many for one request"));
+        }
+        self.window.enter(weight, &self.over);
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let slot = Arc::new(Slot { weight, ..Slot::default() });
         {
             let mut state = lock(&self.state);
             if let Some(e) = &state.over {
+                self.window.leave(weight);
                 return Err(e.again());
             }
             state.pending.insert(id, slot.clone());
@@ -359,6 +416,7 @@ impl Link {
         };
         self.over.store(true, Ordering::Relaxed);
         for slot in pending.into_values() {
+            self.window.leave(slot.weight);
             lock(&slot.answers).push_back(Err(why.again()));
             slot.came.notify_all();
         }
@@ -368,10 +426,15 @@ impl Link {
     /// Looks whether the far end is still there; called now and then by whoever waits.
     fn check(&self) -> Result<()> {
         let silent = {
-            let state = lock(&self.state);
+            let mut state = lock(&self.state);
             if let Some(e) = &state.over {
                 return Err(e.again());
             }
+            // This process was stopped for a while, or nobody has waited: what came meanwhile has not been read yet.
+            if state.looked.elapsed() > Duration::from_secs(5) {
+                state.last = Instant::now();
+            }
+            state.looked = Instant::now();
             state.last.elapsed()
         };
         if silent > self.silence {
@@ -427,6 +490,7 @@ impl Ticket {
 
     /// Lets `parts` more parts of the answer come.
     pub fn credit(&self, parts: u64) -> Result<()> {
+        self.slot.credit.fetch_add(parts, Ordering::Relaxed);
         let mut to = super::wire::Writer::new();
         to.number(parts);
         self.link.send(kind::CREDIT, self.id, &[&to.out])

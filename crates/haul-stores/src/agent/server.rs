@@ -24,7 +24,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Frame, HEAD, Input, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
+use super::link::{Bounded, Frame, HEAD, Input, LONGEST, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
 use super::ops;
 use super::squeeze::{self, Squeezing};
 use super::wire::{Writer, nonsense};
@@ -162,6 +162,11 @@ pub(super) struct Reply<'a> {
 
 impl Reply<'_> {
     fn send(&self, kind: u8, parts: &[&[u8]]) {
+        if HEAD + parts.iter().map(|part| part.len()).sum::<usize>() > LONGEST {
+            let mut to = Writer::new();
+            to.error(&Error::new(ErrorKind::Unsupported, "answer").because("the attributes are too many for one answer"));
+            return self.send(kind::FAILED, &[&to.out]);
+        }
         let mut head = [kind; HEAD];
         head[1..].copy_from_slice(&self.id.to_be_bytes());
         if lock(&self.peer.output).send(head, parts).is_err() {
@@ -232,7 +237,9 @@ impl Agent {
         let over = Arc::new(AtomicBool::new(false));
         let mut output = Bounded::new(output, PATIENCE, over.clone()).map_err(|e| Error::io(e, "start"))?;
         std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
-        let input = std::io::BufReader::with_capacity(256 << 10, std::fs::File::from(input));
+        // It may be one with the output, which does not block.
+        let input = Bounded::new(input, Duration::MAX, over.clone()).map_err(|e| Error::io(e, "start"))?;
+        let input = std::io::BufReader::with_capacity(256 << 10, input);
         self.serve_link(Box::new(Plain(output)), &mut Plain(input), over, false)
     }
 
@@ -333,6 +340,12 @@ impl Agent {
             jobs.idle -= 1;
             drop(jobs);
             let reply = Reply { peer: &job.peer, id: job.frame.id };
+            if job.peer.over.load(Ordering::Relaxed) {
+                // Whoever asked has gone, and may have asked another since: what has not begun is not begun.
+                *lock(&self.room) += job.room;
+                self.freed.notify_all();
+                continue;
+            }
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.perform(&job.frame, &reply)));
             let failed = match done {
                 Ok(Ok(())) => None,

@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use super::data::{DATA, DATA_NEAR, DataLink, ToListen, Watch, Way};
 use super::direct::Ports;
 use super::greeting::{Far, Greeted, Pipes};
-use super::link::{Frame, Link, PULSE, Ticket, kind, lock};
+use super::link::{Frame, Link, PULSE, Ticket, Window, kind, lock};
 use super::ops;
 use super::wire::nonsense;
 
@@ -51,6 +51,8 @@ pub struct Client {
     connect: Box<Connect>,
     pub(super) wishes: Wishes,
     session: Mutex<Option<Arc<Session>>>,
+    /// When connecting again failed last, and why: who was waiting then is told the same.
+    failed: Mutex<Option<(Instant, Error)>>,
     /// Files and roots have numbers that are never used twice.
     next: AtomicU64,
 }
@@ -67,6 +69,7 @@ pub struct Session {
     /// Other far sides that this one can read from.
     pub friends: Mutex<HashSet<u64>>,
     pub(super) squeeze: bool,
+    pub(super) window: Arc<Window>,
     pub links: Mutex<Vec<Arc<Link>>>,
     /// Links beside ssh, which carry the data where there are any.
     pub(super) data: Mutex<Vec<DataLink>>,
@@ -127,7 +130,7 @@ impl Client {
     /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where there is no haul on the
     /// far side or none that can be spoken with.
     pub fn connect(connect: Box<Connect>, wishes: Wishes, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
-        let client = Client { connect, wishes, session: Mutex::default(), next: AtomicU64::new(FIRST_NUMBER) };
+        let client = Client { connect, wishes, session: Mutex::default(), failed: Mutex::default(), next: AtomicU64::new(FIRST_NUMBER) };
         let (session, answers) = client.meet(early)?;
         *lock(&client.session) = Some(session);
         Ok((client, answers))
@@ -139,12 +142,19 @@ impl Client {
 
     /// The session there is, or a new one in the place of one that was lost.
     pub fn session(self: &Arc<Self>) -> Result<Arc<Session>> {
+        let asked = Instant::now();
         let mut session = lock(&self.session);
         if let Some(session) = session.as_ref().filter(|session| !session.control.is_over()) {
             session.attend(self);
             return Ok(session.clone());
         }
-        let (new, _) = self.meet(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken))?;
+        if let Some((when, e)) = &*lock(&self.failed)
+            && *when > asked
+        {
+            return Err(e.again());
+        }
+        let met = self.meet(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
+        let (new, _) = met.inspect_err(|e| *lock(&self.failed) = Some((Instant::now(), e.again())))?;
         *session = Some(new.clone());
         Ok(new)
     }
@@ -167,7 +177,8 @@ impl Client {
             (None, _) => Way::None,
             (Some(_), listening) => Way::Untried(listening.and_then(Result::ok)),
         };
-        let control = greeted.link(self.wishes.squeeze)?;
+        let window = Arc::new(Window::default());
+        let control = greeted.link(self.wishes.squeeze, window.clone())?;
         let session = Arc::new(Session {
             far,
             links: Mutex::new(vec![control.clone()]),
@@ -180,6 +191,7 @@ impl Client {
             id: next_id(),
             friends: Mutex::default(),
             squeeze: self.wishes.squeeze,
+            window,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),
             bell: Default::default(),
@@ -323,7 +335,7 @@ impl Session {
             return Err(Error::new(ErrorKind::Unsupported, "join"));
         }
         let pipes = (client.connect)(Some(&self.far.word))?;
-        let link = Greeted::joining(pipes)?.link(client.wishes.squeeze)?;
+        let link = Greeted::joining(pipes)?.link(client.wishes.squeeze, self.window.clone())?;
         lock(&self.links).push(link);
         Ok(())
     }

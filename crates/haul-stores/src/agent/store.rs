@@ -384,7 +384,7 @@ impl Store for Remote {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         let mut to = self.root.request();
-        to.name(name).bytes(&token.0);
+        to.name(name).bytes(super::file::token_there(token));
         self.root.call(ops::ABANDON, &to).map(|_| ()).map_err(|e| e.on(name))
     }
 

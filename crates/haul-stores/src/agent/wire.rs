@@ -309,7 +309,8 @@ impl<'a> Parser<'a> {
     }
 
     pub fn words(&mut self) -> Result<String> {
-        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+        // They may reach a terminal, which must not take them for commands.
+        Ok(String::from_utf8_lossy(self.bytes()?).chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
     pub fn range(&mut self) -> Result<Range<u64>> {

@@ -393,12 +393,15 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// The interrupt that a terminal sends to all of its programs is for haul alone: what carries its data goes on, so that
+/// The interrupt, and the end, that a terminal tells all of its programs of is for haul alone: what carries its data goes on, so that
 /// what is under way can be finished and kept.
 pub(crate) fn detach(command: &mut Command) {
     let ignore = || {
         // SAFETY: called between fork and exec, where signal(2) is allowed; it touches no memory of ours.
-        unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        unsafe {
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        }
         Ok(())
     };
     // SAFETY: the closure makes one call that is async-signal-safe.

@@ -222,7 +222,8 @@ fn no_file() -> Error {
 
 /// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.
 fn staged(token: &Token) -> Result<Option<&[u8]>> {
-    match &*token.0 {
+    // A haul that was there then has said more behind the name.
+    match token.0.split(|byte| *byte == b'@').next().unwrap_or_default() {
         IN_PLACE => Ok(None),
         leaf if is_staging(leaf) => Ok(Some(leaf)),
         _ => Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file")),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +18,11 @@ use crate::agent::link::Frame;
 use crate::agent::ops;
 use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense};
 use crate::local;
+
+/// Which start of which machine this is: what is only in memory does not outlive it.
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_string()).unwrap_or_default()
+}
 
 /// Bytes of attributes that one answer carries, about.
 const ANSWER: usize = 2 << 20;
@@ -180,6 +186,7 @@ impl Agent {
         to.bytes(connection.as_bytes());
         let uname = rustix::system::uname();
         to.bytes(uname.nodename().to_bytes()).bytes(uname.machine().to_bytes());
+        to.bytes(boot().as_bytes());
         Ok(())
     }
 
@@ -231,7 +238,9 @@ impl Agent {
     fn make_path(&self, from: &mut Parser<'_>) -> Result<()> {
         let (path, parents) = (&self.absolute(from.bytes()?)[..], from.flag()?);
         let place: PathBuf = path_of(path).into();
-        let made = if parents { std::fs::create_dir_all(&place) } else { std::fs::create_dir(&place) };
+        // The process has no mask of its own: the user's is taken into account here.
+        let mode = 0o777 & !self.options.umask;
+        let made = std::fs::DirBuilder::new().recursive(parents).mode(mode).create(&place);
         match made {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
             made => made.map_err(|e| Error::io(e, "mkdir").at(path)),

@@ -55,7 +55,7 @@ impl Agent {
                 sealed.welcomed()?;
             }
             let Sealed { output, input, carrier, over, .. } = sealed;
-            links.push(Link::start(output, input, carrier, over, false, SILENCE)?);
+            links.push(Link::start(output, input, carrier, over, false, Arc::default(), SILENCE)?);
         }
         lock(&self.friends.0).insert(number, links);
         Ok(())
