@@ -29,6 +29,7 @@ fn slow(w: &World) -> crate::support::Running {
 fn assert_nothing_left(w: &World) {
     w.assert_no_agents();
     assert_eq!(w.sockets(), Vec::<String>::new());
+    until("ssh has taken its control socket away", || crate::support::names(&w.join("near-run/haul-0")).is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod account;
 mod command;
 mod direct;
 mod hostile;
