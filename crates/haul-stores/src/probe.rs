@@ -1,10 +1,11 @@
 //! What a host's `sh` says of it: clock, system, user, space. Nothing is written there.
 
+use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-use haul_core::error::Result;
+use haul_core::error::{Error, Result};
 
-use crate::script::{Said, run};
+use crate::script::{Said, Script};
 use crate::ssh::{Login, far_places};
 
 /// What was said; `None` where it was not, or not in a form that is understood. All words are the far side's own.
@@ -31,25 +32,24 @@ pub struct Probe {
     pub inodes: Option<(u64, u64)>,
 }
 
-/// The far clock, as it was read shortly before its answer came.
+/// The far clock: it was read between the question and its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Since 1970.
     pub far: Duration,
     /// It says whole seconds only.
     pub whole_seconds: bool,
+    pub asked: SystemTime,
     pub came: SystemTime,
 }
 
 impl Clock {
-    /// Seconds by which the far clock is ahead of this one, and how far that may be off. Half of the round trip went by
-    /// before the answer came.
-    pub fn ahead(&self, round_trip: Duration) -> Option<(f64, f64)> {
-        let here = self.came.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs_f64() - round_trip.as_secs_f64() / 2.0;
+    /// Seconds by which the far clock is ahead of this one, and how far that may be off.
+    pub fn ahead(&self) -> Option<(f64, f64)> {
+        let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|time| time.as_secs_f64());
+        let (asked, came) = (since(self.asked)?, since(self.came)?);
         let rounded = if self.whole_seconds { 0.5 } else { 0.0 };
-        // A program is started to read it.
-        let within = round_trip.as_secs_f64() / 2.0 + rounded + 0.01;
-        Some((self.far.as_secs_f64() + rounded - here, within))
+        Some((self.far.as_secs_f64() + rounded - (asked + came) / 2.0, (came - asked).abs() / 2.0 + rounded))
     }
 }
 
@@ -57,10 +57,11 @@ impl Clock {
 /// `Unsupported` where no command can be run.
 pub fn probe(login: &Login, haul: Option<&str>, version: &str, patience: Duration) -> Result<Probe> {
     let places = far_places(haul, version);
-    let said = run(
+    let (hear, mut ask) = std::io::pipe().map_err(|e| Error::io(e, "run"))?;
+    let mut script = Script::start(
         login,
         &format!(
-            "printf \"clock %s\\n\" \"`date +%s.%N`\"; printf \"system %s\\n\" \"`uname -srm`\"; printf \"platform %s\\n\" \"`uname -sm`\"; \
+            "read x; printf \"clock %s\\n\" \"`date +%s.%N`\"; printf \"system %s\\n\" \"`uname -srm`\"; printf \"platform %s\\n\" \"`uname -sm`\"; \
              printf \"user %s\\n\" \"`id -un`\"; printf \"home %s\\n\" \"$HOME\"; printf \"shell %s\\n\" \"$SHELL\"; \
              printf \"connection %s\\n\" \"$SSH_CONNECTION\"; \
              for haul in {places}; do p=`command -v \"$haul\" 2>/dev/null` && printf \"haul %s\\n\" \"$p\" && break; done; \
@@ -68,19 +69,24 @@ pub fn probe(login: &Login, haul: Option<&str>, version: &str, patience: Duratio
              if [ -n \"$s\" ]; then printf \"typed %s\\n\" \"$s\"; else printf \"space %s\\n\" \"`df -Pk . 2>/dev/null | tail -n 1`\"; fi; \
              printf \"inodes %s\\n\" \"`df -Pi . 2>/dev/null | tail -n 1`\""
         ),
-        patience,
+        Some(Box::new(hear)),
     )?;
-    Ok(Probe::of(&said))
+    script.begins(patience);
+    // The clock is read after this.
+    let asked = SystemTime::now();
+    let _it_shows_when_nothing_comes = ask.write_all(b"\n");
+    drop(ask);
+    Ok(Probe::of(&script.hear(patience)?, asked))
 }
 
 impl Probe {
-    fn of(said: &Said) -> Probe {
+    fn of(said: &Said, asked: SystemTime) -> Probe {
         let words = |word: &str| said.get(word).filter(|rest| !rest.is_empty()).map(str::to_string);
         let clock = said.lines.iter().find(|(word, ..)| word == "clock").and_then(|(_, rest, came)| {
             let (seconds, fraction) = rest.split_once('.').unwrap_or((rest, ""));
             let nanos = (fraction.len() == 9).then(|| fraction.parse::<u32>().ok()).flatten();
             let far = Duration::new(seconds.parse().ok()?, nanos.unwrap_or(0).min(999_999_999));
-            Some(Clock { far, whole_seconds: nanos.is_none(), came: *came })
+            Some(Clock { far, whole_seconds: nanos.is_none(), asked, came: *came })
         });
         let (typed, plain) = (said.get("typed").and_then(row), said.get("space").and_then(row));
         let kib = |(total, free): (u64, u64)| (total.saturating_mul(1024), free.saturating_mul(1024));
@@ -121,35 +127,42 @@ fn row(line: &str) -> Option<Row> {
 mod tests {
     use super::*;
 
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
     fn said(lines: &[(&str, &str)]) -> Said {
-        let line = |(word, rest): &(&str, &str)| (word.to_string(), rest.to_string(), SystemTime::UNIX_EPOCH + Duration::from_secs(100));
+        let line = |(word, rest): &(&str, &str)| (word.to_string(), rest.to_string(), at(100));
         Said { noise: 3, lines: lines.iter().map(line).collect(), whole: true }
     }
 
     #[test]
     fn what_systems_say_is_read() {
-        let probe = Probe::of(&said(&[
-            ("clock", "101.500000000"),
-            ("system", "Linux 6.1.0 x86_64"),
-            ("user", ""),
-            ("typed", "/dev/my disk ext4 1000 400 600 40% /home of ana"),
-            ("inodes", "/dev/sda1 100 1 99 1% /"),
-        ]));
+        let probe = Probe::of(
+            &said(&[
+                ("clock", "101.500000000"),
+                ("system", "Linux 6.1.0 x86_64"),
+                ("user", ""),
+                ("typed", "/dev/my disk ext4 1000 400 600 40% /home of ana"),
+                ("inodes", "/dev/sda1 100 1 99 1% /"),
+            ]),
+            at(98),
+        );
         assert_eq!((probe.noise, probe.system.as_deref(), probe.user), (3, Some("Linux 6.1.0 x86_64"), None));
         assert_eq!((probe.file_system.as_deref(), probe.bytes, probe.inodes), (Some("ext4"), Some((1_024_000, 614_400)), Some((100, 99))));
-        let (ahead, within) = probe.clock.and_then(|clock| clock.ahead(Duration::from_secs(1))).expect("a clock");
-        assert!((ahead - 2.0).abs() < 1e-6 && within > 0.5, "{ahead} {within}");
+        let (ahead, within) = probe.clock.and_then(|clock| clock.ahead()).expect("a clock");
+        assert!((ahead - 2.5).abs() < 1e-6 && (within - 1.0).abs() < 1e-6, "{ahead} {within}");
     }
 
     #[test]
     fn what_is_not_understood_is_not_known() {
         for clock in ["101.N", "101.%N", "101"] {
-            let probe = Probe::of(&said(&[("clock", clock), ("space", "none"), ("inodes", "none 0 0 0 - /")]));
+            let probe = Probe::of(&said(&[("clock", clock), ("space", "none"), ("inodes", "none 0 0 0 - /")]), at(98));
             assert!(probe.clock.is_some_and(|clock| clock.whole_seconds), "{clock}");
             assert_eq!((probe.bytes, probe.inodes, probe.file_system), (None, None, None));
         }
         for clock in ["", "x.1", "-5", "99999999999999999999.1"] {
-            assert_eq!(Probe::of(&said(&[("clock", clock)])).clock, None, "{clock}");
+            assert_eq!(Probe::of(&said(&[("clock", clock)]), at(98)).clock, None, "{clock}");
         }
     }
 }

@@ -20,6 +20,8 @@ use crate::ssh::Login;
 const MARK: &[u8] = b"\nhaul-script-says\n";
 /// More than this from the far side is no answer of a script.
 const LONGEST: usize = 1 << 20;
+/// How long a further session may take to open.
+const SESSION: Duration = Duration::from_secs(30);
 /// A hash by whichever program is there, of standard input; 64 hexadecimal digits come first.
 pub(crate) const SHA256: &str = "{ sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } 2>/dev/null";
 
@@ -47,6 +49,25 @@ pub struct Script {
     chunks: Receiver<(Vec<u8>, SystemTime)>,
     /// Bytes that have gone to it.
     sent: Arc<AtomicU64>,
+    heard: Heard,
+}
+
+/// What has come, and where each chunk of it ends and when it came.
+#[derive(Default)]
+struct Heard {
+    all: Vec<u8>,
+    ends: Vec<(usize, SystemTime)>,
+}
+
+impl Heard {
+    fn add(&mut self, (chunk, when): (Vec<u8>, SystemTime)) {
+        self.all.extend_from_slice(&chunk);
+        self.ends.push((self.all.len(), when));
+    }
+
+    fn mark(&self) -> Option<usize> {
+        self.all.windows(MARK.len()).position(|window| window == MARK)
+    }
 }
 
 impl Drop for Script {
@@ -95,40 +116,31 @@ impl Script {
                 count.fetch_add(read as u64, Ordering::Relaxed);
             }
         };
-        let script = Script { carrier: pipes.carrier, chunks, sent };
+        let script = Script { carrier: pipes.carrier, chunks, sent, heard: Heard::default() };
         let start = |work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name("script".into()).spawn(work);
         start(Box::new(hear)).and_then(|_| start(Box::new(feed))).map_err(|e| Error::io(e, "start a thread"))?;
         Ok(script)
     }
 
     /// Whether its mark comes within `patience`.
-    pub fn begins(&self, patience: Duration) -> bool {
+    pub fn begins(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
-        let mut all = Vec::new();
-        while let Ok((chunk, _)) = self.chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            all.extend_from_slice(&chunk);
-            if position(&all).is_some() {
-                return true;
-            }
-            if all.len() > LONGEST {
-                return false;
+        while self.heard.mark().is_none() && self.heard.all.len() <= LONGEST {
+            match self.chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(chunk) => self.heard.add(chunk),
+                Err(_) => return false,
             }
         }
-        false
+        self.heard.mark().is_some()
     }
 
     /// Hears it to its end, or until nothing has moved for `patience`. `Unsupported` where no script can be run.
-    pub fn hear(self, patience: Duration) -> Result<Said> {
-        let mut all: Vec<u8> = Vec::new();
-        // Where each chunk ends, and when it came.
-        let mut ends: Vec<(usize, SystemTime)> = Vec::new();
+    pub fn hear(mut self, patience: Duration) -> Result<Said> {
+        let mut heard = std::mem::take(&mut self.heard);
         let mut sent = 0;
         let whole = loop {
             match self.chunks.recv_timeout(patience) {
-                Ok((chunk, when)) => {
-                    all.extend_from_slice(&chunk);
-                    ends.push((all.len(), when));
-                }
+                Ok(chunk) => heard.add(chunk),
                 Err(RecvTimeoutError::Disconnected) => break true,
                 Err(RecvTimeoutError::Timeout) => {
                     let now = self.sent.load(Ordering::Relaxed);
@@ -138,31 +150,26 @@ impl Script {
                     sent = now;
                 }
             }
-            if all.len() > LONGEST {
+            if heard.all.len() > LONGEST {
                 break false;
             }
         };
-        let Some(at) = position(&all) else {
+        // The mark begins with the end of the line before it.
+        let Some(noise) = heard.mark() else {
             let reason = if whole { "no script can be run there" } else { "the far side does not answer" };
             return Err(Error::new(if whole { ErrorKind::Unsupported } else { ErrorKind::TimedOut }, "run").because(reason));
         };
-        let begin = at + MARK.len();
+        let mut at = noise + MARK.len();
         let mut lines = Vec::new();
-        let mut at = begin;
-        for line in all[begin..].split_inclusive(|byte| *byte == b'\n') {
+        for line in heard.all[at..].split_inclusive(|byte| *byte == b'\n') {
             at += line.len();
-            let when = ends.iter().find(|(end, _)| *end >= at).map_or_else(SystemTime::now, |(_, when)| *when);
+            let when = heard.ends.iter().find(|(end, _)| *end >= at).map_or_else(SystemTime::now, |(_, when)| *when);
             let line = String::from_utf8_lossy(line);
             let (word, rest) = line.trim_end_matches(['\n', '\r']).split_once(' ').unwrap_or((line.trim(), ""));
             lines.push((word.to_string(), rest.trim().to_string(), when));
         }
-        // The mark begins with the end of the line before it.
-        Ok(Said { noise: begin - MARK.len(), lines, whole })
+        Ok(Said { noise, lines, whole })
     }
-}
-
-fn position(all: &[u8]) -> Option<usize> {
-    all.windows(MARK.len()).position(|window| window == MARK)
 }
 
 /// Runs a script that reads nothing and hears it to its end.
@@ -177,7 +184,15 @@ pub fn count_sessions(login: &Arc<Login>, open: usize, most: usize) -> usize {
     for _ in open..most {
         let (login, send) = (login.clone(), send.clone());
         let hold = move || {
-            let held = Script::start(&login, "read x", None).ok().filter(|script| script.begins(Duration::from_secs(30)));
+            let open = || {
+                let mut script = Script::start(&login, "read x", None).ok()?;
+                script.begins(SESSION).then_some(script)
+            };
+            let held = open().or_else(|| {
+                // One that has just ended may have been counted still.
+                std::thread::sleep(Duration::from_millis(200));
+                open()
+            });
             let _counted = send.send(held);
         };
         started += usize::from(std::thread::Builder::new().name("session".into()).spawn(hold).is_ok());

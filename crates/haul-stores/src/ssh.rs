@@ -370,6 +370,26 @@ impl Login {
         Ok(Master::Own(child))
     }
 
+    /// For what goes through one session: tried again for two seconds where the host has refused that session, since one
+    /// before it may be about to end. Nothing is gained by it while another is held.
+    pub fn again<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let until = Instant::now() + Duration::from_secs(2);
+        loop {
+            let done = attempt();
+            if done.is_ok() || Instant::now() > until || !self.was_refused() {
+                return done;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn was_refused(&self) -> bool {
+        // Its words may still be on their way through the pipe.
+        std::thread::sleep(Duration::from_millis(20));
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).contains("Session open refused by peer")
+    }
+
     /// ssh's own words for why it ended, and what can be done.
     pub fn explain(&self, e: Error) -> Error {
         if e.op() == SPEAK {

@@ -157,7 +157,10 @@ impl<'a> Hosts<'a> {
         let agent = if plain { None } else { self.agent(&login, &endpoint, &location.path)? };
         let host = match agent {
             Some(host) => Host::Agent(host),
-            None => Host::Sftp(sftp::Host::connect("ssh", endpoint, Box::new(move || login.sftp()), CHANNELS)?),
+            None => {
+                let connect = |login: Arc<Login>| sftp::Host::connect("ssh", endpoint.clone(), Box::new(move || login.sftp()), CHANNELS);
+                Host::Sftp(login.again(|| connect(login.clone()))?)
+            }
         };
         let host = Arc::new(host);
         known.push((key, host.clone()));
@@ -193,10 +196,17 @@ impl<'a> Hosts<'a> {
         }
         let ports = self.connect.data_ports;
         // Ports that were named are always tried.
-        let direct = self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)));
-        let host = endpoint.to_string();
-        let direct = direct.map(|learned| Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) });
-        match self.greet(login, endpoint, path, direct) {
+        let direct = || {
+            let learned =
+                self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)))?;
+            let host = endpoint.to_string();
+            Some(Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) })
+        };
+        let met = match self.connect.install_agent {
+            true => login.again(|| self.greet(login, endpoint, path, direct())),
+            false => self.greet(login, endpoint, path, direct()),
+        };
+        match met {
             Ok(host) => Ok(Some(host)),
             Err(e) if self.connect.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 let e = login.explain(e);

@@ -38,8 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LOGIN: Duration = Duration::from_secs(300);
 /// Quick requests that are timed; the median counts.
 const ROUNDS: usize = 9;
-/// How often something is tried again that may have been refused for a session which is about to end.
-const AGAIN: usize = 20;
 
 pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
@@ -116,7 +114,7 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
     if !plain && probed.is_none() {
         facts.haul_error = Some("no command can be run there".into());
     } else if !plain {
-        match hosts.greet(&login, &endpoint, &location.path, None) {
+        match login.again(|| hosts.greet(&login, &endpoint, &location.path, None)) {
             Ok(host) => {
                 met(hosts, connect, &endpoint, &host, probed.as_ref(), facts)?;
                 agent = Some(host);
@@ -124,7 +122,10 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
             Err(e) => facts.haul_error = Some(why_not(&login, probed.as_ref(), e)),
         }
     }
-    let mut sftp = reach_sftp(&login, &endpoint);
+    let mut sftp = match agent {
+        Some(_) => reach_sftp(&login, &endpoint),
+        None => login.again(|| reach_sftp(&login, &endpoint)),
+    };
     let held = usize::from(agent.is_some()) + usize::from(sftp.is_ok());
     let opened = match &probed {
         Some(_) => count_sessions(&login, held, CHANNELS),
@@ -134,13 +135,7 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
     if sftp.is_err() && agent.is_some() && opened == 1 {
         // It may have been the one session that there is.
         drop(agent.take());
-        for _ in 0..AGAIN {
-            sftp = reach_sftp(&login, &endpoint);
-            if !sftp.as_ref().is_err_and(|e| e.kind() != ErrorKind::Unsupported) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        sftp = login.again(|| reach_sftp(&login, &endpoint));
     }
     match sftp {
         Ok(host) => sftp_facts(&host, facts),
@@ -148,10 +143,6 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
         Err(e) => facts.sftp_error = Some(safe(login.explain(e).reason().as_bytes())),
     }
     facts.way = Some(if facts.haul.is_some() { "haul" } else { "sftp" });
-    let clock = probed.and_then(|probed| probed.clock);
-    facts.clock = clock
-        .and_then(|clock| clock.ahead(Duration::from_secs_f64(facts.round_trip.unwrap_or(0.0))))
-        .map(|(ahead, within)| Clock { ahead: microseconds(ahead), within: microseconds(within) });
     Ok(())
 }
 
@@ -186,6 +177,8 @@ fn note(facts: &mut Facts, probed: &Probe) {
     facts.connection = probed.connection.as_deref().and_then(Connection::read);
     let name = own(&probed.system).unwrap_or_else(|| "unknown".into());
     facts.system = Some(System { name, shell: own(&probed.shell), noise: probed.noise });
+    let clock = probed.clock.and_then(|clock| clock.ahead());
+    facts.clock = clock.map(|(ahead, within)| Clock { ahead: microseconds(ahead), within: microseconds(within) });
     facts.home = Some(Home {
         path: own(&probed.home),
         file_system: own(&probed.file_system),

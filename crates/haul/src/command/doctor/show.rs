@@ -62,8 +62,8 @@ pub fn text(facts: &Facts) -> String {
         block.add("data", "through ssh alone: direct connections take a haul there");
     }
     if let Some(data) = &facts.data {
-        block.add("data out", &format!("this host connects to {}", direction(&data.out)));
-        block.add("data in", &format!("that host connects to {}", direction(&data.into)));
+        block.add("data out", &direction("this host", &data.out));
+        block.add("data in", &direction("that host", &data.into));
     }
     if let Some(home) = &facts.home {
         block.add("home", &home_words(home));
@@ -122,14 +122,16 @@ fn clock_words(clock: &Clock) -> String {
     format!("{} {which} this host's, give or take {}", time(clock.ahead.abs()), time(clock.within))
 }
 
-fn direction(direction: &Direction) -> String {
-    let place = match (&direction.address, direction.port) {
-        (Some(address), Some(port)) => format!("{address} port {port}"),
-        _ => "no port".into(),
-    };
-    match &direction.error {
-        None => format!("{place}: in {}", time(direction.seconds)),
-        Some(why) => format!("{place}: not possible: {why} (after {})", time(direction.seconds)),
+fn direction(who: &str, direction: &Direction) -> String {
+    let why = direction.error.as_deref().unwrap_or("it is not known why");
+    match (&direction.address, direction.port) {
+        (Some(address), Some(port)) if direction.works => {
+            format!("{who} connects to {address} port {port}, in {}", time(direction.seconds))
+        }
+        (Some(address), Some(port)) => {
+            format!("no: {who} cannot connect to {address} port {port}: {why} (after {})", time(direction.seconds))
+        }
+        _ => format!("no: there is no port for {who} to connect to: {why}"),
     }
 }
 
