@@ -503,8 +503,7 @@ impl RemoteSink {
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        // What an earlier try has sent is over before this one begins, whatever became of it.
-        let _earlier = self.settle(|part, _| at.start <= part.start && part.end <= at.end);
+        self.make_way(&at)?;
         let (session, number) = self.handle()?;
         let mut buffer = vec![0; usize::try_from(PIECE.min(at.end - at.start)).unwrap_or(0)];
         let mut next = at.start;
@@ -529,6 +528,13 @@ impl RemoteSink {
         }
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// What was sent before for the same bytes is over before more is sent, for the far end does many things at a time. What
+    /// became of a part that is done again does not matter.
+    fn make_way(&self, at: &Range<u64>) -> Result<()> {
+        let _whatever = self.settle(|part, _| at.start <= part.start && part.end <= at.end);
+        self.settle(|part, _| part.start < at.end && at.start < part.end)
     }
 
     /// Waits for the answers to the writes that are chosen.
@@ -598,6 +604,7 @@ impl Sink for RemoteSink {
             return Ok(());
         }
         let hole = || {
+            self.make_way(&at)?;
             let (session, number) = self.handle()?;
             let mut to = Writer::new();
             to.number(number).range(&at);
@@ -610,6 +617,7 @@ impl Sink for RemoteSink {
 
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         let reuse = || {
+            self.make_way(&at)?;
             let (session, number) = self.handle()?;
             let mut to = Writer::new();
             to.number(number).stamp(old).number(from).range(&at);
