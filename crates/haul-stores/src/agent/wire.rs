@@ -130,10 +130,9 @@ impl Writer {
         let same = u8::from(entry.stored == entry.size) | u8::from(entry.version == entry.ino) << 1;
         let more = u8::from(entry.target.is_some()) << 2 | u8::from(entry.xattrs.is_some()) << 3;
         self.byte(kind_to(entry.kind)).byte(same | more).mask(entry.have);
-        if !entry.is_bare() {
-            self.number(entry.size).time(entry.mtime).number(entry.mode.into()).number(entry.uid.into()).number(entry.gid.into());
-            self.number(entry.rdev).number(entry.nlink.into()).number(entry.dev);
-        }
+        // Also of an entry that nobody has looked up: what is written from standard input has a size all the same.
+        self.number(entry.size).time(entry.mtime).number(entry.mode.into()).number(entry.uid.into()).number(entry.gid.into());
+        self.number(entry.rdev).number(entry.nlink.into()).number(entry.dev);
         self.number(entry.ino);
         if same & 1 == 0 {
             self.number(entry.stored);
@@ -355,11 +354,9 @@ impl<'a> Parser<'a> {
         let flags = self.byte()?;
         let mut entry = Entry::bare(name, kind);
         entry.have = self.mask()?;
-        if !entry.is_bare() {
-            (entry.size, entry.mtime) = (self.number()?, self.time()?);
-            (entry.mode, entry.uid, entry.gid) = (self.small()? & 0o7777, self.small()?, self.small()?);
-            (entry.rdev, entry.nlink, entry.dev) = (self.number()?, self.small()?, self.number()?);
-        }
+        (entry.size, entry.mtime) = (self.number()?, self.time()?);
+        (entry.mode, entry.uid, entry.gid) = (self.small()? & 0o7777, self.small()?, self.small()?);
+        (entry.rdev, entry.nlink, entry.dev) = (self.number()?, self.small()?, self.number()?);
         entry.ino = self.number()?;
         entry.stored = if flags & 1 == 0 { self.number()? } else { entry.size };
         entry.version = if flags & 2 == 0 { self.number()? } else { entry.ino };

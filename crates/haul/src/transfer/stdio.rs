@@ -10,12 +10,13 @@ use haul_core::entry::{Entry, Kind, MetaMask, Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::meter::Meter;
-use haul_core::store::{Receipt, Sink, Spec, Store};
+use haul_core::store::{Receipt, Sink, Spec};
 use haul_stores::local::Options;
 
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
 use crate::location::{Location, Scheme};
+use crate::open::Opened;
 use crate::remote::{Hosts, is_remote};
 use crate::{command, open, out, units};
 
@@ -53,8 +54,7 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
 /// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
 fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
     if is_remote(destination) {
-        let e = Error::new(ErrorKind::Unsupported, "copy to").at(destination.to_string().as_bytes());
-        return Err(e.because("standard input goes to this machine's files only, so far").hint("write it to a file and copy that"));
+        return from_stdin_to_host(flags, destination, global);
     }
     let place = open::path_of(&destination.path);
     if destination.means_contents() || place.is_dir() {
@@ -85,8 +85,42 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
         ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
         _ => e,
     })?;
+    pour_into(&Opened::from(opened), flags, global)
+}
+
+/// The same on another machine.
+fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let host = hosts.reach(destination)?;
+    let path = host.absolute(&destination.path);
+    let shown = destination.to_string();
+    if destination.means_contents() || host.look(&path)? == Some(Kind::Dir) {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(shown.as_bytes()).because("is a directory, and standard input has no name");
+        return Err(e.hint("name the file that it is to become"));
+    }
+    if !global.quiet {
+        out::complain(&format!("copies standard input to {shown} {}\n", hosts.sentence()).into(), false);
+    }
+    if flags.dry {
+        out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
+        return Ok(Exit::Success);
+    }
+    let (above, leaf) = open::split(&path);
+    if flags.make_path {
+        host.make_dir(above, true)?;
+    }
+    let store = host.open(above).map_err(|e| match e.kind() {
+        ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
+        _ => e,
+    })?;
+    pour_into(&Opened { store, leaf: Some(leaf.to_vec()) }, flags, global)
+}
+
+fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit> {
     let mut entry = Entry::bare(opened.name(), Kind::File);
     entry.mtime = now();
+    // As a shell's redirection would make it, less what the mask takes.
+    entry.mode = 0o666;
     let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();

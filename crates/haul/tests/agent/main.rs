@@ -3,6 +3,7 @@
 mod support;
 
 mod account;
+mod changed;
 mod command;
 mod direct;
 mod hostile;

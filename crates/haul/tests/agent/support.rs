@@ -215,6 +215,12 @@ impl Haul {
         Running { child, out: Some(out), err: Some(err), words: format!("{:?}", self.command) }
     }
 
+    /// With a pipe for its standard input: see [`Running::input`].
+    pub fn piped(mut self) -> Running {
+        self.command.stdin(Stdio::piped());
+        self.start()
+    }
+
     #[track_caller]
     pub fn run(self) -> Ended {
         self.start().wait(BOUND)
@@ -239,6 +245,10 @@ pub struct Running {
 impl Running {
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    pub fn input(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().expect("piped")
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -166,7 +166,7 @@ fn two_hosts_at_once() {
     let key = fs::read_to_string(w.server.path("user_key.pub")).expect("written");
     fs::write(other.server.path("authorized_keys"), key).expect("written");
     let there = other.join("there").display().to_string();
-    w.haul(&format!("cp -a testhost:~/src/ otherhost:{there}")).run().code(0).says("by haul on the far side");
+    w.haul(&format!("cp -a testhost:~/src/ otherhost:{there}")).run().code(0).says("large files without passing this machine");
     haul_test::compare::assert_same(&w.join("src"), &other.join("there"), EVERYTHING);
     assert_eq!((w.server.logins(), other.server.logins()), (1, 1));
     w.haul(&format!("check -c testhost:~/src/ otherhost:{there}")).run().code(0);
