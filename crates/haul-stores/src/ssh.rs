@@ -371,7 +371,8 @@ impl Login {
     }
 
     /// For what goes through one session: tried again for two seconds where the host has refused that session, since one
-    /// before it may be about to end. Nothing is gained by it while another is held.
+    /// before it may be about to end. Nothing is gained by it while another is held. Also where the host closed the whole
+    /// connection over the session before: there are servers that do so when they are asked for a command.
     pub fn again<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let until = Instant::now() + Duration::from_secs(2);
         loop {
@@ -387,7 +388,8 @@ impl Login {
         // Its words may still be on their way through the pipe.
         std::thread::sleep(Duration::from_millis(20));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).contains("Session open refused by peer")
+        let said = String::from_utf8_lossy(&said);
+        said.contains("Session open refused by peer") || said.contains("Connection closed by UNKNOWN")
     }
 
     /// ssh's own words for why it ended, and what can be done.

@@ -34,7 +34,7 @@ impl Proftpd {
         let config = format!(
             "ModulePath /usr/lib/proftpd\nLoadModule mod_sftp.c\nServerName test\nServerType standalone\nDefaultAddress 127.0.0.1\n\
              Port {port}\nUseIPv6 off\nUser nobody\nGroup nogroup\nRootLogin on\nRequireValidShell off\nUseFtpUsers off\nAllowOverwrite on\n\
-             AuthOrder mod_auth_unix.c\nWtmpLog off\nMaxInstances 60\nMaxClients 50\nUmask 022\nPidFile {}\nScoreboardFile {}\nDelayTable none\nSystemLog {}\n\
+             AuthOrder mod_auth_unix.c\nWtmpLog off\nMaxInstances 500\nMaxClients 500\nUmask 022\nPidFile {}\nScoreboardFile {}\nDelayTable none\nSystemLog {}\n\
              ListOptions \"-a\"\nSFTPEngine on\nSFTPHostKey {}\nSFTPAuthorizedUserKeys file:{}\nSFTPAuthMethods publickey\nSFTPLog {}\n\
              <Directory />\n  AllowOverwrite on\n</Directory>\n",
             show("pid"),

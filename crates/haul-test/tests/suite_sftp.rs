@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use haul_stores::sftp::{Channel, Host, Sftp};
@@ -47,15 +47,10 @@ store_suite!(ssh, || {
 });
 
 /// The same with a server of another make.
-fn other_login() -> Arc<Login> {
-    static SHARED: OnceLock<(Proftpd, Arc<Login>)> = OnceLock::new();
-    let (_, login) = SHARED.get_or_init(|| {
-        let server = Proftpd::start().expect("proftpd can be started: proftpd-core, proftpd-mod-crypto and root");
-        let target = Target { host: "testhost".into(), config: Some(server.config()), ..Target::default() };
-        let login = Arc::new(Login::new(target).expect("a target"));
-        (server, login)
-    });
-    login.clone()
+fn other_target() -> Target {
+    static SERVER: OnceLock<Proftpd> = OnceLock::new();
+    let server = SERVER.get_or_init(|| Proftpd::start().expect("proftpd can be started: proftpd-core, proftpd-mod-crypto and root"));
+    Target { host: "testhost".into(), config: Some(server.config()), ..Target::default() }
 }
 
 /// All checks but those that this server cannot pass: it follows links for LSTAT and makes their targets absolute
@@ -65,9 +60,16 @@ fn other_login() -> Arc<Login> {
 mod proftpd {
     use super::*;
 
+    /// A login for each session: this server gets stuck with several sessions in one connection.
     fn place() -> Fixture {
-        let login = other_login();
-        fixture(move || login.sftp())
+        fixture(|| {
+            static LOGINS: Mutex<Vec<Login>> = Mutex::new(Vec::new());
+            let login = Login::new(other_target())?;
+            let channel = login.sftp();
+            // It lives as long as the process, and so does what goes through it.
+            LOGINS.lock().unwrap_or_else(PoisonError::into_inner).push(login);
+            channel
+        })
     }
 
     store_suite! { @tests place;
