@@ -131,6 +131,7 @@ for workload in "$@"; do
                 mkdir -p "$work/data/many/d$dir"
                 (cd "$work/data/many/d$dir" && seq -f 'f%g' 320 | xargs touch)
             done
+            rm -rf "$work/data/copy"
             cp -a "$work/data/many" "$work/data/copy"
             prepare() { :; }
             both unchanged "$work/data/many/" "$work/data/copy/" rsync-rlpt haul haul-sftp
