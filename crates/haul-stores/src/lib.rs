@@ -13,6 +13,8 @@ pub mod memory;
 #[cfg(feature = "ssh")]
 pub mod place;
 #[cfg(feature = "ssh")]
+mod private;
+#[cfg(feature = "ssh")]
 pub mod probe;
 #[cfg(feature = "ssh")]
 pub mod script;

@@ -6,7 +6,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use crate::agent::{Pipes, widen};
+use crate::private::private_directory;
 use crate::sftp::{Channel, SPEAK, detach};
 
 /// Where and how, as the user said it. What is not said is ssh_config's.
@@ -536,22 +536,6 @@ fn relay(mut from: std::io::PipeReader, said: Arc<Mutex<Vec<u8>>>, shown: Arc<At
         }
     };
     let _without_it_nothing_is_kept = std::thread::Builder::new().name("ssh".into()).spawn(keep);
-}
-
-/// This user's directory for control sockets, which nobody else can enter, with a short path: a socket's may have 104
-/// bytes. It stays.
-fn private_directory() -> Option<PathBuf> {
-    let user = rustix::process::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);
-    for above in runtime.into_iter().chain([PathBuf::from("/tmp")]) {
-        let path = above.join(format!("haul-{user}"));
-        let _there_already = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        let ours = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.permissions().mode() & 0o077 == 0);
-        if ours {
-            return Some(path);
-        }
-    }
-    None
 }
 
 /// A name that no other login of this user has.

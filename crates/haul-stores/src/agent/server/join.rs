@@ -2,7 +2,6 @@
 
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +14,7 @@ use rustix::net::{
 };
 
 use super::Agent;
+use crate::private::private_directory;
 
 /// Where others join: a socket in a directory that only this user can enter.
 pub struct Joining {
@@ -31,21 +31,6 @@ fn socket_of(word: &str) -> Option<PathBuf> {
 
 /// How the names of these sockets begin.
 const AGENT: &str = "agent-";
-
-/// This user's directory for sockets, which nobody else can enter, with a short path: a socket's may have 104 bytes.
-pub fn private_directory() -> Option<PathBuf> {
-    let user = rustix::process::geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);
-    for above in runtime.into_iter().chain([PathBuf::from("/tmp")]) {
-        let path = above.join(format!("haul-{user}"));
-        let _there_already = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        let ours = path.symlink_metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.permissions().mode() & 0o077 == 0);
-        if ours {
-            return Some(path);
-        }
-    }
-    None
-}
 
 /// A socket so old is not one whose agent has just bound it and does not listen yet.
 const OLD: Duration = Duration::from_secs(60);
