@@ -16,6 +16,8 @@ pub mod place;
 mod private;
 #[cfg(feature = "ssh")]
 pub mod probe;
+#[cfg(feature = "s3")]
+pub mod s3;
 #[cfg(feature = "ssh")]
 pub mod script;
 #[cfg(feature = "ssh")]

@@ -1,0 +1,1 @@
+//! Where a bucket is: endpoint, path or virtual-host style, names of buckets, keys in URLs.

@@ -1,0 +1,1 @@
+//! What proves an object: CRCs and how they combine, composite checksums, ETags.

@@ -1,0 +1,8 @@
+//! Object stores that speak Amazon S3's protocol.
+
+pub mod account;
+pub mod address;
+pub mod attributes;
+pub mod checksum;
+pub mod index;
+pub mod xml;

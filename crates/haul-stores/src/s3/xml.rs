@@ -1,0 +1,1 @@
+//! The documents that the service sends and takes.
