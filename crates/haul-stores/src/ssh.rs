@@ -572,11 +572,13 @@ fn end(child: &mut Child) {
 
 impl Drop for Login {
     fn drop(&mut self) {
-        if let Some(Master::Own(child)) = self.master.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            end(child);
-        }
+        // The socket first: the last holder may be a thread that the end of the program cuts off, and then the master
+        // is ended by the system.
         if let Some(socket) = &self.socket {
             let _it_goes_with_its_master = std::fs::remove_file(socket);
+        }
+        if let Some(Master::Own(child)) = self.master.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            end(child);
         }
     }
 }
