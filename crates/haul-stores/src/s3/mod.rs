@@ -5,4 +5,5 @@ pub mod address;
 pub mod attributes;
 pub mod checksum;
 pub mod index;
+pub mod sign;
 pub mod xml;

@@ -1,1 +1,0 @@
-//! Who asks, and whom: credentials by the whole AWS chain, the endpoint, the region, trust in certificates, proxies.

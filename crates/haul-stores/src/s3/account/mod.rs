@@ -1,0 +1,333 @@
+//! Who asks, and whom: credentials by the whole AWS chain, the endpoint, the region.
+//!
+//! ```text
+//! flags (Asked) -+
+//! environment  --+-> Account::open -> endpoint, region, addressing      settled once, nothing is sent
+//! ~/.aws files --+
+//!                     credential() -> chain::find -> kept until five minutes before it ends
+//! ```
+//!
+//! Opening reads files and nothing else. The chain runs when the first request needs a credential; it may run a program or
+//! ask a server, each with a bound.
+
+mod chain;
+mod environment;
+mod profile;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+pub use self::environment::Environment;
+use self::profile::Profiles;
+pub use super::sign::Credential;
+
+/// The region of a request when nothing names one.
+pub const DEFAULT_REGION: &str = "us-east-1";
+
+/// How long before its end a credential is replaced: a request that is signed now may be judged a while later.
+const EARLY: Duration = Duration::from_secs(5 * 60);
+
+/// How long a chain that found nothing is not walked again: hundreds of requests would wait for the same nothing.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// What the command line says about access, all of it optional.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    pub profile: Option<String>,
+    pub endpoint_url: Option<String>,
+    pub region: Option<String>,
+    /// Requests go out unsigned, for public buckets.
+    pub no_sign_request: bool,
+    pub no_verify_ssl: bool,
+    /// A file of certificates to trust in place of the system's.
+    pub ca_bundle: Option<PathBuf>,
+    pub environment: Environment,
+}
+
+/// How buckets appear in addresses, as far as settings say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addressing {
+    /// Found out.
+    #[default]
+    Auto,
+    /// `host/bucket/key`
+    Path,
+    /// `bucket.host/key`
+    Virtual,
+}
+
+/// An endpoint that somebody named, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// With scheme, without a slash at its end.
+    pub url: String,
+    /// For messages: a flag's, variable's or profile's name.
+    pub said_by: String,
+}
+
+/// Who asks. One for each endpoint and profile of a run; any number of threads may use it.
+pub struct Account {
+    asked: Asked,
+    profile: Profile,
+    endpoint: Option<Endpoint>,
+    region: Option<String>,
+    addressing: Addressing,
+    held: Mutex<Held>,
+    /// Whoever has it is walking the chain.
+    seeking: Mutex<()>,
+}
+
+/// The profile that is used, and whether somebody named it.
+#[derive(Clone, Debug)]
+struct Profile {
+    name: String,
+    named: Named,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    /// On the command line: the variables with keys do not count then.
+    Flag,
+    Variable,
+    No,
+}
+
+#[derive(Default)]
+struct Held {
+    found: Option<chain::Found>,
+    failed: Option<(SystemTime, Error)>,
+}
+
+impl Account {
+    /// Reads the settings and decides everything but the credential. Sends nothing.
+    ///
+    /// Usage errors: a profile that is not there, an endpoint that is no address, a region that is no name, a settings
+    /// file that makes no sense.
+    pub fn open(asked: &Asked) -> Result<Account> {
+        let environment = &asked.environment;
+        let profiles = Profiles::read(environment)?;
+        let profile = match (&asked.profile, environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])) {
+            (Some(name), _) => Profile { name: name.clone(), named: Named::Flag },
+            (None, Some((_, name))) => Profile { name, named: Named::Variable },
+            (None, None) => Profile { name: "default".to_string(), named: Named::No },
+        };
+        if profile.named != Named::No && !profiles.knows(&profile.name) {
+            return Err(unknown_profile(&profile.name, &profiles));
+        }
+        let endpoint = endpoint(asked, &profiles, &profile.name)?;
+        let region = region(asked, &profiles, &profile.name)?;
+        let addressing = match profiles.nested(&profile.name, "s3", "addressing_style") {
+            Some("path") => Addressing::Path,
+            Some("virtual") => Addressing::Virtual,
+            _ => Addressing::Auto,
+        };
+        let (held, seeking) = Default::default();
+        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, held, seeking })
+    }
+
+    /// The endpoint that was named; without one it is AWS's for the region.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
+    /// The region that was named; without one, `DEFAULT_REGION` until the service says another.
+    pub fn region(&self) -> Option<&str> {
+        self.region.as_deref()
+    }
+
+    pub fn addressing(&self) -> Addressing {
+        self.addressing
+    }
+
+    /// Whether requests go out unsigned.
+    pub fn is_anonymous(&self) -> bool {
+        self.asked.no_sign_request
+    }
+
+    /// What to sign with now, or none for unsigned requests. Cheap while the one that is kept is good; within five minutes
+    /// of its end one thread gets the next and the others go on with it.
+    pub fn credential(&self) -> Result<Option<Arc<Credential>>> {
+        self.credential_at(SystemTime::now())
+    }
+
+    fn credential_at(&self, now: SystemTime) -> Result<Option<Arc<Credential>>> {
+        if self.is_anonymous() {
+            return Ok(None);
+        }
+        let kept = self.kept();
+        match &kept {
+            Some(kept) if is_fresh(kept, now) => return Ok(Some(kept.clone())),
+            Some(kept) if !is_over(kept, now) => match self.seeking.try_lock() {
+                // What is kept still serves, even if the next cannot be had yet.
+                Ok(turn) => return Ok(Some(self.seek(turn, Some(kept), now).unwrap_or_else(|_| kept.clone()))),
+                Err(_) => return Ok(Some(kept.clone())),
+            },
+            _ => {}
+        }
+        let turn = self.seeking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.seek(turn, kept.as_ref(), now).map(Some)
+    }
+
+    /// What to sign with after the service said that `spent` has expired: what another thread has found meanwhile, or what
+    /// the chain finds now. If that is the same again it is an error of kind `Denied`.
+    pub fn refresh(&self, spent: &Arc<Credential>) -> Result<Option<Arc<Credential>>> {
+        self.refresh_at(spent, SystemTime::now())
+    }
+
+    fn refresh_at(&self, spent: &Arc<Credential>, now: SystemTime) -> Result<Option<Arc<Credential>>> {
+        if self.is_anonymous() {
+            return Ok(None);
+        }
+        let turn = self.seeking.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = self.seek(turn, Some(spent), now)?;
+        if next.is_same(spent) {
+            let words = format!("the service says that the credential {} has expired, and no newer one is to be had", spent.shown());
+            let error = Error::new(ErrorKind::Denied, "find credentials").because(words).hint(self.login_hint());
+            self.held().failed = Some((now, error.again()));
+            return Err(error);
+        }
+        Ok(Some(next))
+    }
+
+    /// Walks the chain, unless somebody has replaced `old` while this thread waited for its turn.
+    fn seek(&self, _turn: MutexGuard<'_, ()>, old: Option<&Arc<Credential>>, now: SystemTime) -> Result<Arc<Credential>> {
+        {
+            let held = self.held();
+            if let Some(found) = &held.found
+                && !old.is_some_and(|old| old.is_same(&found.credential))
+            {
+                return Ok(found.credential.clone());
+            }
+            if let Some((when, error)) = &held.failed
+                && now.duration_since(*when).is_ok_and(|since| since < PAUSE)
+            {
+                return Err(error.again());
+            }
+        }
+        let answer = chain::find(&self.asked, &self.profile, self.region());
+        let mut held = self.held();
+        match answer {
+            Ok(found) => {
+                let credential = found.credential.clone();
+                *held = Held { found: Some(found), failed: None };
+                Ok(credential)
+            }
+            Err(error) => {
+                held.failed = Some((now, error.again()));
+                Err(error)
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self) -> Option<Arc<Credential>> {
+        self.held().found.as_ref().map(|found| found.credential.clone())
+    }
+
+    /// One line about who asks, without a secret: where the credential came from, its id shortened, how long it lasts.
+    pub fn whose(&self) -> String {
+        if self.is_anonymous() {
+            return "nobody: requests are not signed".to_string();
+        }
+        let held = self.held();
+        let Some(found) = &held.found else {
+            return format!("profile {}, no credential looked for yet", self.profile.name);
+        };
+        let mut line = format!("{} from {}", found.credential.shown(), found.place);
+        if let Some(end) = found.credential.expires() {
+            match end.duration_since(SystemTime::now()) {
+                Ok(left) => line.push_str(&format!(", good for {} min", left.as_secs() / 60)),
+                Err(_) => line.push_str(", expired"),
+            }
+        }
+        line
+    }
+
+    fn login_hint(&self) -> String {
+        format!("get new credentials (for instance `aws sso login --profile {}`) and run the same command again", self.profile.name)
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("profile", &self.profile)
+            .field("endpoint", &self.endpoint)
+            .field("region", &self.region)
+            .field("addressing", &self.addressing)
+            .field("whose", &self.whose())
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_over(credential: &Credential, now: SystemTime) -> bool {
+    credential.expires().is_some_and(|end| end <= now)
+}
+
+fn is_fresh(credential: &Credential, now: SystemTime) -> bool {
+    credential.expires().is_none_or(|end| end > now + EARLY)
+}
+
+fn usage(op: &'static str, words: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Usage, op).because(words)
+}
+
+fn unknown_profile(name: &str, profiles: &Profiles) -> Error {
+    let files = format!("{} or {}", profiles.config.path.display(), profiles.credentials.path.display());
+    let known = profiles.names();
+    let hint = match known.len() {
+        0 => "make one with `aws configure --profile NAME`".to_string(),
+        _ => format!("there are: {}", known.iter().take(20).copied().collect::<Vec<_>>().join(", ")),
+    };
+    usage("open account", format!("no profile named {name} in {files}")).hint(hint)
+}
+
+/// Flag, variables, profile; none of AWS's own settings where `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` says so.
+fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<Endpoint>> {
+    let environment = &asked.environment;
+    let ignored = environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+        || profiles.get(profile, "ignore_configured_endpoint_urls").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let flag = asked.endpoint_url.clone().map(|url| (url, "--endpoint-url".to_string()));
+    let variables: &[&'static str] =
+        if ignored { &["S3_ENDPOINT_URL"] } else { &["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] };
+    let variable = || environment.first(variables).map(|(name, url)| (url, name.to_string()));
+    let written = || {
+        let url = profiles.service_endpoint(profile, "s3").or_else(|| profiles.get(profile, "endpoint_url"));
+        url.filter(|_| !ignored).map(|url| (url.to_string(), format!("profile {profile}")))
+    };
+    let Some((url, said_by)) = flag.or_else(variable).or_else(written) else {
+        return Ok(None);
+    };
+    let url = url.trim().trim_end_matches('/').to_string();
+    let is_address = url.parse::<http::Uri>().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
+    });
+    if !is_address || url.contains('@') {
+        let words = format!("{url:?} ({said_by}) is no endpoint: it must be http://HOST[:PORT] or https://HOST[:PORT]");
+        return Err(usage("open account", words));
+    }
+    Ok(Some(Endpoint { url, said_by }))
+}
+
+fn region(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
+    let variable = || asked.environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).map(|(_, region)| region);
+    let written = || profiles.get(profile, "region").map(str::to_string);
+    let Some(region) = asked.region.clone().or_else(variable).or_else(written) else {
+        return Ok(None);
+    };
+    // It becomes part of a host's name.
+    if region.is_empty() || region.len() > 63 || !region.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_')) {
+        return Err(usage("open account", format!("{region:?} is no name of a region")));
+    }
+    Ok(Some(region))
+}
+
+#[cfg(test)]
+mod tests;
