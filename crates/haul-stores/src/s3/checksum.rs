@@ -1,1 +1,223 @@
 //! What proves an object: CRCs and how they combine, composite checksums, ETags.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crc_fast::CrcAlgorithm;
+use md5::Digest as _;
+
+/// A checksum that the service knows. The order is that of trust and speed: the first is the one to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Algorithm {
+    Crc64Nvme,
+    Crc32c,
+    Crc32,
+    Sha256,
+    Sha1,
+    /// Not one of the service's checksums: it goes in `Content-MD5` and comes as an ETag.
+    Md5,
+}
+
+impl Algorithm {
+    pub const ALL: [Algorithm; 6] =
+        [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32, Algorithm::Sha256, Algorithm::Sha1, Algorithm::Md5];
+
+    /// As in `x-amz-sdk-checksum-algorithm`, `x-amz-checksum-algorithm` and `ChecksumAlgorithm`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Algorithm::Crc64Nvme => "CRC64NVME",
+            Algorithm::Crc32c => "CRC32C",
+            Algorithm::Crc32 => "CRC32",
+            Algorithm::Sha256 => "SHA256",
+            Algorithm::Sha1 => "SHA1",
+            Algorithm::Md5 => "MD5",
+        }
+    }
+
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.word().eq_ignore_ascii_case(word.trim_ascii()))
+    }
+
+    /// The header that carries the value, of a request and of its answer.
+    pub fn header(self) -> &'static str {
+        match self {
+            Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            Algorithm::Crc32c => "x-amz-checksum-crc32c",
+            Algorithm::Crc32 => "x-amz-checksum-crc32",
+            Algorithm::Sha256 => "x-amz-checksum-sha256",
+            Algorithm::Sha1 => "x-amz-checksum-sha1",
+            Algorithm::Md5 => "content-md5",
+        }
+    }
+
+    pub fn of_header(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.header().eq_ignore_ascii_case(name))
+    }
+
+    /// The element that carries the value in a document.
+    pub fn element(self) -> &'static str {
+        match self {
+            Algorithm::Crc64Nvme => "ChecksumCRC64NVME",
+            Algorithm::Crc32c => "ChecksumCRC32C",
+            Algorithm::Crc32 => "ChecksumCRC32",
+            Algorithm::Sha256 => "ChecksumSHA256",
+            Algorithm::Sha1 => "ChecksumSHA1",
+            Algorithm::Md5 => "ChecksumMD5",
+        }
+    }
+
+    pub fn of_element(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|algorithm| algorithm.element() == name)
+    }
+
+    /// Bytes of the value.
+    pub fn width(self) -> usize {
+        match self {
+            Algorithm::Crc64Nvme => 8,
+            Algorithm::Crc32c | Algorithm::Crc32 => 4,
+            Algorithm::Sha256 => 32,
+            Algorithm::Sha1 => 20,
+            Algorithm::Md5 => 16,
+        }
+    }
+
+    /// Whether the values of parts [`combine`] to that of the whole, so that an object sent in parts can have a
+    /// checksum of the kind [`Kind::Whole`].
+    pub fn combines(self) -> bool {
+        self.crc().is_some()
+    }
+
+    fn crc(self) -> Option<CrcAlgorithm> {
+        match self {
+            Algorithm::Crc64Nvme => Some(CrcAlgorithm::Crc64Nvme),
+            Algorithm::Crc32c => Some(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Crc32 => Some(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Sha256 | Algorithm::Sha1 | Algorithm::Md5 => None,
+        }
+    }
+
+    pub fn begin(self) -> Running {
+        let state = match (self.crc(), self) {
+            (Some(crc), _) => State::Crc(crc_fast::Digest::new(crc)),
+            (None, Algorithm::Sha256) => State::Sha256(sha2::Sha256::new()),
+            (None, Algorithm::Sha1) => State::Sha1(sha1::Sha1::new()),
+            (None, _) => State::Md5(md5::Md5::new()),
+        };
+        Running { algorithm: self, state }
+    }
+
+    /// The value of these bytes.
+    pub fn of(self, bytes: &[u8]) -> Value {
+        let mut running = self.begin();
+        running.update(bytes);
+        running.finish()
+    }
+}
+
+/// A checksum in the making.
+#[derive(Clone)]
+pub struct Running {
+    algorithm: Algorithm,
+    state: State,
+}
+
+#[derive(Clone)]
+enum State {
+    Crc(crc_fast::Digest),
+    Sha256(sha2::Sha256),
+    Sha1(sha1::Sha1),
+    Md5(md5::Md5),
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Running({})", self.algorithm.word())
+    }
+}
+
+impl Running {
+    pub fn update(&mut self, bytes: &[u8]) {
+        match &mut self.state {
+            State::Crc(digest) => digest.update(bytes),
+            State::Sha256(digest) => digest.update(bytes),
+            State::Sha1(digest) => digest.update(bytes),
+            State::Md5(digest) => digest.update(bytes),
+        }
+    }
+
+    pub fn finish(self) -> Value {
+        match self.state {
+            State::Crc(digest) => Value::of_crc(self.algorithm, digest.finalize()),
+            State::Sha256(digest) => Value::new(self.algorithm, &digest.finalize()),
+            State::Sha1(digest) => Value::new(self.algorithm, &digest.finalize()),
+            State::Md5(digest) => Value::new(self.algorithm, &digest.finalize()),
+        }
+    }
+}
+
+/// A finished checksum.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Value {
+    algorithm: Algorithm,
+    bytes: [u8; 32],
+}
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm.word(), haul_core::hash::hex(self.as_bytes()))
+    }
+}
+
+impl Value {
+    /// `bytes` are as many as the algorithm's width; what is more is cut off, what is less is zero.
+    fn new(algorithm: Algorithm, bytes: &[u8]) -> Self {
+        let mut value = Value { algorithm, bytes: [0; 32] };
+        let width = algorithm.width().min(bytes.len());
+        value.bytes[..width].copy_from_slice(&bytes[..width]);
+        value
+    }
+
+    fn of_crc(algorithm: Algorithm, crc: u64) -> Self {
+        Self::new(algorithm, &crc.to_be_bytes()[8 - algorithm.width()..])
+    }
+
+    /// Reads bytes in the order in which they travel; `None` if they are too few or too many.
+    pub fn parse(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
+        (bytes.len() == algorithm.width()).then(|| Self::new(algorithm, bytes))
+    }
+
+    /// Reads a value as headers and documents have it, without a count of parts.
+    pub fn parse_base64(algorithm: Algorithm, text: &str) -> Option<Self> {
+        // No value is longer: a hostile text is not decoded.
+        if text.len() > 44 {
+            return None;
+        }
+        Self::parse(algorithm, &STANDARD.decode(text).ok()?)
+    }
+
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Big-endian, where it is a CRC.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.algorithm.width()]
+    }
+
+    /// As headers and documents have it.
+    pub fn base64(&self) -> String {
+        STANDARD.encode(self.as_bytes())
+    }
+
+    fn crc(&self) -> u64 {
+        self.as_bytes().iter().fold(0, |crc, byte| crc << 8 | u64::from(*byte))
+    }
+}
+
+/// The value of `a`'s bytes followed by `b`'s, which are `length_of_b` in number. `None` if they are of two
+/// algorithms, or of one that does not combine.
+pub fn combine(a: Value, b: Value, length_of_b: u64) -> Option<Value> {
+    let crc = a.algorithm.crc().filter(|_| a.algorithm == b.algorithm)?;
+    Some(Value::of_crc(a.algorithm, crc_fast::checksum_combine(crc, a.crc(), b.crc(), length_of_b)))
+}

@@ -1,0 +1,239 @@
+//! A cursor over a document: children by name, the text of a leaf, nothing copied where nothing is escaped.
+
+use std::borrow::Cow;
+use std::io::BufRead as _;
+
+use quick_xml::Reader;
+use quick_xml::escape::unescape;
+use quick_xml::events::{BytesStart, Event};
+
+use super::{Fault, ServiceError, answer, shorten};
+
+/// Elements open at a time. The service's own documents have five.
+const DEEPEST: usize = 32;
+
+/// Bytes of one text. A key has at most 1,024 bytes, each at most `%25` escaped once more.
+const LONGEST: usize = 64 << 10;
+
+pub(super) struct Walk<'a> {
+    document: &'a str,
+    reader: Reader<&'a [u8]>,
+    depth: usize,
+    /// The child that was named last is `<x/>`: it has neither content nor an end of its own.
+    hollow: bool,
+}
+
+impl<'a> Walk<'a> {
+    /// Opens the document and steps into its root, which must have this name.
+    pub(super) fn into(document: &'a [u8], root: &str) -> Result<Self, Fault> {
+        let (mut walk, found) = Self::open(document)?;
+        if found == root {
+            return Ok(walk);
+        }
+        if found == "Error" {
+            return Err(Fault::Service(Box::new(answer::error_within(&mut walk)?)));
+        }
+        Err(Fault::Other { root: shorten(found, 64).into() })
+    }
+
+    /// Opens the document and steps into its root, whatever its name.
+    pub(super) fn open(document: &'a [u8]) -> Result<(Self, &'a str), Fault> {
+        let document =
+            std::str::from_utf8(document).map_err(|error| Fault::Malformed { at: error.valid_up_to(), why: "it is not UTF-8".into() })?;
+        let mut walk = Walk { document, reader: Reader::from_str(document), depth: 0, hollow: false };
+        loop {
+            match walk.event()? {
+                Event::Start(start) => return walk.enter(&start).map(|name| (walk, name)),
+                Event::Empty(start) => return walk.enter_hollow(&start).map(|name| (walk, name)),
+                Event::Decl(declaration) => {
+                    if let Some(Ok(encoding)) = declaration.encoding()
+                        && !["utf-8", "utf8", "us-ascii"].iter().any(|known| encoding.eq_ignore_ascii_case(known))
+                    {
+                        return Err(walk.malformed(format!("it is said to be in {}", shorten(&encoding, 32))));
+                    }
+                }
+                Event::Text(text) if !text.trim_ascii().is_empty() => return Err(walk.malformed("text before the first element")),
+                // Blanks come before a document that took long to make.
+                Event::Text(_) | Event::Comment(_) | Event::PI(_) => {}
+                Event::Eof => return Err(walk.malformed("it is empty")),
+                _ => return Err(walk.malformed("no element at its start")),
+            }
+        }
+    }
+
+    /// The next child of the element that is open, without a namespace's prefix; `None` when the element ends.
+    /// The caller takes the child's `text`, `skip`s it, or asks for its children until there are no more.
+    pub(super) fn child(&mut self) -> Result<Option<&'a str>, Fault> {
+        if std::mem::take(&mut self.hollow) {
+            return Ok(None);
+        }
+        loop {
+            match self.event()? {
+                Event::Start(start) => return self.enter(&start).map(Some),
+                Event::Empty(start) => return self.enter_hollow(&start).map(Some),
+                Event::End(_) => {
+                    self.depth -= 1;
+                    return Ok(None);
+                }
+                Event::Text(text) if text.trim_ascii().is_empty() => {}
+                Event::Comment(_) | Event::PI(_) => {}
+                Event::Eof => return Err(self.malformed("it is cut short")),
+                _ => return Err(self.malformed("text where there can be none")),
+            }
+        }
+    }
+
+    /// The text of the child that was named last, to its end.
+    pub(super) fn text(&mut self) -> Result<Cow<'a, str>, Fault> {
+        if std::mem::take(&mut self.hollow) {
+            return Ok(Cow::Borrowed(""));
+        }
+        let at = self.at();
+        let rest = &self.document.as_bytes()[at..];
+        let length = rest.iter().take(LONGEST).position(|byte| *byte == b'<');
+        let Some(length) = length else {
+            return Err(self.malformed("a text without an end"));
+        };
+        if rest.get(length + 1) != Some(&b'/') {
+            return self.broken_text();
+        }
+        self.reader.stream().consume(length);
+        let text = &self.document[at..at + length];
+        let text = unescape(text).map_err(|error| Fault::Malformed { at, why: shorten(&error.to_string(), 128).into() })?;
+        match self.event()? {
+            Event::End(_) => self.depth -= 1,
+            _ => return Err(self.malformed("an element without an end")),
+        }
+        Ok(text)
+    }
+
+    /// A text in pieces: with a comment or a CDATA section in it.
+    #[cold]
+    fn broken_text(&mut self) -> Result<Cow<'a, str>, Fault> {
+        let mut whole = String::new();
+        loop {
+            let at = self.at();
+            match self.event()? {
+                Event::Text(piece) => whole.push_str(&piece),
+                Event::CData(piece) => whole.push_str(&piece.into_inner()),
+                Event::GeneralRef(reference) => {
+                    let escaped = format!("&{};", shorten(&reference, 64));
+                    let piece =
+                        unescape(&escaped).map_err(|error| Fault::Malformed { at, why: shorten(&error.to_string(), 128).into() })?;
+                    whole.push_str(&piece);
+                }
+                Event::Comment(_) | Event::PI(_) => {}
+                Event::End(_) => {
+                    self.depth -= 1;
+                    return Ok(Cow::Owned(whole));
+                }
+                Event::Eof => return Err(self.malformed("it is cut short")),
+                _ => return Err(self.malformed("an element within a text")),
+            }
+            if whole.len() > LONGEST {
+                return Err(self.malformed("a text without an end"));
+            }
+        }
+    }
+
+    /// Passes over the child that was named last, whatever is in it.
+    pub(super) fn skip(&mut self) -> Result<(), Fault> {
+        if std::mem::take(&mut self.hollow) {
+            return Ok(());
+        }
+        let outside = self.depth - 1;
+        while self.depth > outside {
+            match self.event()? {
+                Event::Start(start) => drop(self.enter(&start)?),
+                Event::End(_) => self.depth -= 1,
+                Event::Eof => return Err(self.malformed("it is cut short")),
+                Event::DocType(_) => return Err(self.malformed("a document type within it")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The text of the child that was named last, or `None`, and the child passed over, if it has children of its own.
+    pub(super) fn words(&mut self) -> Result<Option<Cow<'a, str>>, Fault> {
+        if self.is_leaf() {
+            return self.text().map(Some);
+        }
+        self.skip()?;
+        Ok(None)
+    }
+
+    /// Whether the child that was named last has no children, as far as its beginning tells.
+    pub(super) fn is_leaf(&self) -> bool {
+        let mut rest = self.document.as_bytes()[self.at()..].iter().skip_while(|byte| **byte != b'<').skip(1);
+        self.hollow || matches!(rest.next(), Some(b'/' | b'!' | b'?'))
+    }
+
+    /// A whole number: only digits, at most `u64::MAX`.
+    pub(super) fn number(&mut self, element: &'static str) -> Result<u64, Fault> {
+        let text = self.text()?;
+        number(&text).ok_or_else(|| Fault::Bad { element, text: shorten(&text, 64).into() })
+    }
+
+    pub(super) fn truth(&mut self, element: &'static str) -> Result<bool, Fault> {
+        let text = self.text()?;
+        match text.trim_ascii() {
+            "true" | "True" | "TRUE" | "1" => Ok(true),
+            "false" | "False" | "FALSE" | "0" | "" => Ok(false),
+            _ => Err(Fault::Bad { element, text: shorten(&text, 64).into() }),
+        }
+    }
+
+    /// A text that is kept; `None` if there is nothing in it.
+    pub(super) fn kept(&mut self) -> Result<Option<String>, Fault> {
+        let text = self.text()?;
+        Ok(Some(text.into_owned()).filter(|text| !text.is_empty()))
+    }
+
+    /// The error that the rest of the open `<Error>` tells.
+    pub(super) fn refusal(&mut self) -> Result<ServiceError, Fault> {
+        answer::error_within(self)
+    }
+
+    pub(super) fn malformed(&self, why: impl Into<String>) -> Fault {
+        Fault::Malformed { at: self.at(), why: why.into() }
+    }
+
+    fn enter(&mut self, start: &BytesStart<'a>) -> Result<&'a str, Fault> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.malformed("too many elements within one another"));
+        }
+        self.name(start, ">".len())
+    }
+
+    fn enter_hollow(&mut self, start: &BytesStart<'a>) -> Result<&'a str, Fault> {
+        self.hollow = true;
+        self.name(start, "/>".len())
+    }
+
+    /// The name lies in the document before where the reader stands; the event would lend it only for itself.
+    fn name(&self, start: &BytesStart<'a>, behind: usize) -> Result<&'a str, Fault> {
+        let from = self.at().checked_sub(start.len() + behind);
+        let name = from.and_then(|from| self.document.get(from..from + start.name().as_ref().len()));
+        let name = name.filter(|name| *name == start.name().as_ref()).ok_or_else(|| self.malformed("an element without a name"))?;
+        Ok(name.rsplit_once(':').map_or(name, |(_, local)| local))
+    }
+
+    fn event(&mut self) -> Result<Event<'a>, Fault> {
+        self.reader.read_event().map_err(|error| Fault::Malformed { at: self.at(), why: shorten(&error.to_string(), 128).into() })
+    }
+
+    /// Bytes of the document that were read.
+    fn at(&self) -> usize {
+        self.document.len() - self.reader.get_ref().len()
+    }
+}
+
+pub(super) fn number(text: &str) -> Option<u64> {
+    let digits = text.trim_ascii();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
