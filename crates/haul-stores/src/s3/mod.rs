@@ -6,4 +6,5 @@ pub mod attributes;
 pub mod checksum;
 pub mod index;
 pub mod sign;
+pub mod trust;
 pub mod xml;
