@@ -54,8 +54,10 @@ const COMPLETED: &str = "  \n <?xml version=\"1.0\"?>\n<CompleteMultipartUploadR
 
 const COPIED: &str = "<CopyPartResult><LastModified>2009-10-28T22:32:00.000Z</LastModified><ETag>\"9b2c\"</ETag></CopyPartResult>";
 
+type Reader = fn(&[u8]) -> Result<(), Fault>;
+
 /// Everything that reads a document.
-const READERS: [fn(&[u8]) -> Result<(), Fault>; 11] = [
+const READERS: [Reader; 11] = [
     |d| list_objects(d, &mut |_| {}).map(drop),
     |d| list_versions(d, &mut |_| {}, &mut |_| {}).map(drop),
     |d| list_uploads(d, &mut |_| {}).map(drop),
@@ -248,15 +250,17 @@ fn what_is_hostile_is_an_error() {
     let entities = r#"<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><ListBucketResult><Name>&b;</Name></ListBucketResult>"#;
     let entity = "<ListBucketResult><NextMarker>&xxe;</NextMarker></ListBucketResult>";
     let zero = "<ListBucketResult><NextMarker>&#0;</NextMarker></ListBucketResult>";
+    let attributes = "<ListBucketResult><NextMarker a='>'>x</NextMarke></ListBucketResult>";
     let huge = format!("<ListBucketResult><NextMarker>{}</NextMarker></ListBucketResult>", "x".repeat(1 << 20));
     let pieces = format!("<ListBucketResult><NextMarker>{}</NextMarker></ListBucketResult>", "<![CDATA[xxxxxxxx]]>".repeat(10_000));
     let latin = "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><ListBucketResult></ListBucketResult>";
     let torn = "<ListBucketResult><IsTruncated>false</IsTruncated>";
     let crossed = "<ListBucketResult><IsTruncated>false</ListBucketResult></IsTruncated>";
     let text = "<ListBucketResult>hello</ListBucketResult>";
-    for document in
-        [&bomb, &nested, entities, entity, zero, &huge, &pieces, latin, torn, crossed, text, "", "  ", "hello", "<", "<a", "<html/>"]
-    {
+    for document in [
+        &bomb, &nested, entities, entity, zero, attributes, &huge, &pieces, latin, torn, crossed, text, "", "  ", "hello", "<", "<a",
+        "<html/>",
+    ] {
         let answer = objects(document);
         assert!(answer.is_err(), "{}", &document[..document.len().min(80)]);
         assert!(answer.unwrap_err().to_string().len() < 400);

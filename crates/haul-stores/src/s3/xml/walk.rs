@@ -21,6 +21,8 @@ pub(super) struct Walk<'a> {
     depth: usize,
     /// The child that was named last is `<x/>`: it has neither content nor an end of its own.
     hollow: bool,
+    /// The child that was named last is this text, still escaped, and lies behind the reader already.
+    leaf: Option<&'a str>,
 }
 
 impl<'a> Walk<'a> {
@@ -40,7 +42,7 @@ impl<'a> Walk<'a> {
     pub(super) fn open(document: &'a [u8]) -> Result<(Self, &'a str), Fault> {
         let document =
             std::str::from_utf8(document).map_err(|error| Fault::Malformed { at: error.valid_up_to(), why: "it is not UTF-8".into() })?;
-        let mut walk = Walk { document, reader: Reader::from_str(document), depth: 0, hollow: false };
+        let mut walk = Walk { document, reader: Reader::from_str(document), depth: 0, hollow: false, leaf: None };
         loop {
             match walk.event()? {
                 Event::Start(start) => return walk.enter(&start).map(|name| (walk, name)),
@@ -67,6 +69,12 @@ impl<'a> Walk<'a> {
         if std::mem::take(&mut self.hollow) {
             return Ok(None);
         }
+        if let Some(text) = self.leaf.take() {
+            return if text.trim_ascii().is_empty() { Ok(None) } else { Err(self.malformed("text where there can be none")) };
+        }
+        if let Some(name) = self.pass_leaf() {
+            return Ok(Some(name));
+        }
         loop {
             match self.event()? {
                 Event::Start(start) => return self.enter(&start).map(Some),
@@ -83,33 +91,32 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Most of a listing is `<Name>text</Name>`, without attributes and with nothing within: that is taken in one
+    /// step, past the reader: the whole listing costs half. Its name, or `None`, and nothing done, if the next is no such.
+    fn pass_leaf(&mut self) -> Option<&'a str> {
+        let rest = &self.document[self.at()..];
+        let inner = rest.trim_ascii_start().strip_prefix('<')?;
+        let (name, inner) = inner.split_at(inner.find('>')?);
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return None;
+        }
+        let inner = &inner[1..];
+        let (text, end) = inner.split_at(inner.find('<').filter(|length| *length <= LONGEST)?);
+        let behind = end.strip_prefix("</")?.strip_prefix(name)?.strip_prefix('>')?;
+        self.reader.stream().consume(rest.len() - behind.len());
+        self.leaf = Some(text);
+        Some(name)
+    }
+
     /// The text of the child that was named last, to its end.
     pub(super) fn text(&mut self) -> Result<Cow<'a, str>, Fault> {
         if std::mem::take(&mut self.hollow) {
             return Ok(Cow::Borrowed(""));
         }
-        let at = self.at();
-        let rest = &self.document.as_bytes()[at..];
-        let length = rest.iter().take(LONGEST).position(|byte| *byte == b'<');
-        let Some(length) = length else {
-            return Err(self.malformed("a text without an end"));
-        };
-        if rest.get(length + 1) != Some(&b'/') {
-            return self.broken_text();
+        if let Some(text) = self.leaf.take() {
+            let at = self.at();
+            return unescape(text).map_err(|error| Fault::Malformed { at, why: shorten(&error.to_string(), 128).into() });
         }
-        self.reader.stream().consume(length);
-        let text = &self.document[at..at + length];
-        let text = unescape(text).map_err(|error| Fault::Malformed { at, why: shorten(&error.to_string(), 128).into() })?;
-        match self.event()? {
-            Event::End(_) => self.depth -= 1,
-            _ => return Err(self.malformed("an element without an end")),
-        }
-        Ok(text)
-    }
-
-    /// A text in pieces: with a comment or a CDATA section in it.
-    #[cold]
-    fn broken_text(&mut self) -> Result<Cow<'a, str>, Fault> {
         let mut whole = String::new();
         loop {
             let at = self.at();
@@ -138,7 +145,7 @@ impl<'a> Walk<'a> {
 
     /// Passes over the child that was named last, whatever is in it.
     pub(super) fn skip(&mut self) -> Result<(), Fault> {
-        if std::mem::take(&mut self.hollow) {
+        if std::mem::take(&mut self.hollow) || self.leaf.take().is_some() {
             return Ok(());
         }
         let outside = self.depth - 1;
@@ -166,7 +173,7 @@ impl<'a> Walk<'a> {
     /// Whether the child that was named last has no children, as far as its beginning tells.
     pub(super) fn is_leaf(&self) -> bool {
         let mut rest = self.document.as_bytes()[self.at()..].iter().skip_while(|byte| **byte != b'<').skip(1);
-        self.hollow || matches!(rest.next(), Some(b'/' | b'!' | b'?'))
+        self.hollow || self.leaf.is_some() || matches!(rest.next(), Some(b'/' | b'!' | b'?'))
     }
 
     /// A whole number: only digits, at most `u64::MAX`.

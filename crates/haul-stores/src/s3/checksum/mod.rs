@@ -1,4 +1,15 @@
 //! What proves an object: CRCs and how they combine, composite checksums, ETags.
+//!
+//! An object sent in parts has one of two kinds of checksum. The *whole* kind is that of its content, wherever it
+//! was cut: only CRCs can have it, since their values combine. The *composite* kind is the checksum of the parts'
+//! checksums put together: whoever checks it must know where the parts ended. A multipart ETag is the composite MD5.
+
+mod etag;
+mod parts;
+mod stored;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -6,6 +17,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
 use md5::Digest as _;
+
+pub use etag::{ETag, version};
+pub use parts::{Cut, composite, part_sizes};
+pub use stored::{Kind, Proof, Stored, proof};
 
 /// A checksum that the service knows. The order is that of trust and speed: the first is the one to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,7 +30,7 @@ pub enum Algorithm {
     Crc32,
     Sha256,
     Sha1,
-    /// Not one of the service's checksums: it goes in `Content-MD5` and comes as an ETag.
+    /// It goes in `Content-MD5` and comes as an ETag: few services know it as a checksum like the others.
     Md5,
 }
 
@@ -39,7 +54,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.word().eq_ignore_ascii_case(word.trim_ascii()))
     }
 
-    /// The header that carries the value, of a request and of its answer.
+    /// The header of a request that carries the value.
     pub fn header(self) -> &'static str {
         match self {
             Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
@@ -51,8 +66,11 @@ impl Algorithm {
         }
     }
 
+    /// The algorithm of an answer's header: `x-amz-checksum-` and its word.
     pub fn of_header(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.header().eq_ignore_ascii_case(name))
+        const BEFORE: &str = "x-amz-checksum-";
+        let (before, word) = name.split_at_checked(BEFORE.len())?;
+        if before.eq_ignore_ascii_case(BEFORE) { Self::of_word(word) } else { None }
     }
 
     /// The element that carries the value in a document.
@@ -216,8 +234,62 @@ impl Value {
 }
 
 /// The value of `a`'s bytes followed by `b`'s, which are `length_of_b` in number. `None` if they are of two
-/// algorithms, or of one that does not combine.
+/// algorithms, or of one that does not combine. It costs some microseconds, whatever the length.
 pub fn combine(a: Value, b: Value, length_of_b: u64) -> Option<Value> {
-    let crc = a.algorithm.crc().filter(|_| a.algorithm == b.algorithm)?;
-    Some(Value::of_crc(a.algorithm, crc_fast::checksum_combine(crc, a.crc(), b.crc(), length_of_b)))
+    let field = Field::of(a.algorithm).filter(|_| a.algorithm == b.algorithm)?;
+    Some(Value::of_crc(a.algorithm, field.behind(a.crc(), length_of_b) ^ b.crc()))
+}
+
+/// The value of so many zero bytes: of a hole. `None` if the algorithm does not [combine](Algorithm::combines).
+pub fn zeros(algorithm: Algorithm, length: u64) -> Option<Value> {
+    let field = Field::of(algorithm)?;
+    let ones = field.top | (field.top - 1);
+    Some(Value::of_crc(algorithm, field.behind(ones, length) ^ ones))
+}
+
+/// Polynomials over bits modulo a CRC's own, reflected: the highest bit is the factor of x to the power of 0. The
+/// CRC of bytes followed by n zero bytes is that of the bytes times x to the power of 8n, but for the ones that
+/// each CRC here begins with and ends with, which cancel out where two are combined.
+///
+/// `crc_fast` has a combination of its own, by matrices, which takes as long as the CRC of some MiB.
+#[derive(Clone, Copy)]
+struct Field {
+    polynomial: u64,
+    top: u64,
+}
+
+impl Field {
+    fn of(algorithm: Algorithm) -> Option<Self> {
+        match algorithm {
+            Algorithm::Crc64Nvme => Some(Field { polynomial: 0x9a6c_9329_ac4b_c9b5, top: 1 << 63 }),
+            Algorithm::Crc32c => Some(Field { polynomial: 0x82f6_3b78, top: 1 << 31 }),
+            Algorithm::Crc32 => Some(Field { polynomial: 0xedb8_8320, top: 1 << 31 }),
+            Algorithm::Sha256 | Algorithm::Sha1 | Algorithm::Md5 => None,
+        }
+    }
+
+    fn times(self, a: u64, mut b: u64) -> u64 {
+        let (mut product, mut bit) = (0, self.top);
+        while bit != 0 {
+            if a & bit != 0 {
+                product ^= b;
+            }
+            b = (b >> 1) ^ if b & 1 == 1 { self.polynomial } else { 0 };
+            bit >>= 1;
+        }
+        product
+    }
+
+    /// `crc` times x to the power of 8 times `bytes`.
+    fn behind(self, mut crc: u64, mut bytes: u64) -> u64 {
+        let mut power = self.top >> 8;
+        while bytes != 0 {
+            if bytes & 1 == 1 {
+                crc = self.times(power, crc);
+            }
+            power = self.times(power, power);
+            bytes >>= 1;
+        }
+        crc
+    }
 }
