@@ -162,7 +162,11 @@ impl Planner {
             return step(Act::Keep, Why::Newer);
         }
         let sized = source.size == target.size;
-        let timed = source.mtime.same(target.mtime, self.grain, self.policy.window);
+        // Where the destination keeps no time of the file's, that of its writing says at least whether the file is younger.
+        let timed = match target.have.has(MetaMask::BASIC) && !target.have.has(MetaMask::MTIME) {
+            true => target.mtime >= source.mtime,
+            false => source.mtime.same(target.mtime, self.grain, self.policy.window),
+        };
         match self.policy.compare {
             Compare::Never => step(replace, Why::Forced),
             _ if !sized => step(replace, Why::Size),

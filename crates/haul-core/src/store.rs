@@ -26,6 +26,8 @@ pub struct Caps {
     pub read_ranges: bool,
     /// Directories are things that exist by themselves; else they are only parts of names.
     pub dirs: bool,
+    /// Where they are not: `set_meta` on one makes something that carries its attributes, and `list` and `stat` give them.
+    pub markers: bool,
     pub links: bool,
     pub specials: bool,
     pub hard_links: bool,

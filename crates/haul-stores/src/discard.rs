@@ -44,6 +44,7 @@ impl Default for Discard {
             write: WriteStyle::Anywhere,
             read_ranges: true,
             dirs: true,
+            markers: false,
             links: true,
             specials: true,
             hard_links: true,

@@ -51,6 +51,7 @@ impl Synthetic {
             write: WriteStyle::InOrder,
             read_ranges: true,
             dirs: true,
+            markers: false,
             links: false,
             specials: false,
             hard_links: false,

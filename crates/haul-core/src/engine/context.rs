@@ -140,9 +140,14 @@ impl Context {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where directories are only parts of names there is nothing to make, and nothing to give attributes to.
+    /// Where directories are only parts of names there is nothing to make.
     pub fn makes_dirs(&self) -> bool {
         self.writes() && self.target().caps().dirs
+    }
+
+    /// Whether directories have something that their attributes can be given to.
+    pub fn keeps_dirs(&self) -> bool {
+        self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
     pub fn hard(&self) -> MutexGuard<'_, HardLinks> {

@@ -106,7 +106,7 @@ pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
 
 fn directories(cx: &Arc<Context>) {
     let Some(sorter) = lock(&cx.late.dirs).take() else { return };
-    if !cx.makes_dirs() {
+    if !cx.keeps_dirs() {
         return;
     }
     let sorted = match sorter.finish() {

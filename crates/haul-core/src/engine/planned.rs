@@ -241,7 +241,7 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
     let small = |entry, step| Small { entry, step, staged };
     match step.act {
         Act::Enter { exists, attributes } => {
-            let made_of_names = !cx.target().caps().dirs;
+            let made_of_names = !cx.target().caps().dirs && !cx.target().caps().markers;
             if made_of_names {
             } else if !cx.writes() && !exists {
                 would_make_dir(cx, Why::New, &entry);

@@ -269,8 +269,10 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
     let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
     for work in &works {
         let Some(entry) = &work.entry else { continue };
-        if work.touched.load(std::sync::atomic::Ordering::Relaxed) || work.attributes || work.made {
-            if !cx.makes_dirs() {
+        // What is put into a directory changes its time only where directories are things.
+        let touched = work.touched.load(std::sync::atomic::Ordering::Relaxed) && cx.makes_dirs();
+        if touched || work.attributes || work.made {
+            if !cx.keeps_dirs() {
             } else if cx.late.must_wait(entry) {
                 cx.late.dir(cx, work);
                 told(cx, work, entry);

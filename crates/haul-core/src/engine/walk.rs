@@ -55,7 +55,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
         } else {
             cx.report().kept.add(Kind::Dir, 1);
         }
-    } else if attributes && cx.job.dry && cx.target().caps().dirs {
+    } else if attributes && cx.job.dry && (cx.target().caps().dirs || cx.target().caps().markers) {
         would_set_meta(cx, Why::Attributes, &entry);
     }
     let work = top(root, Some(entry), fresh_target(cx), attributes);
@@ -114,7 +114,13 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
     let count = batch.len();
     let batch = batch.into_iter().map(|dir| remembered(cx, dir));
     let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.makes_dirs());
-    let mut works: Vec<Arc<DirWork>> = there.into_iter().map(|d| enter(d, false)).collect();
+    // A marker is made with its attributes, when all that is in the directory has come.
+    let marked = |d: &PendingDir| d.make && cx.keeps_dirs();
+    for new in there.iter().filter(|d| marked(d)) {
+        cx.report().made.dirs += 1;
+        cx.item(Action::MakeDir, Why::New, &new.entry);
+    }
+    let mut works: Vec<Arc<DirWork>> = there.into_iter().map(|d| (marked(&d), d)).map(|(made, d)| enter(d, made)).collect();
     if !wanted.is_empty() {
         cx.measured(Op::Other, |load| {
             load.entries = wanted.len() as u64;
@@ -356,6 +362,10 @@ pub(super) fn enter_now(cx: &Arc<Context>, pending: PendingDir) -> crate::Result
             cx.report().made.dirs += 1;
             cx.item(Action::MakeDir, Why::New, &pending.entry);
         }
+    } else if pending.make && cx.keeps_dirs() {
+        made = true;
+        cx.report().made.dirs += 1;
+        cx.item(Action::MakeDir, Why::New, &pending.entry);
     } else if pending.make && !cx.writes() {
         would_make_dir(cx, Why::New, &pending.entry);
     } else if pending.attributes && !cx.writes() {

@@ -444,6 +444,7 @@ impl<'a> Parser<'a> {
             write: WriteStyle::Anywhere,
             read_ranges,
             dirs,
+            markers: false,
             links,
             specials,
             hard_links,

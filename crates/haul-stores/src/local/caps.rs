@@ -89,6 +89,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         write: WriteStyle::Anywhere,
         read_ranges: true,
         dirs: true,
+        markers: false,
         links: posix,
         specials: posix,
         hard_links: posix,

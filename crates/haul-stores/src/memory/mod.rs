@@ -74,6 +74,7 @@ impl Memory {
             write: WriteStyle::Anywhere,
             read_ranges: true,
             dirs: true,
+            markers: false,
             links: true,
             specials: true,
             hard_links: true,

@@ -1,10 +1,273 @@
 //! Object stores that speak Amazon S3's protocol.
+//!
+//! A store is a bucket below a prefix. Keys are names: directories are only parts of them, but for an object whose key
+//! ends in a slash (a marker), which carries a directory's attributes. Attributes travel in user metadata. Nothing is
+//! asynchronous: a worker that sends a part reads it from the source straight into its socket.
 
 pub mod account;
 pub mod address;
 pub mod attributes;
+pub mod bucket;
+mod change;
 pub mod checksum;
+pub mod client;
+pub mod fault;
+mod framed;
 pub mod index;
+mod listing;
+mod look;
 pub mod sign;
+mod sink;
+mod small;
+mod source;
 pub mod trust;
+mod wishes;
+mod witness;
 pub mod xml;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+
+pub use bucket::Bucket;
+pub use client::Client;
+pub use wishes::Wishes;
+
+/// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
+pub const PART_LEAST: u64 = 5 << 20;
+pub const PART_MOST: u64 = 5 << 30;
+pub const PARTS_MOST: u32 = 10_000;
+/// Bytes of a key.
+pub const KEY_MOST: usize = 1024;
+
+/// How a store is to be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Attributes are looked up for objects whose listing does not tell them: one request each.
+    pub look: bool,
+    /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
+    /// content is not older.
+    pub server_times: bool,
+    /// The least size of a part, in bytes; within the service's limits.
+    pub part: u64,
+    /// Objects are listed with what the listing says and no more: class, owner and times of the service.
+    pub plain: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { look: true, server_times: true, part: PART_LEAST, plain: false }
+    }
+}
+
+/// A bucket below a prefix.
+#[derive(Debug)]
+pub struct Objects {
+    bucket: Bucket,
+    /// Empty, or ending in a slash.
+    prefix: Vec<u8>,
+    caps: Caps,
+    place: Place,
+    options: Options,
+    /// Bytes of objects that are held in memory until their commit.
+    held: Arc<AtomicU64>,
+}
+
+impl Objects {
+    /// Nothing is asked of the service yet.
+    pub fn new(bucket: Bucket, prefix: &[u8], options: Options) -> Self {
+        let mut prefix = prefix.to_vec();
+        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        let mut root = b"/".to_vec();
+        root.extend_from_slice(&prefix);
+        let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
+        Objects { bucket, prefix, caps: caps(options), place, options, held: Arc::default() }
+    }
+
+    pub fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    /// The key of a name; of the prefix itself for an empty one.
+    fn key(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        let mut key = self.dir_key(&name.dir);
+        key.extend_from_slice(&name.leaf);
+        checked(key).map_err(|reason| Error::new(ErrorKind::BadName, op).on(name).because(reason))
+    }
+
+    /// The prefix that all keys in a directory have.
+    fn dir_key(&self, dir: &Dir) -> Vec<u8> {
+        let mut leaves = Vec::new();
+        let mut at = dir;
+        while let Some(parent) = at.parent() {
+            leaves.push(at.leaf());
+            at = parent;
+        }
+        let mut key = self.prefix.clone();
+        for leaf in leaves.into_iter().rev() {
+            key.extend_from_slice(leaf);
+            key.push(b'/');
+        }
+        key
+    }
+
+    /// The key of the marker of a directory, given by its own name; empty for a whole bucket, which has none.
+    fn marker_key(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        let mut key = self.key(name, op)?;
+        if !key.is_empty() && !key.ends_with(b"/") {
+            key.push(b'/');
+        }
+        Ok(key)
+    }
+}
+
+/// Why no object can have this key.
+fn checked(key: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+    if std::str::from_utf8(&key).is_err() {
+        return Err("keys are UTF-8, and this name is not");
+    }
+    if key.len() > KEY_MOST {
+        return Err("a key has at most 1,024 bytes");
+    }
+    if key.contains(&0) {
+        return Err("the name has a zero byte in it");
+    }
+    Ok(key)
+}
+
+fn caps(options: Options) -> Caps {
+    let sets = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::ACL, MetaMask::XATTR, MetaMask::SETID];
+    Caps {
+        groups: None,
+        write: WriteStyle::Parts { least: options.part.clamp(PART_LEAST, PART_MOST), most: PART_MOST, count: PARTS_MOST },
+        read_ranges: true,
+        dirs: false,
+        markers: true,
+        links: true,
+        specials: false,
+        hard_links: false,
+        sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
+        lists: MetaMask::NONE,
+        deep_list: true,
+        cheap_stat: false,
+        mtime_grain: Duration::from_nanos(1),
+        atomic_commit: true,
+        attach: true,
+        direct_create: false,
+        writers_per_file: 64,
+        file_names: false,
+        name_max: KEY_MOST,
+        folds_case: false,
+        bundle_bytes: 4 << 20,
+        bundle_files: 16,
+        hashes: Vec::new(),
+        proof: Proof::Server,
+    }
+}
+
+impl Store for Objects {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.look(name, want).map_err(|e| e.on(name))
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        self.look_many(dir, leaves, want, follow)
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.list_below(dir, depth, each).map_err(|e| e.on(&Name::of(dir)))
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        source::open(self, entry, follow).map_err(|e| e.on(&entry.name))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::create(self, name, spec).map_err(|e| e.on(name))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        sink::attach(self, name, token, spec).map_err(|e| e.on(name))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        let Some(upload) = sink::upload_of(token) else { return Ok(()) };
+        self.bucket.abort(&self.key(name, "abandon")?, upload).map_err(|e| e.on(name))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.get_small(bundle);
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.put_small(bundle);
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        dirs.iter().map(|(dir, _)| Err(Error::new(ErrorKind::Unsupported, "make directory").on(&Name::of(dir)))).collect()
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.make_link(name, entry, keep).map_err(|e| e.on(name))
+    }
+
+    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        entries.iter_mut().map(|entry| self.complete(entry, want)).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        self.remove_all(entries)
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.move_within(from, to, replace)
+    }
+
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+        self.copy_within(from, entry, to, spec).map_err(|e| e.on(to))
+    }
+
+    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    /// What a service has accepted is stored.
+    fn settle(&self, _names: &[&Name]) -> Result<()> {
+        Ok(())
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let bare = Entry::bare(name.clone(), haul_core::entry::Kind::File);
+        source::open(self, &bare, false).map_err(|e| e.on(name))
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn forget(&self, _dir: &Dir) {}
+}

@@ -165,6 +165,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         write: WriteStyle::Anywhere,
         read_ranges: true,
         dirs: true,
+        markers: false,
         links: true,
         specials: false,
         hard_links: client.extensions.hardlink,

@@ -1,0 +1,514 @@
+//! Requests to one endpoint: signed, sent, and sent again where that is of use.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_core::error::{Error, ErrorKind, Result};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, StatusCode, Uri};
+use ureq::SendBody;
+
+use super::account::{Account, Addressing, DEFAULT_REGION};
+use super::checksum::Algorithm;
+use super::fault::{self, Refusal};
+use super::sign::{Payload, Signer, encode};
+use super::xml;
+
+/// Tries of one request, the first included. The engine tries again after that, with waits of its own.
+const TRIES: u32 = 5;
+/// The longest wait between two tries that an endpoint may ask for.
+const WAIT_MOST: Duration = Duration::from_secs(30);
+/// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
+const ANSWER_MOST: u64 = 32 << 20;
+
+/// One endpoint as one account sees it. Any number of threads may use it.
+pub struct Client {
+    agent: ureq::Agent,
+    account: Account,
+    endpoint: Uri,
+    /// Whether somebody named the endpoint; else it is Amazon's, one for each region.
+    named: bool,
+    /// Regions and styles as they were found out, by bucket.
+    ways: Mutex<HashMap<String, Way>>,
+    /// Signers by their region.
+    signers: Mutex<HashMap<String, Arc<Signer>>>,
+    /// What the endpoint takes for proof: an index into [`WARRANTS`].
+    warrant: AtomicU8,
+    /// No request is sent before this time, in milliseconds after `began`: the endpoint asked for less.
+    quiet_until: AtomicU64,
+    began: Instant,
+    /// Tries that were not the first.
+    again: AtomicU64,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.endpoint)
+    }
+}
+
+/// How a bucket is addressed.
+#[derive(Clone, Debug)]
+struct Way {
+    signer: Arc<Signer>,
+    virtual_host: bool,
+}
+
+/// A checksum that goes with what is sent, and how: behind the bytes, or in front of them, for which they are held
+/// in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Warrant {
+    pub algorithm: Algorithm,
+    pub trailing: bool,
+}
+
+/// From the best to what every endpoint takes.
+const WARRANTS: [Warrant; 4] = [
+    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: true },
+    Warrant { algorithm: Algorithm::Crc32c, trailing: true },
+    Warrant { algorithm: Algorithm::Crc32c, trailing: false },
+    Warrant { algorithm: Algorithm::Md5, trailing: false },
+];
+
+/// A request without its body.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub op: &'static str,
+    pub method: Method,
+    pub bucket: &'a str,
+    pub key: &'a [u8],
+    pub query: Vec<(&'static str, String)>,
+    pub headers: HeaderMap,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new() }
+    }
+
+    #[must_use]
+    pub fn ask(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// `value` must be of visible characters; one that is not is left out.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// A header that is in no message.
+    #[must_use]
+    pub fn secret(mut self, name: &'static str, value: &str) -> Self {
+        if let Ok(mut value) = HeaderValue::from_str(value) {
+            value.set_sensitive(true);
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// A pair of user metadata.
+    #[must_use]
+    pub fn meta(mut self, name: &str, value: &str) -> Self {
+        let name = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// What is sent. Bytes can be sent again; a reader cannot.
+pub enum Body<'a> {
+    None,
+    Bytes(&'a [u8]),
+    /// A reader that gives exactly so many bytes, framing included.
+    Stream(&'a mut dyn Read, u64, Payload<'static>),
+}
+
+/// Head of an answer, its body still to come.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: ureq::Body,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The body, if it is not larger than answers are.
+    pub fn whole(mut self, op: &'static str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = self.body.as_reader().take(ANSWER_MOST + 1).read_to_end(&mut bytes);
+        read.map_err(|e| fault::io_error(op, &e, "the service"))?;
+        if bytes.len() as u64 > ANSWER_MOST {
+            return Err(Error::new(ErrorKind::Other, op).because("the answer has no end"));
+        }
+        Ok(bytes)
+    }
+}
+
+/// Why a try did not succeed, and what was learned from it.
+enum Miss {
+    /// The service said no.
+    Refused(Refusal),
+    /// There was no answer.
+    Broken(Error),
+}
+
+impl Client {
+    /// Nothing is sent yet. The endpoint is the one that was named, or Amazon's.
+    pub fn new(account: Account, agent: ureq::Agent) -> Result<Client> {
+        let region = account.region().unwrap_or(DEFAULT_REGION).to_string();
+        let (text, named) = match account.endpoint() {
+            Some(endpoint) => (endpoint.url.clone(), true),
+            None => (amazon(&region), false),
+        };
+        let bad = || Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because("is no address of an endpoint");
+        let endpoint: Uri = text.parse().map_err(|_| bad().hint("write https://HOST or http://HOST:PORT"))?;
+        if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.authority().is_none() {
+            return Err(bad().hint("write https://HOST or http://HOST:PORT"));
+        }
+        Ok(Client {
+            agent,
+            account,
+            endpoint,
+            named,
+            ways: Mutex::default(),
+            signers: Mutex::default(),
+            warrant: AtomicU8::new(0),
+            quiet_until: AtomicU64::new(0),
+            began: Instant::now(),
+            again: AtomicU64::new(0),
+        })
+    }
+
+    /// The endpoint as a person would name it.
+    pub fn endpoint_words(&self) -> String {
+        match self.endpoint.authority() {
+            Some(authority) if self.named => format!("{authority}{}", self.endpoint.path().trim_end_matches('/')),
+            _ => "amazonaws.com".to_string(),
+        }
+    }
+
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Tries beyond the first, of all requests.
+    pub fn tries_again(&self) -> u64 {
+        self.again.load(Ordering::Relaxed)
+    }
+
+    /// What goes with what is sent.
+    pub fn warrant(&self) -> Warrant {
+        WARRANTS[usize::from(self.warrant.load(Ordering::Relaxed)).min(WARRANTS.len() - 1)]
+    }
+
+    pub fn takes_trailers(&self) -> bool {
+        self.warrant().trailing
+    }
+
+    /// The endpoint does not know this proof: the next best from now on. `false` if there is none.
+    pub fn deny(&self, warrant: Warrant) -> bool {
+        let Some(at) = WARRANTS.iter().position(|p| *p == warrant) else { return true };
+        if at + 1 >= WARRANTS.len() {
+            return false;
+        }
+        self.warrant.fetch_max(at as u8 + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Makes a request with the best proof that the endpoint takes, and finds out which that is.
+    pub fn prove<T>(&self, request: impl Fn(Warrant) -> Result<T>) -> Result<T> {
+        loop {
+            let warrant = self.warrant();
+            match request(warrant) {
+                Err(e) if e.kind() == ErrorKind::Unsupported && e.op() == UNPROVEN && self.deny(warrant) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        what.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signer(&self, region: &str) -> Arc<Signer> {
+        self.lock(&self.signers).entry(region.to_string()).or_insert_with(|| Arc::new(Signer::new(region))).clone()
+    }
+
+    /// How a bucket is addressed, as far as that is known.
+    fn way(&self, bucket: &str) -> Way {
+        if let Some(way) = self.lock(&self.ways).get(bucket) {
+            return way.clone();
+        }
+        let region = self.account.region().unwrap_or(DEFAULT_REGION);
+        let virtual_host = match self.account.addressing() {
+            Addressing::Path => false,
+            Addressing::Virtual => true,
+            // A name with a dot is covered by no certificate.
+            Addressing::Auto => (!self.named || self.is_amazon()) && !bucket.contains('.') && !bucket.is_empty(),
+        };
+        Way { signer: self.signer(region), virtual_host }
+    }
+
+    fn is_amazon(&self) -> bool {
+        self.endpoint.host().is_some_and(|host| host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn"))
+    }
+
+    fn learn(&self, bucket: &str, way: Way) {
+        self.lock(&self.ways).insert(bucket.to_string(), way);
+    }
+
+    /// The address of a request.
+    fn uri(&self, call: &Call<'_>, way: &Way) -> Result<Uri> {
+        let scheme = self.endpoint.scheme_str().unwrap_or("https");
+        let amazon_host = (!self.named).then(|| amazon(way.signer.region()));
+        let authority = match &amazon_host {
+            Some(url) => url.rsplit('/').next().unwrap_or_default(),
+            None => self.endpoint.authority().map_or("", |authority| authority.as_str()),
+        };
+        let mut text = format!("{scheme}://");
+        let apart = way.virtual_host && !call.bucket.is_empty();
+        if apart {
+            text.push_str(call.bucket);
+            text.push('.');
+        }
+        text.push_str(authority);
+        text.push_str(self.endpoint.path().trim_end_matches('/'));
+        text.push('/');
+        if !apart && !call.bucket.is_empty() {
+            encode(&mut text, call.bucket.as_bytes(), false);
+            if !call.key.is_empty() {
+                text.push('/');
+            }
+        }
+        encode(&mut text, call.key, true);
+        for (i, (name, value)) in call.query.iter().enumerate() {
+            text.push(if i == 0 { '?' } else { '&' });
+            encode(&mut text, name.as_bytes(), false);
+            text.push('=');
+            encode(&mut text, value.as_bytes(), false);
+        }
+        text.parse().map_err(|_| Error::new(ErrorKind::BadName, call.op).because("makes no address"))
+    }
+
+    /// Sends a request until it is answered, as often as that is of use. An answer that is no success is an error.
+    pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
+        let mut tries = 0;
+        let mut refreshed = false;
+        loop {
+            tries += 1;
+            self.wait_quietly();
+            let way = self.way(call.bucket);
+            let credential = self.account.credential()?;
+            let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
+                Ok(answer) => return Ok(answer),
+                Err(miss) => miss,
+            };
+            let may_repeat = !matches!(body, Body::Stream(..)) && tries < TRIES;
+            match miss {
+                Miss::Refused(refusal) => {
+                    if let Some(way) = self.redirected(call.bucket, &way, &refusal)
+                        && tries < TRIES
+                    {
+                        self.learn(call.bucket, way);
+                        if may_repeat {
+                            continue;
+                        }
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(haul_core::Remedy::Again));
+                    }
+                    if refusal.is_expiry()
+                        && !refreshed
+                        && let Some(spent) = &credential
+                    {
+                        self.account.refresh(spent)?;
+                        refreshed = true;
+                        if may_repeat {
+                            continue;
+                        }
+                    }
+                    if refusal.is_skew() && may_repeat && tries == 1 {
+                        continue;
+                    }
+                    if refusal.denies_proof() && call.is_proven() {
+                        let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
+                        return Err(match &body {
+                            // The reader is spent: the next try of the whole part finds another proof.
+                            Body::Stream(..) if self.deny(self.warrant()) => e.remedy_is(haul_core::Remedy::Again),
+                            _ => e,
+                        });
+                    }
+                    if refusal.is_throttling() {
+                        self.be_quiet(refusal.wait.unwrap_or(backoff(tries)));
+                    }
+                    if !refusal.is_passing() || !may_repeat {
+                        return Err(refusal.error(call.op, call.bucket));
+                    }
+                    std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
+                }
+                Miss::Broken(error) => {
+                    if !may_repeat || error.remedy() == haul_core::Remedy::None {
+                        return Err(error);
+                    }
+                    // A connection that was closed while it was idle is no reason to wait.
+                    std::thread::sleep(if tries == 1 { Duration::ZERO } else { backoff(tries) });
+                }
+            }
+            self.again.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn once(
+        &self,
+        call: &Call<'_>,
+        body: &mut Body<'_>,
+        way: &Way,
+        credential: Option<&Arc<super::sign::Credential>>,
+    ) -> std::result::Result<Answer, Miss> {
+        let uri = self.uri(call, way).map_err(Miss::Broken)?;
+        let mut headers = call.headers.clone();
+        let (payload, length) = match body {
+            Body::None => (Payload::Empty, None),
+            Body::Bytes(bytes) => (Payload::Unsigned, Some(bytes.len() as u64)),
+            Body::Stream(_, length, payload) => (*payload, Some(*length)),
+        };
+        let length = length.or((call.method == Method::PUT || call.method == Method::POST).then_some(0));
+        if let Some(length) = length {
+            headers.insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if let Some(credential) = credential {
+            let now = SystemTime::now();
+            way.signer.sign(&call.method, &uri, &mut headers, payload, credential, now).map_err(Miss::Broken)?;
+        } else if matches!(payload, Payload::StreamingUnsignedTrailer) {
+            headers.insert("x-amz-content-sha256", HeaderValue::from_static("STREAMING-UNSIGNED-PAYLOAD-TRAILER"));
+        }
+        let mut request = Request::new(());
+        *request.method_mut() = call.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        let answered = match body {
+            Body::None if length.is_none() => self.agent.run(request),
+            Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
+            Body::Bytes(bytes) => self.agent.run(request.map(|()| *bytes)),
+            Body::Stream(reader, ..) => {
+                let mut reader = Through(&mut **reader);
+                self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
+            }
+        };
+        let endpoint = || self.endpoint.authority().map_or_else(String::new, |authority| authority.to_string());
+        let answer = answered.map_err(|e| Miss::Broken(fault::broken(call.op, &e, &endpoint())))?;
+        let (parts, body) = answer.into_parts();
+        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        if answer.status.is_success() {
+            return Ok(answer);
+        }
+        Err(Miss::Refused(self.refusal(answer, way)))
+    }
+
+    /// What an answer that is no success says.
+    fn refusal(&self, mut answer: Answer, way: &Way) -> Refusal {
+        let text = |name: &str| answer.header(name).map(str::to_string);
+        let mut refusal = Refusal {
+            status: answer.status.as_u16(),
+            code: fault::code_of(answer.status).to_string(),
+            request_id: text("x-amz-request-id").unwrap_or_default(),
+            region: text("x-amz-bucket-region"),
+            wait: text("retry-after").and_then(|wait| wait.trim().parse().ok()).map(Duration::from_secs).map(|wait| wait.min(WAIT_MOST)),
+            ..Refusal::default()
+        };
+        let date = text("date");
+        let mut document = Vec::new();
+        // What cannot be read says nothing; the status does.
+        let _read = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
+        if let Ok(said) = xml::error(&document) {
+            refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
+            refusal.message = said.message;
+            refusal.request_id = if said.request_id.is_empty() { refusal.request_id } else { said.request_id };
+            if !said.region.is_empty() {
+                refusal.region = Some(said.region);
+            }
+        }
+        if refusal.is_skew()
+            && let Some(server) = date.as_deref().and_then(xml::time::http)
+            && let Some(server) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(server.secs.max(0).unsigned_abs()))
+        {
+            way.signer.learn_clock(server, SystemTime::now());
+        }
+        refusal
+    }
+
+    /// The way that a refusal points to, if it is another one.
+    fn redirected(&self, bucket: &str, way: &Way, refusal: &Refusal) -> Option<Way> {
+        let elsewhere = matches!(refusal.status, 301 | 307 | 308 | 400 | 403);
+        if let Some(region) = refusal.region.as_deref().filter(|region| elsewhere && *region != way.signer.region())
+            && is_region(region)
+        {
+            return Some(Way { signer: self.signer(region), ..way.clone() });
+        }
+        let wants_host =
+            matches!(refusal.code.as_str(), "SecondLevelDomainForbidden" | "PathStyleRequestNotAllowed" | "VirtualHostDomainRequired");
+        (wants_host && !way.virtual_host && !bucket.is_empty()).then(|| Way { virtual_host: true, ..way.clone() })
+    }
+
+    fn be_quiet(&self, wait: Duration) {
+        let until = (self.began.elapsed() + wait.min(WAIT_MOST)).as_millis();
+        self.quiet_until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn wait_quietly(&self) {
+        let until = Duration::from_millis(self.quiet_until.load(Ordering::Relaxed));
+        if let Some(left) = until.checked_sub(self.began.elapsed()) {
+            std::thread::sleep(left.min(WAIT_MOST));
+        }
+    }
+}
+
+/// A reader of somebody else's.
+struct Through<'a, 'b>(&'a mut (dyn Read + 'b));
+
+impl Read for Through<'_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(into)
+    }
+}
+
+/// The operation of an error that says only that a proof is not known here.
+const UNPROVEN: &str = "prove";
+
+impl Call<'_> {
+    fn is_proven(&self) -> bool {
+        self.headers.keys().any(|name| {
+            let name = name.as_str();
+            name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode" || name == "x-amz-trailer"
+        })
+    }
+}
+
+/// Amazon's endpoint of a region.
+fn amazon(region: &str) -> String {
+    let end = if region.starts_with("cn-") { ".cn" } else { "" };
+    format!("https://s3.{region}.amazonaws.com{end}")
+}
+
+fn is_region(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+fn backoff(tries: u32) -> Duration {
+    let most = Duration::from_millis(100 << tries.min(8));
+    // Some hundred workers must not come back together.
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    most.mul_f64(0.5 + f64::from(nanos % 1000) / 2000.0)
+}

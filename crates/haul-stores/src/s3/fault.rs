@@ -1,0 +1,260 @@
+//! What went wrong, as the service says it, in haul's words: kind, remedy, reason and next step.
+
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Remedy};
+use http::StatusCode;
+
+use super::xml;
+
+/// An answer that is no success.
+#[derive(Clone, Debug, Default)]
+pub struct Refusal {
+    pub status: u16,
+    /// The service's code (`NoSuchKey`), or the status' name where there was no document: an answer to HEAD has none.
+    pub code: String,
+    pub message: String,
+    /// To quote to those who run the service.
+    pub request_id: String,
+    /// Where the bucket is, if the answer says it.
+    pub region: Option<String>,
+    /// What `Retry-After` asks for.
+    pub wait: Option<Duration>,
+}
+
+impl Refusal {
+    /// Codes that ask for less, or say that something broke on their side. The same request may work later.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self.code.as_str(),
+            "SlowDown"
+                | "SlowDownRead"
+                | "SlowDownWrite"
+                | "ServiceUnavailable"
+                | "InternalError"
+                | "RequestTimeout"
+                | "ThrottlingException"
+                | "Throttling"
+                | "RequestLimitExceeded"
+                | "BandwidthLimitExceeded"
+                | "OperationAborted"
+                | "ConditionalRequestConflict"
+        ) || matches!(self.status, 429 | 500 | 502 | 503 | 504 | 509)
+    }
+
+    /// Whether the endpoint asks for fewer requests, rather than having failed at one.
+    pub fn is_throttling(&self) -> bool {
+        self.code.starts_with("SlowDown") || self.code.starts_with("Throttl") || matches!(self.status, 429 | 503 | 509)
+    }
+
+    /// Credentials that were good before and have to be fetched anew.
+    pub fn is_expiry(&self) -> bool {
+        matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "RequestExpired")
+    }
+
+    pub fn is_skew(&self) -> bool {
+        self.code == "RequestTimeTooSkewed"
+    }
+
+    /// The service does not know this way of proving what is sent, or of framing it.
+    pub fn denies_proof(&self) -> bool {
+        self.status == 501
+            || matches!(
+                self.code.as_str(),
+                "NotImplemented" | "XNotImplemented" | "MalformedTrailerError" | "InvalidTrailer" | "XAmzContentSHA256Mismatch"
+            )
+            || (self.status == 400
+                && matches!(self.code.as_str(), "InvalidRequest" | "InvalidArgument" | "BadRequest")
+                && ["checksum", "trailer", "algorithm", "content-encoding", "sha256"]
+                    .iter()
+                    .any(|word| self.message.to_lowercase().contains(word)))
+    }
+
+    /// The error for an operation on one object or bucket.
+    pub fn error(&self, op: &'static str, bucket: &str) -> Error {
+        use ErrorKind as K;
+        let kind = match (self.code.as_str(), self.status) {
+            ("NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" | "NotFound" | "NoSuchBucket", _) => K::NotFound,
+            ("PreconditionFailed" | "InvalidRange" | "InvalidPartNumber", _) => K::Changed,
+            ("BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" | "XMinioContentChecksumMismatch", _) => {
+                K::Corrupt
+            }
+            ("XMinioStorageFull" | "InsufficientStorage" | "InsufficientCapacity" | "NotEnoughSpace", _) | (_, 507) => K::NoSpace,
+            ("QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" | "TooManyBuckets", _) => K::Quota,
+            ("KeyTooLongError" | "KeyTooLong" | "InvalidBucketName" | "XMinioInvalidObjectName" | "InvalidURI", _) => K::BadName,
+            ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty", _) => K::Exists,
+            ("NotImplemented" | "XNotImplemented" | "MethodNotAllowed", _) => K::Unsupported,
+            _ => match self.status {
+                401 | 403 => K::Denied,
+                404 => K::NotFound,
+                405 | 501 => K::Unsupported,
+                409 => K::Exists,
+                412 | 416 => K::Changed,
+                _ => K::Other,
+            },
+        };
+        let remedy = match kind {
+            K::Corrupt => Remedy::Again,
+            _ if self.is_expiry() || self.is_skew() => Remedy::Again,
+            _ if self.is_passing() => Remedy::After(self.wait.unwrap_or(Duration::from_secs(1))),
+            _ => Remedy::None,
+        };
+        let mut error = Error::new(kind, op).remedy_is(remedy).because(self.reason(bucket));
+        if let Some(hint) = self.hint(bucket) {
+            error = error.hint(hint);
+        }
+        error
+    }
+
+    pub fn reason(&self, bucket: &str) -> String {
+        let known = match self.code.as_str() {
+            "NoSuchKey" | "NotFound" => return "no such object".into(),
+            "NoSuchBucket" => return format!("there is no bucket {bucket}"),
+            "NoSuchUpload" => return "the unfinished upload is not there any more".into(),
+            "PreconditionFailed" => return "it is another version by now".into(),
+            "BadDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" => "the service got other bytes than were sent",
+            "SignatureDoesNotMatch" => "the secret key is not the one that belongs to the access key",
+            "InvalidAccessKeyId" => "the service does not know the access key",
+            "AccessDenied" | "Forbidden" | "AllAccessDisabled" => "access denied",
+            "ExpiredToken" | "ExpiredTokenException" => "the credentials have expired",
+            "RequestTimeTooSkewed" => "this machine's clock and the service's are too far apart",
+            "EntityTooLarge" => "too large for one request",
+            _ => "",
+        };
+        let said = if self.message.is_empty() { self.code.clone() } else { format!("{}: {}", self.code, self.message) };
+        let mut reason = match known {
+            "" => said,
+            known => format!("{known} ({})", self.code),
+        };
+        if matches!(self.status, 500..) && !self.request_id.is_empty() {
+            reason.push_str(&format!(" (request {})", self.request_id));
+        }
+        reason
+    }
+
+    fn hint(&self, bucket: &str) -> Option<String> {
+        let hint = match self.code.as_str() {
+            "NoSuchBucket" => return Some(format!("make it with `haul mb s3://{bucket}`, or look at the endpoint that the first line names")),
+            "AccessDenied" | "Forbidden" | "AllAccessDisabled" => {
+                "the account lacks the right to do this; for a public bucket say --no-sign-request, for another account --profile"
+            }
+            "SignatureDoesNotMatch" => "look at AWS_SECRET_ACCESS_KEY or at the profile, and at the region",
+            "InvalidAccessKeyId" => "look at AWS_ACCESS_KEY_ID or at the profile, and whether the endpoint is the right one",
+            "ExpiredToken" | "ExpiredTokenException" => "log in again (`aws sso login`, or what gave the token), then run the same command: it goes on",
+            "RequestTimeTooSkewed" => "set this machine's clock",
+            "InvalidBucketName" => "3 to 63 lower-case letters, digits, dots and hyphens",
+            "KeyTooLongError" | "KeyTooLong" => "a key has at most 1,024 bytes",
+            "InvalidObjectState" => "the object is in an archive class: restore it first",
+            _ => return None,
+        };
+        Some(hint.to_string())
+    }
+}
+
+/// A document that is not the one that was to come, or an error that came with a status of success.
+pub fn document(op: &'static str, bucket: &str, fault: xml::Fault) -> Error {
+    match fault {
+        xml::Fault::Service(said) => {
+            let refusal = Refusal {
+                status: 200,
+                code: said.code,
+                message: said.message,
+                request_id: said.request_id,
+                region: None,
+                wait: None,
+            };
+            refusal.error(op, bucket)
+        }
+        other => Error::new(ErrorKind::Other, op)
+            .because(other.to_string())
+            .hint("is this the address of an object store? See --endpoint-url"),
+    }
+}
+
+/// Names for answers without a document.
+pub fn code_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        301 | 307 | 308 => "PermanentRedirect",
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        409 => "Conflict",
+        411 => "MissingContentLength",
+        412 => "PreconditionFailed",
+        416 => "InvalidRange",
+        429 => "TooManyRequests",
+        501 => "NotImplemented",
+        503 => "ServiceUnavailable",
+        507 => "InsufficientStorage",
+        500.. => "InternalError",
+        _ => "UnexpectedAnswer",
+    }
+}
+
+/// The connection failed, or what came over it is no HTTP.
+pub fn broken(op: &'static str, error: &ureq::Error, endpoint: &str) -> Error {
+    use ureq::Error as E;
+    let new = |kind, remedy| Error::new(kind, op).remedy_is(remedy);
+    let soon = Remedy::After(Duration::from_millis(300));
+    match error {
+        E::Io(io) => {
+            if let Some(inner) = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+                return inner.again();
+            }
+            io_error(op, io, endpoint)
+        }
+        E::Timeout(what) => new(ErrorKind::TimedOut, soon)
+            .because(format!("{endpoint} did not answer in time ({what})"))
+            .hint("run the same command again: it goes on where it was"),
+        E::HostNotFound => new(ErrorKind::Broken, Remedy::None)
+            .because(format!("the name of {endpoint} cannot be resolved"))
+            .hint("look at --endpoint-url, or at the region in the profile"),
+        E::ConnectionFailed => new(ErrorKind::Broken, Remedy::Reconnect).because(format!("no connection to {endpoint}")),
+        E::Tls(what) => new(ErrorKind::Broken, Remedy::None).because(format!("{endpoint}: TLS: {what}")),
+        E::Rustls(what) => tls(op, what, endpoint),
+        E::Protocol(what) => new(ErrorKind::Broken, soon)
+            .because(format!("{endpoint} does not speak HTTP here: {what}"))
+            .hint("look at the scheme in --endpoint-url (http or https) and at the port"),
+        E::BodyExceedsLimit(_) | E::BodyStalled => new(ErrorKind::Broken, soon).because(format!("{endpoint}: {error}")),
+        other => new(ErrorKind::Other, Remedy::None).because(format!("{endpoint}: {other}")),
+    }
+}
+
+pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error {
+    use std::io::ErrorKind as I;
+    let soon = Remedy::After(Duration::from_millis(300));
+    if let Some(tls_error) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        return tls(op, tls_error, endpoint);
+    }
+    let (kind, remedy, reason) = match io.kind() {
+        I::ConnectionRefused => (ErrorKind::Broken, Remedy::Reconnect, format!("nobody listens at {endpoint}")),
+        I::TimedOut | I::WouldBlock => (ErrorKind::TimedOut, soon, format!("{endpoint} did not answer in time")),
+        I::UnexpectedEof | I::ConnectionReset | I::ConnectionAborted | I::BrokenPipe | I::NotConnected => {
+            (ErrorKind::Broken, Remedy::Reconnect, format!("{endpoint} closed the connection"))
+        }
+        I::HostUnreachable | I::NetworkUnreachable | I::AddrNotAvailable => {
+            (ErrorKind::Broken, Remedy::Reconnect, format!("there is no way to {endpoint}: {io}"))
+        }
+        _ => (ErrorKind::Io, soon, format!("{endpoint}: {io}")),
+    };
+    let error = Error::new(kind, op).remedy_is(remedy).because(reason);
+    match io.kind() {
+        I::ConnectionRefused => error.hint("look at --endpoint-url, and whether the service runs"),
+        _ => error,
+    }
+}
+
+fn tls(op: &'static str, error: &rustls::Error, endpoint: &str) -> Error {
+    let made = Error::new(ErrorKind::Broken, op);
+    match error {
+        rustls::Error::InvalidCertificate(why) => made
+            .because(format!("{endpoint}: its certificate is not trusted: {why:?}"))
+            .hint("--ca-bundle FILE names the authority that signed it; --no-verify-ssl trusts anyone"),
+        rustls::Error::InvalidMessage(_) => made
+            .because(format!("{endpoint} does not speak TLS"))
+            .hint("it may want http:// rather than https:// in --endpoint-url"),
+        other => made.because(format!("{endpoint}: TLS: {other}")),
+    }
+}

@@ -1,0 +1,268 @@
+//! What is below a prefix: pages of keys, the next one asked for while one is worked on.
+
+use std::sync::mpsc;
+
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Depth, Flow};
+
+use super::Objects;
+use super::checksum;
+use super::fault;
+use super::look::whole_seconds;
+use super::xml::{self, Listed};
+
+/// An object as a listing has it.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub key: Vec<u8>,
+    pub size: u64,
+    pub etag: String,
+    pub modified: haul_core::entry::Time,
+}
+
+enum Line {
+    Object(Found),
+    Prefix(Vec<u8>),
+}
+
+impl Line {
+    fn key(&self) -> &[u8] {
+        match self {
+            Line::Object(found) => &found.key,
+            Line::Prefix(key) => key,
+        }
+    }
+}
+
+/// One page, in order, and how to get the next.
+struct Page {
+    lines: Vec<Line>,
+    next: Option<String>,
+}
+
+impl Objects {
+    fn lines(&self, prefix: &[u8], delimiter: bool, token: Option<&str>) -> Result<Page> {
+        let body = self.bucket.page(prefix, delimiter, token, b"", 1000)?;
+        let mut lines = Vec::with_capacity(1000);
+        let page = xml::list_objects(&body, &mut |listed| {
+            lines.push(match listed {
+                Listed::Object(object) => Line::Object(Found {
+                    key: object.key.to_vec(),
+                    size: object.size,
+                    etag: object.etag.to_string(),
+                    modified: object.modified.unwrap_or_default(),
+                }),
+                Listed::Prefix(key) => Line::Prefix(key.to_vec()),
+            });
+        });
+        let page = page.map_err(|e| fault::document("list", &self.bucket.name, e))?;
+        // Objects and prefixes come in two lists, each in order.
+        lines.sort_by(|a, b| a.key().cmp(b.key()));
+        if page.truncated && page.token.is_none() {
+            return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
+        }
+        Ok(Page { lines, next: page.token.filter(|_| page.truncated) })
+    }
+
+    /// Every page, in order; the next one is under way while one is worked on.
+    fn pages(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
+        let first = self.lines(prefix, delimiter, None)?;
+        let Some(mut token) = first.next else {
+            each(first.lines);
+            return Ok(());
+        };
+        std::thread::scope(|scope| {
+            let (give, take) = mpsc::sync_channel::<Result<Page>>(1);
+            let fetch = move || {
+                loop {
+                    let page = self.lines(prefix, delimiter, Some(&token));
+                    let next = page.as_ref().ok().and_then(|page| page.next.clone());
+                    // A token that does not change would go round for ever.
+                    let again = next.as_ref() == Some(&token);
+                    if give.send(page).is_err() {
+                        return;
+                    }
+                    match next {
+                        Some(next) if !again => token = next,
+                        _ => return,
+                    }
+                }
+            };
+            let spawned = std::thread::Builder::new().name("haul-list".into()).spawn_scoped(scope, fetch);
+            spawned.map_err(|e| Error::io(e, "list"))?;
+            if each(first.lines) == Flow::Stop {
+                return Ok(());
+            }
+            for page in take {
+                if each(page?.lines) == Flow::Stop {
+                    return Ok(());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn list_below(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        let prefix = self.dir_key(dir);
+        if depth == Depth::All {
+            return self.list_all(&prefix, each);
+        }
+        let mut held = Held { stack: Vec::new() };
+        let mut give = |line: Line, clash: bool| -> Flow {
+            let leaf = &line.key()[prefix.len()..];
+            match line {
+                Line::Prefix(_) => {
+                    let mut entry = Entry::bare(Name::new(dir, &leaf[..leaf.len() - 1]), Kind::Dir);
+                    if self.options.plain {
+                        entry.have = MetaMask::BASIC;
+                    }
+                    each(Ok(entry))
+                }
+                Line::Object(ref found) if clash => {
+                    let name = Name::new(dir, leaf);
+                    let e = Error::new(ErrorKind::BadName, "list").on(&name).because("there are both an object of this key and objects below it");
+                    each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
+                }
+                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found))),
+            }
+        };
+        let mut stopped = false;
+        self.pages(&prefix, true, &mut |lines| {
+            for line in lines {
+                // The directory's own marker.
+                if line.key().len() <= prefix.len() {
+                    continue;
+                }
+                if held.push(line, &mut give) == Flow::Stop {
+                    stopped = true;
+                    return Flow::Stop;
+                }
+            }
+            Flow::Go
+        })?;
+        if !stopped {
+            held.finish(&mut give);
+        }
+        Ok(())
+    }
+
+    fn list_all(&self, prefix: &[u8], each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        // Directories on the way to the last key: keys of one directory come one after the other.
+        let mut dirs: Vec<Dir> = vec![Dir::root()];
+        let top = Dir::root();
+        self.pages(prefix, false, &mut |lines| {
+            for line in lines {
+                let Line::Object(found) = line else { continue };
+                let Some(below) = found.key.get(prefix.len()..).filter(|below| !below.is_empty()) else { continue };
+                if below.ends_with(b"/") {
+                    continue;
+                }
+                let mut parts: Vec<&[u8]> = below.split(|b| *b == b'/').collect();
+                let leaf = parts.pop().unwrap_or_default();
+                let shared = parts.iter().zip(&dirs[1..]).take_while(|(part, dir)| **part == dir.leaf()).count();
+                dirs.truncate(shared + 1);
+                for part in &parts[shared..] {
+                    let child = dirs.last().unwrap_or(&top).child(part);
+                    dirs.push(child);
+                }
+                let name = Name::new(dirs.last().unwrap_or(&top), leaf);
+                if each(Ok(self.listed(name, &found))) == Flow::Stop {
+                    return Flow::Stop;
+                }
+            }
+            Flow::Go
+        })
+    }
+
+    /// What a listing tells of an object. Without its attributes it may be a symlink as well as a file.
+    fn listed(&self, name: Name, found: &Found) -> Entry {
+        let mut entry = Entry::bare(name, if self.options.plain { Kind::File } else { Kind::Unknown });
+        entry.size = found.size;
+        entry.stored = found.size;
+        entry.mtime = whole_seconds(found.modified);
+        entry.version = checksum::version(&found.etag);
+        if self.options.plain {
+            entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+        }
+        entry
+    }
+}
+
+/// Objects whose key may yet turn out to be a directory's as well: `a` comes before `a-b`, and that before `a/`.
+struct Held {
+    stack: Vec<Line>,
+}
+
+impl Held {
+    fn push(&mut self, line: Line, give: &mut dyn FnMut(Line, bool) -> Flow) -> Flow {
+        while let Some(top) = self.stack.pop() {
+            if line.key().starts_with(top.key()) {
+                let clash = matches!(line, Line::Prefix(_)) && line.key().len() == top.key().len() + 1;
+                if clash {
+                    if give(top, true) == Flow::Stop {
+                        return Flow::Stop;
+                    }
+                } else {
+                    self.stack.push(top);
+                }
+                break;
+            }
+            if give(top, false) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        match line {
+            Line::Prefix(_) => give(line, false),
+            Line::Object(_) => {
+                self.stack.push(line);
+                Flow::Go
+            }
+        }
+    }
+
+    fn finish(&mut self, give: &mut dyn FnMut(Line, bool) -> Flow) {
+        while let Some(top) = self.stack.pop() {
+            if give(top, false) == Flow::Stop {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(keys: &[&str]) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut give = |line: Line, clash: bool| {
+            out.push(format!("{}{}", String::from_utf8_lossy(line.key()), if clash { "!" } else { "" }));
+            Flow::Go
+        };
+        let mut held = Held { stack: Vec::new() };
+        for key in keys {
+            let line = match key.ends_with('/') {
+                true => Line::Prefix(key.as_bytes().to_vec()),
+                false => Line::Object(Found {
+                    key: key.as_bytes().to_vec(),
+                    size: 0,
+                    etag: String::new(),
+                    modified: Default::default(),
+                }),
+            };
+            held.push(line, &mut give);
+        }
+        held.finish(&mut give);
+        out.sort();
+        out
+    }
+
+    #[test]
+    fn a_key_that_is_a_directory_too_is_told_apart_however_much_lies_between() {
+        assert_eq!(told(&["a", "a-b", "a-c", "a/", "a0"]), ["a!", "a-b", "a-c", "a/", "a0"]);
+        assert_eq!(told(&["a", "a!", "a!/", "a/", "ab"]), ["a!", "a!!", "a!/", "a/", "ab"]);
+        assert_eq!(told(&["a", "ab", "abc", "b/"]), ["a", "ab", "abc", "b/"]);
+        assert_eq!(told(&["a/"]), ["a/"]);
+    }
+}

@@ -1,0 +1,190 @@
+//! One name, or many, looked up: objects, symlinks among them, and directories that are parts of keys.
+
+use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Found;
+
+use super::Objects;
+use super::bucket::Head;
+use super::checksum;
+use super::fault;
+
+/// The longest target of a symlink that is believed: PATH_MAX.
+const TARGET_MOST: u64 = 4096;
+/// Look-ups of one call that are under way at the same time.
+const AT_ONCE: usize = 16;
+/// Links that are followed one after the other before it counts as a loop.
+const LINKS_MOST: usize = 40;
+
+impl Objects {
+    pub(super) fn look(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        if name.leaf.is_empty() {
+            return self.look_dir(name);
+        }
+        let key = self.key(name, "stat")?;
+        match self.bucket.head(&key)? {
+            Some(head) => self.entry_of(name.clone(), &key, &head, want),
+            None => {
+                let mut below = key;
+                below.push(b'/');
+                let page = self.bucket.page(&below, false, None, b"", 1)?;
+                let mut any = false;
+                super::xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("stat", &self.bucket.name, e))?;
+                if any { self.look_dir(name) } else { Err(Error::new(ErrorKind::NotFound, "stat").because("no such object")) }
+            }
+        }
+    }
+
+    /// A directory as its marker says, if it has one.
+    fn look_dir(&self, name: &Name) -> Result<Entry> {
+        let marker = self.marker_key(name, "stat")?;
+        let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
+        let mut entry = Entry::bare(name.clone(), Kind::Dir);
+        if let Some(head) = head {
+            head.kept.apply(&mut entry);
+            entry.kind = Kind::Dir;
+        }
+        entry.have = entry.have.with(MetaMask::BASIC);
+        Ok(entry)
+    }
+
+    /// The entry of an object: attributes that it carries, the service's time where it carries none.
+    pub(super) fn entry_of(&self, name: Name, key: &[u8], head: &Head, want: MetaMask) -> Result<Entry> {
+        let mut entry = Entry::bare(name, Kind::File);
+        entry.size = head.size;
+        entry.stored = head.size;
+        entry.version = checksum::version(&head.etag);
+        entry.mtime = head.modified;
+        entry.have = MetaMask::BASIC;
+        if self.options.server_times {
+            entry.have = entry.have.with(MetaMask::MTIME);
+        }
+        head.kept.apply(&mut entry);
+        if !want.any(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT)) {
+            entry.xattrs = None;
+        } else if entry.xattrs.is_none() {
+            entry.xattrs = Some(Box::default());
+        }
+        if entry.kind == Kind::Link {
+            entry.target = Some(self.target_of(key, head)?);
+            (entry.size, entry.stored) = (0, 0);
+        }
+        Ok(entry)
+    }
+
+    /// The target of a symlink is the object's content.
+    fn target_of(&self, key: &[u8], head: &Head) -> Result<Box<[u8]>> {
+        if head.size > TARGET_MOST {
+            return Err(Error::new(ErrorKind::BadName, "read link").because("the target is longer than a path may be"));
+        }
+        let (_, mut answer) = self.bucket.get(key, None, Some(&head.etag))?;
+        let mut target = Vec::new();
+        answer.body.as_reader().take(TARGET_MOST).read_to_end(&mut target).map_err(|e| Error::from_io(e, "read link"))?;
+        Ok(target.into())
+    }
+
+    pub(super) fn look_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
+        let one = |leaf: &&[u8]| {
+            let name = Name::new(dir, leaf);
+            let looked = self.look(&name, want).and_then(|entry| if follow { self.followed(entry, want) } else { Ok(entry) });
+            match looked {
+                Ok(entry) => Found::Entry(entry),
+                Err(e) if e.kind() == ErrorKind::NotFound && e.op() != "follow" => Found::Absent,
+                Err(e) => Found::Failed(e.on(&name)),
+            }
+        };
+        at_once(leaves, AT_ONCE, one)
+    }
+
+    /// What a link leads to, within this store, under the link's own name. Others are as if they led nowhere.
+    fn followed(&self, entry: Entry, want: MetaMask) -> Result<Entry> {
+        if entry.kind != Kind::Link {
+            return Ok(entry);
+        }
+        let own = entry.name.clone();
+        Ok(Entry { name: own, ..self.walked(entry, want)? })
+    }
+
+    /// The file at the end of a chain of links, under its own name.
+    pub(super) fn end_of_links(&self, name: &Name) -> Result<Entry> {
+        let entry = self.look(name, MetaMask::NONE)?;
+        self.walked(entry, MetaMask::NONE)
+    }
+
+    fn walked(&self, entry: Entry, want: MetaMask) -> Result<Entry> {
+        let mut at = entry;
+        for _ in 0..LINKS_MOST {
+            if at.kind != Kind::Link {
+                return Ok(at);
+            }
+            let name = self.led_to(&at)?;
+            at = self.look(&name, want).map_err(|e| Error::new(e.kind(), "follow").because(e.reason()))?;
+        }
+        Err(Error::new(ErrorKind::Other, "follow").because("too many links, one behind the other"))
+    }
+
+    /// The name that a link points to.
+    pub(super) fn led_to(&self, link: &Entry) -> Result<Name> {
+        let nowhere = || Error::new(ErrorKind::NotFound, "follow").because("the symlink points out of the prefix");
+        let target = link.target.as_deref().unwrap_or_default();
+        if target.starts_with(b"/") {
+            return Err(nowhere());
+        }
+        let mut parts: Vec<Vec<u8>> = link.name.dir.path().split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
+        for part in target.split(|b| *b == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => drop(parts.pop().ok_or_else(nowhere)?),
+                leaf => parts.push(leaf.to_vec()),
+            }
+        }
+        Name::parse(&Dir::root(), &parts.join(&b'/')).ok_or_else(nowhere)
+    }
+
+    /// Reads extended attributes into an entry.
+    pub(super) fn complete(&self, entry: &mut Entry, want: MetaMask) -> Result<()> {
+        let found = self.look(&entry.name, want).map_err(|e| e.on(&entry.name))?;
+        entry.xattrs = Some(found.xattrs.unwrap_or_default());
+        entry.have = entry.have.with(want.and(MetaMask::ACL.with(MetaMask::XATTR)));
+        Ok(())
+    }
+}
+
+/// The service's time in whole seconds: an answer to HEAD has no more, and the two must agree.
+pub(super) fn whole_seconds(time: Time) -> Time {
+    Time { nanos: 0, ..time }
+}
+
+/// Does something with each item, several at the same time; answers in their order.
+pub(super) fn at_once<I: Sync, O: Send>(items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    let threads = items.len().min(most);
+    if threads <= 1 {
+        return items.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let run = || {
+        let mut done = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(i) else { return done };
+            done.push((i, work(item)));
+        }
+    };
+    let mut all: Vec<(usize, O)> = std::thread::scope(|scope| {
+        // What cannot be spawned is done here: this thread takes items too.
+        let others: Vec<_> = (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, run).ok()).collect();
+        let mut all = run();
+        for other in others {
+            match other.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(i, _)| *i);
+    all.into_iter().map(|(_, outcome)| outcome).collect()
+}

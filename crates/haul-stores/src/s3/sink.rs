@@ -1,0 +1,327 @@
+//! One object on its way in: parts of an upload, or, where it is small, one request at the commit.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
+
+use super::attributes;
+use super::bucket::{Bucket, Part};
+use super::checksum::{self, Algorithm, ETag, Value};
+use super::client::Warrant;
+use super::{Objects, PARTS_MOST};
+
+/// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
+const HELD_EACH: u64 = 16 << 20;
+/// Bytes of such objects in one store.
+const HELD_ALL: u64 = 64 << 20;
+
+/// The token of a write that has no upload: nothing is left of it by a kill.
+const NO_UPLOAD: &[u8] = b"-";
+
+struct Writing {
+    bucket: Bucket,
+    name: Name,
+    key: Vec<u8>,
+    keep: MetaMask,
+    chunk: u64,
+    size: u64,
+    way: Way,
+}
+
+enum Way {
+    Held { bytes: Mutex<Option<Vec<u8>>>, _room: Room },
+    Upload { id: String, warrant: Warrant, state: Mutex<State> },
+}
+
+#[derive(Default)]
+struct State {
+    /// Parts that arrived through this sink, by the index of their chunk.
+    parts: HashMap<u32, Part>,
+    /// Chunks that come in pieces.
+    pieces: HashMap<u32, Pieces>,
+}
+
+/// A chunk that is put together here.
+struct Pieces {
+    bytes: Vec<u8>,
+    missing: u64,
+    seen: Vec<Range<u64>>,
+}
+
+/// Memory of a store that one object takes.
+struct Room {
+    held: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Room {
+    fn take(held: &Arc<AtomicU64>, bytes: u64) -> Option<Room> {
+        let fits = |all: u64| (all == 0 || all + bytes <= HELD_ALL).then_some(all + bytes);
+        held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Room { held: held.clone(), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+    let key = store.key(name, "create")?;
+    let size = spec.entry.size;
+    if spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
+        let e = Error::new(ErrorKind::Usage, "create").because(format!("{size} bytes make more than {PARTS_MOST} parts"));
+        return Err(e.hint("a larger --part-size"));
+    }
+    let whole = size <= spec.chunk && size <= HELD_EACH;
+    let way = match whole.then(|| Room::take(&store.held, size)).flatten() {
+        Some(room) => Way::Held { bytes: Mutex::new(None), _room: room },
+        None => {
+            let metadata = attributes::write(spec.entry, spec.keep, Kind::File, store.bucket.wishes.room()).headers;
+            let (id, warrant) = store.bucket.begin(&key, &metadata)?;
+            Way::Upload { id, warrant, state: Mutex::default() }
+        }
+    };
+    let keep = spec.keep;
+    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+}
+
+/// The id of the upload, of a token that has one.
+pub(super) fn upload_of(token: &Token) -> Option<&str> {
+    let (_, id) = split(token)?;
+    Some(id)
+}
+
+/// A token names the proof that the upload was begun with, and the upload.
+fn split(token: &Token) -> Option<(Warrant, &str)> {
+    let text = std::str::from_utf8(&token.0).ok()?;
+    let (algorithm, id) = text.split_once(' ')?;
+    Some((Warrant { algorithm: Algorithm::of_word(algorithm)?, trailing: true }, id))
+}
+
+pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+    let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
+    let key = store.key(name, "attach")?;
+    let (warrant, id) = split(token).ok_or_else(gone)?;
+    if !store.bucket.has_upload(&key, id)? {
+        return Err(gone());
+    }
+    let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
+    let way = Way::Upload { id: id.to_string(), warrant, state: Mutex::default() };
+    let (keep, size) = (spec.keep, spec.entry.size);
+    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+}
+
+impl Writing {
+    fn fail(&self, kind: ErrorKind, op: &'static str, why: impl Into<String>) -> Error {
+        Error::new(kind, op).on(&self.name).because(why)
+    }
+
+    fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        what.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chunk that holds all of `at`.
+    fn chunk_of(&self, at: &Range<u64>) -> Result<Chunk> {
+        let index = at.start / self.chunk.max(1);
+        let whole = index * self.chunk..((index + 1) * self.chunk).min(self.size);
+        if at.end > whole.end {
+            return Err(self.fail(ErrorKind::Unsupported, "write", "a write must not cross the border of a part"));
+        }
+        Ok(Chunk { index: u32::try_from(index).unwrap_or(u32::MAX), at: whole })
+    }
+
+    /// A piece of a chunk; the chunk sets out when it is whole.
+    fn put_piece(&self, state: &Mutex<State>, chunk: &Chunk, at: Range<u64>, from: &mut dyn Read) -> Result<Option<Vec<u8>>> {
+        let mut bytes = vec![0; usize::try_from(at.end - at.start).unwrap_or_default()];
+        read_exactly(from, &mut bytes).map_err(|e| e.on(&self.name))?;
+        let mut state = self.lock(state);
+        let length = chunk.at.end - chunk.at.start;
+        let pieces = state.pieces.entry(chunk.index).or_insert_with(|| Pieces {
+            bytes: vec![0; usize::try_from(length).unwrap_or_default()],
+            missing: length,
+            seen: Vec::new(),
+        });
+        let start = usize::try_from(at.start - chunk.at.start).unwrap_or_default();
+        pieces.bytes[start..start + bytes.len()].copy_from_slice(&bytes);
+        if !pieces.seen.contains(&at) {
+            pieces.missing = pieces.missing.saturating_sub(at.end - at.start);
+            pieces.seen.push(at);
+        }
+        let whole = pieces.missing == 0;
+        Ok(if whole { state.pieces.remove(&chunk.index).map(|pieces| pieces.bytes) } else { None })
+    }
+
+    fn send(&self, id: &str, warrant: Warrant, state: &Mutex<State>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
+        let number = chunk.index + 1;
+        let warrant = Warrant { trailing: warrant.trailing && self.bucket.client.takes_trailers(), ..warrant };
+        let part = self.bucket.put_part(&self.key, id, number, chunk.at.end - chunk.at.start, from, warrant).map_err(|e| e.on(&self.name))?;
+        self.lock(state).parts.insert(chunk.index, part);
+        Ok(())
+    }
+
+    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<()> {
+        let mut parts = Vec::with_capacity(receipts.len());
+        let mut whole = Some(warrant.algorithm.of(b""));
+        let mut receipts = receipts.iter().peekable();
+        for chunk in chunks(entry.size, self.chunk) {
+            while receipts.peek().is_some_and(|receipt| receipt.index < chunk.index) {
+                receipts.next();
+            }
+            let receipt = receipts.next().filter(|receipt| receipt.index == chunk.index);
+            let missing = || self.fail(ErrorKind::Usage, "commit", format!("part {} has no receipt", chunk.index + 1));
+            let part = part_of(receipt.ok_or_else(missing)?, warrant.algorithm).ok_or_else(missing)?;
+            whole = match (whole, part.checksum) {
+                (Some(all), Some(value)) => checksum::combine(all, value, chunk.at.end - chunk.at.start),
+                _ => None,
+            };
+            parts.push(part);
+        }
+        match self.bucket.complete(&self.key, id, &parts, whole) {
+            Ok(_) => Ok(()),
+            // The answer to an earlier try may have been lost: what stands there now decides.
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
+                    ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
+                    _ => None,
+                });
+                let expected = md5s.collect::<Option<Vec<Value>>>().and_then(checksum::composite);
+                let stands = |found: ETag| match (found, expected) {
+                    (ETag::Multipart { md5, parts }, Some((value, count))) => md5[..] == *value.as_bytes() && parts == count,
+                    _ => false,
+                };
+                match self.bucket.head(&self.key) {
+                    Ok(Some(head)) if stands(head.proof.etag) => Ok(()),
+                    _ => Err(e),
+                }
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// What a part's receipt holds: the value of its checksum, then its ETag.
+fn tag_of(part: &Part) -> Box<[u8]> {
+    let value = part.checksum.as_ref().map(Value::as_bytes).unwrap_or_default();
+    let mut tag = vec![value.len() as u8];
+    tag.extend_from_slice(value);
+    tag.extend_from_slice(part.etag.as_bytes());
+    tag.into()
+}
+
+fn part_of(receipt: &Receipt, algorithm: Algorithm) -> Option<Part> {
+    let (length, rest) = receipt.tag.split_first()?;
+    let (value, etag) = rest.split_at_checked(usize::from(*length))?;
+    let checksum = if value.is_empty() { None } else { Some(Value::parse(algorithm, value)?) };
+    Some(Part { number: receipt.index + 1, etag: std::str::from_utf8(etag).ok()?.to_string(), checksum })
+}
+
+/// Fills the buffer; a source that ends before is `Changed`.
+fn read_exactly(from: &mut dyn Read, into: &mut [u8]) -> Result<()> {
+    let mut at = 0;
+    while at < into.len() {
+        match from.read(&mut into[at..]) {
+            Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time")),
+            Ok(count) => at += count,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::from_io(e, "read")),
+        }
+    }
+    Ok(())
+}
+
+impl Sink for Writing {
+    fn token(&self) -> Token {
+        match &self.way {
+            Way::Held { .. } => Token(NO_UPLOAD.into()),
+            Way::Upload { id, warrant, .. } => Token(format!("{} {id}", warrant.algorithm.word()).into_bytes().into()),
+        }
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        match &self.way {
+            Way::Held { bytes, .. } => {
+                let length = usize::try_from(at.end - at.start).unwrap_or_default();
+                let start = usize::try_from(at.start).unwrap_or_default();
+                let mut held = self.lock(bytes);
+                let held = held.get_or_insert_with(|| vec![0; usize::try_from(self.size).unwrap_or_default()]);
+                let Some(place) = held.get_mut(start..start + length) else {
+                    return Err(self.fail(ErrorKind::Unsupported, "write", "it ends before that"));
+                };
+                read_exactly(from, place).map_err(|e| e.on(&self.name))
+            }
+            Way::Upload { id, warrant, state } => {
+                let chunk = self.chunk_of(&at)?;
+                if at == chunk.at {
+                    return self.send(id, *warrant, state, &chunk, from);
+                }
+                match self.put_piece(state, &chunk, at, from)? {
+                    Some(whole) => self.send(id, *warrant, state, &chunk, &mut &whole[..]),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn hole(&self, _at: Range<u64>) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "write").on(&self.name).because("objects have no holes"))
+    }
+
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        match &self.way {
+            Way::Held { bytes, .. } => match *self.lock(bytes) {
+                None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
+                _ => Ok(NO_UPLOAD.into()),
+            },
+            Way::Upload { id, warrant, state } => {
+                let known = self.lock(state).parts.get(&chunk.index).map(tag_of);
+                match known {
+                    Some(tag) => Ok(tag),
+                    // An empty file has one empty chunk, of which nothing is ever written.
+                    None if chunk.at.is_empty() => {
+                        self.send(id, *warrant, state, chunk, &mut std::io::empty())?;
+                        self.landed(chunk)
+                    }
+                    None => Err(self.fail(ErrorKind::Usage, "write", format!("part {} was not written whole", chunk.index + 1))),
+                }
+            }
+        }
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
+    }
+
+    fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+        let written = attributes::write(entry, self.keep, Kind::File, self.bucket.wishes.room());
+        match &self.way {
+            Way::Held { bytes, .. } => {
+                if receipts.is_empty() {
+                    return Err(self.fail(ErrorKind::Usage, "commit", "there is no receipt"));
+                }
+                let held = self.lock(bytes);
+                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &written.headers).map_err(|e| e.on(&self.name))?;
+            }
+            Way::Upload { id, warrant, .. } => self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?,
+        }
+        Ok(Landed { refused: written.refused, ino: 0 })
+    }
+
+    fn abort(&self) -> Result<()> {
+        match &self.way {
+            Way::Held { bytes, .. } => {
+                *self.lock(bytes) = None;
+                Ok(())
+            }
+            Way::Upload { id, .. } => self.bucket.abort(&self.key, id).map_err(|e| e.on(&self.name)),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Many small objects: each one request, several of them under way at the same time.
+
+use std::io::Read;
+use std::time::Instant;
+
+use haul_core::bundle::{Bundle, Item, Outcome};
+use haul_core::entry::{Entry, Kind, MetaMask};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Landed;
+
+use super::look::at_once;
+use super::{Objects, attributes, checksum, source};
+
+/// Objects of one bundle that are under way at the same time.
+const AT_ONCE: usize = 4;
+/// An object larger than this is none for a bundle, whatever it was listed as.
+const SMALL_MOST: u64 = 16 << 20;
+
+impl Objects {
+    pub(super) fn get_small(&self, bundle: &mut Bundle) {
+        let began = Instant::now();
+        let Bundle { items, data, keep, follow, .. } = bundle;
+        let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Listed)).collect();
+        let answers = at_once(&wanted, AT_ONCE, |i| self.get_one(&items[*i].entry, *keep, *follow));
+        for (i, answer) in wanted.into_iter().zip(answers) {
+            let item: &mut Item = &mut items[i];
+            item.outcome = match answer {
+                Ok((entry, bytes)) => {
+                    let start = data.len();
+                    data.extend_from_slice(&bytes);
+                    item.at = start..data.len();
+                    item.entry = entry;
+                    Outcome::Read
+                }
+                Err(e) => Outcome::Failed(e.on(&item.entry.name)),
+            };
+        }
+        bundle.spent.reading += began.elapsed();
+    }
+
+    fn get_one(&self, entry: &Entry, keep: MetaMask, follow: bool) -> Result<(Entry, Vec<u8>)> {
+        if follow && entry.kind != Kind::File {
+            let source = source::open(self, entry, true)?;
+            let mut bytes = Vec::new();
+            let read = source.read(0..source.stamp()?.size)?.read_to_end(&mut bytes);
+            read.map_err(|e| Error::from_io(e, "read"))?;
+            return Ok((entry.clone(), bytes));
+        }
+        let key = self.key(&entry.name, "open")?;
+        let (head, mut answer) = self.bucket.get(&key, None, None)?;
+        let found = self.entry_of(entry.name.clone(), &key, &head, keep)?;
+        if found.kind != Kind::File || (!entry.is_bare() && found.stamp() != entry.stamp()) || head.size > SMALL_MOST {
+            return Err(Error::new(ErrorKind::Changed, "read"));
+        }
+        let size = usize::try_from(head.size).unwrap_or_default();
+        let mut bytes = Vec::with_capacity(size + 1);
+        let read = answer.body.as_reader().take(head.size + 1).read_to_end(&mut bytes);
+        read.map_err(|e| super::fault::io_error("read", &e, "the service"))?;
+        if bytes.len() != size {
+            let e = Error::new(ErrorKind::Broken, "read").remedy_is(haul_core::Remedy::Again);
+            return Err(e.because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
+        }
+        let whole = head.proof.stored.iter().find(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
+        if whole.is_some_and(|stored| stored.algorithm().of(&bytes) != stored.value) {
+            return Err(source::damaged());
+        }
+        Ok((found, bytes))
+    }
+
+    pub(super) fn put_small(&self, bundle: &mut Bundle) {
+        let began = Instant::now();
+        let Bundle { items, data, keep, .. } = bundle;
+        let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Read)).collect();
+        let answers = at_once(&wanted, AT_ONCE, |i| self.put_one(&items[*i].entry, &data[items[*i].at.clone()], *keep));
+        for (i, answer) in wanted.into_iter().zip(answers) {
+            let item: &mut Item = &mut items[i];
+            item.outcome = match answer {
+                Ok(landed) => Outcome::Landed(landed),
+                Err(e) => Outcome::Failed(e.on(&item.entry.name)),
+            };
+        }
+        bundle.spent.writing += began.elapsed();
+    }
+
+    fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
+        let key = self.key(&entry.name, "write")?;
+        let written = attributes::write(entry, keep, Kind::File, self.bucket.wishes.room());
+        self.bucket.put(&key, bytes, &written.headers)?;
+        Ok(Landed { refused: written.refused, ino: 0 })
+    }
+}
