@@ -1,0 +1,132 @@
+//! File attributes in an object's metadata: haul's own keys, rclone's and s3cmd's.
+//!
+//! | key | value | also written by |
+//! |---|---|---|
+//! | `mtime` | `1704164645.678`: seconds since 1970, up to nine decimals | rclone |
+//! | `mode` | `100644`, `40755`, `120777`: `st_mode` in octal | rclone with `-M` |
+//! | `uid`, `gid` | decimal | rclone with `-M`, s3fs |
+//! | `rdev` | `10300000000`: major number times 2^32 plus minor, in hexadecimal | rclone with `-M` |
+//! | `haul-kind` | `fifo`, `socket`, `char`, `block`: of what is no file, where the mode is not kept | |
+//! | `haul-xattrs` | `xa:BASE64`: which classes are kept (x: attributes, a: ACLs, c: context), and the attributes | |
+//!
+//! The body of a symlink is where it points, as s3fs and FSx write it. Read are also `atime`, `md5chksum` (rclone),
+//! `s3cmd-attrs`, `mc-attrs` (MinIO's client), s3fs's decimal `mode`, and `file-mtime`, `file-permissions`,
+//! `file-owner`, `file-group` (DataSync, File Gateway, FSx). Whoever may write an object may write these: a value
+//! that makes no sense is as if it were not there.
+
+mod read;
+mod write;
+mod xattrs;
+
+#[cfg(test)]
+mod tests;
+
+use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
+
+pub use read::{read, user_metadata};
+pub use write::{MOST, Written, cost, write};
+
+/// Seconds that a time may be from 1970, either way: some 35,000 years, so that nobody's arithmetic runs over.
+const FARTHEST: i64 = 1 << 40;
+
+/// A symlink's target is shorter: PATH_MAX.
+const LONGEST_TARGET: u64 = 4096;
+
+/// What an object's metadata says of the file that it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Never [`Kind::Unknown`].
+    pub kind: Option<Kind>,
+    pub mtime: Option<Time>,
+    pub atime: Option<Time>,
+    /// `st_mode & 0o7777`.
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    /// As `makedev(3)` packs it.
+    pub rdev: Option<u64>,
+    /// The classes that were kept, and the attributes of them all; that there were none is known too.
+    pub xattrs: Option<(MetaMask, Xattrs)>,
+    /// Of the content, as another tool has computed it before it sent it.
+    pub md5: Option<[u8; 16]>,
+}
+
+impl Kept {
+    /// Whether there is nothing at all about a file in it.
+    pub fn is_empty(&self) -> bool {
+        *self == Kept { md5: self.md5, ..Kept::default() }
+    }
+
+    /// Sets what is known in an entry and says so in its `have`. The size is in the entry already: a kind that
+    /// does not fit it (a fifo with content, a link to nothing) is not believed. A directory stays one. A symlink's
+    /// target is in the object's body.
+    pub fn apply(&self, entry: &mut Entry) {
+        if let Some(kind) = self.kind.filter(|kind| fits(*kind, entry.size) && entry.kind != Kind::Dir) {
+            entry.kind = kind;
+        }
+        let mut have = MetaMask::NONE;
+        if let Some(mtime) = self.mtime {
+            entry.mtime = mtime;
+            have = have.with(MetaMask::MTIME);
+        }
+        if let Some(mode) = self.mode {
+            entry.mode = mode & 0o7777;
+            have = have.with(MetaMask::MODE).with(MetaMask::SETID);
+        }
+        if let Some(uid) = self.uid {
+            entry.uid = uid;
+            have = have.with(MetaMask::OWNER);
+        }
+        if let Some(gid) = self.gid {
+            entry.gid = gid;
+            have = have.with(MetaMask::GROUP);
+        }
+        if let Some(rdev) = self.rdev.filter(|_| matches!(entry.kind, Kind::Char | Kind::Block)) {
+            entry.rdev = rdev;
+        }
+        if let Some((classes, xattrs)) = &self.xattrs {
+            entry.xattrs = Some(Box::new(xattrs.clone()));
+            have = have.with(*classes);
+        }
+        entry.have = entry.have.with(have);
+    }
+}
+
+fn fits(kind: Kind, size: u64) -> bool {
+    match kind {
+        Kind::File => true,
+        Kind::Link => (1..LONGEST_TARGET).contains(&size),
+        Kind::Dir | Kind::Fifo | Kind::Socket | Kind::Char | Kind::Block => size == 0,
+        Kind::Unknown => false,
+    }
+}
+
+/// The type bits of `st_mode`; `None` for what has none.
+fn bits_of(kind: Kind) -> Option<u32> {
+    match kind {
+        Kind::File => Some(0o100_000),
+        Kind::Dir => Some(0o040_000),
+        Kind::Link => Some(0o120_000),
+        Kind::Fifo => Some(0o010_000),
+        Kind::Socket => Some(0o140_000),
+        Kind::Char => Some(0o020_000),
+        Kind::Block => Some(0o060_000),
+        Kind::Unknown => None,
+    }
+}
+
+fn kind_of(bits: u32) -> Option<Kind> {
+    const KINDS: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
+    KINDS.into_iter().find(|kind| bits_of(*kind) == Some(bits))
+}
+
+/// The words of `haul-kind`: only those kinds that neither a key nor a link's mode tells.
+fn word_of(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Fifo => Some("fifo"),
+        Kind::Socket => Some("socket"),
+        Kind::Char => Some("char"),
+        Kind::Block => Some("block"),
+        Kind::File | Kind::Dir | Kind::Link | Kind::Unknown => None,
+    }
+}

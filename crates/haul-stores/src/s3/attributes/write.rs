@@ -1,0 +1,123 @@
+//! An entry's attributes as metadata.
+
+use haul_core::entry::{Entry, Kind, MetaMask, Time};
+
+use super::{FARTHEST, bits_of, word_of, xattrs};
+use crate::s3::xml::time::decimals;
+
+/// Bytes of metadata that an object can have, all names and values together.
+pub const MOST: usize = 2048;
+
+/// What the service puts before a name, and some services count.
+const BEFORE: usize = "x-amz-meta-".len();
+
+/// Metadata to send with an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Names without `x-amz-meta-`, in lower case, and values, all of printable ASCII.
+    pub headers: Vec<(&'static str, String)>,
+    /// What was to be kept and is not: it does not fit, or no reader would believe it.
+    pub refused: MetaMask,
+    /// Not even the kind fits, of something that is no file or directory: to send it would make a file of it.
+    pub kind_lost: bool,
+}
+
+/// Bytes that one item counts against [`MOST`].
+pub fn cost(name: &str, value: &str) -> usize {
+    BEFORE + name.len() + value.len()
+}
+
+/// Writes those attributes of an entry that are in `keep` and that it has. `used` is what the user's own metadata
+/// costs already, by [`cost`]; a name of theirs that is also one of haul's is the caller's to leave out of one of
+/// the two. What matters most comes first: kind, times, mode, owners, and extended attributes class by class.
+pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
+    let mut room = Room { left: MOST.saturating_sub(used), written: Written::default() };
+    let keep = keep.and(entry.have);
+    let mode = mode(entry, keep);
+    match (mode, word_of(entry.kind)) {
+        (Some(mode), _) => {
+            let fits = room.put("mode", format!("{mode:o}"), keep.and(MetaMask::MODE.with(MetaMask::SETID)));
+            room.written.kind_lost = !fits && !matches!(entry.kind, Kind::File | Kind::Dir);
+        }
+        (None, Some(word)) => room.written.kind_lost = !room.put("haul-kind", word.into(), MetaMask::NONE),
+        (None, None) => {}
+    }
+    if matches!(entry.kind, Kind::Char | Kind::Block) && entry.rdev != 0 {
+        let (major, minor) = (u64::from(rustix::fs::major(entry.rdev)), u64::from(rustix::fs::minor(entry.rdev)));
+        room.written.kind_lost |= !room.put("rdev", format!("{:x}", major << 32 | minor), MetaMask::NONE);
+    }
+    if keep.has(MetaMask::MTIME) {
+        match seconds(entry.mtime) {
+            Some(text) => drop(room.put("mtime", text, MetaMask::MTIME)),
+            None => room.refuse(MetaMask::MTIME),
+        }
+    }
+    for (id, name, class) in [(entry.uid, "uid", MetaMask::OWNER), (entry.gid, "gid", MetaMask::GROUP)] {
+        // The highest number means "as it is" to chown(2).
+        match keep.has(class) {
+            true if id == u32::MAX => room.refuse(class),
+            true => drop(room.put(name, id.to_string(), class)),
+            false => {}
+        }
+    }
+    let classes = keep.and(xattrs::ALL);
+    if let Some(theirs) = entry.xattrs.as_deref().filter(|_| !classes.is_empty()) {
+        let most = room.left.saturating_sub(cost(xattrs::NAME, ""));
+        let (kept, value) = xattrs::write(theirs, classes, most);
+        if let Some(value) = value {
+            room.put(xattrs::NAME, value, MetaMask::NONE);
+        }
+        room.refuse(classes.without(kept));
+    }
+    room.written
+}
+
+struct Room {
+    left: usize,
+    written: Written,
+}
+
+impl Room {
+    /// Adds an item, or refuses these attributes and says `false` where it does not fit.
+    fn put(&mut self, name: &'static str, value: String, attributes: MetaMask) -> bool {
+        let cost = cost(name, &value);
+        if cost > self.left {
+            self.refuse(attributes);
+            return false;
+        }
+        self.left -= cost;
+        self.written.headers.push((name, value));
+        true
+    }
+
+    fn refuse(&mut self, attributes: MetaMask) {
+        self.written.refused = self.written.refused.with(attributes);
+    }
+}
+
+/// `st_mode` as far as it is kept. A link has no permissions of its own, so that its mode tells nothing but its kind.
+fn mode(entry: &Entry, keep: MetaMask) -> Option<u32> {
+    let bits = bits_of(entry.kind)?;
+    if entry.kind == Kind::Link {
+        return Some(bits | 0o777);
+    }
+    if !keep.has(MetaMask::MODE) {
+        return None;
+    }
+    let plain = if entry.kind == Kind::Dir { 0o1777 } else { 0o777 };
+    let special = if keep.has(MetaMask::SETID) { 0o7000 } else { 0 };
+    Some(bits | entry.mode & (plain | special))
+}
+
+/// `1704164645.678`; before 1970 with a sign before all of it, as rclone has it. `None` if it is too far from now.
+fn seconds(time: Time) -> Option<String> {
+    if time.secs.abs() > FARTHEST || time.nanos > 999_999_999 {
+        return None;
+    }
+    let (sign, secs, nanos) = match (time.secs, time.nanos) {
+        (secs @ 0.., nanos) => ("", secs, nanos),
+        (secs, 0) => ("-", -secs, 0),
+        (secs, nanos) => ("-", -(secs + 1), 1_000_000_000 - nanos),
+    };
+    Some(format!("{sign}{secs}{}", decimals(nanos)))
+}
