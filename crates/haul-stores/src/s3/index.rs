@@ -10,7 +10,7 @@
 //! some KiB) that is all a reader holds besides one block of each. It never changes: who has learned something merges
 //! it with the file of that moment into a new one and renames that into place, so that readers, also those on other
 //! machines, need no lock. Of two that do so at once the last wins; what the other had learned is asked for again.
-//! Beyond 256 MiB, about five million objects, blocks of the old file are left out by chance.
+//! Beyond 256 MiB, some six million objects, blocks of the old file are left out by chance.
 //!
 //! **What is trusted.** A record counts only for a listing with the same key, ETag, size and time; after an upload of
 //! our own, whose time the server has not told, with a time within the window that the upload took. Checksums find
@@ -153,7 +153,10 @@ impl Index {
 
     /// The object is gone. Not needed for correctness: only so that the file does not keep it.
     pub fn forget(&self, key: &[u8]) {
-        self.0.put(key, None);
+        let known = locked(&self.0.stored).is_some() || locked(&self.0.pending).count > 0;
+        if known {
+            self.0.put(key, None);
+        }
     }
 
     /// Writes what was learned if it is much or has waited for long. To be called now and then, not by a thread that

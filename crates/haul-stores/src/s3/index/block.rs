@@ -24,6 +24,14 @@ const PREFIX: usize = 16 + 8 + 1;
 /// Rows of a leaf or a branch end once they take this much.
 pub(super) const FULL: usize = 32 << 10;
 
+/// A leaf of an older file that has grown since is left whole up to this, so that a key that is added moves the bounds
+/// of its own leaf and not those of all that follow.
+pub(super) const OVERFULL: usize = FULL + FULL / 2;
+
+/// Nothing more is written once the root takes this much: it is held in memory by everybody, and comes to that only
+/// with keys of nearly the longest length.
+pub(super) const ROOT_FULL: usize = 2 << 20;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Records.
@@ -38,9 +46,9 @@ impl Sort {
     /// Most bytes of rows, and of plain, that a block may be said to have.
     pub const fn most(self) -> usize {
         match self {
-            // The row that fills it may be longer than a whole one of the usual kind.
+            // The row that fills it may be much longer than usual.
             Sort::Leaf | Sort::Branch => 2 * FULL,
-            Sort::Root => 4 << 20,
+            Sort::Root => ROOT_FULL + FULL,
         }
     }
 

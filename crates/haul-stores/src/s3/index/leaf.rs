@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::block::{Content, FULL};
+use super::block::Content;
 use super::record::{HASH, KEY_MOST, put, take};
 
 /// A record as it stands in blocks.
@@ -55,8 +55,9 @@ impl LeafBuilder {
         self.content.rows.len() + self.content.plain.len()
     }
 
-    pub fn is_full(&self) -> bool {
-        self.content.rows.len() >= FULL || self.content.plain.len() >= FULL
+    /// Whether rows or plain take `bytes`.
+    pub fn has(&self, bytes: usize) -> bool {
+        self.content.rows.len().max(self.content.plain.len()) >= bytes
     }
 
     pub fn clear(&mut self) {

@@ -157,7 +157,7 @@ fn merge_leaf(sweep: &mut Sweep<'_>, first: &[u8], changes: &mut Changes, writer
         if changes.key() == Some(row.key) {
             changes.write(writer)?;
         } else {
-            writer.add(row)?;
+            writer.add_old(row)?;
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::entry::{Kind, MetaMask, Time};
@@ -8,11 +8,10 @@ use haul_core::hash::xxh128;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::block::{Content, Place, Sealer, Sort};
-use super::file::{Foot, seed_of};
-use super::leaf::{LeafBuilder, Row};
-use super::table::put_row;
 use super::*;
+
+mod damage;
+mod size;
 
 const ENDPOINT: &str = "https://s3.example.org";
 
@@ -115,6 +114,15 @@ fn nothing_learned_is_nothing_written() {
     let index = open(&dir);
     assert!(!index.flush().unwrap());
     assert!(!index.maybe_flush(Instant::now() + Duration::from_secs(9999)).unwrap());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_known_is_nothing_to_forget() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(&dir);
+    index.forget(b"a");
+    assert!(!index.flush().unwrap());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -354,298 +362,6 @@ fn threads_learn_into_one_index() {
     assert_eq!(index.records(), 8000);
     let mut cursor = index.cursor();
     assert!((0..8000).all(|number| Object::new(number, 0).look_up(&mut cursor, &key(number)).is_some()));
-}
-
-/// `count` records: what is held in memory while they are learned, written and looked up.
-fn many(count: u64) -> (tempfile::TempDir, Index, [Duration; 3]) {
-    let dir = tempfile::tempdir().unwrap();
-    let index = open(&dir);
-    let mut times = [Duration::ZERO; 3];
-    let mut most = 0;
-    let start = Instant::now();
-    for number in 0..count {
-        // Uploads finish in any order.
-        let number = number ^ 0x55;
-        Object::new(number, 0).learn(&index, &key(number));
-        most = most.max(index.memory());
-    }
-    times[0] = start.elapsed();
-    assert!(most <= Limits::default().memory, "{most}");
-    let start = Instant::now();
-    index.flush().unwrap();
-    times[1] = start.elapsed();
-    assert!(index.memory() <= 64 << 10, "{}", index.memory());
-    let mut cursor = index.cursor();
-    for number in 0..count {
-        let number = number ^ 0x55;
-        let object = Object::new(number, 0);
-        let start = (number % 64 == 0).then(Instant::now);
-        assert_eq!(object.look_up(&mut cursor, &key(number)), Some(object.known));
-        times[2] += start.map_or(Duration::ZERO, |start| start.elapsed());
-    }
-    assert!(cursor.memory() <= 400 << 10, "{}", cursor.memory());
-    assert_eq!(index.records(), count);
-    let size = std::fs::metadata(index.path()).unwrap().len();
-    assert!(size <= 60 * count, "{size}");
-    (dir, index, times)
-}
-
-#[test]
-fn memory_does_not_grow_with_the_number_of_keys() {
-    many(1 << 15);
-}
-
-/// The figures of the documentation: `cargo test --release -- --ignored --nocapture a_million`.
-#[test]
-#[ignore = "takes long without optimisation"]
-#[expect(clippy::print_stderr, reason = "for people who measure")]
-fn a_million_objects() {
-    const MILLION: u64 = 1_000_000 & !0xff;
-    let (_dir, index, [learn, flush, _]) = many(MILLION);
-    let size = std::fs::metadata(index.path()).unwrap().len();
-    eprintln!("learn {learn:?}, flush {flush:?}, {:.1} bytes a record", size as f64 / MILLION as f64);
-    eprintln!("root {} bytes, cursor {} bytes", index.memory(), index.cursor().memory());
-    let step = 20_000;
-    let mut sequential = Duration::ZERO;
-    let mut cursor = index.cursor();
-    for start in (0..MILLION).step_by(step) {
-        let objects: Vec<_> = (start..(start + step as u64).min(MILLION)).map(|number| (key(number), Object::new(number, 0))).collect();
-        let begin = Instant::now();
-        assert!(objects.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
-        sequential += begin.elapsed();
-    }
-    eprintln!("in order: {:.0} lookups/s; cursor {} bytes", MILLION as f64 / sequential.as_secs_f64(), cursor.memory());
-    let random: Vec<_> = (0..20_000).map(|n| (drawn(n, 9) % u128::from(MILLION)) as u64).map(|n| (key(n), Object::new(n, 0))).collect();
-    let begin = Instant::now();
-    assert!(random.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
-    eprintln!("at random: {:.0} lookups/s", random.len() as f64 / begin.elapsed().as_secs_f64());
-    for count in [1, 1000, 100_000] {
-        for number in 0..count {
-            let number = number * (MILLION / count);
-            Object::new(number, 1).learn(&index, &key(number));
-        }
-        let begin = Instant::now();
-        index.flush().unwrap();
-        eprintln!(
-            "flush of {count} more: {:?}; {} records, {} bytes",
-            begin.elapsed(),
-            index.records(),
-            std::fs::metadata(index.path()).unwrap().len()
-        );
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    eprintln!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default());
-}
-
-#[test]
-fn keys_of_the_longest_length_make_many_branches() {
-    let dir = tempfile::tempdir().unwrap();
-    let index = open(&dir);
-    let numbers = 0..3000;
-    numbers.clone().for_each(|number| Object::new(number, 0).learn(&index, &long_key(number, KEY_MOST)));
-    index.flush().unwrap();
-    let mut cursor = index.cursor();
-    for number in numbers.clone().chain(numbers.rev().step_by(7)) {
-        let object = Object::new(number, 0);
-        assert_eq!(object.look_up(&mut cursor, &long_key(number, KEY_MOST)), Some(object.known));
-    }
-    assert!(cursor.memory() <= 400 << 10, "{}", cursor.memory());
-}
-
-#[test]
-fn the_file_is_bounded_and_what_is_left_is_right() {
-    let dir = tempfile::tempdir().unwrap();
-    let limits = Limits { file: 400_000, ..Limits::default() };
-    let index = Index::open_with(dir.path(), ENDPOINT, "bucket", limits);
-    let round = 1000;
-    for start in (0..20 * round).step_by(round as usize) {
-        for number in (start..start + round).map(|number| number * 7919 % (20 * round)) {
-            Object::new(number, 0).learn(&index, &key(number));
-        }
-        index.flush().unwrap();
-        assert!(std::fs::metadata(index.path()).unwrap().len() <= 400_000 * 9 / 8 + 50_000);
-        // What is new is never left out.
-        let mut cursor = index.cursor();
-        for number in (start..start + round).map(|number| number * 7919 % (20 * round)) {
-            assert!(Object::new(number, 0).look_up(&mut cursor, &key(number)).is_some());
-        }
-    }
-    let mut cursor = index.cursor();
-    let kept = (0..20 * round).filter(|number| Object::new(*number, 0).look_up(&mut cursor, &key(*number)).is_some()).count();
-    assert_eq!(kept as u64, index.records());
-    assert!(kept >= 6000, "{kept}");
-}
-
-#[test]
-fn more_than_fits_at_once_is_cut_off() {
-    let dir = tempfile::tempdir().unwrap();
-    let index = Index::open_with(dir.path(), ENDPOINT, "bucket", Limits { file: 100_000, ..Limits::default() });
-    (0..10_000).for_each(|number| Object::new(number, 0).learn(&index, &key(number)));
-    index.flush().unwrap();
-    assert!(std::fs::metadata(index.path()).unwrap().len() <= 200_000);
-    assert!(index.records() >= 1000);
-    assert!(Object::new(0, 0).look_up(&mut index.cursor(), &key(0)).is_some());
-}
-
-/// A file of some blocks, and what is in it.
-fn small_file(dir: &tempfile::TempDir) -> (Index, Vec<(Vec<u8>, Object)>) {
-    let index = open(dir);
-    let objects: Vec<_> = (0..70).map(|number| (long_key(number, 900), Object::new(number, 0))).collect();
-    objects.iter().for_each(|(key, object)| object.learn(&index, key));
-    index.flush().unwrap();
-    (index, objects)
-}
-
-/// How many of the objects are found; what is found must be right.
-fn found(index: &Index, objects: &[(Vec<u8>, Object)]) -> usize {
-    let mut cursor = index.cursor();
-    let known = |(key, object): &&(Vec<u8>, Object)| match object.look_up(&mut cursor, key) {
-        Some(known) => known == object.known || panic!("{known:?} is not {object:?}"),
-        None => false,
-    };
-    objects.iter().filter(known).count()
-}
-
-#[test]
-fn a_damaged_byte_costs_a_block() {
-    let dir = tempfile::tempdir().unwrap();
-    let index = open(&dir);
-    let objects: Vec<_> = (0..20).map(|number| (key(number), Object::new(number, 0))).collect();
-    objects.iter().for_each(|(key, object)| object.learn(&index, key));
-    index.flush().unwrap();
-    let bytes = std::fs::read(index.path()).unwrap();
-    for place in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[place] ^= 1 << (place % 8);
-        std::fs::write(index.path(), &damaged).unwrap();
-        let index = open(&dir);
-        let expected = if place < file::HEADING.len() { objects.len() } else { 0 };
-        assert_eq!(found(&index, &objects), expected, "byte {place}");
-        std::fs::write(index.path(), &bytes[..place]).unwrap();
-        assert_eq!(open(&dir).records(), 0, "{place} bytes");
-    }
-}
-
-#[test]
-fn a_damaged_leaf_costs_that_leaf_and_the_next_flush_mends_the_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, objects) = small_file(&dir);
-    let mut bytes = std::fs::read(index.path()).unwrap();
-    bytes[200] ^= 1;
-    std::fs::write(index.path(), &bytes).unwrap();
-    let index = open(&dir);
-    let left = found(&index, &objects);
-    assert!((1..objects.len()).contains(&left), "{left}");
-    objects[0].1.learn(&index, &objects[0].0);
-    index.flush().unwrap();
-    assert_eq!((found(&index, &objects), index.records()), (left + 1, left as u64 + 1));
-}
-
-#[test]
-fn pipes_links_and_directories_are_no_index() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, objects) = small_file(&dir);
-    let real = dir.path().join("real");
-    std::fs::rename(index.path(), &real).unwrap();
-    assert_eq!(found(&open(&dir), &objects), 0);
-    std::os::unix::fs::symlink(&real, index.path()).unwrap();
-    assert_eq!(found(&open(&dir), &objects), 0);
-    std::fs::remove_file(index.path()).unwrap();
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(rustix::fs::CWD, index.path(), rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    assert_eq!(found(&open(&dir), &objects), 0);
-    std::fs::remove_file(index.path()).unwrap();
-    std::fs::create_dir(index.path()).unwrap();
-    assert_eq!(found(&open(&dir), &objects), 0);
-    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o600)).unwrap();
-}
-
-/// A file whose checksums are all right.
-fn forged(scope: u128, leaf: &Content, branch: &[u8], root: &[u8]) -> Vec<u8> {
-    let nonce = 7;
-    let mut sealer = Sealer::new(seed_of(scope, nonce)).unwrap();
-    let mut file = sealer.seal(Sort::Leaf, 0, &leaf.rows, &leaf.plain).unwrap().to_vec();
-    let mut add = |sort, rows: &[u8]| {
-        let offset = file.len() as u64;
-        let block = sealer.seal(sort, offset, rows, &[]).unwrap();
-        file.extend_from_slice(block);
-        Place { offset, size: block.len() as u64 }
-    };
-    add(Sort::Branch, branch);
-    let root = add(Sort::Root, root);
-    file.extend_from_slice(&Foot { nonce, root, records: u64::MAX }.seal(scope));
-    file
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn damage_never_makes_up_a_record(cuts in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), vec(any::<u8>(), 0..40)), 1..4)) {
-        let dir = tempfile::tempdir().unwrap();
-        let (index, objects) = small_file(&dir);
-        let mut bytes = std::fs::read(index.path()).unwrap();
-        for (from, to, with) in cuts {
-            let (from, to) = (from.index(bytes.len() + 1), to.index(bytes.len() + 1));
-            bytes.splice(from.min(to)..(from.min(to) + from.max(to) % 50).min(bytes.len()), with);
-            if bytes.is_empty() {
-                break;
-            }
-        }
-        std::fs::write(index.path(), &bytes).unwrap();
-        let index = open(&dir);
-        let before = found(&index, &objects);
-        Object::new(1000, 0).learn(&index, b"new");
-        index.flush().unwrap();
-        prop_assert_eq!(found(&index, &objects), before);
-    }
-
-    #[test]
-    fn forged_files_do_no_harm(
-        changes in vec((0..4usize, any::<prop::sample::Index>(), vec(any::<u8>(), 0..6)), 0..6),
-        rows in prop_oneof![Just(None), vec(any::<u8>(), 0..300).prop_map(Some)],
-    ) {
-        let dir = tempfile::tempdir().unwrap();
-        let index = open(&dir);
-        let mut builder = LeafBuilder::default();
-        let objects: Vec<_> = (0..20).map(|number| (key(number), Object::new(number, 0))).collect();
-        for (key, object) in &objects {
-            let details = record::encode(object.size, Modified::At(object.modified), &object.known).unwrap();
-            builder.add(Row { key, hash: &record::hash_of(&object.etag), details: &details });
-        }
-        let mut leaf = builder.content;
-        let rows_are_right = rows.is_none();
-        if let Some(rows) = rows {
-            leaf.rows = rows;
-        }
-        let size = |sort, content: &Content| Sealer::new(0).unwrap().seal(sort, 0, &content.rows, &content.plain).unwrap().len() as u64;
-        let (mut branch, mut root) = (Content::default(), Vec::new());
-        let leaf_size = size(Sort::Leaf, &leaf);
-        put_row(&mut branch.rows, &key(0), Place { offset: 0, size: leaf_size });
-        put_row(&mut branch.rows, &key(50), Place { offset: 0, size: leaf_size });
-        put_row(&mut root, &key(0), Place { offset: leaf_size, size: size(Sort::Branch, &branch) });
-        put_row(&mut root, &key(40), Place { offset: leaf_size, size: size(Sort::Branch, &branch) });
-        let whole = changes.is_empty() && rows_are_right;
-        for (which, place, with) in changes {
-            let bytes = [&mut leaf.rows, &mut leaf.plain, &mut branch.rows, &mut root].into_iter().nth(which).unwrap();
-            let from = place.index(bytes.len() + 1);
-            let to = (from + with.len()).min(bytes.len());
-            bytes.splice(from..to, with);
-        }
-        std::fs::create_dir_all(index.path().parent().unwrap()).unwrap();
-        std::fs::write(index.path(), forged(index.0.scope, &leaf, &branch.rows, &root)).unwrap();
-        let index = open(&dir);
-        let mut cursor = index.cursor();
-        for (key, object) in objects.iter().chain(objects.iter().rev()) {
-            let known = object.look_up(&mut cursor, key);
-            prop_assert!(!whole || known.as_ref() == Some(&object.known));
-        }
-        prop_assert!(cursor.memory() <= 400 << 10);
-        Object::new(1000, 0).learn(&index, b"project/new");
-        index.flush().unwrap();
-        prop_assert!(Object::new(1000, 0).look_up(&mut index.cursor(), b"project/new").is_some());
-        prop_assert!(index.records() <= 100);
-    }
 }
 
 #[derive(Clone, Debug)]

@@ -3,14 +3,11 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::block::{FULL, Opener, Place, Sealer, Sort};
+use super::block::{FULL, OVERFULL, Opener, Place, ROOT_FULL, Sealer, Sort};
 use super::file::{Foot, HEADING, seed_of};
 use super::leaf::{LeafBuilder, Row};
 use super::record::HASH;
 use super::table::put_row;
-
-/// The root is held in memory by everybody. It comes to this only with keys of nearly the longest length.
-const ROOT_MOST: usize = 2 << 20;
 
 pub(super) struct Writer<'a> {
     file: &'a File,
@@ -49,21 +46,30 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Adds a record. One whose key does not come after all others is left out, and so is what comes when the file is
-    /// full.
+    /// Adds a new record. One whose key does not come after all others is left out, and so is what comes when the file
+    /// is full.
     pub fn add(&mut self, row: Row<'_>) -> io::Result<()> {
+        self.add_until(row, FULL)
+    }
+
+    /// Adds a record of a leaf of an older file.
+    pub fn add_old(&mut self, row: Row<'_>) -> io::Result<()> {
+        self.add_until(row, OVERFULL)
+    }
+
+    fn add_until(&mut self, row: Row<'_>, full: usize) -> io::Result<()> {
         if row.key <= &self.last[..] || self.is_full() {
             return Ok(());
         }
         self.leaf.add(row);
         self.last.clear();
         self.last.extend_from_slice(row.key);
-        if self.leaf.is_full() { self.end_leaf() } else { Ok(()) }
+        if self.leaf.has(full) { self.end_leaf() } else { Ok(()) }
     }
 
     /// Whether a leaf of an older file may be added as it is: not if that left a small one behind each time.
     pub fn takes_leaf(&self) -> bool {
-        self.leaf.rows == 0 || self.leaf.size() >= FULL / 2
+        self.leaf.rows == 0 || self.leaf.has(FULL / 2)
     }
 
     /// Adds the leaf that was read last, with `first` as its first key.
@@ -81,7 +87,7 @@ impl<'a> Writer<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.offset + self.leaf.size() as u64 >= self.most || self.root.len() >= ROOT_MOST
+        self.offset + self.leaf.size() as u64 >= self.most || self.root.len() >= ROOT_FULL
     }
 
     fn end_leaf(&mut self) -> io::Result<()> {

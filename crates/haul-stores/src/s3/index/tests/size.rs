@@ -1,0 +1,193 @@
+//! Bounds, and figures.
+
+use std::collections::BTreeSet;
+
+use super::super::file::Sweep;
+use super::*;
+
+/// `count` records: what is held in memory while they are learned, written and looked up.
+fn many(count: u64) -> (tempfile::TempDir, Index, [Duration; 3]) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(&dir);
+    let mut times = [Duration::ZERO; 3];
+    let mut most = 0;
+    let start = Instant::now();
+    for number in 0..count {
+        // Uploads finish in any order.
+        let number = number ^ 0x55;
+        Object::new(number, 0).learn(&index, &key(number));
+        most = most.max(index.memory());
+    }
+    times[0] = start.elapsed();
+    assert!(most <= Limits::default().memory, "{most}");
+    let start = Instant::now();
+    index.flush().unwrap();
+    times[1] = start.elapsed();
+    assert!(index.memory() <= 64 << 10, "{}", index.memory());
+    let mut cursor = index.cursor();
+    for number in 0..count {
+        let number = number ^ 0x55;
+        let object = Object::new(number, 0);
+        let start = (number % 64 == 0).then(Instant::now);
+        assert_eq!(object.look_up(&mut cursor, &key(number)), Some(object.known));
+        times[2] += start.map_or(Duration::ZERO, |start| start.elapsed());
+    }
+    assert!(cursor.memory() <= 400 << 10, "{}", cursor.memory());
+    assert_eq!(index.records(), count);
+    let size = std::fs::metadata(index.path()).unwrap().len();
+    assert!(size <= 60 * count, "{size}");
+    (dir, index, times)
+}
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_keys() {
+    many(1 << 15);
+}
+
+/// The figures of the documentation: `cargo test --release -- --ignored --nocapture a_million`.
+#[test]
+#[ignore = "takes long without optimisation"]
+#[expect(clippy::print_stderr, reason = "for people who measure")]
+fn a_million_objects() {
+    const MILLION: u64 = 1_000_000 & !0xff;
+    let (_dir, index, [learn, flush, _]) = many(MILLION);
+    let size = std::fs::metadata(index.path()).unwrap().len();
+    eprintln!("learn {learn:?}, flush {flush:?}, {:.1} bytes a record", size as f64 / MILLION as f64);
+    eprintln!("root {} bytes, cursor {} bytes", index.memory(), index.cursor().memory());
+    let step = 20_000;
+    let mut sequential = Duration::ZERO;
+    let mut cursor = index.cursor();
+    for start in (0..MILLION).step_by(step) {
+        let objects: Vec<_> = (start..(start + step as u64).min(MILLION)).map(|number| (key(number), Object::new(number, 0))).collect();
+        let begin = Instant::now();
+        assert!(objects.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
+        sequential += begin.elapsed();
+    }
+    eprintln!("in order: {:.0} lookups/s; cursor {} bytes", MILLION as f64 / sequential.as_secs_f64(), cursor.memory());
+    let random: Vec<_> = (0..20_000).map(|n| (drawn(n, 9) % u128::from(MILLION)) as u64).map(|n| (key(n), Object::new(n, 0))).collect();
+    let begin = Instant::now();
+    assert!(random.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
+    eprintln!("at random: {:.0} lookups/s", random.len() as f64 / begin.elapsed().as_secs_f64());
+    for count in [1, 1000, 100_000] {
+        for number in 0..count {
+            let number = number * (MILLION / count);
+            Object::new(number, 1).learn(&index, &key(number));
+        }
+        let begin = Instant::now();
+        index.flush().unwrap();
+        eprintln!(
+            "flush of {count} more: {:?}; {} records, {} bytes",
+            begin.elapsed(),
+            index.records(),
+            std::fs::metadata(index.path()).unwrap().len()
+        );
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    eprintln!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default());
+}
+
+#[test]
+fn keys_of_the_longest_length_make_many_branches() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(&dir);
+    let numbers = 0..3000;
+    numbers.clone().for_each(|number| Object::new(number, 0).learn(&index, &long_key(number, KEY_MOST)));
+    index.flush().unwrap();
+    let mut cursor = index.cursor();
+    for number in numbers.clone().chain(numbers.rev().step_by(7)) {
+        let object = Object::new(number, 0);
+        assert_eq!(object.look_up(&mut cursor, &long_key(number, KEY_MOST)), Some(object.known));
+    }
+    assert!(cursor.memory() <= 400 << 10, "{}", cursor.memory());
+}
+
+#[test]
+fn the_file_is_bounded_and_what_is_left_is_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { file: 400_000, ..Limits::default() };
+    let index = Index::open_with(dir.path(), ENDPOINT, "bucket", limits);
+    let round = 1000;
+    for start in (0..20 * round).step_by(round as usize) {
+        for number in (start..start + round).map(|number| number * 7919 % (20 * round)) {
+            Object::new(number, 0).learn(&index, &key(number));
+        }
+        index.flush().unwrap();
+        assert!(std::fs::metadata(index.path()).unwrap().len() <= 400_000 * 9 / 8 + 50_000);
+        // What is new is never left out.
+        let mut cursor = index.cursor();
+        let new: BTreeSet<u64> = (start..start + round).map(|number| number * 7919 % (20 * round)).collect();
+        for number in new {
+            assert!(Object::new(number, 0).look_up(&mut cursor, &key(number)).is_some());
+        }
+    }
+    let mut cursor = index.cursor();
+    let kept = (0..20 * round).filter(|number| Object::new(*number, 0).look_up(&mut cursor, &key(*number)).is_some()).count();
+    assert_eq!(kept as u64, index.records());
+    assert!(kept >= 6000, "{kept}");
+}
+
+#[test]
+fn more_than_fits_at_once_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::open_with(dir.path(), ENDPOINT, "bucket", Limits { file: 100_000, ..Limits::default() });
+    (0..10_000).for_each(|number| Object::new(number, 0).learn(&index, &key(number)));
+    index.flush().unwrap();
+    assert!(std::fs::metadata(index.path()).unwrap().len() <= 200_000);
+    assert!(index.records() >= 1000);
+    assert!(Object::new(0, 0).look_up(&mut index.cursor(), &key(0)).is_some());
+}
+
+/// The first key and the bytes of each leaf.
+fn leaves(index: &Index) -> BTreeMap<Vec<u8>, u64> {
+    let stored = locked(&index.0.stored).clone().unwrap();
+    let mut sweep = Sweep::new(&stored).unwrap();
+    let mut leaves = BTreeMap::new();
+    while let Some(first) = sweep.first() {
+        let first = first.to_vec();
+        leaves.insert(first, sweep.size());
+        sweep.step();
+    }
+    leaves
+}
+
+#[test]
+fn a_key_that_is_added_or_gone_moves_no_other_leaf() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(&dir);
+    let count = 3000;
+    (0..count).for_each(|number| Object::new(number, 0).learn(&index, &long_key(number * 10, 300)));
+    index.flush().unwrap();
+    let mut before = leaves(&index);
+    assert!(before.len() > 20);
+    for number in (0..count).step_by(71) {
+        match number % 3 {
+            0 => index.forget(&long_key(number * 10, 300)),
+            more => Object::new(number, 1).learn(&index, &long_key(number * 10 + more - 1, 300)),
+        }
+        index.flush().unwrap();
+        let after = leaves(&index);
+        let moved = before.iter().filter(|leaf| after.get(leaf.0) != Some(leaf.1)).count();
+        assert!(moved <= 2 && after.len() <= before.len() + 1, "{moved} of {}", before.len());
+        before = after;
+    }
+}
+
+#[test]
+fn many_small_flushes_leave_no_small_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(&dir);
+    let count = 3000;
+    for start in 0..40 {
+        (start..count).step_by(40).for_each(|number| Object::new(number, 0).learn(&index, &long_key(number * 7919 % count, 300)));
+        index.flush().unwrap();
+    }
+    assert_eq!(index.records(), count);
+    let leaves = leaves(&index);
+    let small = leaves.values().filter(|size| **size < 16 << 10).count();
+    assert!(small <= leaves.len() / 4 + 1, "{small} of {}", leaves.len());
+    let mut cursor = index.cursor();
+    for number in 0..count {
+        let object = Object::new(number, 0);
+        assert_eq!(object.look_up(&mut cursor, &long_key(number * 7919 % count, 300)), Some(object.known));
+    }
+}
