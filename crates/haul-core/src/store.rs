@@ -53,6 +53,8 @@ pub struct Caps {
     pub writers_per_file: u32,
     /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
     pub file_names: bool,
+    /// Names are UTF-8; others are refused.
+    pub text_names: bool,
     pub name_max: usize,
     /// Two names that differ in case only are one.
     pub folds_case: bool,
@@ -434,6 +436,9 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
                 &format!("the name is {} bytes long, the destination takes {}", entry.name.leaf.len(), caps.name_max),
             );
         }
+    }
+    if caps.text_names && std::str::from_utf8(&entry.name.leaf).is_err() {
+        return refuse(ErrorKind::BadName, "the name is not UTF-8, and the destination's names are");
     }
     match entry.kind {
         Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination keeps no symlinks"),

@@ -65,6 +65,7 @@ impl Synthetic {
             direct_create: false,
             writers_per_file: 1,
             file_names: true,
+            text_names: false,
             name_max: 255,
             folds_case: false,
             bundle_bytes: 1 << 20,

@@ -459,6 +459,7 @@ impl<'a> Parser<'a> {
             direct_create,
             writers_per_file: WRITERS,
             file_names,
+            text_names: false,
             name_max,
             folds_case,
             bundle_bytes: 1 << 20,

@@ -88,6 +88,7 @@ impl Memory {
             direct_create: true,
             writers_per_file: 4,
             file_names: true,
+            text_names: false,
             name_max: 255,
             folds_case: false,
             bundle_bytes: 1 << 20,

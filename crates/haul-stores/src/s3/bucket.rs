@@ -9,13 +9,13 @@ use haul_core::error::{Error, ErrorKind, Result};
 use http::header::HeaderMap;
 use http::Method;
 
-use super::attributes::Kept;
+use super::attributes::{self, Kept};
 use super::checksum::{self, Algorithm, Proof, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
 use super::fault::{self, Refusal};
 use super::framed::Framed;
 use super::sign::{Payload, encode};
-use super::wishes::Wishes;
+use super::wishes::{Pair, Wishes};
 use super::xml;
 
 /// A bucket, what its objects are to be written with, and who asks.
@@ -52,12 +52,11 @@ impl Head {
         let whole = answer.header("content-range").and_then(|range| range.rsplit('/').next()).and_then(|size| size.parse().ok());
         let size = whole.or_else(|| answer.header("content-length").and_then(|size| size.parse().ok())).unwrap_or(0);
         let modified = answer.header("last-modified").and_then(xml::time::http).unwrap_or_default();
-        let metadata = pairs().filter_map(|(name, value)| Some((name.strip_prefix("x-amz-meta-")?, value)));
         Head {
             size,
             etag: answer.header("etag").unwrap_or_default().to_string(),
             modified,
-            kept: Kept::read(metadata),
+            kept: attributes::read(attributes::user_metadata(pairs())),
             proof: checksum::proof(pairs()),
             headers: answer.headers.clone(),
         }
@@ -65,6 +64,20 @@ impl Head {
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The object's user metadata as they are.
+    pub fn metadata(&self) -> Vec<Pair> {
+        let pairs = self.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        attributes::user_metadata(pairs).map(|(name, value)| (name.to_string().into(), value.to_string())).collect()
+    }
+
+    /// The same with other attributes.
+    pub fn metadata_with(&self, written: Vec<Pair>) -> Vec<Pair> {
+        let mut all = self.metadata();
+        all.retain(|(name, _)| !attributes::NAMES.contains(&&**name));
+        all.extend(written);
+        all
     }
 }
 
@@ -106,7 +119,7 @@ impl Bucket {
     }
 
     /// Puts a whole object whose bytes are in memory. Answers with its ETag.
-    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[(String, String)]) -> Result<Answer> {
+    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Answer> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
             call = proven(call, warrant.algorithm, bytes);
@@ -115,7 +128,7 @@ impl Bucket {
     }
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint knows such.
-    pub fn begin(&self, key: &[u8], metadata: &[(String, String)]) -> Result<(String, Warrant)> {
+    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant)> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if warrant.algorithm.combines() {
@@ -242,7 +255,7 @@ impl Bucket {
     }
 
     /// Copies within the endpoint, with metadata of its own. Up to 5 GiB.
-    pub fn copy(&self, from: (&str, &[u8]), etag: Option<&str>, to: &[u8], metadata: &[(String, String)], like: &Head) -> Result<()> {
+    pub fn copy(&self, from: (&str, &[u8]), etag: Option<&str>, to: &[u8], metadata: &[Pair], like: &Head) -> Result<()> {
         let source = copy_source(from);
         let mut call = self.wishes.copying(self.call("copy", Method::PUT, to), metadata, like);
         call = call.with("x-amz-copy-source", source).with("x-amz-metadata-directive", "REPLACE");

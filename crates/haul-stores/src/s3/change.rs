@@ -8,6 +8,7 @@ use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
 use super::bucket::Head;
 use super::look::at_once;
+use super::wishes::{Pair, pairs};
 use super::{Objects, PARTS_MOST, attributes};
 
 /// The largest object that one request copies (Amazon S3, CopyObject).
@@ -20,14 +21,15 @@ const AT_ONCE: usize = 8;
 const DELETE_MOST: usize = 1000;
 
 impl Objects {
-    /// A symlink is an object whose content is its target.
-    pub(super) fn make_link(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
-        let Some(target) = entry.target.as_deref().filter(|_| entry.kind == Kind::Link) else {
-            return Err(Error::new(ErrorKind::Unsupported, "make node").because("object stores keep no special files"));
-        };
-        let key = self.key(name, "make link")?;
-        let written = attributes::write(entry, keep, Kind::Link, self.bucket.wishes.room());
-        self.bucket.put(&key, target, &written.headers)?;
+    /// A symlink is an object whose content is its target; a fifo or a device one without content.
+    pub(super) fn make_special(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        let target = entry.target.as_deref().filter(|_| entry.kind == Kind::Link).unwrap_or_default();
+        if entry.kind == Kind::Link && target.is_empty() {
+            return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
+        }
+        let key = self.key(name, "make node")?;
+        let written = attributes::write(entry, keep, self.bucket.wishes.used());
+        self.bucket.put(&key, target, &pairs(written.headers))?;
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 
@@ -38,8 +40,8 @@ impl Objects {
             if marker.is_empty() {
                 return Ok(Landed::default());
             }
-            let written = attributes::write(spec.entry, spec.keep, Kind::Dir, self.bucket.wishes.room());
-            self.bucket.put(&marker, b"", &written.headers)?;
+            let written = attributes::write(spec.entry, spec.keep, self.bucket.wishes.used());
+            self.bucket.put(&marker, b"", &pairs(written.headers))?;
             return Ok(Landed { refused: written.refused, ino: 0 });
         }
         let key = self.key(spec.name, "set attributes")?;
@@ -48,7 +50,6 @@ impl Objects {
         // What is not asked for stays as it is.
         let mut entry = self.entry_of(spec.name.clone(), &key, &head, MetaMask::XATTR)?;
         let had = if head.kept.is_empty() { MetaMask::NONE } else { entry.have };
-        let kind = entry.kind;
         let xattrs = MetaMask::XATTR.with(MetaMask::ACL);
         let setid = spec.keep.has(MetaMask::SETID);
         if spec.keep.has(MetaMask::MTIME) {
@@ -66,9 +67,11 @@ impl Objects {
         if spec.keep.any(xattrs) {
             entry.xattrs = spec.entry.xattrs.clone();
         }
+        entry.have = entry.have.with(spec.keep.and(spec.entry.have));
         let keep = had.and(self.caps.sets).with(spec.keep.and(self.caps.sets)).with(MetaMask::SETID);
-        let written = attributes::write(&entry, keep, kind, self.bucket.wishes.room());
-        self.copy_object((&self.bucket.name, &key), &head, &key, &written.headers)?;
+        let written = attributes::write(&entry, keep, self.bucket.wishes.used());
+        let metadata = head.metadata_with(pairs(written.headers));
+        self.copy_object((&self.bucket.name, &key), &head, &key, &metadata)?;
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
         Ok(Landed { refused, ino: 0 })
     }
@@ -92,15 +95,13 @@ impl Objects {
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
-        let written = attributes::write(&like, spec.keep, Kind::File, self.bucket.wishes.room());
-        let mut metadata = head.kept.others();
-        metadata.retain(|(name, _)| !written.headers.iter().any(|(ours, _)| ours == name));
-        metadata.extend(written.headers);
+        let written = attributes::write(&like, spec.keep, self.bucket.wishes.used());
+        let metadata = head.metadata_with(pairs(written.headers));
         self.copy_object((&from.volume, &source), &head, &key, &metadata)?;
         Ok(Some(Landed { refused: written.refused, ino: 0 }))
     }
 
-    fn copy_object(&self, from: (&str, &[u8]), head: &Head, to: &[u8], metadata: &[(String, String)]) -> Result<()> {
+    fn copy_object(&self, from: (&str, &[u8]), head: &Head, to: &[u8], metadata: &[Pair]) -> Result<()> {
         if head.size <= COPY_MOST {
             return self.bucket.copy(from, Some(&head.etag), to, metadata, head);
         }
@@ -128,7 +129,7 @@ impl Objects {
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
-        let metadata = head.kept.all();
+        let metadata = head.metadata();
         self.copy_object((&self.bucket.name, &old), &head, &new, &metadata).map_err(|e| e.on(from))?;
         self.bucket.delete(&old).map_err(|e| e.on(from))
     }

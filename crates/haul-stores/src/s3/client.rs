@@ -11,10 +11,11 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use ureq::SendBody;
 
-use super::account::{Account, Addressing, DEFAULT_REGION};
+use super::account::{Account, Addressing, Asked, DEFAULT_REGION};
 use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
 use super::sign::{Payload, Signer, encode};
+use super::trust::{self, Trust};
 use super::xml;
 
 /// Tries of one request, the first included. The engine tries again after that, with waits of its own.
@@ -167,18 +168,18 @@ enum Miss {
 }
 
 impl Client {
+    /// As the command line and the settings say. Reads files and sends nothing.
+    pub fn open(asked: &Asked) -> Result<Client> {
+        let account = Account::open(asked)?;
+        let (endpoint, _) = endpoint_of(&account)?;
+        let bundle = asked.ca_bundle.clone().or_else(|| asked.environment.get("AWS_CA_BUNDLE").map(Into::into));
+        let trust = Trust { verify: !asked.no_verify_ssl, bundle, ..Trust::of(endpoint, asked.environment.clone()) };
+        Client::new(account, trust::agent(&trust)?)
+    }
+
     /// Nothing is sent yet. The endpoint is the one that was named, or Amazon's.
     pub fn new(account: Account, agent: ureq::Agent) -> Result<Client> {
-        let region = account.region().unwrap_or(DEFAULT_REGION).to_string();
-        let (text, named) = match account.endpoint() {
-            Some(endpoint) => (endpoint.url.clone(), true),
-            None => (amazon(&region), false),
-        };
-        let bad = || Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because("is no address of an endpoint");
-        let endpoint: Uri = text.parse().map_err(|_| bad().hint("write https://HOST or http://HOST:PORT"))?;
-        if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.authority().is_none() {
-            return Err(bad().hint("write https://HOST or http://HOST:PORT"));
-        }
+        let (endpoint, named) = endpoint_of(&account)?;
         Ok(Client {
             agent,
             account,
@@ -494,6 +495,21 @@ impl Call<'_> {
             name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode" || name == "x-amz-trailer"
         })
     }
+}
+
+/// The endpoint, and whether somebody named it.
+fn endpoint_of(account: &Account) -> Result<(Uri, bool)> {
+    let region = account.region().unwrap_or(DEFAULT_REGION).to_string();
+    let (text, named) = match account.endpoint() {
+        Some(endpoint) => (endpoint.url.clone(), true),
+        None => (amazon(&region), false),
+    };
+    let bad = || Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because("is no address of an endpoint");
+    let endpoint: Uri = text.parse().map_err(|_| bad().hint("write https://HOST or http://HOST:PORT"))?;
+    if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.authority().is_none() {
+        return Err(bad().hint("write https://HOST or http://HOST:PORT"));
+    }
+    Ok((endpoint, named))
 }
 
 /// Amazon's endpoint of a region.

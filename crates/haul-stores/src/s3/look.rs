@@ -43,6 +43,7 @@ impl Objects {
         let marker = self.marker_key(name, "stat")?;
         let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
+        entry.mode = 0o755;
         if let Some(head) = head {
             head.kept.apply(&mut entry);
             entry.kind = Kind::Dir;
@@ -54,6 +55,8 @@ impl Objects {
     /// The entry of an object: attributes that it carries, the service's time where it carries none.
     pub(super) fn entry_of(&self, name: Name, key: &[u8], head: &Head, want: MetaMask) -> Result<Entry> {
         let mut entry = Entry::bare(name, Kind::File);
+        // For who makes something of an object that says nothing of it.
+        entry.mode = 0o644;
         entry.size = head.size;
         entry.stored = head.size;
         entry.version = checksum::version(&head.etag);
@@ -70,6 +73,8 @@ impl Objects {
         }
         if entry.kind == Kind::Link {
             entry.target = Some(self.target_of(key, head)?);
+        }
+        if entry.kind != Kind::File {
             (entry.size, entry.stored) = (0, 0);
         }
         Ok(entry)

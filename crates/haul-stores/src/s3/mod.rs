@@ -152,7 +152,7 @@ fn caps(options: Options) -> Caps {
         dirs: false,
         markers: true,
         links: true,
-        specials: false,
+        specials: true,
         hard_links: false,
         sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
         lists: MetaMask::NONE,
@@ -164,6 +164,7 @@ fn caps(options: Options) -> Caps {
         direct_create: false,
         writers_per_file: 64,
         file_names: false,
+        text_names: true,
         name_max: KEY_MOST,
         folds_case: false,
         bundle_bytes: 4 << 20,
@@ -224,7 +225,7 @@ impl Store for Objects {
     }
 
     fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
-        self.make_link(name, entry, keep).map_err(|e| e.on(name))
+        self.make_special(name, entry, keep).map_err(|e| e.on(name))
     }
 
     fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
 
@@ -14,6 +14,7 @@ use super::attributes;
 use super::bucket::{Bucket, Part};
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::client::Warrant;
+use super::wishes::pairs;
 use super::{Objects, PARTS_MOST};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
@@ -85,7 +86,8 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
     let way = match whole.then(|| Room::take(&store.held, size)).flatten() {
         Some(room) => Way::Held { bytes: Mutex::new(None), _room: room },
         None => {
-            let metadata = attributes::write(spec.entry, spec.keep, Kind::File, store.bucket.wishes.room()).headers;
+            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).headers;
+            let metadata = pairs(metadata);
             let (id, warrant) = store.bucket.begin(&key, &metadata)?;
             Way::Upload { id, warrant, state: Mutex::default() }
         }
@@ -171,7 +173,9 @@ impl Writing {
     fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<()> {
         let mut parts = Vec::with_capacity(receipts.len());
         let mut whole = Some(warrant.algorithm.of(b""));
-        let mut receipts = receipts.iter().peekable();
+        let mut receipts: Vec<&Receipt> = receipts.iter().collect();
+        receipts.sort_by_key(|receipt| receipt.index);
+        let mut receipts = receipts.into_iter().peekable();
         for chunk in chunks(entry.size, self.chunk) {
             while receipts.peek().is_some_and(|receipt| receipt.index < chunk.index) {
                 receipts.next();
@@ -301,14 +305,14 @@ impl Sink for Writing {
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        let written = attributes::write(entry, self.keep, Kind::File, self.bucket.wishes.room());
+        let written = attributes::write(entry, self.keep, self.bucket.wishes.used());
         match &self.way {
             Way::Held { bytes, .. } => {
                 if receipts.is_empty() {
                     return Err(self.fail(ErrorKind::Usage, "commit", "there is no receipt"));
                 }
                 let held = self.lock(bytes);
-                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &written.headers).map_err(|e| e.on(&self.name))?;
+                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &pairs(written.headers)).map_err(|e| e.on(&self.name))?;
             }
             Way::Upload { id, warrant, .. } => self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?,
         }

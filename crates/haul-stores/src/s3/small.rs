@@ -9,6 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Landed;
 
 use super::look::at_once;
+use super::wishes::pairs;
 use super::{Objects, attributes, checksum, source};
 
 /// Objects of one bundle that are under way at the same time.
@@ -39,7 +40,7 @@ impl Objects {
     }
 
     fn get_one(&self, entry: &Entry, keep: MetaMask, follow: bool) -> Result<(Entry, Vec<u8>)> {
-        if follow && entry.kind != Kind::File {
+        if follow {
             let source = source::open(self, entry, true)?;
             let mut bytes = Vec::new();
             let read = source.read(0..source.stamp()?.size)?.read_to_end(&mut bytes);
@@ -84,8 +85,8 @@ impl Objects {
 
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
-        let written = attributes::write(entry, keep, Kind::File, self.bucket.wishes.room());
-        self.bucket.put(&key, bytes, &written.headers)?;
+        let written = attributes::write(entry, keep, self.bucket.wishes.used());
+        self.bucket.put(&key, bytes, &pairs(written.headers))?;
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 }

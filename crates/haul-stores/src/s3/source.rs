@@ -29,7 +29,7 @@ struct Reading {
 }
 
 pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
-    if follow && entry.kind != Kind::File {
+    if follow {
         let led = store.end_of_links(&entry.name)?;
         return open(store, &led, false);
     }

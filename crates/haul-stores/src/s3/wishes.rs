@@ -1,12 +1,23 @@
 //! What objects are to be written with beside their content: class, encryption, owner's rights, headers, tags.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
+use super::attributes;
 use super::bucket::Head;
 use super::checksum::Algorithm;
 use super::client::Call;
+
+/// A name of user metadata and its value.
+pub type Pair = (Cow<'static, str>, String);
+
+/// What [`super::attributes::write`] gives, as pairs.
+pub fn pairs(headers: Vec<(&'static str, String)>) -> Vec<Pair> {
+    headers.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
 
 /// As the flags say. Values go into headers as they are.
 #[derive(Clone, Default)]
@@ -40,10 +51,9 @@ impl std::fmt::Debug for Wishes {
 const KEPT: [&str; 5] = ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language"];
 
 impl Wishes {
-    /// Bytes of metadata that are left for attributes, of the 2 KiB that an object may carry.
-    pub fn room(&self) -> usize {
-        let taken: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
-        2048usize.saturating_sub(taken)
+    /// Bytes of metadata that the user's own take, of those that an object may carry.
+    pub fn used(&self) -> usize {
+        self.metadata.iter().map(|(name, value)| attributes::cost(name, value)).sum()
     }
 
     /// Whether a copy within the service must be written with something that its source need not have.
@@ -59,7 +69,7 @@ impl Wishes {
 
     /// For requests that make an object.
     #[must_use]
-    pub fn writing<'a>(&self, mut call: Call<'a>, key: &[u8], metadata: &[(String, String)]) -> Call<'a> {
+    pub fn writing<'a>(&self, mut call: Call<'a>, key: &[u8], metadata: &[Pair]) -> Call<'a> {
         let content_type = self.content_type.as_deref().unwrap_or_else(|| content_type(key));
         call = call.with("content-type", content_type);
         if let Some(value) = &self.cache_control {
@@ -70,7 +80,7 @@ impl Wishes {
 
     /// The same for a copy of an object, whose headers it keeps unless others are wished for.
     #[must_use]
-    pub fn copying<'a>(&self, mut call: Call<'a>, metadata: &[(String, String)], like: &Head) -> Call<'a> {
+    pub fn copying<'a>(&self, mut call: Call<'a>, metadata: &[Pair], like: &Head) -> Call<'a> {
         for name in KEPT {
             let wished = match name {
                 "content-type" => self.content_type.as_deref(),
@@ -90,7 +100,7 @@ impl Wishes {
         self.making(call, metadata)
     }
 
-    fn making<'a>(&self, mut call: Call<'a>, metadata: &[(String, String)]) -> Call<'a> {
+    fn making<'a>(&self, mut call: Call<'a>, metadata: &[Pair]) -> Call<'a> {
         let plain = [
             ("x-amz-storage-class", &self.storage_class),
             ("x-amz-server-side-encryption", &self.encryption),
@@ -103,7 +113,10 @@ impl Wishes {
                 call = call.with(name, value);
             }
         }
-        for (name, value) in self.metadata.iter().chain(metadata) {
+        for (name, value) in &self.metadata {
+            call = call.meta(name, value);
+        }
+        for (name, value) in metadata {
             call = call.meta(name, value);
         }
         self.customer(call, "")

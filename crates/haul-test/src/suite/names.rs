@@ -26,6 +26,18 @@ pub fn any_name_can_be_made(f: &Fixture) {
     ];
     let home = dir("nasty");
     f.make(&home);
+    let mut nasty = nasty.to_vec();
+    if f.caps().text_names {
+        nasty.retain(|leaf| {
+            let name = Name::new(&home, leaf);
+            let is_text = std::str::from_utf8(leaf).is_ok();
+            if !is_text {
+                let entry = file(name.clone(), 3);
+                fails(write(&*f.store, &entry, &spec(&entry, f.chunk()), b"new"), &[ErrorKind::BadName], &name);
+            }
+            is_text
+        });
+    }
     for (i, leaf) in nasty.iter().enumerate() {
         let content = bytes(i as u64, 10 + i as u64);
         let entry = file(Name::new(&home, leaf), content.len() as u64);

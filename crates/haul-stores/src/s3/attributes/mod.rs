@@ -26,6 +26,9 @@ use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
 pub use read::{read, user_metadata};
 pub use write::{MOST, Written, cost, write};
 
+/// The keys that haul writes.
+pub const NAMES: [&str; 7] = ["mtime", "mode", "uid", "gid", "rdev", "haul-kind", "haul-xattrs"];
+
 /// Seconds that a time may be from 1970, either way: some 35,000 years, so that nobody's arithmetic runs over.
 const FARTHEST: i64 = 1 << 40;
 

@@ -32,7 +32,9 @@ pub fn cost(name: &str, value: &str) -> usize {
 /// the two. What matters most comes first: kind, times, mode, owners, and extended attributes class by class.
 pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
     let mut room = Room { left: MOST.saturating_sub(used), written: Written::default() };
-    let keep = keep.and(entry.have);
+    // Bits that lend rights are part of the mode; extended attributes are there or not.
+    let extended = MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT);
+    let keep = keep.and(entry.have.with(MetaMask::SETID).with(if entry.xattrs.is_some() { extended } else { MetaMask::NONE }));
     let mode = mode(entry, keep);
     match (mode, word_of(entry.kind)) {
         (Some(mode), _) => {
