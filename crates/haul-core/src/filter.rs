@@ -11,8 +11,9 @@
 
 mod glob;
 
+pub use glob::Glob;
+
 use crate::entry::show;
-use glob::Glob;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

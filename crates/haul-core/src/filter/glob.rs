@@ -40,23 +40,28 @@ impl Token {
 
 /// A pattern made ready for many matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Glob {
+pub struct Glob {
     tokens: Vec<Token>,
     /// The pattern could not be read: no text matches.
     broken: bool,
 }
 
 impl Glob {
-    pub(super) fn new(pattern: &[u8]) -> Glob {
+    pub fn new(pattern: &[u8]) -> Glob {
         match compile(pattern) {
             Some(tokens) => Glob { tokens, broken: false },
             None => Glob { tokens: Vec::new(), broken: true },
         }
     }
 
+    /// The pattern could not be read, and matches nothing.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
     /// Whether the whole text matches. Time is at most the text's length squared times the pattern's length,
     /// whatever the stars.
-    pub(super) fn matches(&self, text: &[u8]) -> bool {
+    pub fn matches(&self, text: &[u8]) -> bool {
         if self.broken {
             return false;
         }

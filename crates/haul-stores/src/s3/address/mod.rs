@@ -1,0 +1,174 @@
+//! Where a bucket is: endpoint, path or virtual-host style, names of buckets, keys in URLs.
+
+mod endpoint;
+mod files;
+mod pattern;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+pub use endpoint::{Endpoint, Style};
+pub use files::{Unfit, file_of_key, key_of_file, unfit};
+pub use pattern::Pattern;
+
+/// Bytes that a key can have.
+pub const LONGEST_KEY: usize = 1024;
+
+/// What a request is sent to. Path and query are encoded as the signature wants them, so that one text serves both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `https` or `http`.
+    pub scheme: &'static str,
+    /// The `Host` header: with the port where it is not the scheme's own.
+    pub host: String,
+    /// Encoded; begins with a slash.
+    pub path: String,
+    /// Encoded and sorted, without its question mark; empty for none.
+    pub query: String,
+}
+
+impl Target {
+    /// The whole, as `http::Uri` takes it.
+    pub fn uri(&self) -> String {
+        let mark = if self.query.is_empty() { "" } else { "?" };
+        format!("{}://{}{}{mark}{}", self.scheme, self.host, self.path, self.query)
+    }
+}
+
+/// What a request for this bucket and key is sent to. Without a bucket it is the service itself, and without a key
+/// the bucket. `Err` says why there can be no such key or bucket.
+pub fn target(endpoint: &Endpoint, style: Style, bucket: Option<&str>, key: &[u8], query: &[(&str, &str)]) -> Result<Target, String> {
+    check_key(key)?;
+    let mut host = endpoint.host.clone();
+    let mut path = endpoint.prefix.clone();
+    if let Some(bucket) = bucket {
+        check_bucket(bucket)?;
+        match style {
+            Style::Virtual => host.insert_str(0, &format!("{bucket}.")),
+            Style::Path => {
+                path.push('/');
+                encode(&mut path, bucket.as_bytes(), false);
+            }
+        }
+        // A bucket alone is `/bucket`; in virtual-host style it is `/`.
+        if style == Style::Virtual || !key.is_empty() {
+            path.push('/');
+        }
+        encode(&mut path, key, true);
+    } else if !key.is_empty() {
+        return Err("a key needs a bucket".into());
+    }
+    if path.is_empty() {
+        path.push('/');
+    }
+    if let Some(port) = endpoint.port {
+        let _ = write!(host, ":{port}");
+    }
+    Ok(Target { scheme: endpoint.scheme(), host, path, query: self::query(query) })
+}
+
+/// Names and values, encoded and sorted as the signature wants them: `uploads` alone is `uploads=`.
+pub fn query(items: &[(&str, &str)]) -> String {
+    let encoded = |text: &str| {
+        let mut out = String::with_capacity(text.len());
+        encode(&mut out, text.as_bytes(), false);
+        out
+    };
+    let mut items: Vec<(String, String)> = items.iter().map(|(name, value)| (encoded(name), encoded(value))).collect();
+    items.sort();
+    items.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&")
+}
+
+/// The value of `x-amz-copy-source`. An empty version is the latest.
+pub fn copy_source(bucket: &str, key: &[u8], version: &str) -> String {
+    let mut source = String::from("/");
+    encode(&mut source, bucket.as_bytes(), false);
+    source.push('/');
+    encode(&mut source, key, true);
+    if !version.is_empty() {
+        source.push_str("?versionId=");
+        encode(&mut source, version.as_bytes(), false);
+    }
+    source
+}
+
+/// Percent-encodes all but what RFC 3986 calls unreserved, and slashes where they are kept.
+fn encode(out: &mut String, bytes: &[u8], slashes: bool) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
+            b'/' if slashes => out.push('/'),
+            byte => {
+                out.push('%');
+                out.push(DIGITS[usize::from(byte >> 4)].into());
+                out.push(DIGITS[usize::from(byte & 15)].into());
+            }
+        }
+    }
+}
+
+/// Why these bytes can be no key: keys are UTF-8 of at most 1,024 bytes. An empty one names the bucket.
+pub fn check_key(key: &[u8]) -> Result<(), String> {
+    if key.len() > LONGEST_KEY {
+        return Err(format!("a key has at most {LONGEST_KEY} bytes, and this has {}", key.len()));
+    }
+    match std::str::from_utf8(key) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("a key is UTF-8, and this is not from byte {} on", error.valid_up_to())),
+    }
+}
+
+/// Why this can name no bucket that is there. Looser than [`check_new_bucket`]: old ones and other services' may
+/// have capital letters, underscores and up to 255 characters. Nothing that would end a host or a path part passes.
+pub fn check_bucket(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("the bucket has no name".into());
+    }
+    if name.len() > 255 {
+        return Err(format!("a bucket's name has at most 255 characters, and this has {}", name.len()));
+    }
+    if name.starts_with("arn:") {
+        return Err("an ARN is no bucket; name the access point by its alias".into());
+    }
+    if let Some(c) = name.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.' | '_')) {
+        return Err(format!("a bucket's name has only letters, digits, hyphens, dots and underscores, and this has {c:?}"));
+    }
+    if name.split('.').any(str::is_empty) {
+        return Err("a bucket's name does not begin or end with a dot, nor has two in a row".into());
+    }
+    Ok(())
+}
+
+/// Why no bucket of this name can be made.
+pub fn check_new_bucket(name: &str) -> Result<(), String> {
+    check_bucket(name)?;
+    if !(3..=63).contains(&name.len()) {
+        return Err(format!("a bucket's name has 3 to 63 characters, and this has {}", name.len()));
+    }
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Err(format!("a bucket's name has no capital letters; {:?} would do", name.to_ascii_lowercase()));
+    }
+    if name.contains('_') {
+        return Err(format!("a bucket's name has no underscores; {:?} would do", name.replace('_', "-")));
+    }
+    if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.ends_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Err("a bucket's name begins and ends with a letter or a digit".into());
+    }
+    if name.parse::<std::net::Ipv4Addr>().is_ok() {
+        return Err("a bucket's name is no IP address".into());
+    }
+    for reserved in ["xn--", "sthree-", "amzn-s3-demo-"] {
+        if name.starts_with(reserved) {
+            return Err(format!("names that begin with {reserved:?} are reserved"));
+        }
+    }
+    for reserved in ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3"] {
+        if name.ends_with(reserved) {
+            return Err(format!("names that end with {reserved:?} are reserved"));
+        }
+    }
+    Ok(())
+}
