@@ -77,7 +77,11 @@ impl Credential {
         self.access_key == other.access_key && self.secret == other.secret && self.token() == other.token()
     }
 
-    fn token(&self) -> Option<&str> {
+    pub(super) fn secret(&self) -> &str {
+        &self.secret
+    }
+
+    pub(super) fn token(&self) -> Option<&str> {
         self.token.as_ref().map(|token| token.as_str())
     }
 }

@@ -1,11 +1,38 @@
 //! The places where a credential may be, looked at in the order of the AWS command line.
+//!
+//! ```text
+//! variables            unless --profile was said
+//! role of the profile  role_arn with source_profile or credential_source; the source is looked for in the same way
+//! web identity         variables, then the profile
+//! SSO                  the profile; the token that `aws sso login` left
+//! keys                 of the profile in ~/.aws/credentials
+//! credential_process   of the profile
+//! keys                 of the profile in ~/.aws/config
+//! container, instance  their own servers
+//! ```
+//!
+//! What stands in files is read here; what must be fetched, the library's providers fetch (`reqsign-aws-core`), told by
+//! their settings and not left to read the files themselves: they know neither sessions of SSO nor roles of profiles.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use http::Uri;
+use http::request::Parts;
+use reqsign_aws_core as aws;
+use reqsign_core::{Context, ProvideCredential, SignRequest};
 
 use super::profile::{Profiles, Section};
-use super::{Asked, Credential, Environment, Named, Profile};
+use super::reach::{Reach, block_on, words};
+use super::{Account, Credential, DEFAULT_REGION, Environment, Named};
+use crate::s3::sign::{Payload, Signer};
+
+/// A profile names a profile names a profile: no more than this many.
+const DEEPEST: usize = 8;
+
+/// The most characters of another's message that ours repeat.
+const LONGEST: usize = 400;
 
 /// A credential and, for people, where it was.
 pub(super) struct Found {
@@ -15,30 +42,54 @@ pub(super) struct Found {
 
 /// The first credential there is. A place that is set up but fails is an error; a place that is not set up is passed by.
 /// If there is none the error, of kind `Denied`, tells every place that was looked at.
-pub(super) fn find(asked: &Asked, profile: &Profile, _region: Option<&str>) -> Result<Found> {
+pub(super) fn find(account: &Account) -> Result<Found> {
+    let environment = &account.asked.environment;
+    let profiles = Profiles::read(environment)?;
+    let name = account.profile.name.as_str();
+    let with_variables = account.profile.named != Named::Flag;
+    let reach = Reach::new(account.trust(&Uri::from_static("https://sts.amazonaws.com")), sts(environment, &profiles, name)?);
+    let region = account.region().map(str::to_string);
+    let chain = Chain { environment, profiles: &profiles, reach, region };
     let mut looked = Vec::new();
-    if profile.named != Named::Flag {
-        if let Some(found) = variables(&asked.environment)? {
+
+    if with_variables {
+        if let Some(found) = variables(environment)? {
             return Ok(found);
         }
         looked.push("the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_string());
     }
-    let profiles = Profiles::read(&asked.environment)?;
-    for (file, section) in
-        [(&profiles.credentials, profiles.in_credentials(&profile.name)), (&profiles.config, profiles.in_config(&profile.name))]
-    {
-        if let Some(credential) = section.map(|section| keys(section, &profile.name)).transpose()?.flatten() {
-            let place = format!("profile {} in {}", profile.name, file.path.display());
-            return Ok(Found { credential: Arc::new(credential), place });
+    if let Some(found) = chain.role(name, &mut Vec::new())? {
+        return Ok(found);
+    }
+    if with_variables {
+        if let Some(found) = chain.identity_of_variables()? {
+            return Ok(found);
         }
+        looked.push("AWS_WEB_IDENTITY_TOKEN_FILE".to_string());
+    }
+    if let Some(found) = chain.stored(name)? {
+        return Ok(found);
+    }
+    let files = [(&profiles.credentials, profiles.in_credentials(name)), (&profiles.config, profiles.in_config(name))];
+    looked.extend(files.map(|(file, section)| {
         let why = match (&file.missing, section) {
             (Some(words), _) => words.clone(),
-            (None, None) => format!("no profile {}", profile.name),
-            (None, Some(_)) => format!("no keys in profile {}", profile.name),
+            (None, None) => format!("no profile {name}"),
+            (None, Some(_)) => format!("nothing in profile {name}"),
         };
-        looked.push(format!("{} ({why})", file.path.display()));
+        format!("{} ({why})", file.path.display())
+    }));
+    if let Some(found) = chain.container()? {
+        return Ok(found);
     }
-    Err(none(&looked))
+    looked.push("the container's server (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not set)".to_string());
+    match chain.instance()? {
+        Ok(found) => return Ok(found),
+        Err(why) => looked.push(format!("the instance's server ({why})")),
+    }
+    let words = format!("there are none; looked, in this order, at {}", looked.join(", "));
+    let hint = "run `aws configure`, name a profile with --profile, or read a public bucket with --no-sign-request";
+    Err(failure(words).hint(hint))
 }
 
 fn variables(environment: &Environment) -> Result<Option<Found>> {
@@ -69,11 +120,289 @@ fn keys(section: &Section, profile: &str) -> Result<Option<Credential>> {
 }
 
 fn half(words: &str) -> Error {
+    failure(words.to_string())
+}
+
+fn failure(words: String) -> Error {
     Error::new(ErrorKind::Denied, "find credentials").because(words)
 }
 
-fn none(looked: &[String]) -> Error {
-    let words = format!("there are none; looked, in this order, at {}", looked.join(", "));
-    let hint = "run `aws configure`, name a profile with --profile, or read a public bucket with --no-sign-request";
-    Error::new(ErrorKind::Denied, "find credentials").because(words).hint(hint)
+/// Where STS is, if not where AWS has it.
+fn sts(environment: &Environment, profiles: &Profiles, profile: &str) -> Result<Option<Uri>> {
+    let variable = environment.get("AWS_ENDPOINT_URL_STS");
+    let Some(url) = variable.or_else(|| profiles.service_endpoint(profile, "sts").map(str::to_string)) else {
+        return Ok(None);
+    };
+    match url.parse::<Uri>() {
+        Ok(uri) if uri.scheme().is_some() && uri.host().is_some() => Ok(Some(uri)),
+        _ => Err(Error::new(ErrorKind::Usage, "find credentials").because(format!("{url:?} is no endpoint for STS"))),
+    }
 }
+
+/// What looking needs.
+struct Chain<'a> {
+    environment: &'a Environment,
+    profiles: &'a Profiles,
+    reach: Reach,
+    region: Option<String>,
+}
+
+impl Chain<'_> {
+    /// What a profile leads to, by a role or by what is stored.
+    fn of_profile(&self, name: &str, above: &mut Vec<String>) -> Result<Option<Found>> {
+        match self.role(name, above)? {
+            Some(found) => Ok(Some(found)),
+            None => self.stored(name),
+        }
+    }
+
+    /// The role that a profile takes on with the credential of another place.
+    fn role(&self, name: &str, above: &mut Vec<String>) -> Result<Option<Found>> {
+        let get = |key| self.profiles.get(name, key);
+        let Some(arn) = get("role_arn") else {
+            return Ok(None);
+        };
+        if above.len() >= DEEPEST || above.iter().any(|passed| passed == name) {
+            return Err(failure(format!("the profiles {} name each other as source_profile without end", above.join(", "))));
+        }
+        let base = match (get("source_profile"), get("credential_source")) {
+            (Some(source), _) if source == name => self.stored(name)?,
+            (Some(source), _) => {
+                above.push(name.to_string());
+                self.of_profile(source, above)?
+            }
+            (None, Some("Environment")) => variables(self.environment)?,
+            (None, Some("EcsContainer")) => self.container()?,
+            (None, Some("Ec2InstanceMetadata")) => self.instance()?.ok(),
+            (None, Some(other)) => return Err(failure(format!("profile {name} has credential_source = {other}, which is unknown"))),
+            (None, None) if get("web_identity_token_file").is_some() => return Ok(None),
+            (None, None) => {
+                return Err(failure(format!("profile {name} has role_arn, and neither source_profile nor credential_source")));
+            }
+        };
+        let base = base.ok_or_else(|| failure(format!("the source of the role of profile {name} has no credentials")))?;
+        if get("mfa_serial").is_some() {
+            let hint =
+                format!("take it on with the AWS command line: eval \"$(aws configure export-credentials --profile {name} --format env)\"");
+            return Err(failure(format!("the role of profile {name} wants a code from a device")).hint(hint));
+        }
+        let place = format!("role {arn} of profile {name}, by {}", base.place);
+        let provider = self.assuming(name, arn, &base.credential)?;
+        self.asked(&provider, &self.reach.context(), place).map(Some)
+    }
+
+    fn assuming(&self, name: &str, arn: &str, base: &Credential) -> Result<aws::AssumeRoleCredentialProvider> {
+        let region = self.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_string());
+        let signer = Signing { signer: Signer::of_service(region, "sts"), reach: self.reach.clone() };
+        let mut keys = aws::StaticCredentialProvider::new(base.access_key(), base.secret());
+        if let Some(token) = base.token() {
+            keys = keys.with_session_token(token);
+        }
+        let get = |key| self.profiles.get(name, key);
+        let session = get("role_session_name").unwrap_or("haul").to_string();
+        let mut provider =
+            aws::AssumeRoleCredentialProvider::new(arn.to_string(), reqsign_core::Signer::new(self.reach.context(), keys, signer))
+                .with_role_session_name(session);
+        if let Some(id) = get("external_id") {
+            provider = provider.with_external_id(id.to_string());
+        }
+        if let Some(seconds) = get("duration_seconds") {
+            let seconds = seconds.parse().map_err(|_| failure(format!("duration_seconds of profile {name} is no number")))?;
+            provider = provider.with_duration_seconds(seconds);
+        }
+        if let Some(region) = &self.region {
+            provider = provider.with_region(region.clone()).with_regional_sts_endpoint();
+        }
+        Ok(provider)
+    }
+
+    fn identity_of_variables(&self) -> Result<Option<Found>> {
+        let get = |name| self.environment.get(name);
+        let (Some(file), Some(arn)) = (get("AWS_WEB_IDENTITY_TOKEN_FILE"), get("AWS_ROLE_ARN")) else {
+            return Ok(None);
+        };
+        self.identity(arn, file, get("AWS_ROLE_SESSION_NAME"), "the environment").map(Some)
+    }
+
+    /// The role that is given for a token in a file, which is read anew each time: its owner writes new ones.
+    fn identity(&self, arn: String, file: String, session: Option<String>, of: &str) -> Result<Found> {
+        let place = format!("role {arn} by the web identity of {of}");
+        let mut provider = aws::AssumeRoleWithWebIdentityCredentialProvider::with_config(arn, self.environment.path(&file))
+            .with_role_session_name(session.unwrap_or_else(|| "haul".to_string()));
+        if let Some(region) = &self.region {
+            provider = provider.with_region(region.clone()).with_regional_sts_endpoint();
+        }
+        self.asked(&provider, &self.reach.context(), place)
+    }
+
+    /// What a profile has by itself.
+    fn stored(&self, name: &str) -> Result<Option<Found>> {
+        let get = |key| self.profiles.get(name, key);
+        if let (Some(arn), Some(file)) = (get("role_arn"), get("web_identity_token_file")) {
+            let session = get("role_session_name").map(str::to_string);
+            return self.identity(arn.to_string(), file.to_string(), session, &format!("profile {name}")).map(Some);
+        }
+        if let (Some(account), Some(role)) = (get("sso_account_id"), get("sso_role_name")) {
+            return self.sso(name, account, role).map(Some);
+        }
+        let of_file = |file: &super::profile::File, section: Option<&Section>| -> Result<Option<Found>> {
+            let credential = section.map(|section| keys(section, name)).transpose()?.flatten();
+            let place = format!("profile {name} in {}", file.path.display());
+            Ok(credential.map(|credential| Found { credential: Arc::new(credential), place }))
+        };
+        if let Some(found) = of_file(&self.profiles.credentials, self.profiles.in_credentials(name))? {
+            return Ok(Some(found));
+        }
+        if let Some(command) = get("credential_process") {
+            return self.program(name, command).map(Some);
+        }
+        of_file(&self.profiles.config, self.profiles.in_config(name))
+    }
+
+    /// The role that a login by `aws sso login` allows. The login's file is named after the session, or in the older form of
+    /// settings after the start address; the provider takes that name where it asks for the start address.
+    fn sso(&self, name: &str, account: &str, role: &str) -> Result<Found> {
+        let get = |key| self.profiles.get(name, key);
+        let missing = |what: &str| failure(format!("profile {name} has sso_account_id, and {what}"));
+        let (login, region) = match get("sso_session") {
+            Some(session) => {
+                let section = self.profiles.sso_session(session);
+                let section = section.ok_or_else(|| missing(&format!("there is no section [sso-session {session}]")))?;
+                (session, section.get("sso_region"))
+            }
+            None => (get("sso_start_url").ok_or_else(|| missing("neither sso_session nor sso_start_url"))?, get("sso_region")),
+        };
+        let region = region.ok_or_else(|| missing("no sso_region"))?;
+        let provider =
+            aws::SSOCredentialProvider::new().with_account_id(account).with_role_name(role).with_region(region).with_start_url(login);
+        let place = format!("SSO role {role} of profile {name}");
+        let found = self.asked(&provider, &self.reach.context(), place);
+        found.map_err(
+            |error| if error.remedy() == Remedy::None { error.hint(format!("run `aws sso login --profile {name}`")) } else { error },
+        )
+    }
+
+    fn program(&self, name: &str, command: &str) -> Result<Found> {
+        let words = words(command).ok_or_else(|| failure(format!("credential_process of profile {name} is no command")))?;
+        let provider = aws::ProcessCredentialProvider::new().with_command("credential_process");
+        self.asked(&provider, &self.reach.context_with(words), format!("credential_process of profile {name}"))
+    }
+
+    fn container(&self) -> Result<Option<Found>> {
+        let get = |name| self.environment.get(name);
+        let provider = aws::ECSCredentialProvider::new();
+        let provider = match (get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"), get("AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
+            (Some(relative), _) => provider.with_relative_uri(relative),
+            (None, Some(full)) if is_own_server(&full) => provider.with_endpoint(full),
+            (None, Some(_)) => {
+                let words = "AWS_CONTAINER_CREDENTIALS_FULL_URI must be https, or this machine's or the container's own server";
+                return Err(failure(words.to_string()));
+            }
+            (None, None) => return Ok(None),
+        };
+        self.asked(&provider, &self.reach.context(), "the container's server".to_string()).map(Some)
+    }
+
+    /// The instance's credential, or why there is none: most machines are no instances.
+    fn instance(&self) -> Result<Result<Found, String>> {
+        if self.environment.is_true("AWS_EC2_METADATA_DISABLED") {
+            return Ok(Err("AWS_EC2_METADATA_DISABLED is set".to_string()));
+        }
+        let six = self.environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE").is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6"));
+        let usual = if six { "http://[fd00:ec2::254]" } else { "http://169.254.169.254" };
+        let endpoint = self.environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| usual.to_string());
+        let provider = aws::IMDSv2CredentialProvider::new().with_endpoint(endpoint.trim_end_matches('/'));
+        let found = self.asked(&provider, &self.reach.context(), "the instance's server".to_string());
+        Ok(found.map_err(|error| error.reason()))
+    }
+
+    /// Asks a provider that is set up: it must have an answer.
+    fn asked<P>(&self, provider: &P, context: &Context, place: String) -> Result<Found>
+    where
+        P: ProvideCredential<Credential = aws::Credential>,
+    {
+        let answer = block_on(provider.provide_credential(context));
+        let unreached = self.reach.last_failure();
+        match answer {
+            Ok(Some(found)) => {
+                let expires = found.expires_in.map(|end| end.as_system_time());
+                let credential = Credential::new(found.access_key_id, found.secret_access_key, found.session_token, expires);
+                if credential.expires().is_some_and(|end| end <= SystemTime::now()) {
+                    return Err(failure(format!("{place}: what it gave has expired already")));
+                }
+                Ok(Found { credential: Arc::new(credential), place })
+            }
+            Ok(None) => Err(failure(format!("{place}: has none"))),
+            Err(error) => {
+                let again = error.is_retryable() || unreached.is_some();
+                let failed = failure(format!("{place}: {}", unreached.unwrap_or_else(|| told(&error))));
+                Err(if again { failed.kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1))) } else { failed })
+            }
+        }
+    }
+}
+
+/// An error with its causes, made fit for a line.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = inner.source();
+    }
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect();
+    line.trim().to_string()
+}
+
+/// Whether a container's variable names a server that may be asked in the clear: a wrong address would be told the token.
+fn is_own_server(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let host = uri.host().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
+    let is_local = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| {
+            let own = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
+            address.is_loopback() || own.iter().any(|known| known.parse() == Ok(address))
+        });
+    match uri.scheme_str() {
+        Some("https") => !host.is_empty(),
+        Some("http") => is_local,
+        _ => false,
+    }
+}
+
+/// Signs what is sent to STS, at the place where STS is.
+#[derive(Debug)]
+struct Signing {
+    signer: Signer,
+    reach: Reach,
+}
+
+impl SignRequest for Signing {
+    type Credential = aws::Credential;
+
+    async fn sign_request(
+        &self,
+        _: &Context,
+        request: &mut Parts,
+        credential: Option<&aws::Credential>,
+        _: Option<Duration>,
+    ) -> reqsign_core::Result<()> {
+        let credential = credential.ok_or_else(|| reqsign_core::Error::credential_invalid("nothing to sign with"))?;
+        let (id, secret) = (credential.access_key_id.clone(), credential.secret_access_key.clone());
+        let credential = Arc::new(Credential::new(id, secret, credential.session_token.clone(), None));
+        let hash = request.headers.get("x-amz-content-sha256").and_then(|hash| hash.to_str().ok()).unwrap_or_default().to_string();
+        request.uri = self.reach.redirected(&request.uri);
+        let signed =
+            self.signer.sign(&request.method, &request.uri, &mut request.headers, Payload::Hash(&hash), &credential, SystemTime::now());
+        signed.map_err(|error| reqsign_core::Error::request_invalid(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

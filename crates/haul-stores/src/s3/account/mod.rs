@@ -13,6 +13,7 @@
 mod chain;
 mod environment;
 mod profile;
+mod reach;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,10 +21,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use http::Uri;
 
 pub use self::environment::Environment;
 use self::profile::Profiles;
 pub use super::sign::Credential;
+use super::trust::Trust;
 
 /// The region of a request when nothing names one.
 pub const DEFAULT_REGION: &str = "us-east-1";
@@ -76,6 +79,7 @@ pub struct Account {
     endpoint: Option<Endpoint>,
     region: Option<String>,
     addressing: Addressing,
+    bundle: Option<PathBuf>,
     held: Mutex<Held>,
     /// Whoever has it is walking the chain.
     seeking: Mutex<()>,
@@ -125,8 +129,9 @@ impl Account {
             Some("virtual") => Addressing::Virtual,
             _ => Addressing::Auto,
         };
+        let bundle = bundle(asked, &profiles, &profile.name);
         let (held, seeking) = Default::default();
-        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, held, seeking })
+        Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking })
     }
 
     /// The endpoint that was named; without one it is AWS's for the region.
@@ -146,6 +151,12 @@ impl Account {
     /// Whether requests go out unsigned.
     pub fn is_anonymous(&self) -> bool {
         self.asked.no_sign_request
+    }
+
+    /// What an agent for an endpoint is to be like, as far as settings say.
+    pub fn trust(&self, endpoint: &Uri) -> Trust {
+        let usual = Trust::of(endpoint.clone(), self.asked.environment.clone());
+        Trust { verify: !self.asked.no_verify_ssl, bundle: self.bundle.clone(), ..usual }
     }
 
     /// What to sign with now, or none for unsigned requests. Cheap while the one that is kept is good; within five minutes
@@ -208,7 +219,7 @@ impl Account {
                 return Err(error.again());
             }
         }
-        let answer = chain::find(&self.asked, &self.profile, self.region());
+        let answer = chain::find(self);
         let mut held = self.held();
         match answer {
             Ok(found) => {
@@ -306,7 +317,7 @@ fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<
         return Ok(None);
     };
     let url = url.trim().trim_end_matches('/').to_string();
-    let is_address = url.parse::<http::Uri>().is_ok_and(|uri| {
+    let is_address = url.parse::<Uri>().is_ok_and(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
     });
     if !is_address || url.contains('@') {
@@ -314,6 +325,14 @@ fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<
         return Err(usage("open account", words));
     }
     Ok(Some(Endpoint { url, said_by }))
+}
+
+/// Flag, variable, profile, and the variable that Python's programs read.
+fn bundle(asked: &Asked, profiles: &Profiles, profile: &str) -> Option<PathBuf> {
+    let environment = &asked.environment;
+    let written = || profiles.get(profile, "ca_bundle").map(str::to_string);
+    let named = || environment.get("AWS_CA_BUNDLE").or_else(written).or_else(|| environment.get("REQUESTS_CA_BUNDLE"));
+    asked.ca_bundle.clone().or_else(|| named().map(|path| environment.path(&path)))
 }
 
 fn region(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {

@@ -105,6 +105,10 @@ impl Profiles {
         both.into_iter().flatten().find_map(|section| section.nested(outer, key))
     }
 
+    pub(super) fn sso_session(&self, name: &str) -> Option<&Section> {
+        self.config.sections.get(&format!("sso-session {name}"))
+    }
+
     /// The endpoint of one service in the profile's `services` section.
     pub(super) fn service_endpoint(&self, profile: &str, service: &str) -> Option<&str> {
         let services = self.get(profile, "services")?;
