@@ -293,8 +293,14 @@ fn signed_requests_pass_to_a_real_server() {
     plain::put(&through, "/bucket/k", b"content").unwrap();
     let refused = plain::request(&through, "PUT", "/bucket/k", &[("Expect", "100-continue")], b"changed").unwrap();
     assert!(refused.status == 400 && refused.text().contains("SHA256"), "{refused:?}");
-    scripted.rule(When::method("GET"), 1..=1, Action::Flip(0));
+    let large: Vec<u8> = (0..3_000_000_u32).map(|n| (n / 7) as u8).collect();
+    plain::put(&through, "/bucket/large", &large).unwrap();
+    assert!(plain::request(&through, "GET", "/bucket/large", &[], b"").unwrap().body == large);
+    let sizes: Vec<_> = scripted.requests().into_iter().skip(2).map(|seen| (seen.body, seen.answered)).collect();
+    assert_eq!(sizes, [(3_000_000, 0), (0, 3_000_000)]);
+    scripted.rule(When::method("GET").path("/k"), .., Action::Flip(0));
     let get = || plain::request(&through, "GET", "/bucket/k", &[], b"").unwrap();
     assert_eq!(get().body, b"bontent");
+    scripted.clear();
     assert_eq!(get().body, b"content");
 }

@@ -265,7 +265,8 @@ impl Connection<'_> {
 
     fn begin_answer(&self, asked: &Asked<'_>, answer: &Answer) -> io::Result<()> {
         let mut head = Head { first: format!("HTTP/1.1 {} scripted", answer.status), headers: answer.headers.clone() };
-        if !FRAMING.iter().any(|framing| head.header(framing).is_some()) {
+        let is_bodiless = matches!(answer.status, 204 | 304);
+        if !is_bodiless && !FRAMING.iter().any(|framing| head.header(framing).is_some()) {
             head.headers.push(("Content-Length".into(), answer.body.len().to_string()));
         }
         self.shared.note(asked.number, |seen| seen.status = Some(answer.status));
