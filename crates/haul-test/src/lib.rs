@@ -10,6 +10,7 @@
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
 //! - [`proftpd`] starts a server whose SFTP is of another make.
 //! - [`rogue`] is an SFTP server that lies.
+//! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
 //! - [`nobody`] runs a command without root's rights.
@@ -21,6 +22,7 @@ pub mod fault;
 pub mod link;
 pub mod nasty;
 pub mod nobody;
+pub mod objects;
 pub mod proftpd;
 pub mod pty;
 pub mod rogue;

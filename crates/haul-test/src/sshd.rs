@@ -177,7 +177,7 @@ fn children(parent: u32) -> Vec<u32> {
 
 /// Starts a server that ends with this process, also where nothing drops it. The system counts the end of the thread that
 /// started it, so that is one that ends with the process.
-fn start_with_us(mut command: Command) -> io::Result<Child> {
+pub(crate) fn start_with_us(mut command: Command) -> io::Result<Child> {
     let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(io::Error::from);
     // SAFETY: the closure makes one system call between fork and exec.
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };

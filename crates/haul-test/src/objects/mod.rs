@@ -1,0 +1,156 @@
+//! Object stores: real servers that nobody here wrote, each on a port of its own at loopback with a directory of its own, and a
+//! server between that does what real ones do not do on demand.
+//!
+//! - [`minio`] and [`versitygw`] start a server and stop it again; `servers.sh` beside this package's manifest installs both.
+//! - [`plain`] makes signed requests, with code that haul does not share.
+//! - [`scripted`] answers chosen requests as a test says, and passes all others to the server behind it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{XattrFlags, removexattr, setxattr};
+use rustix::process::{Pid, Signal};
+
+pub mod certificate;
+mod http;
+pub mod minio;
+pub mod plain;
+pub mod scripted;
+pub mod versitygw;
+
+pub use minio::Minio;
+pub use scripted::Scripted;
+pub use versitygw::Versitygw;
+
+/// A first start on a busy machine takes seconds.
+const LONGEST_START: Duration = Duration::from_secs(60);
+const ACCESS: &str = "test-access-key";
+const SECRET: &str = "test-secret-key-of-forty-characters-0000";
+const REGION: &str = "us-east-1";
+
+/// What a client needs to know about a server.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// Scheme, address and port, without a slash at the end: buckets are named in the path.
+    pub url: String,
+    pub access: String,
+    pub secret: String,
+    pub region: String,
+}
+
+impl Endpoint {
+    fn at(scheme: &str, port: u16) -> Endpoint {
+        Endpoint { url: format!("{scheme}://127.0.0.1:{port}"), access: ACCESS.into(), secret: SECRET.into(), region: REGION.into() }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Panics
+    /// When the URL is not one of an address and a port.
+    pub fn address(&self) -> SocketAddr {
+        let (_, authority) = self.url.split_once("://").expect("a URL has a scheme");
+        authority.parse().expect("it names an address and a port")
+    }
+
+    /// `HOST:PORT`, as it stands in a request's Host.
+    pub fn host(&self) -> &str {
+        self.url.split_once("://").map_or(&*self.url, |(_, authority)| authority)
+    }
+}
+
+/// What all servers of object stores have in common.
+pub trait Server {
+    fn endpoint(&self) -> &Endpoint;
+
+    /// Makes an empty bucket, without haul.
+    fn make_bucket(&self, name: &str) -> io::Result<()> {
+        plain::request(self.endpoint(), "PUT", &format!("/{name}"), &[], b"")?.success().map(drop)
+    }
+
+    /// Where it writes what it has to say.
+    fn log_file(&self) -> PathBuf;
+
+    /// Where it keeps what it is given.
+    fn data(&self) -> PathBuf;
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+}
+
+/// A server's process, with all that it starts, and its directory. Both are gone when this is dropped, also where a test panics.
+#[derive(Debug)]
+struct Running {
+    place: tempfile::TempDir,
+    child: Child,
+}
+
+impl Running {
+    /// Starts a program, which is to write to `log` in its place, and waits until `answers` says so.
+    fn start(place: tempfile::TempDir, mut command: Command, answers: impl Fn() -> bool) -> io::Result<Running> {
+        let log = fs::File::create(place.path().join("log"))?;
+        command.current_dir(place.path()).process_group(0);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let program = command.get_program().to_owned();
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}; servers.sh installs it", program.display()));
+        let mut running = Running { place, child: crate::sshd::start_with_us(command).map_err(named)? };
+        let until = Instant::now() + LONGEST_START;
+        while !answers() {
+            let ended = running.child.try_wait()?;
+            if ended.is_some() || Instant::now() > until {
+                let said = fs::read_to_string(running.place.path().join("log")).unwrap_or_default();
+                let state = ended.map_or("does not answer".to_owned(), |status| format!("ended: {status}"));
+                return Err(io::Error::other(format!("{} {state}: {said}", program.display())));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(running)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _it_may_be_gone = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _reaped = self.child.wait();
+    }
+}
+
+/// The directory that the servers are installed in: `HAUL_TEST_SERVERS`, or `target/servers/bin` of the workspace.
+pub fn programs() -> PathBuf {
+    let installed = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/servers/bin");
+    std::env::var_os("HAUL_TEST_SERVERS").map_or_else(installed, PathBuf::from)
+}
+
+/// A command that starts an installed server with no settings but those that are given to it.
+fn server(name: impl AsRef<Path>, place: &Path) -> Command {
+    let mut command = Command::new(programs().join(name));
+    command.env_clear().env("PATH", std::env::var_os("PATH").as_deref().unwrap_or(OsStr::new("/usr/bin:/bin"))).env("HOME", place);
+    command
+}
+
+/// A new directory whose file system keeps user attributes, where versitygw puts what it knows about an object.
+fn place(prefix: &str) -> io::Result<tempfile::TempDir> {
+    let usual = tempfile::Builder::new().prefix(prefix).tempdir()?;
+    let (path, name) = (usual.path(), "user.haul-test");
+    if setxattr(path, name, b"1", XattrFlags::empty()).and_then(|()| removexattr(path, name)).is_ok() {
+        return Ok(usual);
+    }
+    tempfile::Builder::new().prefix(prefix).tempdir_in(programs())
+}
+
+/// A port of loopback that nobody listens at.
+fn free_port() -> io::Result<u16> {
+    crate::sshd::free_port()
+}
