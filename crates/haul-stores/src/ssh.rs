@@ -45,6 +45,8 @@ pub struct Target {
 const LOGIN: Duration = Duration::from_secs(300);
 /// An fsync of a large file or a recall from tape may take minutes; that the host itself is gone ssh finds out by itself.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long after the last session in it the end of a connection may show.
+const GONE: Duration = Duration::from_millis(300);
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
 
@@ -381,6 +383,26 @@ impl Login {
                 return done;
             }
             std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Whether the connection itself was cut since the login, with all that went through it.
+    pub fn was_cut(&self) -> bool {
+        let until = Instant::now() + GONE;
+        loop {
+            let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+            let lost = match &mut *master {
+                Some(Master::Own(child)) => !matches!(child.try_wait(), Ok(None)),
+                Some(Master::Users(_)) => !self.users_master(),
+                Some(Master::Each) | None => false,
+            };
+            drop(master);
+            if lost || Instant::now() > until {
+                // A server that hangs up of its own will, as some do over a command, takes its leave.
+                let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+                return lost && !String::from_utf8_lossy(&said).contains("Received disconnect from");
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 

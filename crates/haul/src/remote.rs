@@ -206,6 +206,11 @@ impl<'a> Hosts<'a> {
             true => login.again(|| self.greet(login, endpoint, path, direct())),
             false => self.greet(login, endpoint, path, direct()),
         };
+        // A connection that was cut says nothing of what is there.
+        let met = match met {
+            Err(e) if agent::ended_silently(&e) && login.was_cut() => self.greet(login, endpoint, path, direct()),
+            met => met,
+        };
         match met {
             Ok(host) => Ok(Some(host)),
             Err(e) if self.connect.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {

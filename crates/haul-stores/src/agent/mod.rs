@@ -23,7 +23,7 @@ mod wire;
 
 pub use direct::Ports;
 pub use examine::Attempt;
-pub use greeting::{Far, Pipes, missing_platform, widen};
+pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
 pub use link::Carrier;
 pub use server::{Options, join, serve};
 pub use session::{Connect, Direct, Wishes};

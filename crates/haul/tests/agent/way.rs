@@ -75,6 +75,18 @@ fn a_haul_without_the_agent_is_no_haul() {
 }
 
 #[test]
+fn a_connection_that_is_cut_before_the_greeting_is_made_again() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    let (marker, haul) = (w.join("was-cut"), crate::support::HAUL);
+    found(&w, &format!("[ -e {0} ] && exec {haul} \"$@\"; touch {0}; kill -9 $PPID; sleep 60", marker.display()));
+    w.plain("cp src/ testhost:~/there").run().code(0).says("by haul on the far side");
+    assert!(marker.exists());
+    assert_eq!(w.server.logins(), 2, "{}", w.server.log());
+    assert_eq!(w.content("there/a"), w.content("src/a"));
+}
+
+#[test]
 fn what_prints_without_end_is_no_haul() {
     let w = World::new("");
     w.tree("src: a=5");
