@@ -109,6 +109,11 @@ impl ToListen {
     }
 }
 
+/// Whether a failure tells that the network lets no connection through, and not that nobody listened or was asked.
+fn is_of_the_network(e: &Error) -> bool {
+    e.op() != direct::LISTEN && e.kind() != ErrorKind::Unsupported
+}
+
 impl Session {
     /// Makes data connections as far as they are wanted; `false` where they cannot be made.
     pub(super) fn goes_direct(self: &Arc<Self>, client: &Client) -> bool {
@@ -121,9 +126,14 @@ impl Session {
             _ => None,
         };
         if let Some(asked) = untried {
-            let way = self.try_out(direct, asked).or_else(|_| self.try_in(direct)).unwrap_or(Way::None);
-            (direct.learned)(!matches!(way, Way::None));
-            *lock(&self.way) = way;
+            let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
+            match &tried {
+                Ok(_) => (direct.learned)(true),
+                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(false),
+                // The ports that were wanted were taken, say: in another run they are not.
+                Err(_) => {}
+            }
+            *lock(&self.way) = tried.unwrap_or(Way::None);
             self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());

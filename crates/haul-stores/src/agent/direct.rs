@@ -14,6 +14,8 @@ use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
 
 /// How long one attempt in one direction may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
+/// The operation of an error when no port could be listened on.
+pub const LISTEN: &str = "listen";
 /// How long a stranger who has connected may take to say what only the other end can.
 const STRANGER: Duration = Duration::from_secs(5);
 /// Bytes of a sealed frame that carries nothing: its length, its head and the tag of AES-GCM.
@@ -162,11 +164,11 @@ impl Listener {
                 }
             }
         }
-        Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), "listen"))
+        Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), LISTEN))
     }
 
     pub fn port(&self) -> Result<u16> {
-        self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, "listen"))
+        self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
     /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its

@@ -107,7 +107,7 @@ fn occupied(low: u16, high: u16) -> Vec<TcpListener> {
 }
 
 #[test]
-fn ports_that_are_all_taken_leave_ssh_and_are_remembered() {
+fn ports_that_are_all_taken_leave_ssh_and_are_not_remembered() {
     let w = world();
     let (low, high) = free_ports(3);
     let taken = occupied(low, high);
@@ -115,20 +115,29 @@ fn ports_that_are_all_taken_leave_ssh_and_are_remembered() {
     ended.code(0);
     assert_eq!(established(&seen), [], "all ports are taken");
     w.assert_same("src", "there", What::USUAL);
-    assert!(learned(&w).exists(), "that it cannot be done is remembered");
-    // The next run does not try: it could.
+    assert!(!learned(&w).exists(), "nothing was learned of the network");
+    drop(taken);
+    let (ended, seen) = watched(w.haul(GET));
+    ended.code(0);
+    assert!(!established(&seen).is_empty(), "{seen:?}");
+}
+
+#[test]
+fn what_was_remembered_holds_for_a_day_and_not_for_ports_that_are_named() {
+    let w = world();
+    let (low, high) = free_ports(3);
+    fs::create_dir_all(w.join("state/hosts")).expect("made");
+    fs::write(learned(&w), "").expect("written");
     let (ended, seen) = watched(w.haul(GET));
     ended.code(0);
     assert_eq!(established(&seen), [], "it was remembered");
     assert!(learned(&w).exists());
     // Ports that are named are tried all the same; once it works it is forgotten.
-    drop(taken);
     fs::remove_dir_all(w.join("here")).expect("there");
     let (ended, seen) = watched(w.haul(&format!("{GET} --data-ports {low}:{high}")));
     ended.code(0);
     assert!(!established(&seen).is_empty() && !learned(&w).exists(), "{seen:?}");
     // And after a day everything is tried again.
-    fs::create_dir_all(w.join("state/hosts")).expect("made");
     let old = fs::File::create(learned(&w)).expect("made");
     old.set_modified(SystemTime::now() - Duration::from_secs(25 * 3600)).expect("set");
     fs::remove_dir_all(w.join("here")).expect("there");

@@ -200,7 +200,11 @@ fn met(hosts: &Hosts<'_>, connect: &Connect, endpoint: &str, host: &agent::Host,
     facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
     if connect.direct {
         let (out, into) = (host.try_out(connect.data_ports), host.try_in(connect.data_ports));
-        hosts.learn(endpoint, out.failed.is_none() || into.failed.is_none());
+        // Where nobody could listen, the network was not asked.
+        let (works, asked) = (out.failed.is_none() || into.failed.is_none(), out.at.is_some() && into.at.is_some());
+        if works || asked {
+            hosts.learn(endpoint, works);
+        }
         facts.data = Some(Data { out: direction(out), into: direction(into) });
     }
     Ok(())
