@@ -24,9 +24,9 @@ const WELCOME: usize = 4 + HEAD + 16;
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
 
-struct SealedOutput<W> {
+struct SealedOutput {
     sealer: Sealer,
-    to: W,
+    to: Bounded,
 }
 
 struct SealedInput<R> {
@@ -35,13 +35,17 @@ struct SealedInput<R> {
     buffer: Vec<u8>,
 }
 
-impl<W: Write + Send> Output for SealedOutput<W> {
+impl Output for SealedOutput {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
         let all: Vec<&[u8]> = std::iter::once(&head[..]).chain(parts.iter().copied()).collect();
         self.sealer.seal(&mut self.to, &all).map_err(|e| match e.kind() {
             ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, e),
             _ => io::Error::other(e.reason()),
         })
+    }
+
+    fn is_ready(&self) -> bool {
+        self.to.is_ready()
     }
 }
 

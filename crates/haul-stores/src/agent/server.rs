@@ -342,11 +342,13 @@ impl Agent {
         }
     }
 
-    /// One sign of life on each link. Whoever is writing gives one by that.
+    /// One sign of life on each link that takes one now. On one that is full whoever has filled it waits for it; and
+    /// whoever is writing gives a sign of life by that.
     fn beat(&self) {
         let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
         for peer in peers {
             if let Ok(mut output) = peer.output.try_lock()
+                && output.is_ready()
                 && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
             {
                 peer.over.store(true, Ordering::Relaxed);
