@@ -179,6 +179,27 @@ fn a_source_that_goes_is_asked_to_go_again() {
 }
 
 #[test]
+fn a_directory_whose_making_was_not_answered_counts_and_gets_its_attributes() {
+    let pair = Pair::new();
+    for path in ["b/empty", "b/none"] {
+        pair.source.put_dir(path);
+        pair.source.put_time(path, haul_core::entry::Time { secs: 1_000_000_000, nanos: 0 });
+    }
+    let without = {
+        let (source, target) = (Fault::new(pair.source.again()), Fault::new(Memory::new()));
+        Run::workers(3).go(job(Arc::new(source), Arc::new(target))).0
+    };
+    let target = Memory::new();
+    let to = Fault::new(target.again());
+    for path in ["a", "b", "b/c", "b/empty", "b/none"] {
+        to.add(lost(Op::MakeDirs).on(path));
+    }
+    let (report, _) = Run::workers(3).go(job(Arc::new(Fault::new(pair.source.again())), Arc::new(to)));
+    assert_eq!((report.failed, report.made.dirs), (0, without.made.dirs), "{report:?}");
+    assert_same(&pair.source, &target);
+}
+
+#[test]
 fn what_is_backed_up_is_kept_when_the_answer_is_lost() {
     for links in [true, false] {
         for op in [Op::MakeHardLink, Op::Rename, Op::MakeDirs, Op::Remove] {
