@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read, Write};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -324,6 +325,17 @@ impl Login {
         Some(String::from_utf8_lossy(&told.stdout).into_owned())
     }
 
+    /// Where data connections to the host may be tried, which says that it was reached at `claimed`. It is not believed: who
+    /// has the host could have this machine connect to others of its network.
+    pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
+        // A command of the user's own may know nothing of -G.
+        let told = if self.target.command.is_empty() { self.intentions() } else { None }.unwrap_or_default();
+        let host = told.lines().find_map(|line| line.strip_prefix("hostname ")).unwrap_or(&self.target.host);
+        let by_another = |line: &str| line.starts_with("proxyjump ") || line.starts_with("proxycommand ");
+        let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().into_iter().flatten().map(|at| at.ip()).collect();
+        place_of(claimed, &addresses, self.target.jump.is_some() || told.lines().any(by_another))
+    }
+
     /// Whether a master that the user has running answers.
     fn users_master(&self) -> bool {
         let mut check = self.ssh(&[], true);
@@ -467,6 +479,17 @@ pub(crate) const FAR_OTHERS: &str = "haul \"$HOME/.local/bin/haul\" \"$HOME/bin/
 /// Whether a path may stand in [`far_command`]: nothing in it means anything to a shell.
 pub fn is_plain(path: &str) -> bool {
     !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~+@%=,:- ".contains(&byte))
+}
+
+/// `addresses` are those of the host's name, as this machine knows it.
+fn place_of(claimed: IpAddr, addresses: &[IpAddr], by_another: bool) -> Option<IpAddr> {
+    let claimed = claimed.to_canonical();
+    if addresses.iter().any(|address| address.to_canonical() == claimed) {
+        return Some(claimed);
+    }
+    // Behind a router that rewrites addresses the host knows another than ssh connected to. Where another host made the
+    // connection, nothing is known of an address that could be reached from here.
+    addresses.first().copied().filter(|_| !by_another)
 }
 
 /// The ciphers that ssh would offer, with AES-GCM in front where it stands behind ChaCha20 as OpenSSH has it: with
@@ -623,6 +646,23 @@ mod tests {
             assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
         }
         assert_eq!(classify("what nobody has said yet"), (None, None));
+    }
+
+    #[test]
+    fn a_host_is_not_believed_where_it_is() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let named = [at("192.0.2.1"), at("2001:db8::1")];
+        for (claimed, direct, by_another) in [
+            ("192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1"), Some("2001:db8::1")),
+            ("10.0.0.5", Some("192.0.2.1"), None),
+            ("127.0.0.1", Some("192.0.2.1"), None),
+        ] {
+            assert_eq!(place_of(at(claimed), &named, false), direct.map(at), "{claimed}");
+            assert_eq!(place_of(at(claimed), &named, true), by_another.map(at), "{claimed} by another");
+        }
+        assert_eq!(place_of(at("10.0.0.5"), &[], false), None);
     }
 
     #[test]

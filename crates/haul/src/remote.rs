@@ -200,7 +200,9 @@ impl<'a> Hosts<'a> {
             let learned =
                 self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)))?;
             let host = endpoint.to_string();
-            Some(Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) })
+            let login = login.clone();
+            let reached = Box::new(move |claimed| login.reached(claimed));
+            Some(Direct { ports, reached, learned: Box::new(move |works| learned.learn(&host, works)) })
         };
         let met = match self.connect.install_agent {
             true => login.again(|| self.greet(login, endpoint, path, direct())),

@@ -26,5 +26,5 @@ pub use examine::Attempt;
 pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
 pub use link::Carrier;
 pub use server::{Options, join, serve};
-pub use session::{Connect, Direct, Wishes};
+pub use session::{Connect, Direct, Reached, Wishes};
 pub use store::{Host, Remote, RootOptions};

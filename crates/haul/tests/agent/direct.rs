@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 use haul_test::compare::What;
 use haul_test::link::{End, Options};
 
 use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
-use crate::support::{BOUND, Ended, Haul, World, until};
+use crate::support::{BOUND, Ended, HAUL, Haul, World, until};
 
 /// Runs to the end, and says which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
 #[track_caller]
@@ -64,6 +65,23 @@ fn they_are_used_where_they_can_be_made() {
     }
     assert!(!learned(&w).exists());
     assert_eq!(w.server.logins(), 2);
+}
+
+/// All of 127.0.0.0/8 is this machine, so that both addresses would do.
+#[test]
+fn a_host_that_says_it_is_elsewhere_is_tried_where_ssh_reached_it() {
+    let mut w = world();
+    let agent = w.join("elsewhere");
+    fs::write(&agent, format!("#!/bin/sh\nSSH_CONNECTION='127.0.0.1 1 127.7.7.7 22' exec {HAUL} \"$@\"\n")).expect("written");
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("set");
+    w.agent = agent;
+    let (ended, seen) = watched(w.haul(PUT));
+    ended.code(0);
+    let places: HashSet<u128> = established(&seen).iter().map(|one| one.address).collect();
+    assert_eq!(places, HashSet::from([u128::from(u32::from_be_bytes([1, 0, 0, 127]))]), "{seen:?}");
+    w.assert_same("src", "there", What::USUAL);
+    let told = w.haul("doctor --json testhost").run().code(0);
+    assert!(told.out.contains("127.0.0.1") && !told.out.contains("\"address\":\"127.7.7.7"), "{told}");
 }
 
 #[test]
