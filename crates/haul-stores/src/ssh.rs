@@ -303,6 +303,11 @@ impl Login {
         Ok(Entered::new(took, whose, &said()))
     }
 
+    /// Whether there is one session and no more: another would be another login, for which a person may be asked.
+    pub fn is_single(&self) -> bool {
+        matches!(&*self.master.lock().unwrap_or_else(PoisonError::into_inner), Some(Master::Each))
+    }
+
     fn control_path(&self) -> OsString {
         let mut option = OsString::from("ControlPath=");
         option.push(self.socket.as_deref().unwrap_or(std::path::Path::new("none")));

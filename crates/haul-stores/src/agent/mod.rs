@@ -21,6 +21,7 @@ mod squeeze;
 mod store;
 mod wire;
 
+pub use data::DATA;
 pub use direct::Ports;
 pub use examine::Attempt;
 pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
