@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
+use crate::store::Place;
 
 /// Failures that are kept in full; beyond that only their number and kinds are, and `--failed-to` has the names.
 pub const FAILURES_KEPT: usize = 100;
@@ -259,8 +260,26 @@ pub struct Machine {
     pub limit: Option<f64>,
 }
 
+/// The ends that are reached over a network, as the user would write them; `None` for one on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    pub source: Option<String>,
+    pub destination: Option<String>,
+}
+
+impl Ends {
+    pub fn of(source: &Place, destination: &Place) -> Ends {
+        let far = |place: &Place| match place.scheme {
+            _ if place.endpoint.is_empty() => None,
+            "ssh" if !place.endpoint.contains(':') => Some(format!("{}:{}", place.endpoint, crate::entry::show(&place.root))),
+            _ => Some(place.words()),
+        };
+        Ends { source: far(source), destination: far(destination) }
+    }
+}
+
 /// Names what limited the run, in one sentence, from where the workers' time went. Pure.
-pub fn verdict(report: &Report, machine: Machine) -> String {
+pub fn verdict(report: &Report, machine: Machine, ends: &Ends) -> String {
     let t = &report.times;
     let wall = report.elapsed.as_secs_f64();
     if report.dry {
@@ -296,6 +315,12 @@ pub fn verdict(report: &Report, machine: Machine) -> String {
             share(most)
         );
     }
+    let far = if most == t.writing { &ends.destination } else { &ends.source };
+    let what = match far {
+        // Nobody here can tell how much of it was the way.
+        Some(far) if most == t.reading || most == t.writing => format!("the network or {far}"),
+        _ => what.to_string(),
+    };
     if machine.workers_fixed && report.workers_end > 0 && seconds(t.idle) < 0.1 * wall * f64::from(report.workers_end) {
         return format!(
             "waiting on {what} ({}% of the work) with the {} of -j; without -j haul would try more",
@@ -331,14 +356,28 @@ mod tests {
 
     #[test]
     fn the_verdict_names_where_the_time_went() {
-        assert!(verdict(&ran(), MACHINE).starts_with("writing the destination: 97% of the workers' time"));
+        assert!(verdict(&ran(), MACHINE, &Ends::default()).starts_with("writing the destination: 97% of the workers' time"));
         let mut r = ran();
         r.times.cpu = Duration::from_secs(39);
-        assert!(verdict(&r, MACHINE).starts_with("this machine's processors (3.9 of 4 busy), mostly writing"));
+        assert!(verdict(&r, MACHINE, &Ends::default()).starts_with("this machine's processors (3.9 of 4 busy), mostly writing"));
         r.times.throttled = Duration::from_secs(50);
-        assert!(verdict(&r, MACHINE).starts_with("--bwlimit"));
+        assert!(verdict(&r, MACHINE, &Ends::default()).starts_with("--bwlimit"));
         let fixed = Machine { workers_fixed: true, ..MACHINE };
-        assert!(verdict(&ran(), fixed).contains("8 workers of -j"));
+        assert!(verdict(&ran(), fixed, &Ends::default()).contains("8 workers of -j"));
+    }
+
+    #[test]
+    fn over_a_network_the_verdict_does_not_blame_the_disk() {
+        let place = |scheme, endpoint: &str| Place { scheme, endpoint: endpoint.into(), volume: String::new(), root: b"/a b\n".to_vec() };
+        let (here, host) = (place("local", ""), place("ssh", "ana@cluster"));
+        let said = |report: &Report, from: &Place, to: &Place| verdict(report, MACHINE, &Ends::of(from, to));
+        assert!(said(&ran(), &here, &host).starts_with("the network or ana@cluster:/a b\\n: 97% of the workers' time"));
+        assert!(said(&ran(), &host, &here).starts_with("writing the destination: 97%"));
+        let mut read = ran();
+        (read.times.reading, read.times.writing) = (read.times.writing, Duration::ZERO);
+        assert!(said(&read, &place("ssh", "cluster:2222"), &here).starts_with("the network or ssh://cluster:2222/a b\\n: 97%"));
+        read.times.cpu = Duration::from_secs(39);
+        assert!(said(&read, &host, &here).contains("busy), mostly reading the source (97% of the work)"));
     }
 
     #[test]

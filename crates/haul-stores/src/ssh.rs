@@ -6,6 +6,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read, Write};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +46,8 @@ pub struct Target {
 const LOGIN: Duration = Duration::from_secs(300);
 /// An fsync of a large file or a recall from tape may take minutes; that the host itself is gone ssh finds out by itself.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// How long after the last session in it the end of a connection may show.
+const GONE: Duration = Duration::from_millis(300);
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
 
@@ -300,6 +303,11 @@ impl Login {
         Ok(Entered::new(took, whose, &said()))
     }
 
+    /// Whether there is one session and no more: another would be another login, for which a person may be asked.
+    pub fn is_single(&self) -> bool {
+        matches!(&*self.master.lock().unwrap_or_else(PoisonError::into_inner), Some(Master::Each))
+    }
+
     fn control_path(&self) -> OsString {
         let mut option = OsString::from("ControlPath=");
         option.push(self.socket.as_deref().unwrap_or(std::path::Path::new("none")));
@@ -320,6 +328,17 @@ impl Login {
         asked.args(["-G", "--"]).arg(&self.target.host).stdin(Stdio::null()).stderr(Stdio::null());
         let told = asked.output().ok().filter(|told| told.status.success())?;
         Some(String::from_utf8_lossy(&told.stdout).into_owned())
+    }
+
+    /// Where data connections to the host may be tried, which says that it was reached at `claimed`. It is not believed: who
+    /// has the host could have this machine connect to others of its network.
+    pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
+        // A command of the user's own may know nothing of -G.
+        let told = if self.target.command.is_empty() { self.intentions() } else { None }.unwrap_or_default();
+        let host = told.lines().find_map(|line| line.strip_prefix("hostname ")).unwrap_or(&self.target.host);
+        let by_another = |line: &str| line.starts_with("proxyjump ") || line.starts_with("proxycommand ");
+        let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().into_iter().flatten().map(|at| at.ip()).collect();
+        place_of(claimed, &addresses, self.target.jump.is_some() || told.lines().any(by_another))
     }
 
     /// Whether a master that the user has running answers.
@@ -384,6 +403,26 @@ impl Login {
         }
     }
 
+    /// Whether the connection itself was cut since the login, with all that went through it.
+    pub fn was_cut(&self) -> bool {
+        let until = Instant::now() + GONE;
+        loop {
+            let mut master = self.master.lock().unwrap_or_else(PoisonError::into_inner);
+            let lost = match &mut *master {
+                Some(Master::Own(child)) => !matches!(child.try_wait(), Ok(None)),
+                Some(Master::Users(_)) => !self.users_master(),
+                Some(Master::Each) | None => false,
+            };
+            drop(master);
+            if lost || Instant::now() > until {
+                // A server that hangs up of its own will, as some do over a command, takes its leave.
+                let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+                return lost && !String::from_utf8_lossy(&said).contains("Received disconnect from");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     fn was_refused(&self) -> bool {
         // Its words may still be on their way through the pipe.
         std::thread::sleep(Duration::from_millis(20));
@@ -445,6 +484,17 @@ pub(crate) const FAR_OTHERS: &str = "haul \"$HOME/.local/bin/haul\" \"$HOME/bin/
 /// Whether a path may stand in [`far_command`]: nothing in it means anything to a shell.
 pub fn is_plain(path: &str) -> bool {
     !path.is_empty() && path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./~+@%=,:- ".contains(&byte))
+}
+
+/// `addresses` are those of the host's name, as this machine knows it.
+fn place_of(claimed: IpAddr, addresses: &[IpAddr], by_another: bool) -> Option<IpAddr> {
+    let claimed = claimed.to_canonical();
+    if addresses.iter().any(|address| address.to_canonical() == claimed) {
+        return Some(claimed);
+    }
+    // Behind a router that rewrites addresses the host knows another than ssh connected to. Where another host made the
+    // connection, nothing is known of an address that could be reached from here.
+    addresses.first().copied().filter(|_| !by_another)
 }
 
 /// The ciphers that ssh would offer, with AES-GCM in front where it stands behind ChaCha20 as OpenSSH has it: with
@@ -603,6 +653,23 @@ mod tests {
             assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
         }
         assert_eq!(classify("what nobody has said yet"), (None, None));
+    }
+
+    #[test]
+    fn a_host_is_not_believed_where_it_is() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let named = [at("192.0.2.1"), at("2001:db8::1")];
+        for (claimed, direct, by_another) in [
+            ("192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1"), Some("2001:db8::1")),
+            ("10.0.0.5", Some("192.0.2.1"), None),
+            ("127.0.0.1", Some("192.0.2.1"), None),
+        ] {
+            assert_eq!(place_of(at(claimed), &named, false), direct.map(at), "{claimed}");
+            assert_eq!(place_of(at(claimed), &named, true), by_another.map(at), "{claimed} by another");
+        }
+        assert_eq!(place_of(at("10.0.0.5"), &[], false), None);
     }
 
     #[test]

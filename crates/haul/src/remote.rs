@@ -23,7 +23,7 @@ pub struct Hosts<'a> {
     connect: &'a Connect,
     /// The longest that a host may say nothing; `None` is haul's own bound.
     patience: Option<Duration>,
-    known: Mutex<Vec<(Key, Arc<Host>)>>,
+    known: Mutex<Vec<Known>>,
     /// Where it is kept what was learned of hosts; `None` for commands that move no data.
     learned: Option<Learned>,
     /// `-z`.
@@ -62,6 +62,41 @@ impl Learned {
                 .map_or(Ok(()), std::fs::create_dir_all)
                 .and_then(|()| std::fs::write(&file, "no data connection could be made\n")),
         };
+    }
+}
+
+/// A host that was reached.
+struct Known {
+    key: Key,
+    host: Arc<Host>,
+    streams: Streams,
+}
+
+/// What the data of a host go through, as far as it is known before they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Streams {
+    /// No data are moved, or nobody can tell.
+    Untold,
+    /// Data connections beside ssh, if they can be made.
+    Direct,
+    Sessions,
+    /// One session of ssh, or `direct` what data connections can be made beside it.
+    Single {
+        direct: bool,
+    },
+}
+
+impl Streams {
+    fn words(self) -> String {
+        match self {
+            Streams::Untold => String::new(),
+            Streams::Direct => format!(" (up to {} streams)", agent::DATA),
+            Streams::Sessions => format!(" (up to {CHANNELS} ssh sessions)"),
+            Streams::Single { direct } => {
+                let direct = if direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
+                format!(" ({direct}one ssh session: there is no private place here for the socket that more of them would share)")
+            }
+        }
     }
 }
 
@@ -150,8 +185,8 @@ impl<'a> Hosts<'a> {
         let plain = location.scheme == Scheme::Sftp || self.connect.no_agent;
         let key = (location.user.clone(), location.host.clone(), location.port, plain);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, host)) = known.iter().find(|(other, _)| *other == key) {
-            return Ok(host.clone());
+        if let Some(known) = known.iter().find(|known| known.key == key) {
+            return Ok(known.host.clone());
         }
         let (login, endpoint) = self.login(location)?;
         let agent = if plain { None } else { self.agent(&login, &endpoint, &location.path)? };
@@ -162,8 +197,18 @@ impl<'a> Hosts<'a> {
                 Host::Sftp(login.again(|| connect(login.clone()))?)
             }
         };
+        let streams = match &host {
+            _ if self.learned.is_none() => Streams::Untold,
+            Host::Sftp(_) if login.is_single() => Streams::Single { direct: false },
+            Host::Sftp(_) => Streams::Untold,
+            Host::Agent(_) => match self.direct(&endpoint).is_some() {
+                direct if login.is_single() => Streams::Single { direct },
+                true => Streams::Direct,
+                false => Streams::Sessions,
+            },
+        };
         let host = Arc::new(host);
-        known.push((key, host.clone()));
+        known.push(Known { key, host: host.clone(), streams });
         Ok(host)
     }
 
@@ -195,16 +240,21 @@ impl<'a> Hosts<'a> {
             self.place(login, endpoint)?;
         }
         let ports = self.connect.data_ports;
-        // Ports that were named are always tried.
         let direct = || {
-            let learned =
-                self.learned.clone().filter(|learned| self.connect.direct && (ports.is_some() || !learned.is_closed(endpoint)))?;
+            let learned = self.direct(endpoint)?.clone();
             let host = endpoint.to_string();
-            Some(Direct { ports, learned: Box::new(move |works| learned.learn(&host, works)) })
+            let login = login.clone();
+            let reached = Box::new(move |claimed| login.reached(claimed));
+            Some(Direct { ports, reached, learned: Box::new(move |works| learned.learn(&host, works)) })
         };
         let met = match self.connect.install_agent {
             true => login.again(|| self.greet(login, endpoint, path, direct())),
             false => self.greet(login, endpoint, path, direct()),
+        };
+        // A connection that was cut says nothing of what is there.
+        let met = match met {
+            Err(e) if agent::ended_silently(&e) && login.was_cut() => self.greet(login, endpoint, path, direct()),
+            met => met,
         };
         match met {
             Ok(host) => Ok(Some(host)),
@@ -222,6 +272,13 @@ impl<'a> Hosts<'a> {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// Where it is kept whether data connections can be made, if they are to be tried.
+    fn direct(&self, endpoint: &str) -> Option<&Learned> {
+        // Ports that were named are always tried.
+        let tried = |learned: &&Learned| self.connect.data_ports.is_some() || !learned.is_closed(endpoint);
+        self.learned.as_ref().filter(|_| self.connect.direct).filter(tried)
     }
 
     /// Meets haul on the far side. `Unsupported` where there is none.
@@ -274,7 +331,7 @@ impl<'a> Hosts<'a> {
     /// Whether a host was reached by plain SFTP.
     pub fn any_plain(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.iter().any(|(_, host)| matches!(**host, Host::Sftp(_)))
+        known.iter().any(|known| matches!(*known.host, Host::Sftp(_)))
     }
 
     /// Lets the destination read from the sources by itself, where both are other machines; says how the data go then.
@@ -294,13 +351,15 @@ impl<'a> Hosts<'a> {
     /// How the hosts of a run were reached, for its first line; empty if there are none.
     pub fn sentence(&self) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let plain = known.iter().filter(|(_, host)| matches!(**host, Host::Sftp(_))).count();
+        let plain = known.iter().filter(|known| matches!(*known.host, Host::Sftp(_))).count();
+        let first = known.first().map_or(Streams::Untold, |known| known.streams);
+        let streams = if known.iter().all(|known| known.streams == first) { first.words() } else { String::new() };
         let hint = if self.placeable.load(Ordering::Relaxed) { "; --install-agent would place haul there" } else { "" };
         let sftp = format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint})");
         match (plain, known.len()) {
             (_, 0) => String::new(),
-            (0, _) => "by haul on the far side".into(),
-            (plain, all) if plain == all => sftp,
+            (0, _) => format!("by haul on the far side{streams}"),
+            (plain, all) if plain == all => format!("{sftp}{streams}"),
             _ => format!("by haul on one far side, {sftp} on the other"),
         }
     }

@@ -86,6 +86,14 @@ impl Flight {
     }
 }
 
+/// What became of a removal that was asked for again.
+pub fn gone_is_done(removed: Result<()>) -> Result<()> {
+    match removed {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
 impl Context {
     pub fn new(job: Job, observer: Arc<dyn Observer>, journal: Journal, past: Past, cancel: Cancel, spill: PathBuf) -> Self {
         let caps = job.target.caps().clone();
@@ -272,6 +280,16 @@ impl Context {
             self.retry(|| first.take().unwrap_or_else(|| again(i)))
         };
         answers.into_iter().enumerate().map(settle).collect()
+    }
+
+    /// [`Context::retry`] for what takes a name away: if that is not there when the call is made again, the call before has
+    /// taken it, and its answer was lost.
+    pub fn retry_gone(&self, mut call: impl FnMut() -> Result<()>) -> Result<()> {
+        let mut again = false;
+        self.retry(|| {
+            let done = call();
+            if std::mem::replace(&mut again, true) { gone_is_done(done) } else { done }
+        })
     }
 
     /// The same for looking names up.

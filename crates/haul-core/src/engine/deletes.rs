@@ -13,7 +13,7 @@ use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
 use crate::store::{Depth, Flow};
 
-use super::context::Context;
+use super::context::{Context, gone_is_done};
 use super::late::{IN_MEMORY, Late, lock, spilled};
 use super::replace::back_up_by_rename;
 
@@ -180,7 +180,7 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
         });
     }
     let removed = cx.target().remove(&lot);
-    let removed = cx.retry_each(removed, |i| cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(())));
+    let removed = cx.retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
     for (removed, entry) in removed.into_iter().zip(&lot) {
         match removed {
             Ok(()) => deleted(cx, entry),

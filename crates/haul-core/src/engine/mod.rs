@@ -37,7 +37,7 @@ use crate::cancel::Cancel;
 use crate::event::{Event, Observer};
 use crate::job::Job;
 use crate::journal::{Journal, Progress as Past};
-use crate::report::{Ending, Machine, Report};
+use crate::report::{Ending, Ends, Machine, Report};
 use crate::tune::Tuner;
 
 use context::Context;
@@ -68,6 +68,7 @@ pub fn run(job: Job, setup: Setup) -> Report {
     let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, poke } = setup;
     observer.on(&Event::Started { sentence: &sentence });
     let machine = Machine { processors, workers_fixed: job.workers.is_some(), limit: job.limit.map(|l| l as f64) };
+    let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let cx = Arc::new(Context::new(job, observer.clone(), journal, past, cancel, spill));
     let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
 
@@ -84,7 +85,7 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
-    report.limited_by = crate::report::verdict(&report, machine);
+    report.limited_by = crate::report::verdict(&report, machine, &ends);
     observer.on(&Event::Finished(&report));
     report
 }

@@ -9,7 +9,7 @@ use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
 use crate::store::{Depth, Flow, Found};
 
-use super::context::Context;
+use super::context::{Context, gone_is_done};
 use super::deletes::delete_tree;
 
 /// Something of another kind stands where an entry belongs. Without `--force` only what holds nothing gives way.
@@ -37,16 +37,18 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         if cx.writes() {
             work.touch();
             if !back_up_by_rename(cx, &target.name)? {
-                cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+                cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())))?;
             }
         }
         return Ok(next);
     }
     let dir = target.name.dir.child(&target.name.leaf);
     let mut empty = true;
-    cx.target().list(&dir, Depth::One, &mut |_| {
-        empty = false;
-        Flow::Stop
+    cx.retry(|| {
+        cx.target().list(&dir, Depth::One, &mut |_| {
+            empty = false;
+            Flow::Stop
+        })
     })?;
     cx.target().forget(&dir);
     if !empty && !cx.job.force {
@@ -55,7 +57,7 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
     if cx.writes() {
         work.touch();
         if empty {
-            cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(()))?;
+            cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())))?;
         } else if !back_up_by_rename(cx, &target.name)? {
             delete_tree(cx, target);
         }
@@ -68,17 +70,18 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
 /// `--backup-dir`: the file that is about to be replaced gets another name first, so that it is never gone.
 pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
     let Some(kept) = backup_name(cx, name)? else { return Ok(()) };
-    match cx.target().make_hard_link(&kept, name) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(e) if e.kind() == ErrorKind::Unsupported => cx.target().rename(name, &kept, true),
-        other => other,
-    }
+    let kept = match cx.retry(|| cx.target().make_hard_link(&kept, name)) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => cx.retry(|| cx.target().rename(name, &kept, true)),
+        kept => kept,
+    };
+    // Nothing stands there, or an earlier call whose answer was lost has moved it.
+    gone_is_done(kept)
 }
 
 /// Moves what is to be deleted or replaced to the backup directory; `false` without one.
 pub(super) fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
     let Some(kept) = backup_name(cx, name)? else { return Ok(false) };
-    cx.target().rename(name, &kept, true).map(|()| true)
+    cx.retry_gone(|| cx.target().rename(name, &kept, true)).map(|()| true)
 }
 
 fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
@@ -97,7 +100,7 @@ fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
     above.reverse();
     // One after the other: a store may look at a directory's path before it makes something in it.
     for dir in above {
-        cx.target().make_dirs(&[dir]).pop().unwrap_or(Ok(false))?;
+        cx.retry(|| cx.target().make_dirs(&[dir]).pop().unwrap_or(Ok(false)))?;
     }
     Ok(Some(kept))
 }

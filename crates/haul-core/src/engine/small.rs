@@ -12,7 +12,7 @@ use crate::schedule::{DirWork, Small};
 use crate::store::{Landed, MetaSpec};
 use crate::tune::Op;
 
-use super::context::{Context, Load};
+use super::context::{Context, Load, gone_is_done};
 use super::file::OpenFile;
 use super::verify::{Check, Placing};
 
@@ -186,7 +186,9 @@ pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[crate::entry::Ent
     if entries.is_empty() {
         return;
     }
-    for (removed, entry) in cx.source(work).remove(entries).into_iter().zip(entries) {
+    let source = cx.source(work);
+    let again = |i: usize| gone_is_done(source.remove(&entries[i..=i]).pop().unwrap_or(Ok(())));
+    for (removed, entry) in cx.retry_each(source.remove(entries), again).into_iter().zip(entries) {
         if let Err(e) = removed {
             cx.fail_source(e.on(&entry.name), entry.kind);
         }

@@ -128,19 +128,25 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
             let asked: Vec<(&Dir, u32)> = dirs.iter().zip(&wanted).map(|(dir, d)| (dir, d.entry.mode)).collect();
             let began = std::time::Instant::now();
             let made = cx.target().make_dirs(&asked);
-            let made = cx.retry_each(made, |i| cx.target().make_dirs(&asked[i..=i]).pop().unwrap_or(Ok(false)));
+            let mut repeated = vec![false; asked.len()];
+            let made = cx.retry_each(made, |i| {
+                repeated[i] = true;
+                cx.target().make_dirs(&asked[i..=i]).pop().unwrap_or(Ok(false))
+            });
             cx.report().times.metadata += began.elapsed();
             parent.touch();
-            for ((pending, dir), made) in wanted.into_iter().zip(dirs).zip(made) {
+            for (((pending, dir), made), repeated) in wanted.into_iter().zip(dirs).zip(made).zip(repeated) {
                 match made {
                     Ok(new) => {
-                        if new {
+                        // It was not there when it was asked for first: that call has made it, and its answer was lost.
+                        let ours = new || repeated;
+                        if ours {
                             cx.report().made.dirs += 1;
                             cx.item(Action::MakeDir, Why::New, &pending.entry);
                         }
                         let mut pending = pending;
                         pending.fresh &= new;
-                        works.push(enter_as(pending, dir, new));
+                        works.push(enter_as(pending, dir, ours));
                     }
                     Err(e) => {
                         load.failed = true;
@@ -355,9 +361,12 @@ pub(super) fn enter_now(cx: &Arc<Context>, pending: PendingDir) -> crate::Result
     let mut made = false;
     if pending.make && cx.makes_dirs() {
         pending.parent.touch();
-        made = cx
-            .retry(|| cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false)))
-            .map_err(|e| e.on(&pending.entry.name))?;
+        let mut calls = 0;
+        let new = cx.retry(|| {
+            calls += 1;
+            cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false))
+        });
+        made = new.map_err(|e| e.on(&pending.entry.name))? || calls > 1;
         if made {
             cx.report().made.dirs += 1;
             cx.item(Action::MakeDir, Why::New, &pending.entry);

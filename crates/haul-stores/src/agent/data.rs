@@ -1,13 +1,13 @@
 //! Data connections of the asking side: how they are made, and how many.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::direct::{self, ATTEMPT, Kernel, Listener, Sealed, addresses};
+use super::direct::{self, ATTEMPT, Kernel, Listener, Ports, Sealed, addresses};
 use super::link::{Frame, Link, SILENCE, Ticket, lock};
 use super::ops;
 use super::seal::{Acceptor, Connector, Secret};
@@ -94,9 +94,9 @@ pub struct ToListen {
 }
 
 impl ToListen {
-    pub fn new(direct: &Direct) -> Result<ToListen> {
+    pub fn new(ports: Ports) -> Result<ToListen> {
         let secret = Arc::new(Secret::random()?);
-        let (low, high) = direct.ports.unwrap_or((0, 0));
+        let (low, high) = ports.unwrap_or((0, 0));
         let mut to = Writer::new();
         to.bytes(secret.as_bytes()).number(low.into()).number(high.into());
         Ok(ToListen { request: to.out, secret })
@@ -107,6 +107,18 @@ impl ToListen {
         let port = u16::try_from(answer?.body().number()?).map_err(|_| nonsense("an impossible port"))?;
         Ok(Asked { secret: self.secret, port })
     }
+}
+
+/// Where the far end is to be connected to.
+pub fn far_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
+    let failed = |reason: String| Error::new(ErrorKind::Unsupported, "connect").because(reason);
+    let (_near, claimed) = addresses(connection).ok_or_else(|| failed("the host does not say which address it was reached at".into()))?;
+    reached(claimed).ok_or_else(|| failed(format!("the host says that it is at {claimed}, where ssh did not connect to from here")))
+}
+
+/// Whether a failure tells that the network lets no connection through, and not that nobody listened or was asked.
+fn is_of_the_network(e: &Error) -> bool {
+    e.op() != direct::LISTEN && e.kind() != ErrorKind::Unsupported
 }
 
 impl Session {
@@ -121,9 +133,14 @@ impl Session {
             _ => None,
         };
         if let Some(asked) = untried {
-            let way = self.try_out(direct, asked).or_else(|_| self.try_in(direct)).unwrap_or(Way::None);
-            (direct.learned)(!matches!(way, Way::None));
-            *lock(&self.way) = way;
+            let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
+            match &tried {
+                Ok(_) => (direct.learned)(true),
+                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(false),
+                // The ports that were wanted were taken, say: in another run they are not.
+                Err(_) => {}
+            }
+            *lock(&self.way) = tried.unwrap_or(Way::None);
             self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
@@ -153,11 +170,11 @@ impl Session {
 
     /// The far end listens, this one connects.
     fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<Asked>) -> Result<Way> {
-        let (_near, far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let far = far_address(&self.far.connection, &*direct.reached)?;
         let Asked { secret, port } = match asked {
             Some(asked) => asked,
             None => {
-                let listen = ToListen::new(direct)?;
+                let listen = ToListen::new(direct.ports)?;
                 let answer = self.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
                 listen.answered(answer)?
             }

@@ -14,6 +14,8 @@ use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
 
 /// How long one attempt in one direction may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
+/// The operation of an error when no port could be listened on.
+pub const LISTEN: &str = "listen";
 /// How long a stranger who has connected may take to say what only the other end can.
 const STRANGER: Duration = Duration::from_secs(5);
 /// Bytes of a sealed frame that carries nothing: its length, its head and the tag of AES-GCM.
@@ -22,9 +24,9 @@ const WELCOME: usize = 4 + HEAD + 16;
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
 
-struct SealedOutput<W> {
+struct SealedOutput {
     sealer: Sealer,
-    to: W,
+    to: Bounded,
 }
 
 struct SealedInput<R> {
@@ -33,13 +35,17 @@ struct SealedInput<R> {
     buffer: Vec<u8>,
 }
 
-impl<W: Write + Send> Output for SealedOutput<W> {
+impl Output for SealedOutput {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
         let all: Vec<&[u8]> = std::iter::once(&head[..]).chain(parts.iter().copied()).collect();
         self.sealer.seal(&mut self.to, &all).map_err(|e| match e.kind() {
             ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, e),
             _ => io::Error::other(e.reason()),
         })
+    }
+
+    fn is_ready(&self) -> bool {
+        self.to.is_ready()
     }
 }
 
@@ -162,11 +168,11 @@ impl Listener {
                 }
             }
         }
-        Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), "listen"))
+        Err(Error::io(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()), LISTEN))
     }
 
     pub fn port(&self) -> Result<u16> {
-        self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, "listen"))
+        self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
     /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its

@@ -1,19 +1,18 @@
 //! What can be found out of a host without moving anything: for `haul doctor`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::data::ToListen;
+use super::data::{ToListen, far_address};
 use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
 use super::greeting::Far;
 use super::link::{SILENCE, Ticket, lock};
 use super::ops;
 use super::seal::{Acceptor, Connector, Secret};
-use super::session::Direct;
 use super::store::Host;
 use super::wire::{Writer, nonsense};
 
@@ -43,11 +42,11 @@ impl Host {
     }
 
     /// Whether this end can connect to the far one. The connection is closed again.
-    pub fn try_out(&self, ports: Ports) -> Attempt {
+    pub fn try_out(&self, ports: Ports, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Attempt {
         Attempt::made(|at| {
             let session = self.client.session()?;
-            let (_near, far) = addresses(&session.far.connection).ok_or_else(|| unknown_address("connect"))?;
-            let listen = ToListen::new(&Direct { ports, learned: Box::new(|_| ()) })?;
+            let far = far_address(&session.far.connection, reached)?;
+            let listen = ToListen::new(ports)?;
             let answer = session.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
             let asked = listen.answered(answer)?;
             let place = SocketAddr::new(far, asked.port);
@@ -66,7 +65,7 @@ impl Host {
     pub fn try_in(&self, ports: Ports) -> Attempt {
         Attempt::made(|at| {
             let session = self.client.session()?;
-            let (near, _far) = addresses(&session.far.connection).ok_or_else(|| unknown_address("connect"))?;
+            let (near, _far) = addresses(&session.far.connection).ok_or_else(unknown_address)?;
             let secret = Secret::random()?;
             let listener = Listener::new(ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
             let place = SocketAddr::new(near, listener.port()?);
@@ -98,6 +97,6 @@ impl Host {
     }
 }
 
-fn unknown_address(op: &'static str) -> Error {
-    Error::new(ErrorKind::Unsupported, op).because("the host does not say which address it was reached at")
+fn unknown_address() -> Error {
+    Error::new(ErrorKind::Unsupported, "connect").because("the host does not say which address it was reached at")
 }

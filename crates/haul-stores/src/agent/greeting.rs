@@ -126,7 +126,7 @@ impl Greeting {
             }
             let mut more = vec![0; 4096];
             match self.fill_from(&mut more) {
-                Ok(0) => return Err(failed(ErrorKind::Unsupported, "it ended before it had said anything")),
+                Ok(0) => return Err(failed(ErrorKind::Unsupported, ENDED)),
                 Ok(count) => self.buffered.extend_from_slice(&more[..count]),
                 Err(e) if e.kind() == std::io::ErrorKind::TimedOut => {
                     return Err(failed(ErrorKind::TimedOut, "the far side does not answer"));
@@ -147,6 +147,13 @@ enum Found {
 pub fn missing_platform(e: &Error) -> Option<String> {
     e.reason().strip_prefix(NOT_THERE).map(str::to_string)
 }
+
+/// Whether the far side ended without having said anything of haul: there is none, or the connection was cut.
+pub fn ended_silently(e: &Error) -> bool {
+    e.kind() == ErrorKind::Unsupported && e.reason() == ENDED
+}
+
+const ENDED: &str = "it ended before it had said anything";
 
 /// How long a session that has nothing more to say may take to end.
 const ENDING: Duration = Duration::from_secs(2);

@@ -105,6 +105,9 @@ impl Frame {
 /// Where frames go.
 pub trait Output: Send {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()>;
+
+    /// Whether a frame that carries nothing would go out without a wait.
+    fn is_ready(&self) -> bool;
 }
 
 /// Where frames come from; `None` at the end.
@@ -115,7 +118,7 @@ pub trait Input: Send {
 /// Frames as they are: the way is ssh's.
 pub struct Plain<T>(pub T);
 
-impl<T: Write + Send> Output for Plain<T> {
+impl Output for Plain<Bounded> {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = HEAD + parts.iter().map(|part| part.len()).sum::<usize>();
         let prefix = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?.to_be_bytes();
@@ -131,6 +134,10 @@ impl<T: Write + Send> Output for Plain<T> {
             }
         }
         self.0.flush()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.0.is_ready()
     }
 }
 
@@ -172,6 +179,12 @@ impl Bounded {
     pub fn new(fd: OwnedFd, patience: Duration, over: Arc<AtomicBool>) -> io::Result<Bounded> {
         rustix::io::ioctl_fionbio(&fd, true)?;
         Ok(Bounded { fd, patience, over })
+    }
+
+    /// Whether a few bytes can be written at once: a pipe says so of a page, a socket of a third of its buffer.
+    pub fn is_ready(&self) -> bool {
+        let mut polled = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::OUT)];
+        poll(&mut polled, Some(&rustix::time::Timespec::default())).is_ok_and(|count| count > 0)
     }
 
     fn wait(&self, flags: PollFlags) -> io::Result<()> {

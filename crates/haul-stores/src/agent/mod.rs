@@ -21,10 +21,11 @@ mod squeeze;
 mod store;
 mod wire;
 
+pub use data::DATA;
 pub use direct::Ports;
 pub use examine::Attempt;
-pub use greeting::{Far, Pipes, missing_platform, widen};
+pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
 pub use link::Carrier;
 pub use server::{Options, join, serve};
-pub use session::{Connect, Direct, Wishes};
+pub use session::{Connect, Direct, Reached, Wishes};
 pub use store::{Host, Remote, RootOptions};

@@ -11,11 +11,14 @@ mod data;
 mod files;
 mod join;
 mod perform;
+mod pool;
 mod pull;
+#[cfg(test)]
+mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,7 +35,7 @@ use crate::local::Local;
 
 pub use join::join;
 
-/// Requests that are done at a time; a listing keeps a thread until it has been taken.
+/// Requests that are done at a time.
 const THREADS: usize = 256;
 /// Bytes of requests, and of answers to reads, that are held at a time over all links.
 const ROOM: u64 = 48 << 20;
@@ -55,8 +58,7 @@ pub(super) struct Agent {
     options: Options,
     roots: Mutex<HashMap<u64, Arc<Root>>>,
     files: files::Files,
-    jobs: Mutex<Jobs>,
-    work: Condvar,
+    pool: pool::Pool,
     room: Mutex<u64>,
     freed: Condvar,
     peers: Mutex<Vec<Arc<Peer>>>,
@@ -67,19 +69,6 @@ pub(super) struct Agent {
     friends: pull::Friends,
     /// Answers are compressed where that helps.
     squeeze: Arc<AtomicBool>,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: VecDeque<Job>,
-    idle: usize,
-    threads: usize,
-}
-
-struct Job {
-    peer: Arc<Peer>,
-    frame: Frame,
-    room: u64,
 }
 
 /// A directory that was opened, and the directories below it that were named.
@@ -156,6 +145,8 @@ struct Credit {
 
 /// Where the answer to one request goes.
 pub(super) struct Reply<'a> {
+    /// Whose thread it is that answers.
+    agent: &'a Arc<Agent>,
     peer: &'a Peer,
     id: u32,
 }
@@ -181,21 +172,42 @@ impl Reply<'_> {
 
     /// Sends a part of the answer as soon as one more may go; `false` if nobody wants it.
     pub fn more(&self, part: &[u8]) -> bool {
+        let mut stepped_out = false;
         let mut credits = lock(&self.peer.credits);
-        loop {
-            let Some(credit) = credits.get_mut(&self.id) else { return false };
-            if credit.cancelled || self.peer.over.load(Ordering::Relaxed) {
-                return false;
+        let may = loop {
+            if let Some(may) = self.may_send(&mut credits) {
+                break may;
             }
-            if credit.parts > 0 {
-                credit.parts -= 1;
-                break;
+            if stepped_out {
+                credits = self.peer.earned.wait_timeout(credits, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                drop(credits);
+                self.agent.step_out();
+                stepped_out = true;
+                credits = lock(&self.peer.credits);
             }
-            credits = self.peer.earned.wait_timeout(credits, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        };
         drop(credits);
-        self.send(kind::MORE, &[part]);
-        true
+        if stepped_out {
+            self.agent.step_in();
+        }
+        if may {
+            self.send(kind::MORE, &[part]);
+        }
+        may
+    }
+
+    /// Whether one more part may go, or never again; `None` while neither is known.
+    fn may_send(&self, credits: &mut HashMap<u32, Credit>) -> Option<bool> {
+        let Some(credit) = credits.get_mut(&self.id) else { return Some(false) };
+        if credit.cancelled || self.peer.over.load(Ordering::Relaxed) {
+            return Some(false);
+        }
+        if credit.parts == 0 {
+            return None;
+        }
+        credit.parts -= 1;
+        Some(true)
     }
 }
 
@@ -206,23 +218,7 @@ fn in_parts(kind: u8) -> bool {
 
 /// Serves what comes on standard input until it ends.
 pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
-    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
-    let agent = Arc::new(Agent {
-        options,
-        roots: Mutex::default(),
-        files: files::Files::default(),
-        jobs: Mutex::default(),
-        work: Condvar::new(),
-        room: Mutex::new(ROOM),
-        freed: Condvar::new(),
-        peers: Mutex::default(),
-        home,
-        heard: Mutex::new(Instant::now()),
-        joining: join::Joining::new(),
-        data: data::Data::default(),
-        friends: pull::Friends::default(),
-        squeeze: Arc::default(),
-    });
+    let agent = Agent::new(options, THREADS, join::Joining::new());
     agent.joining.listen(&agent);
     let beat = agent.clone();
     std::thread::Builder::new().name("pulse".into()).spawn(move || beat.pulse()).map_err(|e| Error::io(e, "start a thread"))?;
@@ -232,6 +228,25 @@ pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
 }
 
 impl Agent {
+    /// `threads` at the most do what is asked.
+    fn new(options: Options, threads: usize, joining: join::Joining) -> Arc<Agent> {
+        Arc::new(Agent {
+            options,
+            roots: Mutex::default(),
+            files: files::Files::default(),
+            pool: pool::Pool::new(threads),
+            room: Mutex::new(ROOM),
+            freed: Condvar::new(),
+            peers: Mutex::default(),
+            home: std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from),
+            heard: Mutex::new(Instant::now()),
+            joining,
+            data: data::Data::default(),
+            friends: pull::Friends::default(),
+            squeeze: Arc::default(),
+        })
+    }
+
     /// One link over two descriptors, greeted; comes back when it ends.
     fn serve_fds(self: &Arc<Self>, input: OwnedFd, output: OwnedFd) -> Result<()> {
         let over = Arc::new(AtomicBool::new(false));
@@ -287,7 +302,7 @@ impl Agent {
                     let room = self.reserve(&frame)?;
                     // What opens a file is known before what uses it, which may be right behind.
                     self.files.expect(&frame)?;
-                    self.dispatch(Job { peer: peer.clone(), frame, room });
+                    self.dispatch(pool::Job { peer: peer.clone(), frame, room });
                 }
                 _ => return Err(nonsense("a frame of a kind that nobody knows")),
             }
@@ -315,75 +330,28 @@ impl Agent {
         Ok(wanted)
     }
 
-    fn dispatch(self: &Arc<Self>, job: Job) {
-        let mut jobs = lock(&self.jobs);
-        jobs.waiting.push_back(job);
-        if jobs.waiting.len() > jobs.idle && jobs.threads < THREADS {
-            let agent = self.clone();
-            let started = std::thread::Builder::new().name("agent".into()).stack_size(1 << 20).spawn(move || agent.work());
-            jobs.threads += usize::from(started.is_ok());
-        }
-        drop(jobs);
-        self.work.notify_one();
-    }
-
-    fn work(self: Arc<Self>) {
-        loop {
-            let mut jobs = lock(&self.jobs);
-            jobs.idle += 1;
-            let job = loop {
-                if let Some(job) = jobs.waiting.pop_front() {
-                    break job;
-                }
-                jobs = self.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
-            };
-            jobs.idle -= 1;
-            drop(jobs);
-            let reply = Reply { peer: &job.peer, id: job.frame.id };
-            if job.peer.over.load(Ordering::Relaxed) {
-                // Whoever asked has gone, and may have asked another since: what has not begun is not begun.
-                *lock(&self.room) += job.room;
-                self.freed.notify_all();
-                continue;
-            }
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.perform(&job.frame, &reply)));
-            let failed = match done {
-                Ok(Ok(())) => None,
-                Ok(Err(e)) => Some(e),
-                Err(_) => Some(Error::new(ErrorKind::Other, "work").because("a thread of the far haul panicked, which is a bug")),
-            };
-            if let Some(e) = failed {
-                self.files.failed(&job.frame, &e);
-                let mut to = Writer::new();
-                to.error(&e);
-                reply.send(kind::FAILED, &[&to.out]);
-            }
-            if in_parts(job.frame.kind) {
-                lock(&job.peer.credits).remove(&job.frame.id);
-            }
-            *lock(&self.room) += job.room;
-            self.freed.notify_all();
-        }
-    }
-
     /// Signs of life on every link, for as long as the process lives; its end when nobody has been heard for too long.
     fn pulse(&self) {
-        static SENT: AtomicU64 = AtomicU64::new(0);
         loop {
             std::thread::sleep(PULSE);
-            SENT.fetch_add(1, Ordering::Relaxed);
-            let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
-            for peer in peers {
-                // Whoever is writing gives a sign of life by that.
-                if let Ok(mut output) = peer.output.try_lock()
-                    && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
-                {
-                    peer.over.store(true, Ordering::Relaxed);
-                }
-            }
+            self.beat();
             if lock(&self.heard).elapsed() > PATIENCE {
                 self.joining.close();
                 std::process::exit(0);
+            }
+        }
+    }
+
+    /// One sign of life on each link that takes one now. On one that is full whoever has filled it waits for it; and
+    /// whoever is writing gives a sign of life by that.
+    fn beat(&self) {
+        let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
+        for peer in peers {
+            if let Ok(mut output) = peer.output.try_lock()
+                && output.is_ready()
+                && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
+            {
+                peer.over.store(true, Ordering::Relaxed);
             }
         }
     }

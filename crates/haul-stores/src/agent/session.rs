@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -33,9 +34,14 @@ pub struct Wishes {
     pub direct: Option<Direct>,
 }
 
+/// See [`crate::ssh::Login::reached`].
+pub type Reached = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
+
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
+    /// Where the far end may be tried that says it is at this address.
+    pub reached: Box<Reached>,
     /// Told once whether one could be made, so that the next run knows.
     pub learned: Box<dyn Fn(bool) + Send + Sync>,
 }
@@ -165,7 +171,7 @@ impl Client {
     }
 
     fn meet(&self, early: &[(u8, Vec<u8>)]) -> Result<(Arc<Session>, Vec<Result<Frame>>)> {
-        let listen = self.wishes.direct.as_ref().and_then(|direct| ToListen::new(direct).ok());
+        let listen = self.wishes.direct.as_ref().and_then(|direct| ToListen::new(direct.ports).ok());
         let mut asked = early.to_vec();
         asked.extend(listen.iter().map(|listen| (ops::LISTEN, listen.request.clone())));
         let pipes = (self.connect)(None)?;

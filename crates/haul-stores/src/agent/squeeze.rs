@@ -124,6 +124,10 @@ impl Output for Squeezing {
         trial.judge();
         sent
     }
+
+    fn is_ready(&self) -> bool {
+        self.to.is_ready()
+    }
 }
 
 /// The frame as it was before it was squeezed. What it becomes is bounded, whatever the other end sends.
@@ -154,6 +158,10 @@ mod tests {
             parts.iter().for_each(|part| frame.extend_from_slice(part));
             self.0.lock().expect("no panic").push(frame);
             Ok(())
+        }
+
+        fn is_ready(&self) -> bool {
+            true
         }
     }
 

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
-use super::sink::{WRITE, close, put_in_place, stage, write_all};
+use super::sink::{Birth, WRITE, another_writes, birth_and_size, close, is_same, put_in_place, stage, write_all};
 use super::source::{changed, compare, open_file};
 use super::xattr;
 use super::{Shared, fail, vanished};
@@ -40,6 +40,23 @@ impl Last {
                 Ok(handle)
             }
         }
+    }
+}
+
+/// A file that waits under its staging name until its data are on the medium.
+struct Staged {
+    index: usize,
+    handle: Arc<Handle>,
+    staging: Vec<u8>,
+    born: Birth,
+    size: u64,
+}
+
+impl Staged {
+    /// Another run may meanwhile have put a file of its own under the name, which is the same for both. With the freed inode
+    /// and in the same moment it may look the same; then it has at least the length that it is to have.
+    fn is_ours(&self) -> bool {
+        birth_and_size(&*self.handle, &self.staging).is_ok_and(|(born, size)| is_same(born, self.born) && size == self.size)
     }
 }
 
@@ -153,12 +170,14 @@ impl Shared {
                 if *sync && touched.last().is_none_or(|(id, _)| *id != dir) {
                     touched.push((dir, handle.clone()));
                 }
-                let (landed, staging) = self.put_file(&handle, &item.entry, bytes, *keep, *direct, &mut laps)?;
-                match staging {
+                let (landed, staging, born) = self.put_file(&handle, &item.entry, bytes, *keep, (*direct, *sync), &mut laps)?;
+                match (staging, born) {
                     // Data must be on the medium before its name is, or a crash leaves a name with nothing in it.
-                    Some(staging) if *sync => staged.push((index, handle, staging)),
-                    Some(staging) => self.name_file(&handle, &item.entry, &staging, &mut laps)?,
-                    None => {}
+                    (Some(staging), Some(born)) => {
+                        staged.push(Staged { index, handle, staging, born, size: bytes.len() as u64 });
+                    }
+                    (Some(staging), None) => self.name_file(&handle, &item.entry, &staging, &mut laps)?,
+                    (None, _) => {}
                 }
                 Ok(landed)
             });
@@ -177,14 +196,15 @@ impl Shared {
 
     /// One `syncfs` for the data (of each file system: directories of a bundle may be mount points), the names,
     /// one `fsync` a directory for the names.
-    fn sync_bundle(&self, items: &mut [Item], staged: &[(usize, Arc<Handle>, Vec<u8>)], touched: &[(u64, Arc<Handle>)]) {
+    fn sync_bundle(&self, items: &mut [Item], staged: &[Staged], touched: &[(u64, Arc<Handle>)]) {
         let mut done = sync_each_file_system(touched.iter().map(|(_, handle)| &**handle));
-        for (index, handle, staging) in staged {
-            let item = &mut items[*index];
+        for one in staged {
+            let item = &mut items[one.index];
             let named = match &done {
-                Ok(()) => self.name_file(handle, &item.entry, staging, &mut Laps::none()),
+                _ if !one.is_ours() => Err(another_writes()),
+                Ok(()) => self.name_file(&one.handle, &item.entry, &one.staging, &mut Laps::none()),
                 Err(e) => {
-                    remove_ours(handle, staging, None);
+                    remove_ours(&one.handle, &one.staging, None);
                     Err(fail(*e, "sync"))
                 }
             };
@@ -202,16 +222,17 @@ impl Shared {
         }
     }
 
-    /// Writes one file whole. What comes back beside what landed is the staging name that it still has.
+    /// Writes one file whole. What comes back beside what landed is the staging name that it still has, and where it is to
+    /// be synced before it is named, which file that is.
     fn put_file(
         &self,
         handle: &Handle,
         entry: &Entry,
         bytes: &[u8],
         keep: MetaMask,
-        direct: bool,
+        (direct, sync): (bool, bool),
         laps: &mut Laps<'_>,
-    ) -> Result<(Landed, Option<Vec<u8>>)> {
+    ) -> Result<(Landed, Option<Vec<u8>>, Option<Birth>)> {
         let leaf = leaf_of(&entry.name.leaf, "create")?;
         let inherits = self.inherits_acl(handle);
         let mut wanted = self.rules.new_mode(entry, keep);
@@ -241,8 +262,12 @@ impl Shared {
         };
         laps.lap(|spent| &mut spent.metadata);
         let now = Now { facts: None, mode: mode & !self.rules.umask, otherwise: wanted, fresh: true, inherited: inherits };
-        match self.fill_file(fd, entry, bytes, keep, now, laps) {
-            Ok(landed) => Ok((landed, staging)),
+        let filled = match sync.then(|| birth_and_size(&fd, b"").map(|(born, _empty)| born)).transpose() {
+            Ok(born) => self.fill_file(fd, entry, bytes, keep, now, laps).map(|landed| (landed, born)),
+            Err(e) => Err((fail(e, "stat"), None)),
+        };
+        match filled {
+            Ok((landed, born)) => Ok((landed, staging, born)),
             Err((error, ours)) => {
                 remove_ours(handle, staging.as_deref().unwrap_or(leaf), ours);
                 Err(error)

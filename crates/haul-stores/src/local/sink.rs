@@ -72,6 +72,11 @@ pub(super) fn put_in_place(handle: &Handle, staging: &[u8], leaf: &[u8]) -> Resu
     })
 }
 
+/// What has the staging name is not what was written here.
+pub(super) fn another_writes() -> Error {
+    Error::new(ErrorKind::Busy, "rename").because("another run has begun to write the same file")
+}
+
 pub(super) fn directory_there() -> Error {
     Error::new(ErrorKind::Exists, "rename").because("a directory stands there")
 }
@@ -243,7 +248,7 @@ impl FileSink {
         if let Some(staging) = &self.staging {
             // Two runs that know nothing of each other share the name: what is renamed must be what was written here.
             if look(&*self.handle, staging, false).is_ok_and(|there| (there.ino, there.dev) != (facts.ino, facts.dev)) {
-                return Err(Error::new(ErrorKind::Busy, "rename").because("another run has begun to write the same file"));
+                return Err(another_writes());
             }
             let renamed = put_in_place(&self.handle, staging, &self.name.leaf);
             // An earlier commit whose answer was lost has renamed it already.
@@ -348,16 +353,23 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
 
 /// Which file a staging file is: inode, and time of birth where the file system tells it (else zeros), for
 /// inodes are used again.
-type Birth = (u64, i64, u32);
+pub(super) type Birth = (u64, i64, u32);
 
 fn birth(fd: &OwnedFd) -> rustix::io::Result<Birth> {
-    let st = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    birth_and_size(fd, b"").map(|(birth, _)| birth)
+}
+
+/// Of one component below `dir`; an empty leaf is `dir` itself.
+pub(super) fn birth_and_size(dir: impl AsFd, leaf: &[u8]) -> rustix::io::Result<(Birth, u64)> {
+    let flags = if leaf.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::SYMLINK_NOFOLLOW };
+    let st = rustix::fs::statx(dir, leaf, flags, StatxFlags::INO | StatxFlags::BTIME | StatxFlags::SIZE)?;
     let told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
-    Ok(if told { (st.stx_ino, st.stx_btime.tv_sec, st.stx_btime.tv_nsec) } else { (st.stx_ino, 0, 0) })
+    let birth = if told { (st.stx_ino, st.stx_btime.tv_sec, st.stx_btime.tv_nsec) } else { (st.stx_ino, 0, 0) };
+    Ok((birth, st.stx_size))
 }
 
 /// A time of birth counts where both have one: not every client of a file system is told it.
-fn is_same(one: Birth, other: Birth) -> bool {
+pub(super) fn is_same(one: Birth, other: Birth) -> bool {
     let untold = |birth: Birth| (birth.1, birth.2) == (0, 0);
     one.0 == other.0 && (untold(one) || untold(other) || one == other)
 }

@@ -157,6 +157,71 @@ fn an_answer_that_is_lost_after_the_deed_does_no_harm() {
     }
 }
 
+/// The connection went with the answer: the deed was done, and is asked for again.
+fn lost(op: Op) -> Rule {
+    Rule::new(op, What::FailAfter(ErrorKind::Broken, Remedy::Reconnect))
+}
+
+#[test]
+fn a_source_that_goes_is_asked_to_go_again() {
+    for rule in [lost(Op::Remove), Rule::new(Op::Remove, What::Fail(ErrorKind::Broken, Remedy::Reconnect))] {
+        let pair = Pair::new();
+        let (from, to) = (Fault::new(pair.source.again()), Fault::new(pair.target.again()));
+        from.add(rule.clone().times(3));
+        let mut moved = job(Arc::new(from), Arc::new(to));
+        moved.remove_source = true;
+        let (report, _) = Run::workers(3).go(moved);
+        assert_eq!((report.failed, report.vanished, report.ending), (0, 0, Ending::Complete), "{rule:?}: {report:?}");
+        for path in ["a/1", "a/2", "b/c/4", "linked", "to", "large"] {
+            assert!(pair.source.entry(path).is_none() && pair.target.entry(path).is_some(), "{rule:?}: {path}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_whose_making_was_not_answered_counts_and_gets_its_attributes() {
+    let pair = Pair::new();
+    for path in ["b/empty", "b/none"] {
+        pair.source.put_dir(path);
+        pair.source.put_time(path, haul_core::entry::Time { secs: 1_000_000_000, nanos: 0 });
+    }
+    let without = {
+        let (source, target) = (Fault::new(pair.source.again()), Fault::new(Memory::new()));
+        Run::workers(3).go(job(Arc::new(source), Arc::new(target))).0
+    };
+    let target = Memory::new();
+    let to = Fault::new(target.again());
+    for path in ["a", "b", "b/c", "b/empty", "b/none"] {
+        to.add(lost(Op::MakeDirs).on(path));
+    }
+    let (report, _) = Run::workers(3).go(job(Arc::new(Fault::new(pair.source.again())), Arc::new(to)));
+    assert_eq!((report.failed, report.made.dirs), (0, without.made.dirs), "{report:?}");
+    assert_same(&pair.source, &target);
+}
+
+#[test]
+fn what_is_backed_up_is_kept_when_the_answer_is_lost() {
+    for links in [true, false] {
+        for op in [Op::MakeHardLink, Op::Rename, Op::MakeDirs, Op::Remove] {
+            let pair = Pair::new();
+            let target = pair.target.again().with(|caps| caps.hard_links = links);
+            let (from, to) = (Fault::new(pair.source.again()), Fault::new(target));
+            to.add(lost(op).times(2));
+            to.add(Rule::new(op, What::Fail(ErrorKind::Broken, Remedy::Reconnect)).nth(5));
+            let mut sync = job(Arc::new(from), Arc::new(to));
+            (sync.delete, sync.backup, sync.links.hard) = (true, Some(b".old".to_vec()), links);
+            sync.filter.exclude(b"/.old").expect("a rule");
+            let (report, _) = Run::workers(3).go(sync);
+            assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{op:?} {links}: {report:?}");
+            for path in ["a/2", "large"] {
+                assert_eq!(pair.target.get(path), pair.source.get(path), "{op:?} {links}");
+                assert_eq!(pair.target.get(format!(".old/{path}")), Some(content(path, 7, 400)), "{op:?} {links}");
+            }
+            assert_eq!(pair.target.get(".old/extra/x"), Some(b"x".to_vec()), "{op:?} {links}");
+        }
+    }
+}
+
 #[test]
 fn a_failure_for_good_is_counted_and_the_rest_is_copied() {
     for (at_source, op) in every_op() {

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 use haul_test::compare::What;
 use haul_test::link::{End, Options};
 
 use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
-use crate::support::{BOUND, Ended, Haul, World, until};
+use crate::support::{BOUND, Ended, HAUL, Haul, World, until};
 
 /// Runs to the end, and says which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
 #[track_caller]
@@ -66,6 +67,23 @@ fn they_are_used_where_they_can_be_made() {
     assert_eq!(w.server.logins(), 2);
 }
 
+/// All of 127.0.0.0/8 is this machine, so that both addresses would do.
+#[test]
+fn a_host_that_says_it_is_elsewhere_is_tried_where_ssh_reached_it() {
+    let mut w = world();
+    let agent = w.join("elsewhere");
+    fs::write(&agent, format!("#!/bin/sh\nSSH_CONNECTION='127.0.0.1 1 127.7.7.7 22' exec {HAUL} \"$@\"\n")).expect("written");
+    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("set");
+    w.agent = agent;
+    let (ended, seen) = watched(w.haul(PUT));
+    ended.code(0);
+    let places: HashSet<u128> = established(&seen).iter().map(|one| one.address).collect();
+    assert_eq!(places, HashSet::from([u128::from(u32::from_be_bytes([1, 0, 0, 127]))]), "{seen:?}");
+    w.assert_same("src", "there", What::USUAL);
+    let told = w.haul("doctor --json testhost").run().code(0);
+    assert!(told.out.contains("127.0.0.1") && !told.out.contains("\"address\":\"127.7.7.7"), "{told}");
+}
+
 #[test]
 fn no_direct_makes_none() {
     let w = world();
@@ -107,7 +125,7 @@ fn occupied(low: u16, high: u16) -> Vec<TcpListener> {
 }
 
 #[test]
-fn ports_that_are_all_taken_leave_ssh_and_are_remembered() {
+fn ports_that_are_all_taken_leave_ssh_and_are_not_remembered() {
     let w = world();
     let (low, high) = free_ports(3);
     let taken = occupied(low, high);
@@ -115,20 +133,29 @@ fn ports_that_are_all_taken_leave_ssh_and_are_remembered() {
     ended.code(0);
     assert_eq!(established(&seen), [], "all ports are taken");
     w.assert_same("src", "there", What::USUAL);
-    assert!(learned(&w).exists(), "that it cannot be done is remembered");
-    // The next run does not try: it could.
+    assert!(!learned(&w).exists(), "nothing was learned of the network");
+    drop(taken);
+    let (ended, seen) = watched(w.haul(GET));
+    ended.code(0);
+    assert!(!established(&seen).is_empty(), "{seen:?}");
+}
+
+#[test]
+fn what_was_remembered_holds_for_a_day_and_not_for_ports_that_are_named() {
+    let w = world();
+    let (low, high) = free_ports(3);
+    fs::create_dir_all(w.join("state/hosts")).expect("made");
+    fs::write(learned(&w), "").expect("written");
     let (ended, seen) = watched(w.haul(GET));
     ended.code(0);
     assert_eq!(established(&seen), [], "it was remembered");
     assert!(learned(&w).exists());
     // Ports that are named are tried all the same; once it works it is forgotten.
-    drop(taken);
     fs::remove_dir_all(w.join("here")).expect("there");
     let (ended, seen) = watched(w.haul(&format!("{GET} --data-ports {low}:{high}")));
     ended.code(0);
     assert!(!established(&seen).is_empty() && !learned(&w).exists(), "{seen:?}");
     // And after a day everything is tried again.
-    fs::create_dir_all(w.join("state/hosts")).expect("made");
     let old = fs::File::create(learned(&w)).expect("made");
     old.set_modified(SystemTime::now() - Duration::from_secs(25 * 3600)).expect("set");
     fs::remove_dir_all(w.join("here")).expect("there");

@@ -13,6 +13,8 @@ use crate::support::{Place, World};
 pub struct Tcp {
     pub local: u16,
     pub remote: u16,
+    /// The other end's address, as the kernel writes it.
+    pub address: u128,
     pub established: bool,
     pub listens: bool,
 }
@@ -33,7 +35,8 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
             if let [_, local, remote, state, _, _, _, _, _, inode, ..] = words[..]
                 && inodes.contains(inode)
             {
-                found.insert(Tcp { local: port(local), remote: port(remote), established: state == "01", listens: state == "0A" });
+                let address = remote.split_once(':').and_then(|(address, _)| u128::from_str_radix(address, 16).ok()).unwrap_or(0);
+                found.insert(Tcp { address, local: port(local), remote: port(remote), established: state == "01", listens: state == "0A" });
             }
         }
     }

@@ -14,7 +14,9 @@ fn the_first_line_names_the_way() {
     w.tree("src: a=5");
     let first = |ended: crate::support::Ended| ended.code(0).out.lines().next().map(str::to_string).expect("a line");
     let line = first(w.haul("cp src/ testhost:~/one").run());
-    assert!(line.contains("by haul on the far side") && !line.contains("SFTP"), "{line}");
+    assert!(line.contains("by haul on the far side (up to 4 streams)") && !line.contains("SFTP"), "{line}");
+    let line = first(w.haul("cp --no-direct src/ testhost:~/one").run());
+    assert!(line.contains("by haul on the far side (up to 8 ssh sessions)"), "{line}");
     for words in ["cp --no-agent src/ testhost:~/two", "cp src/ sftp://testhost~/three"] {
         let line = first(w.plain(words).run());
         assert!(line.contains("over plain SFTP") && !line.contains("by haul"), "{line}");
@@ -22,6 +24,21 @@ fn the_first_line_names_the_way() {
     for copy in ["one", "two", "three"] {
         assert_eq!(w.content(&format!("{copy}/a")), w.content("src/a"));
     }
+}
+
+#[test]
+fn one_session_is_said_where_more_would_be_logins() {
+    let w = World::new("");
+    w.tree("src: a=5 big=9M");
+    let single = "one ssh session: there is no private place here";
+    for (flags, words) in [("", "(up to 4 streams or one ssh"), ("--no-direct", "(one ssh")] {
+        let ended = w.haul(&format!("cp {flags} src/ testhost:~/there{flags}")).without_a_place_for_sockets().run().code(0);
+        ended.says(single).says(words);
+        w.assert_same("src", &format!("there{flags}"), What::USUAL);
+    }
+    w.plain("cp --no-agent src/ testhost:~/plain").without_a_place_for_sockets().run().code(0).says(single);
+    w.haul("cp src/ testhost:~/usual").run().code(0).never_says(single);
+    assert_eq!(w.server.logins(), 4);
 }
 
 #[test]
@@ -72,6 +89,18 @@ fn a_haul_without_the_agent_is_no_haul() {
     let ended = w.haul("cp src/ testhost:~/two").run().says("--agent");
     assert!(matches!(ended.status.code(), Some(1 | 10)), "{ended}");
     assert!(!w.join("two").exists());
+}
+
+#[test]
+fn a_connection_that_is_cut_before_the_greeting_is_made_again() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    let (marker, haul) = (w.join("was-cut"), crate::support::HAUL);
+    found(&w, &format!("[ -e {0} ] && exec {haul} \"$@\"; touch {0}; kill -9 $PPID; sleep 60", marker.display()));
+    w.plain("cp src/ testhost:~/there").run().code(0).says("by haul on the far side");
+    assert!(marker.exists());
+    assert_eq!(w.server.logins(), 2, "{}", w.server.log());
+    assert_eq!(w.content("there/a"), w.content("src/a"));
 }
 
 #[test]

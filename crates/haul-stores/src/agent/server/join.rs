@@ -17,6 +17,7 @@ use super::Agent;
 use crate::private::private_directory;
 
 /// Where others join: a socket in a directory that only this user can enter.
+#[derive(Default)]
 pub struct Joining {
     listener: Option<UnixListener>,
     path: Option<PathBuf>,

@@ -38,7 +38,7 @@ impl Agent {
         let agent = self.clone();
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, true));
         let take = move || listener.accept(None, super::PATIENCE, &each);
-        let _nobody_can_connect = std::thread::Builder::new().name("accept".into()).spawn(take);
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
         Ok(())
     }
 

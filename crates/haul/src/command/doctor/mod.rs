@@ -116,7 +116,7 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
     } else if !plain {
         match login.again(|| hosts.greet(&login, &endpoint, &location.path, None)) {
             Ok(host) => {
-                met(hosts, connect, &endpoint, &host, probed.as_ref(), facts)?;
+                met(hosts, connect, &login, &endpoint, &host, probed.as_ref(), facts)?;
                 agent = Some(host);
             }
             Err(e) => facts.haul_error = Some(why_not(&login, probed.as_ref(), e)),
@@ -190,7 +190,15 @@ fn note(facts: &mut Facts, probed: &Probe) {
 }
 
 /// The far haul was met: what it says, how far away it is, and whether data connections can be made.
-fn met(hosts: &Hosts<'_>, connect: &Connect, endpoint: &str, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
+fn met(
+    hosts: &Hosts<'_>,
+    connect: &Connect,
+    login: &Login,
+    endpoint: &str,
+    host: &agent::Host,
+    probed: Option<&Probe>,
+    facts: &mut Facts,
+) -> Result<()> {
     let far = host.far()?;
     let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
     facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
@@ -199,8 +207,12 @@ fn met(hosts: &Hosts<'_>, connect: &Connect, endpoint: &str, host: &agent::Host,
     }
     facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
     if connect.direct {
-        let (out, into) = (host.try_out(connect.data_ports), host.try_in(connect.data_ports));
-        hosts.learn(endpoint, out.failed.is_none() || into.failed.is_none());
+        let (out, into) = (host.try_out(connect.data_ports, &|claimed| login.reached(claimed)), host.try_in(connect.data_ports));
+        // Where nobody could listen, the network was not asked.
+        let (works, asked) = (out.failed.is_none() || into.failed.is_none(), out.at.is_some() && into.at.is_some());
+        if works || asked {
+            hosts.learn(endpoint, works);
+        }
         facts.data = Some(Data { out: direction(out), into: direction(into) });
     }
     Ok(())

@@ -1,0 +1,121 @@
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use haul_core::entry::MetaMask;
+use haul_core::error::Remedy;
+
+use super::*;
+
+/// Whoever waits longer waits for ever.
+const BOUND: Duration = Duration::from_secs(60);
+
+/// The asking end, without a thread of its own.
+struct Asker {
+    to: Plain<Bounded>,
+    from: Plain<UnixStream>,
+}
+
+impl Asker {
+    /// Asks an agent with so many threads.
+    fn of(threads: usize) -> Asker {
+        let agent = Agent::new(Options { umask: 0o022, version: "0" }, threads, join::Joining::default());
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let serve = move || agent.serve_fds(there.try_clone().expect("copied").into(), there.into());
+        std::thread::spawn(serve);
+        here.set_read_timeout(Some(BOUND)).expect("set");
+        let mut from = here.try_clone().expect("copied");
+        let mut magic = vec![0; ops::MAGIC.len()];
+        from.read_exact(&mut magic).expect("it greets");
+        let over = Arc::new(AtomicBool::new(false));
+        // One socket blocks or does not for both directions.
+        let to = Bounded::new(here.into(), BOUND, over.clone()).expect("bounded");
+        from.set_nonblocking(false).expect("set");
+        Asker { to: Plain(to), from: Plain(from) }
+    }
+
+    fn ask(&mut self, kind: u8, id: u32, to: &Writer) {
+        let [a, b, c, d] = id.to_be_bytes();
+        self.to.send([kind, a, b, c, d], &[&to.out]).expect("sent");
+    }
+
+    /// What is answered last to one request, whatever comes before.
+    fn answer(&mut self, id: u32) -> Frame {
+        loop {
+            let frame = self.from.receive().expect("an answer in time").expect("no end");
+            if frame.id == id && frame.kind != kind::MORE {
+                return frame;
+            }
+        }
+    }
+
+    fn open_root(&mut self, path: &Path) {
+        let mut to = Writer::new();
+        to.number(1).bytes(path.as_os_str().as_encoded_bytes()).flag(false).flag(false).flag(true);
+        self.ask(ops::ROOT, 1, &to);
+        assert_eq!(self.answer(1).kind, kind::DONE);
+    }
+
+    fn look(&mut self, id: u32) -> Frame {
+        let mut to = Writer::new();
+        to.bytes(b"/");
+        self.ask(ops::LOOK, id, &to);
+        self.answer(id)
+    }
+}
+
+#[test]
+fn listings_that_nobody_takes_keep_nobody_else_waiting() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    // More than goes out without having been asked for.
+    for i in 0..512 * PARTS_AHEAD + 600 {
+        std::fs::File::create(place.path().join(i.to_string())).expect("made");
+    }
+    let mut asker = Asker::of(2);
+    asker.open_root(place.path());
+    for id in 10..15 {
+        let mut to = Writer::new();
+        to.number(1).dir(&Dir::root()).mask(MetaMask::NONE);
+        asker.ask(ops::LIST, id, &to);
+    }
+    assert_eq!(asker.look(99).kind, kind::DONE);
+    // They are all still there, and go on when they are taken.
+    let mut credit = Writer::new();
+    credit.number(100);
+    for id in 10..15 {
+        asker.ask(kind::CREDIT, id, &credit);
+        assert_eq!(asker.answer(id).kind, kind::DONE);
+    }
+    assert_eq!(asker.look(100).kind, kind::DONE);
+}
+
+#[test]
+fn what_finds_no_thread_is_answered() {
+    let mut asker = Asker::of(0);
+    for id in 1..4 {
+        let frame = asker.look(id);
+        assert_eq!(frame.kind, kind::FAILED);
+        let e = frame.body().error().expect("an error");
+        assert!(e.kind() == ErrorKind::Busy && matches!(e.remedy(), Remedy::After(_)), "{e}");
+    }
+}
+
+#[test]
+fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
+    let agent = Agent::new(Options { umask: 0o022, version: "0" }, 1, join::Joining::default());
+    let link = |full: bool| {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        near.set_read_timeout(Some(BOUND)).expect("set");
+        let over = Arc::new(AtomicBool::new(false));
+        let output = Bounded::new(far.try_clone().expect("copied").into(), PATIENCE, over.clone()).expect("bounded");
+        while full && std::io::Write::write(&mut &far, &[0; 4096]).is_ok() {}
+        let output: Mutex<Box<dyn Output>> = Mutex::new(Box::new(Plain(output)));
+        lock(&agent.peers).push(Arc::new(Peer { output, credits: Mutex::default(), earned: Condvar::new(), over, reader: false }));
+        near
+    };
+    let (_dead, alive) = (link(true), link(false));
+    let beating = agent.clone();
+    std::thread::spawn(move || beating.beat());
+    let frame = Plain(alive).receive().expect("a sign of life in time").expect("no end");
+    assert_eq!(frame.kind, kind::PULSE);
+}
