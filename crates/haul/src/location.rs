@@ -60,7 +60,7 @@ impl Scheme {
 
 /// The schemes that this program can open.
 pub fn built() -> &'static [Scheme] {
-    &[Scheme::Local, Scheme::Stdio, Scheme::Ssh, Scheme::Sftp]
+    &[Scheme::Local, Scheme::Stdio, Scheme::Ssh, Scheme::Sftp, Scheme::S3]
 }
 
 /// A parsed address. Holds no credentials: a password in an address is refused.

@@ -13,6 +13,7 @@ mod exit;
 mod flags;
 mod help;
 mod location;
+mod objects;
 mod open;
 mod out;
 mod remote;

@@ -63,7 +63,7 @@ impl From<Opened<Local>> for Opened {
 pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
     if is_remote(asked.location) {
         let host = asked.hosts.reach(asked.location)?;
-        let path = host.absolute(&asked.location.path);
+        let path = host.path(asked.location);
         return match host.look(&path)? {
             Some(Kind::Dir) => Ok(Opened { store: host.open(&path)?, leaf: None }),
             _ => name_of(asked),
@@ -83,8 +83,8 @@ pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
         return in_parent(path, Options::default()).map(Opened::from);
     }
     let host = asked.hosts.reach(asked.location)?;
-    let path = host.absolute(&asked.location.path);
-    let (above, leaf) = split(&path);
+    let path = host.path(asked.location);
+    let (above, leaf) = host.split(&path);
     if matches!(leaf, b"" | b"." | b"..") {
         let e = Error::new(ErrorKind::Usage, "open").at(&asked.path);
         return Err(e.because("has no name of its own").hint("name it by its path in the parent directory"));

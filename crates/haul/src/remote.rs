@@ -10,12 +10,14 @@ use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Direct, RootOptions, Wishes};
+use haul_stores::s3::Client;
 use haul_stores::place::{self, Outcome, Program, There};
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
+use crate::objects::{self, Place};
 use crate::{out, units};
 
 /// The hosts that this run has reached.
@@ -30,6 +32,7 @@ pub struct Hosts<'a> {
     squeeze: bool,
     /// A host has no haul and could have this one.
     placeable: AtomicBool,
+    client: Mutex<Option<Arc<Client>>>,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -107,6 +110,8 @@ type Key = (Option<String>, Option<String>, Option<u16>, bool);
 pub enum Host {
     Agent(agent::Host),
     Sftp(sftp::Host),
+    /// A bucket.
+    Objects(Place),
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -114,9 +119,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long the far haul may take to say that it is there: modules that a login script loads may take a while.
 const GREETING: Duration = Duration::from_secs(60);
 
-/// Whether an address names a host to be reached by ssh.
+/// Whether an address names another machine: a host to be reached by ssh, or a bucket.
 pub fn is_remote(location: &Location) -> bool {
-    matches!(location.scheme, Scheme::Ssh | Scheme::Sftp)
+    matches!(location.scheme, Scheme::Ssh | Scheme::Sftp | Scheme::S3)
 }
 
 impl Host {
@@ -125,6 +130,25 @@ impl Host {
         match self {
             Host::Agent(host) => host.absolute(path),
             Host::Sftp(host) => host.absolute(path),
+            Host::Objects(_) => [b"/", path].concat(),
+        }
+    }
+
+    /// The path that an address names. That of an object keeps its slash at the end, which decides what is meant.
+    pub fn path(&self, location: &Location) -> Vec<u8> {
+        let mut path = self.absolute(&location.path);
+        if matches!(self, Host::Objects(_)) && location.trailing_slash && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path
+    }
+
+    /// The directory above, and the last part.
+    pub fn split<'p>(&self, path: &'p [u8]) -> (&'p [u8], &'p [u8]) {
+        match self {
+            // Keys may have slashes side by side: what is above keeps its own.
+            Host::Objects(_) => path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)),
+            _ => crate::open::split(path),
         }
     }
 
@@ -133,6 +157,7 @@ impl Host {
         match self {
             Host::Agent(host) => host.look(path),
             Host::Sftp(host) => host.look(path),
+            Host::Objects(place) => place.look(path),
         }
     }
 
@@ -141,6 +166,7 @@ impl Host {
         match self {
             Host::Agent(host) => host.make_dir(path, parents),
             Host::Sftp(host) => host.make_dir(path, parents),
+            Host::Objects(place) => place.make_dir(path),
         }
     }
 
@@ -156,13 +182,22 @@ impl Host {
                 Err(Error::new(ErrorKind::Unsupported, "open").at(path).because("-L cannot follow links of another machine by plain SFTP"))
             }
             Host::Sftp(host) => Ok(Arc::new(host.open(path)?)),
+            Host::Objects(place) => Ok(Arc::new(place.open(path, false))),
+        }
+    }
+
+    /// The same for what is to be written to.
+    pub fn open_target(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        match self {
+            Host::Objects(place) => Ok(Arc::new(place.open(path, true))),
+            _ => self.open_with(path, options),
         }
     }
 }
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false), client: Mutex::default() }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -182,6 +217,9 @@ impl<'a> Hosts<'a> {
     }
 
     pub fn reach(&self, location: &Location) -> Result<Arc<Host>> {
+        if location.scheme == Scheme::S3 {
+            return self.bucket(location);
+        }
         let plain = location.scheme == Scheme::Sftp || self.connect.no_agent;
         let key = (location.user.clone(), location.host.clone(), location.port, plain);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,10 +244,35 @@ impl<'a> Hosts<'a> {
                 true => Streams::Direct,
                 false => Streams::Sessions,
             },
+            Host::Objects(_) => Streams::Untold,
         };
         let host = Arc::new(host);
         known.push(Known { key, host: host.clone(), streams });
         Ok(host)
+    }
+
+    /// A bucket, through the one client of the run.
+    fn bucket(&self, location: &Location) -> Result<Arc<Host>> {
+        let Some(name) = location.host.clone() else {
+            return Err(Error::new(ErrorKind::Usage, "open").because("the address names no bucket").hint("write s3://BUCKET/KEY"));
+        };
+        let key = (None, Some(format!("s3://{name}")), None, false);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.iter().find(|known| known.key == key) {
+            return Ok(known.host.clone());
+        }
+        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name)?));
+        known.push(Known { key, host: host.clone(), streams: Streams::Untold });
+        Ok(host)
+    }
+
+    /// The client for object stores.
+    pub fn client(&self) -> Result<Arc<Client>> {
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        Ok(client.insert(objects::client(&self.connect.objects)?).clone())
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.
@@ -339,6 +402,10 @@ impl<'a> Hosts<'a> {
         if !self.connect.direct || !is_remote(destination) || !sources.iter().all(is_remote) {
             return None;
         }
+        if destination.scheme == Scheme::S3 || sources.iter().any(|source| source.scheme == Scheme::S3) {
+            let within = destination.scheme == Scheme::S3 && sources.iter().all(|source| source.scheme == Scheme::S3);
+            return Some(if within { "copied by the service" } else { "through this machine" });
+        }
         let Ok(to) = self.reach(destination) else { return None };
         let Host::Agent(to) = &*to else { return Some("through this machine") };
         let befriended = sources.iter().all(|source| match self.reach(source).as_deref() {
@@ -350,7 +417,15 @@ impl<'a> Hosts<'a> {
 
     /// How the hosts of a run were reached, for its first line; empty if there are none.
     pub fn sentence(&self) -> String {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (buckets, known): (Vec<&Known>, Vec<&Known>) = all.iter().partition(|known| matches!(*known.host, Host::Objects(_)));
+        let service = buckets.first().and_then(|known| match &*known.host {
+            Host::Objects(place) => Some(place.sentence()),
+            _ => None,
+        });
+        if let (Some(service), true) = (&service, known.is_empty()) {
+            return service.clone();
+        }
         let plain = known.iter().filter(|known| matches!(*known.host, Host::Sftp(_))).count();
         let first = known.first().map_or(Streams::Untold, |known| known.streams);
         let streams = if known.iter().all(|known| known.streams == first) { first.words() } else { String::new() };

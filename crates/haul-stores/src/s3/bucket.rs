@@ -14,7 +14,8 @@ use super::checksum::{self, Algorithm, Proof, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
 use super::fault::{self, Refusal};
 use super::framed::Framed;
-use super::sign::{Payload, encode};
+use super::address::copy_source;
+use super::sign::Payload;
 use super::wishes::{Pair, Wishes};
 use super::xml;
 
@@ -256,7 +257,7 @@ impl Bucket {
 
     /// Copies within the endpoint, with metadata of its own. Up to 5 GiB.
     pub fn copy(&self, from: (&str, &[u8]), etag: Option<&str>, to: &[u8], metadata: &[Pair], like: &Head) -> Result<()> {
-        let source = copy_source(from);
+        let source = copy_source(from.0, from.1, "");
         let mut call = self.wishes.copying(self.call("copy", Method::PUT, to), metadata, like);
         call = call.with("x-amz-copy-source", source).with("x-amz-metadata-directive", "REPLACE");
         if let Some(etag) = etag {
@@ -273,7 +274,7 @@ impl Bucket {
             .reading(self.call("copy", Method::PUT, key))
             .ask("partNumber", number.to_string())
             .ask("uploadId", upload)
-            .with("x-amz-copy-source", copy_source(from))
+            .with("x-amz-copy-source", copy_source(from.0, from.1, ""))
             .with("x-amz-copy-source-range", format!("bytes={}-{}", at.start, at.end - 1))
             .with("x-amz-copy-source-if-match", etag);
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
@@ -293,13 +294,4 @@ impl Bucket {
 
 fn proven<'a>(call: Call<'a>, algorithm: Algorithm, bytes: &[u8]) -> Call<'a> {
     call.with(algorithm.header(), algorithm.of(bytes).base64())
-}
-
-/// `x-amz-copy-source`: bucket and key as in an address.
-fn copy_source((bucket, key): (&str, &[u8])) -> String {
-    let mut text = String::from("/");
-    encode(&mut text, bucket.as_bytes(), false);
-    text.push('/');
-    encode(&mut text, key, true);
-    text
 }

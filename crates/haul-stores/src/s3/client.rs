@@ -12,9 +12,10 @@ use http::{Method, Request, StatusCode, Uri};
 use ureq::SendBody;
 
 use super::account::{Account, Addressing, Asked, DEFAULT_REGION};
+use super::address::{self, Endpoint, Style};
 use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
-use super::sign::{Payload, Signer, encode};
+use super::sign::{Payload, Signer};
 use super::trust::{self, Trust};
 use super::xml;
 
@@ -29,7 +30,7 @@ const ANSWER_MOST: u64 = 32 << 20;
 pub struct Client {
     agent: ureq::Agent,
     account: Account,
-    endpoint: Uri,
+    endpoint: Endpoint,
     /// Whether somebody named the endpoint; else it is Amazon's, one for each region.
     named: bool,
     /// Regions and styles as they were found out, by bucket.
@@ -55,7 +56,7 @@ impl std::fmt::Debug for Client {
 #[derive(Clone, Debug)]
 struct Way {
     signer: Arc<Signer>,
-    virtual_host: bool,
+    style: Style,
 }
 
 /// A checksum that goes with what is sent, and how: behind the bytes, or in front of them, for which they are held
@@ -172,8 +173,9 @@ impl Client {
     pub fn open(asked: &Asked) -> Result<Client> {
         let account = Account::open(asked)?;
         let (endpoint, _) = endpoint_of(&account)?;
+        let address = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
         let bundle = asked.ca_bundle.clone().or_else(|| asked.environment.get("AWS_CA_BUNDLE").map(Into::into));
-        let trust = Trust { verify: !asked.no_verify_ssl, bundle, ..Trust::of(endpoint, asked.environment.clone()) };
+        let trust = Trust { verify: !asked.no_verify_ssl, bundle, ..Trust::of(address, asked.environment.clone()) };
         Client::new(account, trust::agent(&trust)?)
     }
 
@@ -196,9 +198,9 @@ impl Client {
 
     /// The endpoint as a person would name it.
     pub fn endpoint_words(&self) -> String {
-        match self.endpoint.authority() {
-            Some(authority) if self.named => format!("{authority}{}", self.endpoint.path().trim_end_matches('/')),
-            _ => "amazonaws.com".to_string(),
+        match self.named {
+            true => self.endpoint.to_string().split_once("://").map(|(_, rest)| rest.to_string()).unwrap_or_default(),
+            false => "amazonaws.com".to_string(),
         }
     }
 
@@ -255,17 +257,12 @@ impl Client {
             return way.clone();
         }
         let region = self.account.region().unwrap_or(DEFAULT_REGION);
-        let virtual_host = match self.account.addressing() {
-            Addressing::Path => false,
-            Addressing::Virtual => true,
-            // A name with a dot is covered by no certificate.
-            Addressing::Auto => (!self.named || self.is_amazon()) && !bucket.contains('.') && !bucket.is_empty(),
+        let style = match self.account.addressing() {
+            Addressing::Path => Style::Path,
+            Addressing::Virtual => Style::Virtual,
+            Addressing::Auto => Style::likely(&self.endpoint, bucket),
         };
-        Way { signer: self.signer(region), virtual_host }
-    }
-
-    fn is_amazon(&self) -> bool {
-        self.endpoint.host().is_some_and(|host| host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn"))
+        Way { signer: self.signer(region), style }
     }
 
     fn learn(&self, bucket: &str, way: Way) {
@@ -274,35 +271,15 @@ impl Client {
 
     /// The address of a request.
     fn uri(&self, call: &Call<'_>, way: &Way) -> Result<Uri> {
-        let scheme = self.endpoint.scheme_str().unwrap_or("https");
-        let amazon_host = (!self.named).then(|| amazon(way.signer.region()));
-        let authority = match &amazon_host {
-            Some(url) => url.rsplit('/').next().unwrap_or_default(),
-            None => self.endpoint.authority().map_or("", |authority| authority.as_str()),
+        let bad = |reason: String| Error::new(ErrorKind::BadName, call.op).because(reason);
+        let regional = match self.named {
+            true => None,
+            false => Some(Endpoint::of_region(way.signer.region()).map_err(bad)?),
         };
-        let mut text = format!("{scheme}://");
-        let apart = way.virtual_host && !call.bucket.is_empty();
-        if apart {
-            text.push_str(call.bucket);
-            text.push('.');
-        }
-        text.push_str(authority);
-        text.push_str(self.endpoint.path().trim_end_matches('/'));
-        text.push('/');
-        if !apart && !call.bucket.is_empty() {
-            encode(&mut text, call.bucket.as_bytes(), false);
-            if !call.key.is_empty() {
-                text.push('/');
-            }
-        }
-        encode(&mut text, call.key, true);
-        for (i, (name, value)) in call.query.iter().enumerate() {
-            text.push(if i == 0 { '?' } else { '&' });
-            encode(&mut text, name.as_bytes(), false);
-            text.push('=');
-            encode(&mut text, value.as_bytes(), false);
-        }
-        text.parse().map_err(|_| Error::new(ErrorKind::BadName, call.op).because("makes no address"))
+        let query: Vec<(&str, &str)> = call.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let bucket = Some(call.bucket).filter(|bucket| !bucket.is_empty());
+        let target = address::target(regional.as_ref().unwrap_or(&self.endpoint), way.style, bucket, call.key, &query).map_err(bad)?;
+        target.uri().parse().map_err(|_| bad("makes no address".into()))
     }
 
     /// Sends a request until it is answered, as often as that is of use. An answer that is no success is an error.
@@ -408,8 +385,7 @@ impl Client {
                 self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
             }
         };
-        let endpoint = || self.endpoint.authority().map_or_else(String::new, |authority| authority.to_string());
-        let answer = answered.map_err(|e| Miss::Broken(fault::broken(call.op, &e, &endpoint())))?;
+        let answer = answered.map_err(|e| Miss::Broken(fault::broken(call.op, &e, &self.endpoint_words())))?;
         let (parts, body) = answer.into_parts();
         let answer = Answer { status: parts.status, headers: parts.headers, body };
         if answer.status.is_success() {
@@ -460,7 +436,7 @@ impl Client {
         }
         let wants_host =
             matches!(refusal.code.as_str(), "SecondLevelDomainForbidden" | "PathStyleRequestNotAllowed" | "VirtualHostDomainRequired");
-        (wants_host && !way.virtual_host && !bucket.is_empty()).then(|| Way { virtual_host: true, ..way.clone() })
+        (wants_host && way.style == Style::Path && !bucket.is_empty()).then(|| Way { style: Style::Virtual, ..way.clone() })
     }
 
     fn be_quiet(&self, wait: Duration) {
@@ -498,24 +474,16 @@ impl Call<'_> {
 }
 
 /// The endpoint, and whether somebody named it.
-fn endpoint_of(account: &Account) -> Result<(Uri, bool)> {
-    let region = account.region().unwrap_or(DEFAULT_REGION).to_string();
-    let (text, named) = match account.endpoint() {
-        Some(endpoint) => (endpoint.url.clone(), true),
-        None => (amazon(&region), false),
+fn endpoint_of(account: &Account) -> Result<(Endpoint, bool)> {
+    let parsed = match account.endpoint() {
+        Some(endpoint) => Endpoint::parse(&endpoint.url).map_err(|reason| (endpoint.url.clone(), reason)),
+        None => {
+            let region = account.region().unwrap_or(DEFAULT_REGION);
+            Endpoint::of_region(region).map_err(|reason| (region.to_string(), reason))
+        }
     };
-    let bad = || Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because("is no address of an endpoint");
-    let endpoint: Uri = text.parse().map_err(|_| bad().hint("write https://HOST or http://HOST:PORT"))?;
-    if !matches!(endpoint.scheme_str(), Some("http" | "https")) || endpoint.authority().is_none() {
-        return Err(bad().hint("write https://HOST or http://HOST:PORT"));
-    }
-    Ok((endpoint, named))
-}
-
-/// Amazon's endpoint of a region.
-fn amazon(region: &str) -> String {
-    let end = if region.starts_with("cn-") { ".cn" } else { "" };
-    format!("https://s3.{region}.amazonaws.com{end}")
+    let endpoint = parsed.map_err(|(text, reason)| Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because(reason))?;
+    Ok((endpoint, account.endpoint().is_some()))
 }
 
 fn is_region(text: &str) -> bool {

@@ -43,8 +43,6 @@ pub use wishes::Wishes;
 pub const PART_LEAST: u64 = 5 << 20;
 pub const PART_MOST: u64 = 5 << 30;
 pub const PARTS_MOST: u32 = 10_000;
-/// Bytes of a key.
-pub const KEY_MOST: usize = 1024;
 
 /// How a store is to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +52,13 @@ pub struct Options {
     /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
     /// content is not older.
     pub server_times: bool,
-    /// The least size of a part, in bytes; within the service's limits.
-    pub part: u64,
     /// Objects are listed with what the listing says and no more: class, owner and times of the service.
     pub plain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, part: PART_LEAST, plain: false }
+        Options { look: true, server_times: true, plain: false }
     }
 }
 
@@ -89,7 +85,7 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(options), place, options, held: Arc::default() }
+        Objects { bucket, prefix, caps: caps(), place, options, held: Arc::default() }
     }
 
     pub fn bucket(&self) -> &Bucket {
@@ -130,24 +126,19 @@ impl Objects {
 }
 
 /// Why no object can have this key.
-fn checked(key: Vec<u8>) -> Result<Vec<u8>, &'static str> {
-    if std::str::from_utf8(&key).is_err() {
-        return Err("keys are UTF-8, and this name is not");
-    }
-    if key.len() > KEY_MOST {
-        return Err("a key has at most 1,024 bytes");
-    }
+fn checked(key: Vec<u8>) -> Result<Vec<u8>, String> {
+    address::check_key(&key)?;
     if key.contains(&0) {
-        return Err("the name has a zero byte in it");
+        return Err("the name has a zero byte in it".into());
     }
     Ok(key)
 }
 
-fn caps(options: Options) -> Caps {
+fn caps() -> Caps {
     let sets = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::ACL, MetaMask::XATTR, MetaMask::SETID];
     Caps {
         groups: None,
-        write: WriteStyle::Parts { least: options.part.clamp(PART_LEAST, PART_MOST), most: PART_MOST, count: PARTS_MOST },
+        write: WriteStyle::Parts { least: PART_LEAST, most: PART_MOST, count: PARTS_MOST },
         read_ranges: true,
         dirs: false,
         markers: true,
@@ -162,10 +153,10 @@ fn caps(options: Options) -> Caps {
         atomic_commit: true,
         attach: true,
         direct_create: false,
-        writers_per_file: 64,
+        writers_per_file: 256,
         file_names: false,
         text_names: true,
-        name_max: KEY_MOST,
+        name_max: address::LONGEST_KEY,
         folds_case: false,
         bundle_bytes: 4 << 20,
         bundle_files: 16,

@@ -154,7 +154,7 @@ pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
     let path = &asked.path[..];
     if is_remote(asked.location) {
         let host = asked.hosts.reach(asked.location)?;
-        let there = host.absolute(&asked.location.path);
+        let there = host.path(asked.location);
         if !parents && host.look(&there)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "mkdir").at(path).because("File exists"));
         }
@@ -257,8 +257,8 @@ fn precious(path: &[u8], opened: &open::Opened, entry: &Entry) -> Result<()> {
 /// The same on another machine, which tells neither mount points nor inodes.
 fn precious_there(asked: &Argument<'_>) -> Result<()> {
     let host = asked.hosts.reach(asked.location)?;
-    let path = host.absolute(&asked.location.path);
-    let (above, leaf) = open::split(&path);
+    let path = host.path(asked.location);
+    let (above, leaf) = host.split(&path);
     let above = host.open(above)?;
     let root = &above.place().root;
     let real = [&root[..], if root.ends_with(b"/") { &b""[..] } else { b"/" }, leaf].concat();

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use super::objects::{ObjectArgs, ObjectFlags};
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connect {
     /// ssh's port, where the address names none.
@@ -28,11 +30,12 @@ pub struct Connect {
     pub logins: usize,
     /// Ports for them that the firewall lets through, the first and the last.
     pub data_ports: Option<(u16, u16)>,
-    pub endpoint_url: Option<String>,
+    /// Object stores.
+    pub objects: ObjectFlags,
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Reaching other machines (ssh, S3; no effect on local paths)")]
+#[command(next_help_heading = "Reaching other machines (ssh; no effect on local paths)")]
 pub struct ConnectArgs {
     /// ssh's port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -70,9 +73,8 @@ pub struct ConnectArgs {
     /// Use these TCP ports for encrypted data connections, those that a firewall lets through
     #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
     data_ports: Option<(u16, u16)>,
-    /// The server of s3:// addresses
-    #[arg(long, value_name = "URL")]
-    endpoint_url: Option<String>,
+    #[command(flatten)]
+    objects: ObjectArgs,
 }
 
 impl ConnectArgs {
@@ -90,7 +92,7 @@ impl ConnectArgs {
             direct: !self.no_direct,
             logins: self.logins.into(),
             data_ports: self.data_ports,
-            endpoint_url: self.endpoint_url,
+            objects: self.objects.resolve(),
         }
     }
 }

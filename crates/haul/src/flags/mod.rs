@@ -26,6 +26,7 @@ pub mod hints;
 pub mod jobs;
 pub mod keep;
 pub mod list;
+pub mod objects;
 pub mod other;
 pub mod run;
 pub mod same;

@@ -116,13 +116,13 @@ enum Source {
 /// A source on another machine: the directory itself, or a name in the directory above it.
 fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let host = asked.hosts.reach(location)?;
-    let path = host.absolute(&location.path);
+    let path = host.path(location);
     let options = asked.far(asked.source_options());
     let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: host.open_with(path, options)?, local: None }) };
     if location.means_contents() || asked.listed {
         return open(&path).map(Source::Contents);
     }
-    let (above, leaf) = open::split(&path);
+    let (above, leaf) = host.split(&path);
     if leaf.is_empty() {
         return open(&path).map(Source::Contents);
     }
@@ -266,16 +266,16 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
 fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let location = asked.destination;
     let host = asked.hosts.reach(location)?;
-    let path = host.absolute(&location.path);
+    let path = host.path(location);
     let clash = |reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy to").at(location.to_string().as_bytes());
         Err(e.because(reason.to_string()).hint(hint.to_string()))
     };
     let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
-        Ok((host.open_with(path, asked.far(asked.options))?, None, path.to_vec(), rename))
+        Ok((host.open_target(path, asked.far(asked.options))?, None, path.to_vec(), rename))
     };
     let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
-    let (above, leaf) = open::split(&path);
+    let (above, leaf) = host.split(&path);
     match host.look(&path)? {
         Some(Kind::Dir) => return at(&path, None),
         Some(_) if location.trailing_slash => {

@@ -92,7 +92,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
 fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
     let host = hosts.reach(destination)?;
-    let path = host.absolute(&destination.path);
+    let path = host.path(destination);
     let shown = destination.to_string();
     if destination.means_contents() || host.look(&path)? == Some(Kind::Dir) {
         let e = Error::new(ErrorKind::Usage, "copy to").at(shown.as_bytes()).because("is a directory, and standard input has no name");
@@ -105,7 +105,7 @@ fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global
         out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
         return Ok(Exit::Success);
     }
-    let (above, leaf) = open::split(&path);
+    let (above, leaf) = host.split(&path);
     if flags.make_path {
         host.make_dir(above, true)?;
     }

@@ -1,0 +1,125 @@
+//! How object stores are reached, and what objects are written with.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// What the flags say of object stores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectFlags {
+    pub endpoint_url: Option<String>,
+    pub profile: Option<String>,
+    pub region: Option<String>,
+    pub no_sign_request: bool,
+    pub no_verify_ssl: bool,
+    pub ca_bundle: Option<PathBuf>,
+    pub request_payer: bool,
+    pub storage_class: Option<String>,
+    pub sse: Option<String>,
+    pub sse_kms_key_id: Option<String>,
+    /// A file with a key of 32 bytes.
+    pub sse_c: Option<PathBuf>,
+    pub acl: Option<String>,
+    pub metadata: Vec<(String, String)>,
+    pub content_type: Option<String>,
+    pub cache_control: Option<String>,
+    pub tagging: Option<String>,
+    /// Attributes that listings do not tell are not asked for.
+    pub server_times: bool,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Object stores (s3:// addresses; no effect on others)")]
+pub struct ObjectArgs {
+    /// The server of s3:// addresses (else S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, Amazon's)
+    #[arg(long, value_name = "URL")]
+    endpoint_url: Option<String>,
+    /// The profile in ~/.aws whose keys and settings to use
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// The region of the bucket (else found out)
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Send requests unsigned: for public buckets
+    #[arg(long)]
+    no_sign_request: bool,
+    /// Trust any certificate: whoever is on the way can read and change everything
+    #[arg(long)]
+    no_verify_ssl: bool,
+    /// Trust the authorities in FILE (PEM) in place of the system's
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    ca_bundle: Option<PathBuf>,
+    /// Pay for the requests, on buckets whose owner asks for that
+    #[arg(long)]
+    request_payer: bool,
+    /// Write objects in this class (STANDARD_IA, GLACIER_IR, DEEP_ARCHIVE ...)
+    #[arg(long, value_name = "CLASS")]
+    storage_class: Option<String>,
+    /// Have the service encrypt objects: AES256 or aws:kms
+    #[arg(long, value_name = "KIND", value_parser = ["AES256", "aws:kms", "aws:kms:dsse"])]
+    sse: Option<String>,
+    /// The key for --sse aws:kms
+    #[arg(long, value_name = "ID", requires = "sse")]
+    sse_kms_key_id: Option<String>,
+    /// Encrypt with a key of your own, 32 bytes or their base64 in FILE, and read what was
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sse")]
+    sse_c: Option<PathBuf>,
+    /// Write objects with this canned ACL (private, bucket-owner-full-control ...)
+    #[arg(long, value_name = "ACL")]
+    acl: Option<String>,
+    /// Write objects with this user metadata; may be given again
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    metadata: Vec<(String, String)>,
+    /// The media type of objects (else guessed by the name's ending)
+    #[arg(long, value_name = "TYPE", value_parser = header_text)]
+    content_type: Option<String>,
+    /// The Cache-Control of objects
+    #[arg(long, value_name = "TEXT", value_parser = header_text)]
+    cache_control: Option<String>,
+    /// Tags of objects
+    #[arg(long, value_name = "K=V&K=V", value_parser = header_text)]
+    tagging: Option<String>,
+    /// Take the service's times of objects, without asking for those that they carry: one request less an object
+    #[arg(long)]
+    server_times: bool,
+}
+
+impl ObjectArgs {
+    pub(super) fn resolve(self) -> ObjectFlags {
+        ObjectFlags {
+            endpoint_url: self.endpoint_url,
+            profile: self.profile,
+            region: self.region,
+            no_sign_request: self.no_sign_request,
+            no_verify_ssl: self.no_verify_ssl,
+            ca_bundle: self.ca_bundle,
+            request_payer: self.request_payer,
+            storage_class: self.storage_class,
+            sse: self.sse,
+            sse_kms_key_id: self.sse_kms_key_id,
+            sse_c: self.sse_c,
+            acl: self.acl,
+            metadata: self.metadata,
+            content_type: self.content_type,
+            cache_control: self.cache_control,
+            tagging: self.tagging,
+            server_times: self.server_times,
+        }
+    }
+}
+
+/// `KEY=VALUE` of user metadata: what a header can carry.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+        return Err("the key takes letters, digits and - _ . only".into());
+    }
+    Ok((name.to_ascii_lowercase(), header_text(value)?))
+}
+
+fn header_text(text: &str) -> Result<String, String> {
+    match text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+        true => Ok(text.to_string()),
+        false => Err("a header takes printable ASCII only".into()),
+    }
+}
