@@ -43,8 +43,7 @@ pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
         (None, None) => {}
     }
     if matches!(entry.kind, Kind::Char | Kind::Block) && entry.rdev != 0 {
-        let (major, minor) = (u64::from(rustix::fs::major(entry.rdev)), u64::from(rustix::fs::minor(entry.rdev)));
-        room.written.kind_lost |= !room.put("rdev", format!("{:x}", major << 32 | minor), MetaMask::NONE);
+        room.written.kind_lost |= !room.put("rdev", device(entry.rdev), MetaMask::NONE);
     }
     if keep.has(MetaMask::MTIME) {
         match seconds(entry.mtime) {
@@ -107,6 +106,14 @@ fn mode(entry: &Entry, keep: MetaMask) -> Option<u32> {
     let plain = if entry.kind == Kind::Dir { 0o1777 } else { 0o777 };
     let special = if keep.has(MetaMask::SETID) { 0o7000 } else { 0 };
     Some(bits | entry.mode & (plain | special))
+}
+
+/// Major and minor number, 32 bits each, but for a major number of 0, which stays as it is packed.
+fn device(rdev: u64) -> String {
+    match (u64::from(rustix::fs::major(rdev)), u64::from(rustix::fs::minor(rdev))) {
+        (0, _) => format!("{rdev:x}"),
+        (major, minor) => format!("{:x}", major << 32 | minor),
+    }
 }
 
 /// `100644`. Where a reader could take the digits for s3fs's decimal symlink, a zero before them says that they are not.
