@@ -107,40 +107,51 @@ fn put(byte: u8, out: &mut Vec<u8>) {
 }
 
 fn escape(part: &[u8], out: &mut Vec<u8>) {
-    match part {
-        b"" => return put(b'/', out),
-        b"." | b".." => return part.iter().for_each(|byte| put(*byte, out)),
-        _ => {}
+    if part.is_empty() {
+        return put(b'/', out);
     }
+    let pieces: Vec<Vec<u8>> = Pieces(part).collect();
+    let whole = pieces.iter().map(Vec::len).sum::<usize>() <= LONGEST_NAME;
+    let most = if whole { LONGEST_NAME } else { LONGEST_NAME - MARK.len() - 1 };
     let mut start = out.len();
-    let mut rest = part;
-    let mut piece = Vec::new();
-    while let Some((&first, behind)) = rest.split_first() {
-        piece.clear();
-        let taken = match rest.strip_prefix(MARK) {
-            Some(behind) if is_escape(behind) => {
-                MARK.iter().for_each(|byte| put(*byte, &mut piece));
-                MARK.len()
-            }
-            _ if first == 0 => {
-                put(first, &mut piece);
-                1
-            }
-            _ => {
-                // A character of several bytes is not parted.
-                let length = 1 + behind.iter().take(3).take_while(|byte| first >= 0xc0 && (0x80..0xc0).contains(*byte)).count();
-                piece.extend_from_slice(&rest[..length]);
-                length
-            }
-        };
-        rest = &rest[taken..];
-        let mark = if rest.is_empty() { 0 } else { MARK.len() + 1 };
-        if out.len() - start + piece.len() + mark > LONGEST_NAME {
+    for piece in pieces {
+        if out.len() - start + piece.len() > most {
             out.extend_from_slice(MARK);
             out.extend_from_slice(b"~/");
             start = out.len();
         }
         out.extend_from_slice(&piece);
+    }
+    // The whole part, or what was left over of a long one.
+    if matches!(&out[start..], b"." | b"..") {
+        let dots = out.len() - start;
+        out.truncate(start);
+        (0..dots).for_each(|_| put(b'.', out));
+    }
+}
+
+/// A part in what must stay together: characters and escapes.
+struct Pieces<'a>(&'a [u8]);
+
+impl Iterator for Pieces<'_> {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let rest = self.0;
+        let (&first, behind) = rest.split_first()?;
+        let mut piece = Vec::new();
+        if rest.strip_prefix(MARK).is_some_and(is_escape) {
+            MARK.iter().for_each(|byte| put(*byte, &mut piece));
+            self.0 = &rest[MARK.len()..];
+        } else if first == 0 {
+            put(first, &mut piece);
+            self.0 = behind;
+        } else {
+            let tail = behind.iter().take(3).take_while(|byte| first >= 0xc0 && (0x80..0xc0).contains(*byte)).count();
+            piece.extend_from_slice(&rest[..1 + tail]);
+            self.0 = &behind[tail..];
+        }
+        Some(piece)
     }
 }
 

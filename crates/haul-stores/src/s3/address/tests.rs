@@ -241,6 +241,13 @@ fn keys_that_are_no_paths_are_told_and_mapped() {
     assert_eq!(unfit(long.as_bytes()), Some(Unfit::LongPart));
     let (path, _) = file_of_key(long.as_bytes()).unwrap();
     assert_eq!(path.iter().filter(|byte| **byte == b'/').count(), 1);
+    // What is left over of a long part is no `.` or `..` either.
+    for dots in [".", ".."] {
+        let key = "x".repeat(2 * 251) + dots;
+        let (path, _) = file_of_key(key.as_bytes()).unwrap();
+        assert!(path.split(|byte| *byte == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()));
+        assert_eq!(key_of_file(&path, false), key.as_bytes());
+    }
     assert_eq!(unfit(b""), Some(Unfit::Empty));
     assert_eq!(file_of_key(b""), None);
 }
@@ -272,6 +279,10 @@ proptest! {
             prop_assert!(haul_core::entry::check_leaf(part).is_ok() && part.len() <= 255);
         }
         prop_assert_eq!(key_of_file(&path, dir), &*key);
+        // What is a path already stays as it is.
+        if unfit(&key).is_none() && !key.windows(3).any(|bytes| bytes == "\u{ff05}".as_bytes()) {
+            prop_assert_eq!(&path, key.strip_suffix(b"/").unwrap_or(&key));
+        }
         prop_assert_eq!(std::str::from_utf8(&path).is_ok(), std::str::from_utf8(&key).is_ok());
     }
 

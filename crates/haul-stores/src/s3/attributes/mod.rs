@@ -35,6 +35,10 @@ const FARTHEST: i64 = 1 << 40;
 /// A symlink's target is shorter: PATH_MAX.
 const LONGEST_TARGET: u64 = 4096;
 
+/// The `mode` of every symlink that s3fs writes, in decimal. In octal it would be a directory with permissions that
+/// nobody gives.
+const DECIMAL_LINK: &str = "41471";
+
 /// What an object's metadata says of the file that it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use haul_core::entry::{Kind, Time};
 use haul_core::hash::unhex;
 
-use super::{FARTHEST, Kept, kind_of, word_of, xattrs};
+use super::{DECIMAL_LINK, FARTHEST, Kept, kind_of, word_of, xattrs};
 use crate::s3::xml::time::{fraction, iso};
 
 /// The user's metadata among an answer's headers: names without `x-amz-meta-`.
@@ -135,14 +135,12 @@ fn id(text: &str) -> Option<u32> {
 }
 
 /// A `mode` in octal as rclone writes it, or in decimal as s3fs does. Both are digits: whichever gives a type of
-/// file is meant, and octal if both do, but for 41471, which is a symlink in decimal (and in octal a directory with
-/// permissions that nobody gives).
+/// file is meant, and octal if both do, but for [`DECIMAL_LINK`].
 fn mode(text: &str) -> (Option<Kind>, Option<u32>) {
-    const LINK: u32 = 41471;
     let octal = octal(text);
     let decimal = whole(text).and_then(|mode| u32::try_from(mode).ok());
     match (octal, decimal) {
-        (_, Some(LINK)) => parts(LINK),
+        (_, Some(decimal)) if text == DECIMAL_LINK => parts(decimal),
         (Some(octal), _) if octal <= 0o7777 || kind_of(octal & !0o7777).is_some() => parts(octal),
         (_, Some(decimal)) if decimal > 0o7777 => parts(decimal),
         _ => (None, None),

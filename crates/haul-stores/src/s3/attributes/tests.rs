@@ -45,6 +45,10 @@ fn every_kind_is_told_with_and_without_its_mode() {
             }
         }
     }
+    let mut odd = entry(Kind::Dir);
+    odd.mode = 0o1471;
+    assert_eq!(write(&odd, MetaMask::MODE, 0).headers, [("mode", "041471".to_owned())]);
+    assert_eq!(again(&write(&odd, MetaMask::MODE, 0)).kind, Some(Kind::Dir));
     assert_eq!(write(&entry(Kind::Link), MetaMask::NONE, 0).headers, [("mode", "120777".to_owned())]);
     assert_eq!(write(&entry(Kind::Dir), MetaMask::MODE, 0).headers, [("mode", "40755".to_owned())]);
 }

@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Entry, Kind, MetaMask, Time};
 
-use super::{FARTHEST, bits_of, word_of, xattrs};
+use super::{DECIMAL_LINK, FARTHEST, bits_of, word_of, xattrs};
 use crate::s3::xml::time::decimals;
 
 /// Bytes of metadata that an object can have, all names and values together.
@@ -38,15 +38,14 @@ pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
     let mode = mode(entry, keep);
     match (mode, word_of(entry.kind)) {
         (Some(mode), _) => {
-            let fits = room.put("mode", format!("{mode:o}"), keep.and(MetaMask::MODE.with(MetaMask::SETID)));
+            let fits = room.put("mode", octal(mode), keep.and(MetaMask::MODE.with(MetaMask::SETID)));
             room.written.kind_lost = !fits && !matches!(entry.kind, Kind::File | Kind::Dir);
         }
         (None, Some(word)) => room.written.kind_lost = !room.put("haul-kind", word.into(), MetaMask::NONE),
         (None, None) => {}
     }
     if matches!(entry.kind, Kind::Char | Kind::Block) && entry.rdev != 0 {
-        let (major, minor) = (u64::from(rustix::fs::major(entry.rdev)), u64::from(rustix::fs::minor(entry.rdev)));
-        room.written.kind_lost |= !room.put("rdev", format!("{:x}", major << 32 | minor), MetaMask::NONE);
+        room.written.kind_lost |= !room.put("rdev", device(entry.rdev), MetaMask::NONE);
     }
     if keep.has(MetaMask::MTIME) {
         match seconds(entry.mtime) {
@@ -109,6 +108,20 @@ fn mode(entry: &Entry, keep: MetaMask) -> Option<u32> {
     let plain = if entry.kind == Kind::Dir { 0o1777 } else { 0o777 };
     let special = if keep.has(MetaMask::SETID) { 0o7000 } else { 0 };
     Some(bits | entry.mode & (plain | special))
+}
+
+/// Major and minor number, 32 bits each, but for a major number of 0, which stays as it is packed.
+fn device(rdev: u64) -> String {
+    match (u64::from(rustix::fs::major(rdev)), u64::from(rustix::fs::minor(rdev))) {
+        (0, _) => format!("{rdev:x}"),
+        (major, minor) => format!("{:x}", major << 32 | minor),
+    }
+}
+
+/// `100644`. Where a reader could take the digits for s3fs's decimal symlink, a zero before them says that they are not.
+fn octal(mode: u32) -> String {
+    let text = format!("{mode:o}");
+    if text == DECIMAL_LINK { format!("0{text}") } else { text }
 }
 
 /// `1704164645.678`; before 1970 with a sign before all of it, as rclone has it. `None` if it is too far from now.

@@ -15,6 +15,9 @@ const DEEPEST: usize = 32;
 /// Bytes of one text. A key has at most 1,024 bytes, each at most `%25` escaped once more.
 const LONGEST: usize = 64 << 10;
 
+/// Bytes of a name that is taken in one step. The service's own have at most half as many.
+const LONGEST_NAME: usize = 64;
+
 pub(super) struct Walk<'a> {
     document: &'a str,
     reader: Reader<&'a [u8]>,
@@ -96,12 +99,11 @@ impl<'a> Walk<'a> {
     fn pass_leaf(&mut self) -> Option<&'a str> {
         let rest = &self.document[self.at()..];
         let inner = rest.trim_ascii_start().strip_prefix('<')?;
-        let (name, inner) = inner.split_at(inner.find('>')?);
-        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return None;
-        }
-        let inner = &inner[1..];
-        let (text, end) = inner.split_at(inner.find('<').filter(|length| *length <= LONGEST)?);
+        let length = inner.bytes().take(LONGEST_NAME).position(|byte| !byte.is_ascii_alphanumeric())?;
+        let (name, inner) = inner.split_at(length);
+        let inner = inner.strip_prefix('>').filter(|_| length > 0)?;
+        let length = inner.bytes().take(LONGEST).position(|byte| byte == b'<')?;
+        let (text, end) = inner.split_at(length);
         let behind = end.strip_prefix("</")?.strip_prefix(name)?.strip_prefix('>')?;
         self.reader.stream().consume(rest.len() - behind.len());
         self.leaf = Some(text);
