@@ -17,6 +17,7 @@
 //! - **Buffers** of 128 KiB each way, two for each connection and four with TLS; they are filled and emptied by one call of
 //!   the system each. Measured over loopback, cost of the client for a GiB: see `BUFFER`.
 
+mod failure;
 mod pinned;
 mod resolver;
 mod tls;
@@ -32,6 +33,7 @@ use ureq::tls::{Certificate, PemItem, parse_pem};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, SocksConnector, TcpConnector};
 use ureq::{Agent, Proxy};
 
+pub use self::failure::explained;
 use self::resolver::Addresses;
 use self::tls::TlsConnector;
 use super::account::Environment;
