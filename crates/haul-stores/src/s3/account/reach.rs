@@ -1,13 +1,14 @@
 //! How the library of credential providers reaches the world: files, programs, servers, each with a bound. Its functions are
 //! asynchronous in form only: whatever they wait for is awaited here by blocking, so that no runtime is needed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, Read};
 use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -57,10 +58,10 @@ pub(super) fn block_on<F: Future>(future: F) -> F::Output {
 pub(super) struct Reach(Arc<Inner>);
 
 struct Inner {
-    /// For those that hand out credentials; its endpoint is only an example of them.
+    /// What all agents have in common; its endpoint is only an example.
     trust: Trust,
-    services: OnceLock<Agent>,
-    metadata: OnceLock<Agent>,
+    /// By scheme, host and port: each has its own way through proxies.
+    agents: Mutex<HashMap<String, Agent>>,
     /// Where STS is if the settings say so: scheme, host and port.
     sts: Option<Uri>,
     failure: Mutex<Option<String>>,
@@ -68,8 +69,8 @@ struct Inner {
 
 impl Reach {
     pub(super) fn new(trust: Trust, sts: Option<Uri>) -> Reach {
-        let (services, metadata, failure) = Default::default();
-        Reach(Arc::new(Inner { trust, services, metadata, sts, failure }))
+        let (agents, failure) = Default::default();
+        Reach(Arc::new(Inner { trust, agents, sts, failure }))
     }
 
     /// What the providers are given.
@@ -97,20 +98,22 @@ impl Reach {
         Uri::from_parts(parts).unwrap_or_else(|_| uri.clone())
     }
 
-    fn agent(&self, uri: &Uri) -> haul::Result<&Agent> {
-        let is_sts = self.0.sts.as_ref().is_some_and(|sts| sts.authority() == uri.authority());
-        if uri.scheme_str() == Some("https") || is_sts {
-            made(&self.0.services, || {
-                let endpoint = Uri::from_static("https://sts.amazonaws.com");
-                trust::agent(&Trust { endpoint, patience: SERVICE, connections: 2, buffer: 16 << 10, ..self.0.trust.clone() })
-            })
-        } else {
-            made(&self.0.metadata, || {
-                let endpoint = Uri::from_static("http://169.254.169.254");
-                let next_door = Trust { endpoint, connect: METADATA / 2, patience: METADATA, proxied: false, ..self.0.trust.clone() };
-                trust::agent(&Trust { connections: 2, buffer: 16 << 10, ..next_door })
-            })
+    fn agent(&self, uri: &Uri) -> haul::Result<Agent> {
+        let key = format!("{}://{}", uri.scheme_str().unwrap_or(""), uri.authority().map_or("", |authority| authority.as_str()));
+        let mut agents = self.0.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(agent) = agents.get(&key) {
+            return Ok(agent.clone());
         }
+        let is_sts = self.0.sts.as_ref().is_some_and(|sts| sts.authority() == uri.authority());
+        let common = Trust { endpoint: uri.clone(), connections: 2, buffer: 16 << 10, ..self.0.trust.clone() };
+        let trust = if uri.scheme_str() == Some("https") || is_sts {
+            Trust { patience: SERVICE, ..common }
+        } else {
+            Trust { connect: METADATA / 2, patience: METADATA, proxied: false, ..common }
+        };
+        let agent = trust::agent(&trust)?;
+        agents.insert(key, agent.clone());
+        Ok(agent)
     }
 
     fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, String> {
@@ -130,14 +133,6 @@ impl Reach {
         read.map_err(|error| format!("{host}: {error}"))?;
         Ok(Response::from_parts(parts, Bytes::from(bytes)))
     }
-}
-
-fn made(cell: &OnceLock<Agent>, make: impl FnOnce() -> haul::Result<Agent>) -> haul::Result<&Agent> {
-    if let Some(agent) = cell.get() {
-        return Ok(agent);
-    }
-    let agent = make()?;
-    Ok(cell.get_or_init(|| agent))
 }
 
 impl HttpSend for Reach {

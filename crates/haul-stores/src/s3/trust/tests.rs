@@ -1,3 +1,13 @@
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use haul_core::error::Remedy;
+
 use super::*;
 
 #[test]
@@ -66,4 +76,243 @@ fn variables_replace_the_usual_certificates() {
     let environment = Environment::table(None, [("SSL_CERT_FILE", "/nowhere/at/all")]);
     let error = agent(&Trust::of("https://h".parse().unwrap(), environment)).unwrap_err();
     assert!(error.next_step().unwrap().contains("--ca-bundle"), "{error}");
+}
+
+/// Keys and certificates for these tests, good until 2126 (made with openssl):
+/// `self` signs itself and says it may sign others; `leaf` is signed by `authority`; both for 127.0.0.1.
+/// `other` is as `self`, for another host; `old` is as `self`, and ended in 2020.
+const SELF: &str = include_str!("certificates/self.pem");
+const LEAF: &str = include_str!("certificates/leaf.pem");
+const AUTHORITY: &str = include_str!("certificates/authority.pem");
+const OTHER: &str = include_str!("certificates/other.pem");
+const OLD: &str = include_str!("certificates/old.pem");
+
+/// Serves one connection after the other with TLS by a certificate; each request is answered with its own body.
+fn tls_server(pem: &'static str) -> Uri {
+    let certificates = of_pem(pem.as_bytes()).iter().map(|one| CertificateDer::from(one.der().to_vec())).collect();
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates, PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap())
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}/b", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            echo(StreamOwned::new(connection, stream.unwrap()));
+        }
+    });
+    address.parse().unwrap()
+}
+
+/// Answers requests until the other side hangs up.
+fn echo(mut stream: impl Read + Write) {
+    loop {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            match stream.read(&mut byte) {
+                Ok(1) => head.push(byte[0]),
+                _ => return,
+            }
+        }
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let mut body = vec![0; length.unwrap_or(0)];
+        stream.read_exact(&mut body).unwrap();
+        let status = if head.contains("/moved") { "302 Found\r\nlocation: /elsewhere" } else { "404 Not Found" };
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+        // Whoever has hung up sees to its own test.
+        let _ = stream.write_all(answer.as_bytes()).and_then(|()| stream.write_all(&body)).and_then(|()| stream.flush());
+    }
+}
+
+/// An agent that trusts the certificates of `pem`.
+fn trusting(endpoint: &Uri, pem: &str) -> Agent {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
+    let usual = Trust::of(endpoint.clone(), Environment::table(None, []));
+    agent(&Trust { bundle: Some(file.path().into()), ..usual }).unwrap()
+}
+
+#[test]
+fn a_certificate_is_believed_for_its_authority_or_for_itself() {
+    for (server, bundle, refusal) in [
+        (LEAF, AUTHORITY, None),
+        (SELF, SELF, None),
+        (LEAF, SELF, Some("UnknownIssuer")),
+        (SELF, AUTHORITY, Some("CaUsedAsEndEntity")),
+        (OTHER, OTHER, Some("not valid for name")),
+        (OLD, OLD, Some("expired")),
+    ] {
+        let endpoint = tls_server(server);
+        let answer = trusting(&endpoint, bundle).get(&endpoint).call();
+        match (answer, refusal) {
+            (Ok(answer), None) => assert_eq!(answer.status(), 404),
+            (Err(error), Some(word)) => assert!(error.to_string().contains(word), "{word} in {error}"),
+            (other, expected) => panic!("{other:?} where {expected:?}"),
+        }
+        let anybody = Trust { verify: false, ..Trust::of(endpoint.clone(), Environment::table(None, [])) };
+        assert_eq!(agent(&anybody).unwrap().get(&endpoint).call().unwrap().status(), 404);
+    }
+}
+
+#[test]
+fn an_agent_for_plain_http_believes_no_certificate() {
+    let endpoint = tls_server(SELF);
+    let plain = Trust::of("http://127.0.0.1".parse().unwrap(), Environment::table(None, []));
+    assert!(agent(&plain).unwrap().get(&endpoint).call().is_err());
+}
+
+#[test]
+fn bodies_of_every_size_come_back_whole_through_tls() {
+    let endpoint = tls_server(LEAF);
+    let agent = trusting(&endpoint, AUTHORITY);
+    for size in [0, 1, 16 << 10, (64 << 10) - 1, 128 << 10, (128 << 10) + 1, 3_000_001] {
+        let sent: Vec<u8> = (0..size).map(|n: usize| (n * 31 + n / 251) as u8).collect();
+        let mut answer = agent.put(&endpoint).send(&sent[..]).unwrap();
+        let mut came = Vec::new();
+        answer.body_mut().as_reader().read_to_end(&mut came).unwrap();
+        assert!(came == sent, "{size} bytes");
+    }
+}
+
+/// A server in the clear that counts its connections.
+fn plain_server() -> (Uri, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/b", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || echo(stream.unwrap()));
+        }
+    });
+    (address.parse().unwrap(), count)
+}
+
+#[test]
+fn one_connection_serves_many_requests_and_no_redirect_is_followed() {
+    let (endpoint, count) = plain_server();
+    let agent = agent(&Trust::of(endpoint.clone(), Environment::table(None, []))).unwrap();
+    for _ in 0..3 {
+        let mut answer = agent.put(&endpoint).send(&b"abc"[..]).unwrap();
+        assert_eq!(answer.body_mut().read_to_string().unwrap(), "abc");
+    }
+    let moved = agent.get(format!("{}/moved", endpoint.to_string().trim_end_matches("/b"))).call().unwrap();
+    assert_eq!(moved.status(), 302);
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_server_that_never_answers_is_left() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for scheme in ["http", "https"] {
+        let endpoint: Uri = format!("{scheme}://{address}/").parse().unwrap();
+        let short = Duration::from_millis(50);
+        let usual = Trust::of(endpoint.clone(), Environment::table(None, []));
+        let agent = agent(&Trust { patience: short, verify: false, ..usual }).unwrap();
+        let error = agent.get(&endpoint).call().unwrap_err();
+        assert!(matches!(error, ureq::Error::Timeout(_)), "{scheme}: {error:?}");
+    }
+}
+
+#[test]
+fn a_server_that_speaks_the_other_scheme_is_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let with_tls: Uri = format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 1000]);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
+    });
+    let error = explained(trusting(&with_tls, SELF).get(&with_tls).call().unwrap_err(), &with_tls, "get");
+    assert!(error.kind() == ErrorKind::Usage && error.next_step().unwrap().contains("http://"), "{error}");
+
+    let endpoint = tls_server(SELF);
+    let without: Uri = endpoint.to_string().replace("https:", "http:").parse().unwrap();
+    let agent = agent(&Trust::of(without.clone(), Environment::table(None, []))).unwrap();
+    let error = explained(agent.get(&without).call().unwrap_err(), &without, "get");
+    assert!(error.kind() == ErrorKind::Usage && error.next_step().unwrap().contains("https://"), "{error}");
+}
+
+#[test]
+fn a_failure_is_told_with_its_host_and_its_remedy() {
+    let at: Uri = "https://h.example:9000/bucket/key".parse().unwrap();
+    let told = |error| explained(error, &at, "put");
+    let io = |kind| ureq::Error::Io(std::io::Error::from(kind));
+    let refused = told(io(std::io::ErrorKind::ConnectionRefused));
+    assert_eq!((refused.kind(), refused.remedy()), (ErrorKind::Broken, Remedy::After(Duration::from_secs(1))));
+    assert!(refused.to_string().contains("h.example:9000") && !refused.to_string().contains("bucket"), "{refused}");
+    assert_eq!(told(io(std::io::ErrorKind::ConnectionReset)).remedy(), Remedy::Again);
+    assert_eq!(told(ureq::Error::Timeout(ureq::Timeout::PerRead)).kind(), ErrorKind::TimedOut);
+    assert_eq!(told(ureq::Error::HostNotFound).kind(), ErrorKind::Usage);
+    let unknown = told(ureq::Error::Rustls(rustls::CertificateError::UnknownIssuer.into()));
+    assert!(unknown.kind() == ErrorKind::Denied && unknown.next_step().unwrap().contains("--ca-bundle"), "{unknown}");
+    // What failed in the reader of a body that was being sent is that failure.
+    let inner = Error::new(ErrorKind::Changed, "read").because("the file changed");
+    assert_eq!(told(ureq::Error::Io(inner.into())).kind(), ErrorKind::Changed);
+}
+
+#[test]
+fn a_proxy_is_asked_to_connect() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://user:pw@{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        echo(stream);
+        String::from_utf8(head).unwrap()
+    });
+    let endpoint: Uri = "http://far.example:9000/b".parse().unwrap();
+    let environment = Environment::table(None, [("http_proxy", proxy.as_str())]);
+    let agent = agent(&Trust::of(endpoint.clone(), environment)).unwrap();
+    assert_eq!(agent.get(&endpoint).call().unwrap().status(), 404);
+    drop(agent);
+    let head = asked.join().unwrap();
+    assert!(head.starts_with("CONNECT far.example:9000 ") && head.contains("Proxy-Authorization: Basic dXNlcjpwdw=="), "{head}");
+}
+
+/// What a GiB costs this thread, by buffer: nothing but the agent is on it.
+#[test]
+#[ignore = "a measurement: run with --release --nocapture --ignored"]
+#[expect(clippy::print_stdout, reason = "the figures are the point")]
+fn cost_of_a_gibibyte_by_buffer() {
+    const SIZE: usize = 16 << 20;
+    let cpu = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let body = vec![7; SIZE];
+    let mut place = vec![0; 1 << 20];
+    for (scheme, endpoint) in [("http", plain_server().0), ("https", tls_server(LEAF))] {
+        for buffer in [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10] {
+            let usual = Trust::of(endpoint.clone(), Environment::table(None, []));
+            let agent = agent(&Trust { buffer, verify: false, ..usual }).unwrap();
+            let (mut put, mut get) = (0.0, 0.0);
+            for _ in 0..32 {
+                let start = cpu();
+                let mut answer = agent.put(&endpoint).send(&body[..]).unwrap();
+                let between = cpu();
+                let mut reader = answer.body_mut().as_reader();
+                while reader.read(&mut place).unwrap() > 0 {}
+                put += between - start;
+                get += cpu() - between;
+            }
+            println!("{scheme:5} {:3} KiB: put {:.3} get {:.3} CPU seconds a GiB", buffer >> 10, put * 2.0, get * 2.0);
+            // The server takes one connection with TLS after the other.
+            drop(agent);
+        }
+    }
 }
