@@ -146,7 +146,7 @@ fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     let leaf: &[u8] = cx.target_leaf(&entry.name);
     let name = Name::new(&work.dir, leaf);
     for reference in &cx.job.link_dest {
-        let Some(Found::Entry(there)) = reference.store.stat_many(&work.dir, &[leaf], want, false).pop() else { continue };
+        let Some(Found::Entry(there)) = cx.look_up(&*reference.store, &work.dir, &[leaf], want, false).pop() else { continue };
         // `decide` is asked as if the reference stood at the destination; what has to be hashed first is not equal.
         let equal = Step { act: Act::Keep, why: Why::Same };
         if there.kind != Kind::File || cx.planner.decide(entry, Some(&there)) != equal {
@@ -154,7 +154,7 @@ fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
         }
         if cx.writes() {
             work.touch();
-            match (reference.link)(&there.name, &name) {
+            match cx.retry(|| (reference.link)(&there.name, &name)) {
                 Ok(()) => {}
                 Err(_) => continue,
             }
