@@ -10,11 +10,11 @@ use crate::filter::Verdict;
 use crate::job::Pick;
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, Name as Named, There};
-use crate::store::Found;
+use crate::store::{Found, Store};
 use crate::tune::Op;
 
 use super::context::Context;
-use super::planned::{Planned, plan_one, sort_out};
+use super::planned::{Planned, References, plan_one, sort_out};
 
 /// Looks names up on both sides and plans them.
 pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
@@ -23,7 +23,7 @@ pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
         load.entries = names.len() as u64;
         look_measured(cx, work, names)
     });
-    let Planned { small, large, dirs, done, kept } = planned;
+    let Planned { small, large, dirs, done, kept, .. } = planned;
     cx.tally.kept.fetch_add(kept.total(), Ordering::Relaxed);
     {
         let mut report = cx.report();
@@ -38,6 +38,7 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
     let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     complete(cx, work, &mut names, want, &mut planned);
     let mut targets = look_up_targets(cx, work, &names, want).into_iter();
+    let mut pairs = Vec::with_capacity(names.len());
     for Named { entry, there } in names {
         let unknown = is_unknown(&there, want);
         let target = match there {
@@ -53,9 +54,28 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
                 }
             },
         };
+        pairs.push((entry, target));
+    }
+    planned.references = look_up_references(cx, work, &pairs, want);
+    for (entry, target) in pairs {
         plan_one(cx, work, entry, target, &mut planned);
     }
     planned
+}
+
+/// `--link-dest`: what the reference trees have under the names of new files.
+fn look_up_references(cx: &Context, work: &DirWork, pairs: &[(Entry, Option<Entry>)], want: MetaMask) -> Vec<References> {
+    if cx.job.link_dest.is_empty() {
+        return Vec::new();
+    }
+    let new = pairs.iter().filter(|(entry, target)| target.is_none() && entry.kind == Kind::File);
+    let leaves: Vec<&[u8]> = new.map(|(entry, _)| cx.target_leaf(&entry.name)).collect();
+    let found = |store: &dyn Store| {
+        let found = cx.look_up(store, &work.dir, &leaves, want, false).into_iter().zip(&leaves);
+        // What cannot be looked up is copied.
+        found.filter_map(|(found, leaf)| if let Found::Entry(entry) = found { Some((leaf.to_vec(), entry)) } else { None }).collect()
+    };
+    cx.job.link_dest.iter().map(|reference| found(&*reference.store)).collect()
 }
 
 /// Looks up what the listing did not say of the source's names, and takes out those that are not wanted or not there.

@@ -1,5 +1,6 @@
 //! What a name comes to: the planner asked, and its answer sorted into the kinds of work there are.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Small};
-use crate::store::{Found, MetaSpec, admits};
+use crate::store::{MetaSpec, admits};
 
 use super::context::{Context, SMALL};
 use super::file::OpenFile;
@@ -26,7 +27,12 @@ pub(super) struct Planned {
     pub done: usize,
     /// Right already, counted here and told all at once.
     pub kept: crate::report::Kinds,
+    /// What each tree of `--link-dest` has.
+    pub references: Vec<References>,
 }
+
+/// Entries by their leaf.
+pub(super) type References = HashMap<Vec<u8>, Entry>;
 
 impl Planned {
     fn keep(&mut self, cx: &Context, why: Why, entry: &Entry) {
@@ -113,7 +119,7 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
             }
         }
     }
-    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry) {
+    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry, &planned.references) {
         planned.done += 1;
         return;
     }
@@ -138,23 +144,22 @@ fn handed_over(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
 
 /// `--link-dest`: whether one of the reference trees had an equal file, which has this name now too. What cannot
 /// be linked is copied.
-fn linked(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
+fn linked(cx: &Context, work: &DirWork, entry: &Entry, references: &[References]) -> bool {
     if cx.job.link_dest.is_empty() || cx.planner.decide(entry, None).act == Act::Keep {
         return false;
     }
-    let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     let leaf: &[u8] = cx.target_leaf(&entry.name);
     let name = Name::new(&work.dir, leaf);
-    for reference in &cx.job.link_dest {
-        let Some(Found::Entry(there)) = reference.store.stat_many(&work.dir, &[leaf], want, false).pop() else { continue };
+    for (reference, known) in cx.job.link_dest.iter().zip(references) {
+        let Some(there) = known.get(leaf) else { continue };
         // `decide` is asked as if the reference stood at the destination; what has to be hashed first is not equal.
         let equal = Step { act: Act::Keep, why: Why::Same };
-        if there.kind != Kind::File || cx.planner.decide(entry, Some(&there)) != equal {
+        if there.kind != Kind::File || cx.planner.decide(entry, Some(there)) != equal {
             continue;
         }
         if cx.writes() {
             work.touch();
-            match (reference.link)(&there.name, &name) {
+            match cx.retry(|| (reference.link)(&there.name, &name)) {
                 Ok(()) => {}
                 Err(_) => continue,
             }

@@ -55,6 +55,7 @@ pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
 pub const READER: u8 = 58;
 pub const BEFRIEND: u8 = 59;
+pub const LINK_FROM: u8 = 60;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

@@ -272,6 +272,31 @@ impl Remote {
         &self.fs_name
     }
 
+    /// Device and inode of the root, on its machine.
+    pub fn identity(&self) -> (u64, u64) {
+        self.root.identity
+    }
+
+    /// As `make_hard_link`, for a file `existing` below another root of the same host; `Unsupported` if it is another host or
+    /// file system.
+    pub fn link_from(&self, other: &Remote, existing: &Name, name: &Name) -> Result<()> {
+        let link = || {
+            checked(name, "link")?;
+            if !Arc::ptr_eq(&self.root.client, &other.root.client) {
+                return Err(Error::new(ErrorKind::Unsupported, "link").because("the two names are on different hosts"));
+            }
+            // Both are open in the session that is asked; it may be another than the one that opened them.
+            other.root.session()?;
+            // The directories of each name are counted from the start.
+            let (mut to, mut from) = (self.root.request(), other.root.request());
+            to.name(name);
+            from.name(existing);
+            from.check()?;
+            self.root.ask(ops::LINK_FROM, &to, &[&from.out], 0)?.wait().map(|_| ())
+        };
+        link().map_err(|e| e.on(name))
+    }
+
     fn found(&self, from: &mut Parser<'_>, name: Name) -> Result<Found> {
         Ok(match from.byte()? {
             0 => Found::Entry(from.attributes(name)?),

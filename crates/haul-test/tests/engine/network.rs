@@ -74,6 +74,30 @@ fn an_unchanged_tree_is_listed_a_directory_at_a_time_on_both_sides() {
 }
 
 #[test]
+fn reference_trees_are_looked_up_in_lots() {
+    let (source, reference, target) = (Memory::new(), remote(), remote());
+    for i in 0..300 {
+        let path = format!("d/{i}");
+        source.put(&path, content(&path, 0, 300));
+        reference.put(&path, content(&path, 0, 300));
+        reference.put_time(&path, source.entry(&path).unwrap().mtime);
+    }
+    let known = slow(&reference);
+    let mut copy = job(Arc::new(source.again()), Arc::new(slow(&target)));
+    let linked = Arc::new(Mutex::new(HashSet::new()));
+    let links = linked.clone();
+    let link = move |existing: &haul_core::entry::Name, name: &haul_core::entry::Name| {
+        assert_eq!(existing.path(), name.path());
+        links.lock().unwrap().insert(name.path());
+        Ok(())
+    };
+    copy.link_dest.push(haul_core::job::LinkDest { store: Arc::new(known.clone()), link: Arc::new(link) });
+    let (report, _) = go(copy);
+    assert_eq!((report.hard_links, report.failed, linked.lock().unwrap().len()), (300, 0, 300), "{report:?}");
+    assert!(known.count(Op::StatMany).calls < 100, "{:?}", known.count(Op::StatMany));
+}
+
+#[test]
 fn listings_that_say_only_names_are_looked_up_in_lots() {
     let bare = || Memory::new().with(|caps| caps.lists = MetaMask::NONE);
     let (source, target) = (bare(), bare());

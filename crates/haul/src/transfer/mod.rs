@@ -153,7 +153,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     if flags.select.one_file_system && flags.sources.iter().any(is_remote) && hosts.any_plain() {
         return Err(Error::new(ErrorKind::Unsupported, "-x").because("SFTP does not tell where a file system ends"));
     }
-    let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, options)?;
+    let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, &asked)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
     let owner = flags.keep.chown.as_ref().map(chown).transpose()?;

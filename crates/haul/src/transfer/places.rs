@@ -19,7 +19,7 @@ use haul_stores::memory::Memory;
 
 use crate::location::Location;
 use crate::open;
-use crate::remote::{Hosts, is_remote};
+use crate::remote::{Host, Hosts, is_remote};
 
 pub struct Asked<'a> {
     pub hosts: &'a Hosts<'a>,
@@ -363,41 +363,92 @@ pub fn hand_over(roots: &mut [Root], stores: &[Option<Arc<Local>>], target: Opti
 
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
-pub fn link_dest(dirs: &[PathBuf], places: &Places, options: Options) -> Result<(Vec<LinkDest>, Vec<String>)> {
-    if !dirs.is_empty() && places.target.place().scheme == "ssh" {
-        return Err(Error::new(ErrorKind::Unsupported, "--link-dest").because("it works on this machine's file systems only, so far"));
+pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(Vec<LinkDest>, Vec<String>)> {
+    if !dirs.is_empty() && is_remote(asked.destination) {
+        return far_link_dest(dirs, places, asked);
     }
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let target = open::path_of(&places.target_path);
     for dir in dirs {
-        // A destination that is not made yet, in a dry run, cannot be gone through.
-        let path = match dir.strip_prefix("..") {
-            Ok(rest) if places.local_target.is_none() => target.parent().unwrap_or(Path::new("/")).join(rest),
-            _ => target.join(dir),
-        };
-        let store = match Local::open(&path, options) {
+        let path = reference(&target, dir, places.local_target.is_some());
+        let store = match Local::open(&path, asked.options) {
             Ok(store) => Arc::new(store),
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                notes.push(format!("--link-dest {}: not there; nothing is linked to it", show(path.as_os_str().as_bytes())));
+                notes.push(not_there(&path));
                 continue;
             }
             Err(e) => return Err(e),
         };
         let Some(to) = places.local_target.clone() else {
-            let unasked = |_: &Name, _: &Name| Err(Error::new(ErrorKind::Unsupported, "link"));
             found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(unasked) });
             continue;
         };
         if to.identity().0 != store.identity().0 {
-            let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
-            let e = e.because("is on another file system than the destination, and hard links cannot cross them");
-            return Err(e.hint("name a directory on the destination's file system, or leave the option out"));
+            return Err(crosses(&path));
         }
         let from = store.clone();
         let link = move |existing: &Name, name: &Name| to.link_from(&from, existing, name);
         found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(link) });
     }
     Ok((found, notes))
+}
+
+/// The same on another machine: its haul links what lies there.
+fn far_link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(Vec<LinkDest>, Vec<String>)> {
+    let host = asked.hosts.reach(asked.destination)?;
+    let Host::Agent(host) = &*host else {
+        let e = Error::new(ErrorKind::Unsupported, "--link-dest").because("plain SFTP cannot link to what lies beside the destination");
+        return Err(e.hint("haul on the far side can: --install-agent places it there"));
+    };
+    let options = asked.far(asked.options);
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let is_made = places.target.place().scheme == "ssh";
+    let to = is_made.then(|| host.open(&places.target_path, options).map(Arc::new)).transpose()?;
+    for dir in dirs {
+        let path = reference(&open::path_of(&places.target_path), dir, is_made);
+        let store = match host.open(path.as_os_str().as_bytes(), options) {
+            Ok(store) => Arc::new(store),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                notes.push(not_there(&path));
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        let Some(to) = to.clone() else {
+            found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(unasked) });
+            continue;
+        };
+        if to.identity().0 != store.identity().0 {
+            return Err(crosses(&path));
+        }
+        let from = store.clone();
+        let link = move |existing: &Name, name: &Name| to.link_from(&from, existing, name);
+        found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(link) });
+    }
+    Ok((found, notes))
+}
+
+/// A destination that is not made yet, in a dry run, cannot be gone through.
+fn reference(target: &Path, dir: &Path, is_made: bool) -> PathBuf {
+    match dir.strip_prefix("..") {
+        Ok(rest) if !is_made => target.parent().unwrap_or(Path::new("/")).join(rest),
+        _ => target.join(dir),
+    }
+}
+
+fn not_there(path: &Path) -> String {
+    format!("--link-dest {}: not there; nothing is linked to it", show(path.as_os_str().as_bytes()))
+}
+
+fn crosses(path: &Path) -> Error {
+    let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
+    let e = e.because("is on another file system than the destination, and hard links cannot cross them");
+    e.hint("name a directory on the destination's file system, or leave the option out")
+}
+
+/// A dry run links nothing.
+fn unasked(_existing: &Name, _name: &Name) -> Result<()> {
+    Err(Error::new(ErrorKind::Unsupported, "link"))
 }
 
 /// The address as a person would look for it: a local path in full.

@@ -11,6 +11,31 @@ use crate::support::World;
 const EVERYTHING: What = What { root: false, ..What::ALL };
 
 #[test]
+fn what_lies_beside_the_destination_is_linked_there() {
+    use std::os::unix::fs::MetadataExt;
+    let w = World::new("");
+    w.tree("src: a=5 d/b=300K d/e/big=3M");
+    w.haul("cp src/ testhost:~/far/monday --mkpath").run().code(0);
+    std::fs::write(w.join("src/new"), "later").expect("written");
+    let inode = |path: &str| w.join(path).metadata().expect("it is there").ino();
+    w.haul("cp -n --link-dest=../monday src/ testhost:~/far/tuesday").run().code(0).says("3 of them as hard links");
+    assert!(!w.join("far/tuesday").exists());
+    let monday = w.join("far/monday").display().to_string();
+    for (name, reference) in [("tuesday", "../monday"), ("wednesday", &monday)] {
+        let ended = w.haul(&format!("cp --link-dest=../sunday --link-dest={reference} src/ testhost:~/far/{name}")).run().code(0);
+        ended.says("sunday: not there");
+        for (path, same) in [("a", true), ("d/b", true), ("d/e/big", true), ("new", false)] {
+            let linked = w.join(format!("far/monday/{path}")).exists()
+                && inode(&format!("far/monday/{path}")) == inode(&format!("far/{name}/{path}"));
+            assert_eq!(linked, same, "{name}/{path}");
+        }
+        w.assert_same("src", &format!("far/{name}"), What::USUAL);
+    }
+    w.haul("cp --link-dest=/dev/shm src/ testhost:~/far/thursday").run().code(1).says("another file system");
+    w.plain("cp --no-agent --link-dest=../monday src/ testhost:~/far/friday").run().says("plain SFTP cannot link");
+}
+
+#[test]
 fn everything_goes_there_and_comes_back_with_a() {
     let w = World::new("");
     let left_out = nasty::build(&w.join("src")).expect("made");

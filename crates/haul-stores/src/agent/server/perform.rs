@@ -153,6 +153,13 @@ impl Agent {
                 let kernel = self.data.kernel();
                 to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
             }
+            ops::LINK_FROM => {
+                let root = self.root(from.number()?)?;
+                let name = Names::of(&root).name(&mut from)?;
+                let other = self.root(from.number()?)?;
+                let existing = Names::of(&other).name(&mut from)?;
+                root.store.link_from(&other.store, &existing, &name)?;
+            }
             ops::LIST => {
                 let root = self.root(from.number()?)?;
                 return list(&root, &mut from, reply);
