@@ -170,6 +170,8 @@ pub struct Job {
     pub dry: bool,
     /// `-j`.
     pub workers: Option<u32>,
+    /// `--concurrency`: workers of one file at the most.
+    pub writers: Option<u32>,
     /// Bytes.
     pub chunk: u64,
     /// Bytes a second.

@@ -82,6 +82,12 @@ impl Meter {
         self.sleeping.load(Ordering::Relaxed) > 0
     }
 
+    /// Counts bytes that moved without passing here: no limit holds for them.
+    pub fn within(&self, bytes: u64) -> Result<()> {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.cancel.check()
+    }
+
     /// Counts `bytes` that passed, and sleeps as the limit wants; `Cancelled` as soon as the run is to stop.
     pub fn take(&self, bytes: u64) -> Result<()> {
         self.moved.fetch_add(bytes, Ordering::Relaxed);

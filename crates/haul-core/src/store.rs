@@ -45,6 +45,8 @@ pub struct Caps {
     pub mtime_grain: Duration,
     /// `commit` puts a whole new file in the place of an old one in one step.
     pub atomic_commit: bool,
+    /// `copy_from` copies between places of the same scheme and endpoint, whatever their volumes.
+    pub copies: bool,
     /// An unfinished write can be taken up by its token.
     pub attach: bool,
     /// A small new file may be created under its final name (see rules on intents).

@@ -10,8 +10,8 @@ use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Direct, RootOptions, Wishes};
-use haul_stores::s3::Client;
 use haul_stores::place::{self, Outcome, Program, There};
+use haul_stores::s3::Client;
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::{Login, Target, far_command};
 
@@ -197,7 +197,15 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false), client: Mutex::default() }
+        Hosts {
+            connect,
+            patience: None,
+            known: Mutex::default(),
+            learned: None,
+            squeeze: false,
+            placeable: AtomicBool::new(false),
+            client: Mutex::default(),
+        }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.

@@ -158,6 +158,14 @@ impl Context {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
+    /// Whether the destination's system holds the source too, and copies by itself. What is to be verified is read, so
+    /// that it passes through here; a move is content with the word of the system.
+    pub fn copies(&self, work: &DirWork) -> bool {
+        let (from, to) = (self.source(work).place(), self.target().place());
+        let within = self.target().caps().copies && (from.scheme, &from.endpoint) == (to.scheme, &to.endpoint);
+        within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
+    }
+
     pub fn hard(&self) -> MutexGuard<'_, HardLinks> {
         self.hard.lock().unwrap_or_else(PoisonError::into_inner)
     }

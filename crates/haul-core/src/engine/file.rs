@@ -25,8 +25,9 @@ pub struct OpenFile {
     step: Step,
     /// Tries so far beyond the first: a changed source or a failed check is done once more.
     tries: AtomicU32,
-    /// Whether other workers may join.
+    /// Whether other workers may join, and how many there may be.
     open_to_all: AtomicBool,
+    most: u32,
     state: Mutex<State>,
 }
 
@@ -58,13 +59,14 @@ impl fmt::Debug for OpenFile {
 }
 
 impl OpenFile {
-    pub fn new(_: &Context, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
+    pub fn new(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
         let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, error: None };
         Arc::new(OpenFile {
             work: work.clone(),
             step,
             tries: AtomicU32::new(0),
             open_to_all: AtomicBool::new(false),
+            most: cx.job.writers.unwrap_or(u32::MAX),
             state: Mutex::new(state),
         })
     }
@@ -84,7 +86,11 @@ impl OpenFile {
 
     /// Whether a chunk is there for one more worker.
     pub fn wants_workers(&self) -> bool {
-        self.open_to_all.load(Ordering::Relaxed) && !self.lock().left.is_empty()
+        if !self.open_to_all.load(Ordering::Relaxed) {
+            return false;
+        }
+        let state = self.lock();
+        !state.left.is_empty() && state.active < self.most
     }
 }
 
@@ -92,6 +98,13 @@ impl OpenFile {
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     if file.step.act == Act::Compare && file.tries.load(Ordering::Relaxed) == 0 && !file.open_to_all.load(Ordering::Relaxed) {
         match compare(cx, file) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(e) => return give_up(cx, file, e),
+        }
+    }
+    if cx.copies(&file.work) && matches!(file.step.act, Act::File { .. }) && file.tries.load(Ordering::Relaxed) == 0 {
+        match copy_within(cx, file) {
             Ok(true) => return,
             Ok(false) => {}
             Err(e) => return give_up(cx, file, e),
@@ -137,12 +150,48 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     }
 }
 
+/// Has the system that holds both ends copy by itself. `false` where it cannot.
+fn copy_within(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
+    let began = Instant::now();
+    let entry = file.lock().entry.clone();
+    let name = cx.target_name(&entry.name);
+    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "copy there");
+    let landed = cx.measured(Op::Chunk, |load| {
+        load.bytes = entry.size;
+        load.entries = 1;
+        let from = cx.source(&file.work).place();
+        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)))?;
+        // What a move removes is gone: at least the size of what stands there now is looked at.
+        if landed.is_some() && cx.job.remove_source && cx.retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
+            return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));
+        }
+        Ok(landed)
+    });
+    cx.touch_down(flight_id);
+    let Some(landed) = landed? else { return Ok(false) };
+    {
+        let mut report = cx.report();
+        report.made.files += 1;
+        report.file_bytes += entry.size;
+        report.times.writing += began.elapsed();
+    }
+    cx.meter.within(entry.size)?;
+    cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+    cx.refused(&entry, landed.refused);
+    cx.item(file.step.action(Kind::File), file.step.why, &entry);
+    if cx.job.remove_source {
+        super::small::remove_sources(cx, &file.work, std::slice::from_ref(&entry));
+    }
+    cx.sched.items_done(&file.work, 1);
+    Ok(true)
+}
+
 /// The first worker opens both ends; the others join. `None` if there is nothing left to join.
 fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let mut state = file.lock();
     if let Some(ends) = &state.ends {
         let ends = ends.clone();
-        if state.left.is_empty() {
+        if state.left.is_empty() || state.active >= file.most {
             return Ok(None);
         }
         state.active += 1;
@@ -155,7 +204,7 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     state.active = 1;
     state.ends = Some(ends.clone());
     let caps = cx.target().caps();
-    if caps.writers_per_file > 1 && caps.write != WriteStyle::InOrder && state.left.len() > 1 {
+    if caps.writers_per_file > 1 && file.most > 1 && caps.write != WriteStyle::InOrder && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
         cx.sched.share(file);

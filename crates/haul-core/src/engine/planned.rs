@@ -297,7 +297,7 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
         Act::File { replace } => {
             count_planned(cx, &entry);
             let sparse = cx.job.sparse && entry.is_sparse() && entry.size >= 64 << 10;
-            let whole = entry.size <= SMALL && !sparse && !(replace && (cx.job.in_place || cx.job.backup.is_some()));
+            let whole = entry.size <= SMALL && !sparse && !cx.copies(work) && !(replace && (cx.job.in_place || cx.job.backup.is_some()));
             match whole {
                 true => planned.small.push(small(entry, step)),
                 false => planned.large.push(OpenFile::new(cx, work, entry, step)),

@@ -460,6 +460,7 @@ impl<'a> Parser<'a> {
             writers_per_file: WRITERS,
             file_names,
             text_names: false,
+            copies: false,
             name_max,
             folds_case,
             bundle_bytes: 1 << 20,

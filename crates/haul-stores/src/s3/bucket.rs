@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
-use http::header::HeaderMap;
 use http::Method;
+use http::header::HeaderMap;
 
+use super::address::copy_source;
 use super::attributes::{self, Kept};
 use super::checksum::{self, Algorithm, Proof, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
 use super::fault::{self, Refusal};
 use super::framed::Framed;
-use super::address::copy_source;
 use super::sign::Payload;
 use super::wishes::{Pair, Wishes};
 use super::xml;

@@ -109,9 +109,8 @@ impl Objects {
         let part = COPY_PART.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
-        let parts = at_once(&numbered, AT_ONCE, |(number, range)| {
-            self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number)
-        });
+        let parts =
+            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number));
         let done = parts.into_iter().collect::<Result<Vec<_>>>().and_then(|parts| self.bucket.complete(to, &upload, &parts, None));
         if done.is_err() {
             let _the_error_says_more = self.bucket.abort(to, &upload);
@@ -144,7 +143,10 @@ impl Objects {
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = Default::default();
         for lot in good.chunks(DELETE_MOST) {
             let one_by_one = || {
-                at_once(lot, AT_ONCE, |key| self.bucket.delete(key).err().map(|e| (key.clone(), e))).into_iter().flatten().collect::<Vec<_>>()
+                at_once(lot, AT_ONCE, |key| self.bucket.delete(key).err().map(|e| (key.clone(), e)))
+                    .into_iter()
+                    .flatten()
+                    .collect::<Vec<_>>()
             };
             let refused = match lot {
                 [_] => one_by_one(),

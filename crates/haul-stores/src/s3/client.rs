@@ -16,7 +16,7 @@ use super::address::{self, Endpoint, Style};
 use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
 use super::sign::{Payload, Signer};
-use super::trust::{self, Trust};
+use super::trust;
 use super::xml;
 
 /// Tries of one request, the first included. The engine tries again after that, with waits of its own.
@@ -173,9 +173,8 @@ impl Client {
     pub fn open(asked: &Asked) -> Result<Client> {
         let account = Account::open(asked)?;
         let (endpoint, _) = endpoint_of(&account)?;
-        let address = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
-        let bundle = asked.ca_bundle.clone().or_else(|| asked.environment.get("AWS_CA_BUNDLE").map(Into::into));
-        let trust = Trust { verify: !asked.no_verify_ssl, bundle, ..Trust::of(address, asked.environment.clone()) };
+        let address: Uri = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
+        let trust = account.trust(&address);
         Client::new(account, trust::agent(&trust)?)
     }
 
@@ -374,6 +373,7 @@ impl Client {
         }
         let mut request = Request::new(());
         *request.method_mut() = call.method.clone();
+        let address = uri.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         let answered = match body {
@@ -385,7 +385,7 @@ impl Client {
                 self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
             }
         };
-        let answer = answered.map_err(|e| Miss::Broken(fault::broken(call.op, &e, &self.endpoint_words())))?;
+        let answer = answered.map_err(|e| Miss::Broken(trust::explained(e, &address, call.op)))?;
         let (parts, body) = answer.into_parts();
         let answer = Answer { status: parts.status, headers: parts.headers, body };
         if answer.status.is_success() {

@@ -134,13 +134,17 @@ impl Refusal {
 
     fn hint(&self, bucket: &str) -> Option<String> {
         let hint = match self.code.as_str() {
-            "NoSuchBucket" => return Some(format!("make it with `haul mb s3://{bucket}`, or look at the endpoint that the first line names")),
+            "NoSuchBucket" => {
+                return Some(format!("make it with `haul mb s3://{bucket}`, or look at the endpoint that the first line names"));
+            }
             "AccessDenied" | "Forbidden" | "AllAccessDisabled" => {
                 "the account lacks the right to do this; for a public bucket say --no-sign-request, for another account --profile"
             }
             "SignatureDoesNotMatch" => "look at AWS_SECRET_ACCESS_KEY or at the profile, and at the region",
             "InvalidAccessKeyId" => "look at AWS_ACCESS_KEY_ID or at the profile, and whether the endpoint is the right one",
-            "ExpiredToken" | "ExpiredTokenException" => "log in again (`aws sso login`, or what gave the token), then run the same command: it goes on",
+            "ExpiredToken" | "ExpiredTokenException" => {
+                "log in again (`aws sso login`, or what gave the token), then run the same command: it goes on"
+            }
             "RequestTimeTooSkewed" => "set this machine's clock",
             "InvalidBucketName" => "3 to 63 lower-case letters, digits, dots and hyphens",
             "KeyTooLongError" | "KeyTooLong" => "a key has at most 1,024 bytes",
@@ -155,19 +159,13 @@ impl Refusal {
 pub fn document(op: &'static str, bucket: &str, fault: xml::Fault) -> Error {
     match fault {
         xml::Fault::Service(said) => {
-            let refusal = Refusal {
-                status: 200,
-                code: said.code,
-                message: said.message,
-                request_id: said.request_id,
-                region: None,
-                wait: None,
-            };
+            let refusal =
+                Refusal { status: 200, code: said.code, message: said.message, request_id: said.request_id, region: None, wait: None };
             refusal.error(op, bucket)
         }
-        other => Error::new(ErrorKind::Other, op)
-            .because(other.to_string())
-            .hint("is this the address of an object store? See --endpoint-url"),
+        other => {
+            Error::new(ErrorKind::Other, op).because(other.to_string()).hint("is this the address of an object store? See --endpoint-url")
+        }
     }
 }
 
@@ -193,40 +191,12 @@ pub fn code_of(status: StatusCode) -> &'static str {
     }
 }
 
-/// The connection failed, or what came over it is no HTTP.
-pub fn broken(op: &'static str, error: &ureq::Error, endpoint: &str) -> Error {
-    use ureq::Error as E;
-    let new = |kind, remedy| Error::new(kind, op).remedy_is(remedy);
-    let soon = Remedy::After(Duration::from_millis(300));
-    match error {
-        E::Io(io) => {
-            if let Some(inner) = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-                return inner.again();
-            }
-            io_error(op, io, endpoint)
-        }
-        E::Timeout(what) => new(ErrorKind::TimedOut, soon)
-            .because(format!("{endpoint} did not answer in time ({what})"))
-            .hint("run the same command again: it goes on where it was"),
-        E::HostNotFound => new(ErrorKind::Broken, Remedy::None)
-            .because(format!("the name of {endpoint} cannot be resolved"))
-            .hint("look at --endpoint-url, or at the region in the profile"),
-        E::ConnectionFailed => new(ErrorKind::Broken, Remedy::Reconnect).because(format!("no connection to {endpoint}")),
-        E::Tls(what) => new(ErrorKind::Broken, Remedy::None).because(format!("{endpoint}: TLS: {what}")),
-        E::Rustls(what) => tls(op, what, endpoint),
-        E::Protocol(what) => new(ErrorKind::Broken, soon)
-            .because(format!("{endpoint} does not speak HTTP here: {what}"))
-            .hint("look at the scheme in --endpoint-url (http or https) and at the port"),
-        E::BodyExceedsLimit(_) | E::BodyStalled => new(ErrorKind::Broken, soon).because(format!("{endpoint}: {error}")),
-        other => new(ErrorKind::Other, Remedy::None).because(format!("{endpoint}: {other}")),
-    }
-}
-
+/// A body that broke off.
 pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error {
     use std::io::ErrorKind as I;
     let soon = Remedy::After(Duration::from_millis(300));
-    if let Some(tls_error) = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        return tls(op, tls_error, endpoint);
+    if let Some(inner) = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return inner.again();
     }
     let (kind, remedy, reason) = match io.kind() {
         I::ConnectionRefused => (ErrorKind::Broken, Remedy::Reconnect, format!("nobody listens at {endpoint}")),
@@ -243,18 +213,5 @@ pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error 
     match io.kind() {
         I::ConnectionRefused => error.hint("look at --endpoint-url, and whether the service runs"),
         _ => error,
-    }
-}
-
-fn tls(op: &'static str, error: &rustls::Error, endpoint: &str) -> Error {
-    let made = Error::new(ErrorKind::Broken, op);
-    match error {
-        rustls::Error::InvalidCertificate(why) => made
-            .because(format!("{endpoint}: its certificate is not trusted: {why:?}"))
-            .hint("--ca-bundle FILE names the authority that signed it; --no-verify-ssl trusts anyone"),
-        rustls::Error::InvalidMessage(_) => made
-            .because(format!("{endpoint} does not speak TLS"))
-            .hint("it may want http:// rather than https:// in --endpoint-url"),
-        other => made.because(format!("{endpoint}: TLS: {other}")),
     }
 }

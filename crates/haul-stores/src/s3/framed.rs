@@ -27,8 +27,7 @@ pub struct Framed<'a> {
 impl<'a> Framed<'a> {
     pub fn new(from: &'a mut dyn Read, size: u64, algorithm: Algorithm) -> Self {
         let checksum = Some(algorithm.begin());
-        let mut framed =
-            Framed { from, checksum, algorithm, left: size, frame: 0, text: io::Cursor::default(), ended: false, value: None };
+        let mut framed = Framed { from, checksum, algorithm, left: size, frame: 0, text: io::Cursor::default(), ended: false, value: None };
         framed.next_frame(false);
         framed
     }

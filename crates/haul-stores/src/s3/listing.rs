@@ -121,7 +121,9 @@ impl Objects {
                 }
                 Line::Object(ref found) if clash => {
                     let name = Name::new(dir, leaf);
-                    let e = Error::new(ErrorKind::BadName, "list").on(&name).because("there are both an object of this key and objects below it");
+                    let e = Error::new(ErrorKind::BadName, "list")
+                        .on(&name)
+                        .because("there are both an object of this key and objects below it");
                     each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
                 }
                 Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found))),
@@ -244,12 +246,7 @@ mod tests {
         for key in keys {
             let line = match key.ends_with('/') {
                 true => Line::Prefix(key.as_bytes().to_vec()),
-                false => Line::Object(Found {
-                    key: key.as_bytes().to_vec(),
-                    size: 0,
-                    etag: String::new(),
-                    modified: Default::default(),
-                }),
+                false => Line::Object(Found { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: Default::default() }),
             };
             held.push(line, &mut give);
         }

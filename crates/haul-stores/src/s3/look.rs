@@ -138,7 +138,8 @@ impl Objects {
         if target.starts_with(b"/") {
             return Err(nowhere());
         }
-        let mut parts: Vec<Vec<u8>> = link.name.dir.path().split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
+        let mut parts: Vec<Vec<u8>> =
+            link.name.dir.path().split(|b| *b == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect();
         for part in target.split(|b| *b == b'/') {
             match part {
                 b"" | b"." => {}

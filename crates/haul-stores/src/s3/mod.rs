@@ -156,6 +156,7 @@ fn caps() -> Caps {
         writers_per_file: 256,
         file_names: false,
         text_names: true,
+        copies: true,
         name_max: address::LONGEST_KEY,
         folds_case: false,
         bundle_bytes: 4 << 20,

@@ -165,7 +165,8 @@ impl Writing {
     fn send(&self, id: &str, warrant: Warrant, state: &Mutex<State>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
         let number = chunk.index + 1;
         let warrant = Warrant { trailing: warrant.trailing && self.bucket.client.takes_trailers(), ..warrant };
-        let part = self.bucket.put_part(&self.key, id, number, chunk.at.end - chunk.at.start, from, warrant).map_err(|e| e.on(&self.name))?;
+        let part =
+            self.bucket.put_part(&self.key, id, number, chunk.at.end - chunk.at.start, from, warrant).map_err(|e| e.on(&self.name))?;
         self.lock(state).parts.insert(chunk.index, part);
         Ok(())
     }

@@ -110,6 +110,7 @@ fn plain(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         one_way: false,
         dry: false,
         workers: None,
+        writers: None,
         chunk: 8 << 20,
         limit: None,
         retries: 3,

@@ -45,6 +45,7 @@ pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         one_way: false,
         dry: false,
         workers: None,
+        writers: None,
         chunk: 64 << 10,
         limit: None,
         retries: 3,

@@ -267,9 +267,6 @@ struct AcceptedArgs {
     /// Sizes are always for people to read (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// Chunks of one file share the workers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    concurrency: Option<u32>,
 }
 
 /// Sources and destination, once the number of arguments is right.

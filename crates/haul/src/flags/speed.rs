@@ -35,6 +35,8 @@ impl SpeedArgs {
 pub struct Transport {
     /// Bytes, at least 64 KiB; `None` is for haul to choose.
     pub chunk: Option<u64>,
+    /// Workers of one file at the most.
+    pub concurrency: Option<u32>,
     /// `-z`: of use over networks only.
     pub compress: bool,
     /// `-W`: changed files move as a whole.
@@ -50,6 +52,9 @@ pub struct TransportArgs {
     /// Move large files in pieces of SIZE, at least 64K
     #[arg(long, visible_alias = "part-size", value_name = "SIZE", value_parser = units::parse_size)]
     chunk_size: Option<u64>,
+    /// At most N workers move pieces of the same file (-j bounds them all together)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: Option<u32>,
     /// Compress on the way (over networks; no effect on local copies)
     #[arg(short = 'z', long)]
     compress: bool,
@@ -62,7 +67,7 @@ impl TransportArgs {
     pub(super) fn resolve(&self) -> Result<Transport, Refusal> {
         match self.chunk_size {
             Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
-            chunk => Ok(Transport { chunk, compress: self.compress, whole_file: self.whole_file }),
+            chunk => Ok(Transport { chunk, concurrency: self.concurrency, compress: self.compress, whole_file: self.whole_file }),
         }
     }
 }
