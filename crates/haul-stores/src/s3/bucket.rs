@@ -124,7 +124,9 @@ impl Bucket {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
             call = proven(call, warrant.algorithm, bytes);
-            self.client.send(&call, Body::Bytes(bytes))
+            let answer = self.client.send(&call, Body::Bytes(bytes))?;
+            self.client.confirmed(&answer, warrant)?;
+            Ok(answer)
         })
     }
 
@@ -157,7 +159,9 @@ impl Bucket {
             }
             let value = warrant.algorithm.of(&bytes);
             let call = proven(call, warrant.algorithm, &bytes);
-            return self.client.send(&call, Body::Bytes(&bytes)).map(|answer| done(answer, value));
+            let answer = self.client.send(&call, Body::Bytes(&bytes))?;
+            self.client.confirmed_part(&answer, warrant)?;
+            return Ok(done(answer, value));
         }
         let call = call
             .with("content-encoding", "aws-chunked")
@@ -166,6 +170,7 @@ impl Bucket {
         let mut framed = Framed::new(from, size, warrant.algorithm);
         let length = Framed::length(size, warrant.algorithm);
         let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
+        self.client.confirmed_part(&answer, warrant)?;
         let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
         let value = framed.value().ok_or_else(unsent)?;
         Ok(done(answer, value))

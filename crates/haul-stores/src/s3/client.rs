@@ -70,7 +70,7 @@ pub struct Warrant {
 /// From the best to what every endpoint takes.
 const WARRANTS: [Warrant; 4] = [
     Warrant { algorithm: Algorithm::Crc64Nvme, trailing: true },
-    Warrant { algorithm: Algorithm::Crc32c, trailing: true },
+    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: false },
     Warrant { algorithm: Algorithm::Crc32c, trailing: false },
     Warrant { algorithm: Algorithm::Md5, trailing: false },
 ];
@@ -240,6 +240,19 @@ impl Client {
                 other => return other,
             }
         }
+    }
+
+    /// An endpoint that has looked at a checksum says it back; one that does not know it passes over it.
+    pub fn confirmed(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        if warrant.algorithm == Algorithm::Md5 || answer.headers.contains_key(warrant.algorithm.header()) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unsupported, UNPROVEN).because("the service does not say that it has looked at the checksum"))
+    }
+
+    /// The same for a part: the next try goes another way.
+    pub fn confirmed_part(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(haul_core::Remedy::Again) } else { e })
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
