@@ -95,9 +95,28 @@ impl Place {
     pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
         let key = key(path);
         if key.is_empty() || key.ends_with(b"/") {
+            self.must_exist()?;
             return Ok(Some(Kind::Dir));
         }
         Ok(self.bucket.head(key)?.map(|_| Kind::File))
+    }
+
+    /// An error that says so if there is no such bucket: better now than once for each object.
+    fn must_exist(&self) -> Result<()> {
+        match self.bucket.exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let e = Error::new(ErrorKind::NotFound, "open").at(format!("s3://{}", self.bucket.name).as_bytes());
+                let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
+                Err(e.hint(format!("make it with `haul mb s3://{}`, or look at --endpoint-url", self.bucket.name)))
+            }
+            // Who may not ask for the bucket may write to it all the same. An answer to HEAD has no words: a listing's has.
+            Err(e) if e.kind() == ErrorKind::Denied => match self.bucket.page(b"", true, None, b"", 1) {
+                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+                _ => Ok(()),
+            },
+            Err(e) => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+        }
     }
 
     /// Whether there is anything below a path, as below a directory.

@@ -302,7 +302,7 @@ impl Client {
             tries += 1;
             self.wait_quietly();
             let way = self.way(call.bucket);
-            let credential = self.account.credential()?;
+            let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
@@ -323,7 +323,7 @@ impl Client {
                         && !refreshed
                         && let Some(spent) = &credential
                     {
-                        self.account.refresh(spent)?;
+                        self.account.refresh(spent).map_err(|e| e.kind_is(ErrorKind::Broken))?;
                         refreshed = true;
                         if may_repeat {
                             continue;

@@ -84,6 +84,8 @@ impl Refusal {
             ("KeyTooLongError" | "KeyTooLong" | "InvalidBucketName" | "XMinioInvalidObjectName" | "InvalidURI", _) => K::BadName,
             ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty", _) => K::Exists,
             ("NotImplemented" | "XNotImplemented" | "MethodNotAllowed", _) => K::Unsupported,
+            // Nothing else would fare better: the run's, not an object's.
+            ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AccountProblem", _) => K::Broken,
             _ => match self.status {
                 401 | 403 => K::Denied,
                 404 => K::NotFound,

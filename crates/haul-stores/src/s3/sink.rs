@@ -77,8 +77,10 @@ impl Drop for Room {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
-    let size = spec.entry.size;
-    if spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
+    // Of what comes from a pipe nobody knows the size: each write is a part then.
+    let known = !spec.entry.is_bare();
+    let size = if known { spec.entry.size } else { u64::MAX };
+    if known && spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
         let e = Error::new(ErrorKind::Usage, "create").because(format!("{size} bytes make more than {PARTS_MOST} parts"));
         return Err(e.hint("a larger --part-size"));
     }
@@ -134,7 +136,14 @@ impl Writing {
     /// The chunk that holds all of `at`.
     fn chunk_of(&self, at: &Range<u64>) -> Result<Chunk> {
         let index = at.start / self.chunk.max(1);
-        let whole = index * self.chunk..((index + 1) * self.chunk).min(self.size);
+        let mut whole = index * self.chunk..((index + 1) * self.chunk).min(self.size);
+        if self.size == u64::MAX && at.start == whole.start {
+            whole.end = whole.end.min(at.end);
+        }
+        if index >= u64::from(PARTS_MOST) {
+            let e = self.fail(ErrorKind::Unsupported, "write", format!("it is longer than {PARTS_MOST} parts of {} bytes", self.chunk));
+            return Err(e.hint("a larger --part-size"));
+        }
         if at.end > whole.end {
             return Err(self.fail(ErrorKind::Unsupported, "write", "a write must not cross the border of a part"));
         }

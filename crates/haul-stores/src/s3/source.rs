@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Source;
+use haul_core::store::{Judge, Source};
 
 use super::Objects;
 use super::bucket::{Bucket, Head};
@@ -26,6 +26,7 @@ struct Reading {
     /// What came with the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
     witness: Option<Arc<Mutex<Witness>>>,
+    proof: checksum::Proof,
 }
 
 pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
@@ -58,6 +59,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         key,
         name: entry.name.clone(),
         etag: head.etag,
+        proof: head.proof,
         entry: found,
         first: Mutex::new(first),
         witness: witness.map(|witness| Arc::new(Mutex::new(witness))),
@@ -120,8 +122,66 @@ impl Source for Reading {
         Ok(self.entry.stamp())
     }
 
+    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+        for stored in &self.proof.stored {
+            let part = match stored.kind {
+                checksum::Kind::Whole => 0,
+                checksum::Kind::Composite(parts) => match self.bucket.first_part(&self.key, &self.etag) {
+                    Ok((part, _)) if part > 0 && (parts == 0 || self.entry.size.div_ceil(part) == u64::from(parts)) => part,
+                    Ok(_) => continue,
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => continue,
+                    Err(e) => return Err(e.on(&self.name)),
+                },
+            };
+            let running = match part {
+                0 => Running::Whole(stored.algorithm().begin()),
+                part => Running::Cut(Box::new(checksum::Cut::new(stored.algorithm(), part))),
+            };
+            return Ok(Some(Box::new(Compared { running, expected: stored.value, convicts: !stored.etag })));
+        }
+        Ok(None)
+    }
+
+    fn claim(&self) -> Option<String> {
+        let whole = self.proof.stored.iter().find(|stored| stored.kind == checksum::Kind::Whole && !stored.etag)?;
+        Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
+    }
+
     fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
         Ok(self.entry.xattrs.as_deref().cloned().unwrap_or_default())
+    }
+}
+
+/// Bytes of a file elsewhere, against the object's checksum.
+struct Compared {
+    running: Running,
+    expected: checksum::Value,
+    /// Whether a difference proves anything: an ETag may be no MD5 in spite of its form.
+    convicts: bool,
+}
+
+enum Running {
+    Whole(checksum::Running),
+    Cut(Box<checksum::Cut>),
+}
+
+impl Judge for Compared {
+    fn update(&mut self, bytes: &[u8]) {
+        match &mut self.running {
+            Running::Whole(running) => running.update(bytes),
+            Running::Cut(cut) => cut.update(bytes),
+        }
+    }
+
+    fn verdict(self: Box<Self>) -> Option<bool> {
+        let found = match self.running {
+            Running::Whole(running) => running.finish(),
+            Running::Cut(cut) => cut.finish().0,
+        };
+        match found == self.expected {
+            true => Some(true),
+            false => self.convicts.then_some(false),
+        }
     }
 }
 
