@@ -8,7 +8,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{MetaSpec, Store};
 use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Objects, Options, Wishes};
+use haul_stores::s3::{Bucket, Client, Learning, Objects, Options, Wishes};
 use zeroize::Zeroizing;
 
 use crate::flags::objects::ObjectFlags;
@@ -69,17 +69,19 @@ fn customer_key(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 pub struct Place {
     bucket: Bucket,
     options: Options,
+    learning: Option<Arc<Learning>>,
 }
 
 impl Place {
-    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str) -> Result<Place> {
+    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str, state: Option<&Path>) -> Result<Place> {
         haul_stores::s3::address::check_bucket(bucket).map_err(|reason| {
             let e = Error::new(ErrorKind::BadName, "open").at(format!("s3://{bucket}").as_bytes());
             e.because(reason.to_string())
         })?;
+        let learning = state.map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), bucket)));
         let bucket = Bucket { client, name: bucket.to_string(), wishes: Arc::new(wishes(flags)?) };
         let options = Options { look: !flags.server_times, ..Options::default() };
-        Ok(Place { bucket, options })
+        Ok(Place { bucket, options, learning })
     }
 
     pub fn bucket(&self) -> &Bucket {
@@ -141,7 +143,7 @@ impl Place {
 
     /// The directory at a path, for reading or to be written to.
     pub fn open(&self, path: &[u8], to_write: bool) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options })
+        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options }).learning(self.learning.clone())
     }
 }
 

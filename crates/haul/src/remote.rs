@@ -269,7 +269,8 @@ impl<'a> Hosts<'a> {
         if let Some(known) = known.iter().find(|known| known.key == key) {
             return Ok(known.host.clone());
         }
-        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name)?));
+        let state = self.learned.as_ref().and_then(|learned| learned.place.as_deref());
+        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name, state)?));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
         Ok(host)
     }

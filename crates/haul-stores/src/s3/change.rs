@@ -29,7 +29,9 @@ impl Objects {
         }
         let key = self.key(name, "make node")?;
         let written = attributes::write(entry, keep, self.bucket.wishes.used());
-        self.bucket.put(&key, target, &pairs(written.headers))?;
+        let metadata = pairs(written.headers);
+        let put = self.bucket.put(&key, target, &metadata)?;
+        self.wrote(&key, target.len() as u64, &put, &metadata, (entry.kind == Kind::Link).then_some(target));
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 
@@ -72,6 +74,7 @@ impl Objects {
         let written = attributes::write(&entry, keep, self.bucket.wishes.used());
         let metadata = head.metadata_with(pairs(written.headers));
         self.copy_object((&self.bucket.name, &key), &head, &key, &metadata)?;
+        self.forget_key(&key);
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
         Ok(Landed { refused, ino: 0 })
     }
@@ -105,7 +108,7 @@ impl Objects {
         if head.size <= COPY_MOST {
             return self.bucket.copy(from, Some(&head.etag), to, metadata, head);
         }
-        let (upload, _) = self.bucket.begin(to, metadata)?;
+        let (upload, ..) = self.bucket.begin(to, metadata)?;
         let part = COPY_PART.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
@@ -130,6 +133,7 @@ impl Objects {
         }
         let metadata = head.metadata();
         self.copy_object((&self.bucket.name, &old), &head, &new, &metadata).map_err(|e| e.on(from))?;
+        self.forget_key(&old);
         self.bucket.delete(&old).map_err(|e| e.on(from))
     }
 
@@ -140,6 +144,7 @@ impl Objects {
         };
         let keys: Vec<Result<Vec<u8>>> = entries.iter().map(key).collect();
         let good: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty()).cloned().collect();
+        good.iter().for_each(|key| self.forget_key(key));
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = Default::default();
         for lot in good.chunks(DELETE_MOST) {
             let one_by_one = || {

@@ -9,6 +9,7 @@ use haul_core::store::{Depth, Flow};
 use super::Objects;
 use super::checksum;
 use super::fault;
+use super::index::{Cursor, Known};
 use super::look::whole_seconds;
 use super::xml::{self, Listed};
 
@@ -109,12 +110,14 @@ impl Objects {
             return self.list_all(&prefix, each);
         }
         let mut held = Held { stack: Vec::new() };
+        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
         let mut give = |line: Line, clash: bool| -> Flow {
             let leaf = &line.key()[prefix.len()..];
             match line {
                 Line::Prefix(_) => {
                     let mut entry = Entry::bare(Name::new(dir, &leaf[..leaf.len() - 1]), Kind::Dir);
-                    if self.options.plain {
+                    if !self.options.look {
+                        entry.mode = 0o755;
                         entry.have = MetaMask::BASIC;
                     }
                     each(Ok(entry))
@@ -126,7 +129,7 @@ impl Objects {
                         .because("there are both an object of this key and objects below it");
                     each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
                 }
-                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found))),
+                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found, cursor.as_mut()))),
             }
         };
         let mut stopped = false;
@@ -153,6 +156,7 @@ impl Objects {
         // Directories on the way to the last key: keys of one directory come one after the other.
         let mut dirs: Vec<Dir> = vec![Dir::root()];
         let top = Dir::root();
+        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
         self.pages(prefix, false, &mut |lines| {
             for line in lines {
                 let Line::Object(found) = line else { continue };
@@ -169,7 +173,7 @@ impl Objects {
                     dirs.push(child);
                 }
                 let name = Name::new(dirs.last().unwrap_or(&top), leaf);
-                if each(Ok(self.listed(name, &found))) == Flow::Stop {
+                if each(Ok(self.listed(name, &found, cursor.as_mut()))) == Flow::Stop {
                     return Flow::Stop;
                 }
             }
@@ -177,17 +181,46 @@ impl Objects {
         })
     }
 
-    /// What a listing tells of an object. Without its attributes it may be a symlink as well as a file.
-    fn listed(&self, name: Name, found: &Found) -> Entry {
-        let mut entry = Entry::bare(name, if self.options.plain { Kind::File } else { Kind::Unknown });
+    /// What a listing tells of an object, and what was learned of it before. Without its attributes it may be a symlink
+    /// as well as a file.
+    fn listed(&self, name: Name, found: &Found, cursor: Option<&mut Cursor>) -> Entry {
+        let mut entry = Entry::bare(name, Kind::Unknown);
         entry.size = found.size;
         entry.stored = found.size;
+        entry.mode = 0o644;
         entry.mtime = whole_seconds(found.modified);
         entry.version = checksum::version(&found.etag);
-        if self.options.plain {
-            entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+        let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified));
+        match known {
+            Some(known) => apply(known, &mut entry, self.options.server_times),
+            None if !self.options.look => {
+                entry.kind = Kind::File;
+                entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+            }
+            None => {}
         }
         entry
+    }
+}
+
+fn apply(known: Known, entry: &mut Entry, server_times: bool) {
+    entry.kind = known.kind;
+    entry.have = known.have.with(MetaMask::BASIC);
+    if known.have.has(MetaMask::MTIME) {
+        entry.mtime = known.mtime;
+    } else if server_times {
+        entry.have = entry.have.with(MetaMask::MTIME);
+    }
+    if known.have.has(MetaMask::MODE) {
+        entry.mode = known.mode;
+    }
+    (entry.uid, entry.gid, entry.rdev) = (known.uid, known.gid, known.rdev);
+    entry.target = known.target;
+    if !known.xattrs {
+        entry.xattrs = Some(Box::default());
+    }
+    if entry.kind != Kind::File {
+        (entry.size, entry.stored) = (0, 0);
     }
 }
 

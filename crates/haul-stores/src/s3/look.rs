@@ -26,7 +26,11 @@ impl Objects {
         }
         let key = self.key(name, "stat")?;
         match self.bucket.head(&key)? {
-            Some(head) => self.entry_of(name.clone(), &key, &head, want),
+            Some(head) => {
+                let entry = self.entry_of(name.clone(), &key, &head, want)?;
+                self.saw(&key, &head, entry.target.as_deref());
+                Ok(entry)
+            }
             None => {
                 let mut below = key;
                 below.push(b'/');
@@ -39,7 +43,7 @@ impl Objects {
     }
 
     /// A directory as its marker says, if it has one.
-    fn look_dir(&self, name: &Name) -> Result<Entry> {
+    pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
         let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
@@ -47,6 +51,9 @@ impl Objects {
         if let Some(head) = head {
             head.kept.apply(&mut entry);
             entry.kind = Kind::Dir;
+        }
+        if entry.xattrs.is_none() {
+            entry.xattrs = Some(Box::default());
         }
         entry.have = entry.have.with(MetaMask::BASIC);
         Ok(entry)

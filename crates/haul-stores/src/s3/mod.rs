@@ -14,6 +14,7 @@ pub mod client;
 pub mod fault;
 mod framed;
 pub mod index;
+mod learning;
 mod listing;
 mod look;
 pub mod sign;
@@ -37,6 +38,7 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof,
 
 pub use bucket::Bucket;
 pub use client::Client;
+pub use learning::Learning;
 pub use wishes::Wishes;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
@@ -52,13 +54,11 @@ pub struct Options {
     /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
     /// content is not older.
     pub server_times: bool,
-    /// Objects are listed with what the listing says and no more: class, owner and times of the service.
-    pub plain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, plain: false }
+        Options { look: true, server_times: true }
     }
 }
 
@@ -71,6 +71,7 @@ pub struct Objects {
     caps: Caps,
     place: Place,
     options: Options,
+    learning: Option<Arc<Learning>>,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
 }
@@ -85,7 +86,31 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(), place, options, held: Arc::default() }
+        Objects { bucket, prefix, caps: caps(), place, options, learning: None, held: Arc::default() }
+    }
+
+    /// The same with an index of what listings do not tell.
+    #[must_use]
+    pub fn learning(self, learning: Option<Arc<Learning>>) -> Self {
+        Objects { learning, ..self }
+    }
+
+    fn saw(&self, key: &[u8], head: &bucket::Head, target: Option<&[u8]>) {
+        if let Some(learning) = &self.learning {
+            learning.saw(key, head, target);
+        }
+    }
+
+    fn wrote(&self, key: &[u8], size: u64, put: &bucket::Put, metadata: &[wishes::Pair], target: Option<&[u8]>) {
+        if let Some(learning) = &self.learning {
+            learning.wrote(key, size, put, metadata, target);
+        }
+    }
+
+    fn forget_key(&self, key: &[u8]) {
+        if let Some(learning) = &self.learning {
+            learning.forget(key);
+        }
     }
 
     pub fn bucket(&self) -> &Bucket {

@@ -6,14 +6,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_core::entry::{Entry, MetaMask, Name};
+use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
 
 use super::attributes;
-use super::bucket::{Bucket, Part};
+use super::bucket::{Bucket, Part, Put};
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::client::Warrant;
+use super::learning::Learning;
 use super::wishes::pairs;
 use super::{Objects, PARTS_MOST};
 
@@ -27,6 +28,7 @@ const NO_UPLOAD: &[u8] = b"-";
 
 struct Writing {
     bucket: Bucket,
+    learning: Option<Arc<Learning>>,
     name: Name,
     key: Vec<u8>,
     keep: MetaMask,
@@ -37,7 +39,7 @@ struct Writing {
 
 enum Way {
     Held { bytes: Mutex<Option<Vec<u8>>>, _room: Room },
-    Upload { id: String, warrant: Warrant, state: Mutex<State> },
+    Upload { id: String, warrant: Warrant, since: Option<Time>, state: Mutex<State> },
 }
 
 #[derive(Default)]
@@ -90,12 +92,21 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         None => {
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).headers;
             let metadata = pairs(metadata);
-            let (id, warrant) = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, warrant, state: Mutex::default() }
+            let (id, warrant, since) = store.bucket.begin(&key, &metadata)?;
+            Way::Upload { id, warrant, since, state: Mutex::default() }
         }
     };
     let keep = spec.keep;
-    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+    Ok(Box::new(Writing {
+        bucket: store.bucket.clone(),
+        learning: store.learning.clone(),
+        name: name.clone(),
+        key,
+        keep,
+        chunk: spec.chunk,
+        size,
+        way,
+    }))
 }
 
 /// The id of the upload, of a token that has one.
@@ -119,9 +130,18 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         return Err(gone());
     }
     let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
-    let way = Way::Upload { id: id.to_string(), warrant, state: Mutex::default() };
+    let way = Way::Upload { id: id.to_string(), warrant, since: None, state: Mutex::default() };
     let (keep, size) = (spec.keep, spec.entry.size);
-    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+    Ok(Box::new(Writing {
+        bucket: store.bucket.clone(),
+        learning: store.learning.clone(),
+        name: name.clone(),
+        key,
+        keep,
+        chunk: spec.chunk,
+        size,
+        way,
+    }))
 }
 
 impl Writing {
@@ -180,7 +200,7 @@ impl Writing {
         Ok(())
     }
 
-    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<()> {
+    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
         let mut parts = Vec::with_capacity(receipts.len());
         let mut whole = Some(warrant.algorithm.of(b""));
         let mut receipts: Vec<&Receipt> = receipts.iter().collect();
@@ -200,7 +220,7 @@ impl Writing {
             parts.push(part);
         }
         match self.bucket.complete(&self.key, id, &parts, whole) {
-            Ok(_) => Ok(()),
+            Ok(put) => Ok(put),
             // The answer to an earlier try may have been lost: what stands there now decides.
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
@@ -213,7 +233,7 @@ impl Writing {
                     _ => false,
                 };
                 match self.bucket.head(&self.key) {
-                    Ok(Some(head)) if stands(head.proof.etag) => Ok(()),
+                    Ok(Some(head)) if stands(head.proof.etag) => Ok(Put::default()),
                     _ => Err(e),
                 }
             }
@@ -272,7 +292,7 @@ impl Sink for Writing {
                 };
                 read_exactly(from, place).map_err(|e| e.on(&self.name))
             }
-            Way::Upload { id, warrant, state } => {
+            Way::Upload { id, warrant, state, .. } => {
                 let chunk = self.chunk_of(&at)?;
                 if at == chunk.at {
                     return self.send(id, *warrant, state, &chunk, from);
@@ -295,7 +315,7 @@ impl Sink for Writing {
                 None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
                 _ => Ok(NO_UPLOAD.into()),
             },
-            Way::Upload { id, warrant, state } => {
+            Way::Upload { id, warrant, state, .. } => {
                 let known = self.lock(state).parts.get(&chunk.index).map(tag_of);
                 match known {
                     Some(tag) => Ok(tag),
@@ -316,15 +336,22 @@ impl Sink for Writing {
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         let written = attributes::write(entry, self.keep, self.bucket.wishes.used());
-        match &self.way {
+        let metadata = pairs(written.headers);
+        let put = match &self.way {
             Way::Held { bytes, .. } => {
                 if receipts.is_empty() {
                     return Err(self.fail(ErrorKind::Usage, "commit", "there is no receipt"));
                 }
                 let held = self.lock(bytes);
-                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &pairs(written.headers)).map_err(|e| e.on(&self.name))?;
+                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            Way::Upload { id, warrant, .. } => self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?,
+            Way::Upload { id, warrant, since, .. } => {
+                let put = self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?;
+                Put { since: *since, ..put }
+            }
+        };
+        if let Some(learning) = &self.learning {
+            learning.wrote(&self.key, entry.size, &put, &metadata, None);
         }
         Ok(Landed { refused: written.refused, ino: 0 })
     }

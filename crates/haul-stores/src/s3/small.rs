@@ -65,6 +65,7 @@ impl Objects {
         if whole.is_some_and(|stored| stored.algorithm().of(&bytes) != stored.value) {
             return Err(source::damaged());
         }
+        self.saw(&key, &head, None);
         Ok((found, bytes))
     }
 
@@ -86,7 +87,9 @@ impl Objects {
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
         let written = attributes::write(entry, keep, self.bucket.wishes.used());
-        self.bucket.put(&key, bytes, &pairs(written.headers))?;
+        let metadata = pairs(written.headers);
+        let put = self.bucket.put(&key, bytes, &metadata)?;
+        self.wrote(&key, entry.size, &put, &metadata, None);
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 }
