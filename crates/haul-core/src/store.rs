@@ -45,6 +45,8 @@ pub struct Caps {
     pub mtime_grain: Duration,
     /// `commit` puts a whole new file in the place of an old one in one step.
     pub atomic_commit: bool,
+    /// What `landed` has confirmed survives a crash of any machine of ours.
+    pub durable: bool,
     /// `copy_from` copies between places of the same scheme and endpoint, whatever their volumes.
     pub copies: bool,
     /// An unfinished write can be taken up by its token.

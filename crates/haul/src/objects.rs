@@ -121,15 +121,17 @@ impl Place {
         }
     }
 
-    /// Whether there is anything below a path, as below a directory.
-    pub fn has_below(&self, path: &[u8]) -> Result<bool> {
-        let mut any = false;
-        let store = self.open(path, false);
-        store.list(&haul_core::entry::Dir::root(), haul_core::store::Depth::One, &mut |_| {
-            any = true;
-            haul_core::store::Flow::Stop
-        })?;
-        Ok(any)
+    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
+        self.must_exist()?;
+        let mut prefix = key(path).to_vec();
+        if prefix.is_empty() {
+            return Ok(true);
+        }
+        if !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        self.bucket.any_below(&prefix)
     }
 
     /// The marker of a directory: an empty one is nothing without it.

@@ -186,6 +186,18 @@ impl Host {
         }
     }
 
+    /// The directory at an absolute path, for a source: of a bucket there must be something below it, lest a slip of the
+    /// pen empties the destination.
+    pub fn open_source(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        if let Host::Objects(place) = self
+            && !place.is_dir(path)?
+        {
+            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
+            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        }
+        self.open_with(path, options)
+    }
+
     /// The same for what is to be written to.
     pub fn open_target(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
         match self {

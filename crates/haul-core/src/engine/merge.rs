@@ -11,7 +11,7 @@ use crate::store::Found;
 
 use super::context::Context;
 use super::listing::{self, Sorted};
-use super::walk::{LOT, admitted, push, selected};
+use super::walk::{LOT, admitted, exposed, push, selected};
 
 pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
@@ -60,7 +60,7 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
                 }
             }
             (None, Some(target)) => {
-                let protected = !cx.job.delete_excluded && !selected(cx, Some(&dir_path), &target);
+                let protected = !cx.job.delete_excluded && !exposed(cx, &dir_path, &target);
                 if protected || in_another_root(cx, work, &target) {
                     continue;
                 }

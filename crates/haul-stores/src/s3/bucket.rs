@@ -262,6 +262,14 @@ impl Bucket {
         self.client.send(&call, Body::None)?.whole("list")
     }
 
+    /// Whether there is any key that begins so.
+    pub fn any_below(&self, prefix: &[u8]) -> Result<bool> {
+        let page = self.page(prefix, false, None, b"", 1)?;
+        let mut any = false;
+        xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("list", &self.name, e))?;
+        Ok(any)
+    }
+
     /// No error if there is no such object.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let call = self.call("remove", Method::DELETE, key);

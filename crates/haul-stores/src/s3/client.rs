@@ -225,7 +225,7 @@ impl Client {
     pub fn deny(&self, warrant: Warrant) -> bool {
         let Some(at) = WARRANTS.iter().position(|p| *p == warrant) else { return true };
         if at + 1 >= WARRANTS.len() {
-            return false;
+            return at < usize::from(self.warrant.load(Ordering::Relaxed));
         }
         self.warrant.fetch_max(at as u8 + 1, Ordering::Relaxed);
         true
@@ -336,7 +336,9 @@ impl Client {
                         let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if self.deny(self.warrant()) => e.remedy_is(haul_core::Remedy::Again),
+                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => {
+                                e.remedy_is(haul_core::Remedy::Again)
+                            }
                             _ => e,
                         });
                     }
@@ -478,6 +480,12 @@ impl Read for Through<'_, '_> {
 const UNPROVEN: &str = "prove";
 
 impl Call<'_> {
+    /// What a streamed request was to be proven with.
+    fn warrant(&self) -> Option<Warrant> {
+        let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
+        Some(Warrant { algorithm: Algorithm::of_header(named)?, trailing: true })
+    }
+
     fn is_proven(&self) -> bool {
         self.headers.keys().any(|name| {
             let name = name.as_str();

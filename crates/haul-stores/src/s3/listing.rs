@@ -1,5 +1,7 @@
 //! What is below a prefix: pages of keys, the next one asked for while one is worked on.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::mpsc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -10,7 +12,7 @@ use super::Objects;
 use super::checksum;
 use super::fault;
 use super::index::{Cursor, Known};
-use super::look::whole_seconds;
+use super::look::{at_once, whole_seconds};
 use super::xml::{self, Listed};
 
 /// An object as a listing has it.
@@ -60,6 +62,9 @@ impl Objects {
         let page = page.map_err(|e| fault::document("list", &self.bucket.name, e))?;
         // Objects and prefixes come in two lists, each in order.
         lines.sort_by(|a, b| a.key().cmp(b.key()));
+        if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
+            return Err(Error::new(ErrorKind::Other, "list").because("the service lists keys that were not asked for"));
+        }
         if page.truncated && page.token.is_none() {
             return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
         }
@@ -69,6 +74,7 @@ impl Objects {
     /// Every page, in order; the next one is under way while one is worked on.
     fn pages(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
         let first = self.lines(prefix, delimiter, None)?;
+        let mut last = first.lines.last().map(|line| line.key().to_vec()).unwrap_or_default();
         let Some(mut token) = first.next else {
             each(first.lines);
             return Ok(());
@@ -78,6 +84,17 @@ impl Objects {
             let fetch = move || {
                 loop {
                     let page = self.lines(prefix, delimiter, Some(&token));
+                    let first = page.as_ref().ok().and_then(|page| page.lines.first()).map(|line| line.key().to_vec());
+                    let page = match first {
+                        // A listing that goes round would never end.
+                        Some(first) if first <= last => {
+                            Err(Error::new(ErrorKind::Other, "list").because("the service lists keys out of their order"))
+                        }
+                        _ => page,
+                    };
+                    if let Some(line) = page.as_ref().ok().and_then(|page| page.lines.last()) {
+                        last = line.key().to_vec();
+                    }
                     let next = page.as_ref().ok().and_then(|page| page.next.clone());
                     // A token that does not change would go round for ever.
                     let again = next.as_ref() == Some(&token);
@@ -111,17 +128,30 @@ impl Objects {
         }
         let mut held = Held { stack: Vec::new() };
         let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
+        // Markers of this page's directories, in their order.
+        let markers: RefCell<VecDeque<Result<Entry>>> = RefCell::default();
         let mut give = |line: Line, clash: bool| -> Flow {
             let leaf = &line.key()[prefix.len()..];
             match line {
-                Line::Prefix(_) => {
-                    let mut entry = Entry::bare(Name::new(dir, &leaf[..leaf.len() - 1]), Kind::Dir);
-                    if !self.options.look {
-                        entry.mode = 0o755;
-                        entry.have = MetaMask::BASIC;
-                    }
-                    each(Ok(entry))
+                Line::Prefix(_) if leaf == b"/" && dir.is_root() => {
+                    let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
+                    each(Err(e.because("there are keys that begin with a slash here, and they are left out")))
                 }
+                Line::Prefix(_) => {
+                    let name = Name::new(dir, &leaf[..leaf.len() - 1]);
+                    let looked = markers.borrow_mut().pop_front();
+                    each(Ok(looked.and_then(Result::ok).unwrap_or_else(|| {
+                        let mut entry = Entry::bare(name, Kind::Dir);
+                        entry.mode = 0o755;
+                        entry.have = if self.options.look { MetaMask::NONE } else { MetaMask::BASIC };
+                        entry
+                    })))
+                }
+                // The directory's own marker.
+                Line::Object(ref found) if leaf.is_empty() => match found.size {
+                    0 => Flow::Go,
+                    size => each(Err(with_content(&Name::of(dir), size))),
+                },
                 Line::Object(ref found) if clash => {
                     let name = Name::new(dir, leaf);
                     let e = Error::new(ErrorKind::BadName, "list")
@@ -134,11 +164,15 @@ impl Objects {
         };
         let mut stopped = false;
         self.pages(&prefix, true, &mut |lines| {
+            if self.options.look {
+                let below = |line: &Line| match line {
+                    Line::Prefix(key) => Some(Name::new(dir, &key[prefix.len()..key.len() - 1])).filter(|name| !name.leaf.is_empty()),
+                    Line::Object(_) => None,
+                };
+                let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
+                markers.borrow_mut().extend(at_once(&dirs, AT_ONCE, |name| self.look_dir(name)));
+            }
             for line in lines {
-                // The directory's own marker.
-                if line.key().len() <= prefix.len() {
-                    continue;
-                }
                 if held.push(line, &mut give) == Flow::Stop {
                     stopped = true;
                     return Flow::Stop;
@@ -162,6 +196,10 @@ impl Objects {
                 let Line::Object(found) = line else { continue };
                 let Some(below) = found.key.get(prefix.len()..).filter(|below| !below.is_empty()) else { continue };
                 if below.ends_with(b"/") {
+                    let name = Name::parse(&top, &below[..below.len() - 1]).unwrap_or_else(|| Name::of(&top));
+                    if found.size > 0 && each(Err(with_content(&name, found.size))) == Flow::Stop {
+                        return Flow::Stop;
+                    }
                     continue;
                 }
                 let mut parts: Vec<&[u8]> = below.split(|b| *b == b'/').collect();
@@ -222,6 +260,15 @@ fn apply(known: Known, entry: &mut Entry, server_times: bool) {
     if entry.kind != Kind::File {
         (entry.size, entry.stored) = (0, 0);
     }
+}
+
+/// Directories' markers that are looked up at the same time.
+const AT_ONCE: usize = 16;
+
+/// An object that is to be no directory, and to be lost with none.
+pub(super) fn with_content(name: &Name, size: u64) -> Error {
+    let e = Error::new(ErrorKind::BadName, "list").on(name);
+    e.because(format!("the key ends in a slash and the object has content ({size} bytes)")).hint("give it another key")
 }
 
 /// Objects whose key may yet turn out to be a directory's as well: `a` comes before `a-b`, and that before `a/`.

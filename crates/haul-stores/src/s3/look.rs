@@ -10,7 +10,6 @@ use haul_core::store::Found;
 use super::Objects;
 use super::bucket::Head;
 use super::checksum;
-use super::fault;
 
 /// The longest target of a symlink that is believed: PATH_MAX.
 const TARGET_MOST: u64 = 4096;
@@ -34,9 +33,7 @@ impl Objects {
             None => {
                 let mut below = key;
                 below.push(b'/');
-                let page = self.bucket.page(&below, false, None, b"", 1)?;
-                let mut any = false;
-                super::xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("stat", &self.bucket.name, e))?;
+                let any = self.bucket.any_below(&below)?;
                 if any { self.look_dir(name) } else { Err(Error::new(ErrorKind::NotFound, "stat").because("no such object")) }
             }
         }

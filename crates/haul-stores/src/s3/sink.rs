@@ -126,8 +126,12 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
     let (warrant, id) = split(token).ok_or_else(gone)?;
-    if !store.bucket.has_upload(&key, id)? {
-        return Err(gone());
+    match store.bucket.has_upload(&key, id) {
+        Ok(true) => {}
+        // Who may not look begins anew rather than never.
+        Ok(false) => return Err(gone()),
+        Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
+        Err(e) => return Err(e),
     }
     let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
     let way = Way::Upload { id: id.to_string(), warrant, since: None, state: Mutex::default() };
@@ -175,6 +179,11 @@ impl Writing {
         let mut bytes = vec![0; usize::try_from(at.end - at.start).unwrap_or_default()];
         read_exactly(from, &mut bytes).map_err(|e| e.on(&self.name))?;
         let mut state = self.lock(state);
+        if let Some(pieces) = state.pieces.get(&chunk.index)
+            && pieces.seen.iter().any(|seen| *seen != at && seen.start < at.end && at.start < seen.end)
+        {
+            return Err(self.fail(ErrorKind::Unsupported, "write", "pieces of a part must not overlap"));
+        }
         let length = chunk.at.end - chunk.at.start;
         let pieces = state.pieces.entry(chunk.index).or_insert_with(|| Pieces {
             bytes: vec![0; usize::try_from(length).unwrap_or_default()],

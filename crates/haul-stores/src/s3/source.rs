@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
+use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Judge, Source};
 
@@ -27,12 +27,18 @@ struct Reading {
     first: Mutex<Option<Answer>>,
     witness: Option<Arc<Mutex<Witness>>>,
     proof: checksum::Proof,
+    /// Size and time by the service.
+    version: (u64, Time),
 }
 
 pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
     if follow {
         let led = store.end_of_links(&entry.name)?;
-        return open(store, &led, false);
+        let source = open(store, &led, false)?;
+        if !entry.is_bare() && source.stamp()? != entry.stamp() {
+            return Err(Error::new(ErrorKind::Changed, "open"));
+        }
+        return Ok(source);
     }
     if !matches!(entry.kind, Kind::File | Kind::Unknown) {
         return Err(Error::new(ErrorKind::Changed, "open").because(format!("is a {}", entry.kind.word())));
@@ -58,6 +64,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         bucket: store.bucket.clone(),
         key,
         name: entry.name.clone(),
+        version: (head.size, head.modified),
         etag: head.etag,
         proof: head.proof,
         entry: found,
@@ -98,9 +105,14 @@ impl Source for Reading {
                 let whole = at.start == 0 && at.end == self.entry.size;
                 let range = (!whole).then_some(at.clone());
                 let asked = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
-                if !whole && asked.1.status.as_u16() != 206 {
+                if asked.0.etag != self.etag || asked.0.size != self.entry.size {
+                    return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it is another version by now"));
+                }
+                let begins =
+                    asked.1.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+                if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
                     let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
-                    return Err(e.because("the service sent the whole object when it was asked for a part"));
+                    return Err(e.because("the service sent something else than the part that was asked for"));
                 }
                 asked.1
             }
@@ -114,6 +126,13 @@ impl Source for Reading {
 
     /// Every byte came of one version, whatever stands there by now. Says so only if they are the bytes that are stored.
     fn stamp(&self) -> Result<Stamp> {
+        if self.etag.is_empty() {
+            // Without a name for the version only another look tells.
+            let head = self.bucket.head(&self.key).map_err(|e| e.on(&self.name))?;
+            if head.is_none_or(|head| (head.size, head.modified) != self.version) {
+                return Err(Error::new(ErrorKind::Changed, "read").on(&self.name));
+            }
+        }
         if let Some(witness) = &self.witness
             && witness.lock().unwrap_or_else(PoisonError::into_inner).verdict() == Some(false)
         {
@@ -207,7 +226,7 @@ impl Read for Body {
         }
         let count = match self.reader.read(&mut into[..most]) {
             Ok(0) => {
-                let e = Error::new(ErrorKind::Broken, "read").on(&self.name).remedy_is(Remedy::Again);
+                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again);
                 return Err(e.because(format!("the answer ended {} bytes too early", self.left)).into());
             }
             Ok(count) => count,
