@@ -1,0 +1,6 @@
+//! The program against real object stores on loopback, and against one that answers as a test says.
+
+mod support;
+
+mod sync;
+mod tree;
