@@ -2,5 +2,6 @@
 
 mod support;
 
+mod large;
 mod sync;
 mod tree;
