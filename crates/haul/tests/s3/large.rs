@@ -140,12 +140,14 @@ fn a_file_that_changed_meanwhile_is_sent_from_its_start() {
 fn an_upload_of_a_job_that_is_given_up_is_removed() {
     let w = World::new();
     w.tree("src: large=24M");
-    assert!(w.haul("cp --part-size 5M -j 1 src/ @/to/").killed_at(5).run().was_killed());
-    assert_eq!(w.uploads("to/large").len(), 1);
-    w.haul("jobs").ends(0).says("@/to/".replace('@', &format!("s3://{}", w.bucket)).as_str());
-    w.haul("jobs clean").ends(0);
-    assert_eq!(w.uploads("to/large"), Vec::<String>::new());
-    w.haul("jobs").ends(0).says("no jobs");
+    for (words, key) in [("src/ @/to/", "to/large"), ("src/ @/as", "as/large"), ("src/large @/name", "name"), ("src/ @", "large")] {
+        assert!(w.haul(&format!("cp --part-size 5M -j 1 {words}")).killed_at(5).run().was_killed());
+        assert_eq!(w.uploads(key).len(), 1, "{words}");
+        w.haul("jobs").ends(0).says(&format!("s3://{}", w.bucket));
+        w.haul("jobs clean").ends(0).says("unfinished file");
+        assert_eq!(w.uploads(key), Vec::<String>::new(), "{words}");
+        w.haul("jobs").ends(0).says("no jobs");
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 mod support;
 
+mod faults;
+mod keys;
 mod large;
+mod refused;
 mod sync;
 mod tree;
