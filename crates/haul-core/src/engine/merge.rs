@@ -10,8 +10,9 @@ use crate::schedule::{DirWork, Name as Named, There};
 use crate::store::Found;
 
 use super::context::Context;
+use super::deletes::protected;
 use super::listing::{self, Sorted};
-use super::walk::{LOT, admitted, exposed, push, selected};
+use super::walk::{LOT, admitted, push, selected};
 
 pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
@@ -60,8 +61,7 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
                 }
             }
             (None, Some(target)) => {
-                let protected = !cx.job.delete_excluded && !exposed(cx, &dir_path, &target);
-                if protected || in_another_root(cx, work, &target) {
+                if protected(cx, &target) || in_another_root(cx, work, &target) {
                     continue;
                 }
                 match &mut folding {

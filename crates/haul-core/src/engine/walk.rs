@@ -345,11 +345,6 @@ pub(super) fn admitted(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     }
 }
 
-/// Whether the filters let a name that only the destination has be seen, and deleted. One of unknown kind is no directory.
-pub(super) fn exposed(cx: &Context, dir_path: &[u8], entry: &Entry) -> bool {
-    cx.job.filter.is_empty() || cx.job.filter.check_with(dir_path, &entry.name.leaf, entry.kind == Kind::Dir) == Verdict::Include
-}
-
 pub(super) fn selected(cx: &Context, dir_path: Option<&[u8]>, entry: &Entry) -> bool {
     let undecided = entry.kind == Kind::Unknown || (cx.job.links.follow && entry.kind == Kind::Link);
     match dir_path {

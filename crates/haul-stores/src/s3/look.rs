@@ -45,9 +45,17 @@ impl Objects {
         let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
         entry.mode = 0o755;
-        if let Some(head) = head {
-            head.kept.apply(&mut entry);
-            entry.kind = Kind::Dir;
+        match head {
+            Some(head) => {
+                head.kept.apply(&mut entry);
+                entry.kind = Kind::Dir;
+            }
+            // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a
+            // directory before its marker.
+            None if !self.options.server_times && !marker.is_empty() => {
+                entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
+            }
+            None => {}
         }
         if entry.xattrs.is_none() {
             entry.xattrs = Some(Box::default());
