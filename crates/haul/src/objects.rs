@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
@@ -15,7 +16,7 @@ use crate::flags::objects::ObjectFlags;
 use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
-pub fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
+pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
     }
@@ -28,7 +29,7 @@ pub fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
         ca_bundle: flags.ca_bundle.clone(),
         environment: Environment::process(),
     };
-    Client::open(&asked).map(Arc::new)
+    Client::open(&asked, patience).map(Arc::new)
 }
 
 /// What objects are to be written with.
@@ -97,14 +98,13 @@ impl Place {
     pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
         let key = key(path);
         if key.is_empty() || key.ends_with(b"/") {
-            self.must_exist()?;
             return Ok(Some(Kind::Dir));
         }
         Ok(self.bucket.head(key)?.map(|_| Kind::File))
     }
 
     /// An error that says so if there is no such bucket: better now than once for each object.
-    fn must_exist(&self) -> Result<()> {
+    pub fn must_exist(&self) -> Result<()> {
         match self.bucket.exists() {
             Ok(true) => Ok(()),
             Ok(false) => {
@@ -112,18 +112,17 @@ impl Place {
                 let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
                 Err(e.hint(format!("make it with `haul mb s3://{}`, or look at --endpoint-url", self.bucket.name)))
             }
-            // Who may not ask for the bucket may write to it all the same. An answer to HEAD has no words: a listing's has.
-            Err(e) if e.kind() == ErrorKind::Denied => match self.bucket.page(b"", true, None, b"", 1) {
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+            // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
+            Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
                 Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
                 _ => Ok(()),
             },
-            Err(e) => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
         }
     }
 
     /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
     pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
-        self.must_exist()?;
         let mut prefix = key(path).to_vec();
         if prefix.is_empty() {
             return Ok(true);

@@ -282,7 +282,9 @@ impl<'a> Hosts<'a> {
             return Ok(known.host.clone());
         }
         let state = self.learned.as_ref().and_then(|learned| learned.place.as_deref());
-        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name, state)?));
+        let place = Place::new(&self.connect.objects, self.client()?, &name, state)?;
+        place.must_exist()?;
+        let host = Arc::new(Host::Objects(place));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
         Ok(host)
     }
@@ -293,7 +295,7 @@ impl<'a> Hosts<'a> {
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
-        Ok(client.insert(objects::client(&self.connect.objects)?).clone())
+        Ok(client.insert(objects::client(&self.connect.objects, self.patience)?).clone())
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use ureq::SendBody;
@@ -44,6 +44,8 @@ pub struct Client {
     began: Instant,
     /// Tries that were not the first.
     again: AtomicU64,
+    /// The service has said once that a credential is over, and no other was to be had.
+    doubted: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {
@@ -169,12 +171,18 @@ enum Miss {
 }
 
 impl Client {
-    /// As the command line and the settings say. Reads files and sends nothing.
-    pub fn open(asked: &Asked) -> Result<Client> {
+    /// As the command line and the settings say. Reads files and sends nothing. `patience` is how long a run may stand
+    /// still.
+    pub fn open(asked: &Asked, patience: Option<Duration>) -> Result<Client> {
         let account = Account::open(asked)?;
         let (endpoint, _) = endpoint_of(&account)?;
         let address: Uri = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
-        let trust = account.trust(&address);
+        let mut trust = account.trust(&address);
+        if let Some(patience) = patience {
+            // A request that hangs is to be made again before the run counts as stuck.
+            trust.patience = trust.patience.min((patience / 2).max(Duration::from_millis(500)));
+            trust.connect = trust.connect.min(trust.patience);
+        }
         Client::new(account, trust::agent(&trust)?)
     }
 
@@ -192,6 +200,7 @@ impl Client {
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             again: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
         })
     }
 
@@ -252,7 +261,7 @@ impl Client {
 
     /// The same for a part: the next try goes another way.
     pub fn confirmed_part(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
-        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(haul_core::Remedy::Again) } else { e })
+        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(Remedy::Again) } else { e })
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -317,17 +326,22 @@ impl Client {
                         if may_repeat {
                             continue;
                         }
-                        return Err(refusal.error(call.op, call.bucket).remedy_is(haul_core::Remedy::Again));
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_expiry()
-                        && !refreshed
                         && let Some(spent) = &credential
                     {
-                        self.account.refresh(spent).map_err(|e| e.kind_is(ErrorKind::Broken))?;
+                        let renewed = !refreshed && self.account.refresh(spent).is_ok();
+                        // One clock may run a little ahead of another: told once, it is asked once more.
+                        let again = renewed || !self.doubted.swap(true, Ordering::Relaxed);
                         refreshed = true;
+                        if !again {
+                            return Err(refusal.error(call.op, call.bucket).kind_is(ErrorKind::Broken).remedy_is(Remedy::None));
+                        }
                         if may_repeat {
                             continue;
                         }
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_skew() && may_repeat && tries == 1 {
                         continue;
@@ -336,9 +350,7 @@ impl Client {
                         let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => {
-                                e.remedy_is(haul_core::Remedy::Again)
-                            }
+                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });
                     }
@@ -351,7 +363,7 @@ impl Client {
                     std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
                 }
                 Miss::Broken(error) => {
-                    if !may_repeat || error.remedy() == haul_core::Remedy::None {
+                    if !may_repeat || error.remedy() == Remedy::None {
                         return Err(error);
                     }
                     // A connection that was closed while it was idle is no reason to wait.
@@ -431,6 +443,11 @@ impl Client {
             if !said.region.is_empty() {
                 refusal.region = Some(said.region);
             }
+        } else {
+            // Words of a proxy, or of a server that was spoken to in the wrong language.
+            let line = document.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let plain = line.len() < 200 && !line.starts_with(b"<");
+            refusal.message = if plain { haul_core::entry::show(line.trim_ascii()) } else { String::new() };
         }
         if refusal.is_skew()
             && let Some(server) = date.as_deref().and_then(xml::time::http)
