@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
@@ -15,7 +16,8 @@ use crate::flags::objects::ObjectFlags;
 use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
-pub fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
+/// `patience` bounds the waits of a request further.
+pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
     }
@@ -26,6 +28,7 @@ pub fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
         no_sign_request: flags.no_sign_request,
         no_verify_ssl: flags.no_verify_ssl,
         ca_bundle: flags.ca_bundle.clone(),
+        patience,
         environment: Environment::process(),
     };
     Client::open(&asked).map(Arc::new)
@@ -97,7 +100,13 @@ impl Place {
         if key.is_empty() || key.ends_with(b"/") {
             return Ok(Some(Kind::Dir));
         }
-        Ok(self.bucket.head(key)?.map(|_| Kind::File))
+        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", key].concat());
+        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
+    }
+
+    /// Why nothing can be found, if that is because the bucket is not there.
+    pub fn no_bucket(&self) -> Option<Error> {
+        self.bucket.page(b"", false, None, b"", 1).err().filter(|e| e.kind() == ErrorKind::NotFound)
     }
 
     /// Whether there is anything below a path, as below a directory.

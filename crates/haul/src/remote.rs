@@ -161,6 +161,14 @@ impl Host {
         }
     }
 
+    /// Why nothing is found at all, where the host itself is the reason.
+    pub fn absence(&self) -> Option<Error> {
+        match self {
+            Host::Objects(place) => place.no_bucket(),
+            _ => None,
+        }
+    }
+
     /// Makes a directory at an absolute path, and with `parents` those above it.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         match self {
@@ -280,7 +288,7 @@ impl<'a> Hosts<'a> {
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
-        Ok(client.insert(objects::client(&self.connect.objects)?).clone())
+        Ok(client.insert(objects::client(&self.connect.objects, self.patience)?).clone())
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

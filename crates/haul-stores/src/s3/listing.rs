@@ -1,6 +1,6 @@
 //! What is below a prefix: pages of keys, the next one asked for while one is worked on.
 
-use std::sync::mpsc;
+use std::sync::{PoisonError, mpsc};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -11,6 +11,9 @@ use super::checksum;
 use super::fault;
 use super::look::whole_seconds;
 use super::xml::{self, Listed};
+
+/// Objects that are remembered as being left out. Beyond that, one of them stands in the place of its directory.
+const HIDDEN_MOST: usize = 4096;
 
 /// An object as a listing has it.
 #[derive(Clone, Debug)]
@@ -120,6 +123,7 @@ impl Objects {
                     each(Ok(entry))
                 }
                 Line::Object(ref found) if clash => {
+                    self.hide(&found.key);
                     let name = Name::new(dir, leaf);
                     let e = Error::new(ErrorKind::BadName, "list")
                         .on(&name)
@@ -175,6 +179,18 @@ impl Objects {
             }
             Flow::Go
         })
+    }
+
+    /// From now on the name of this object is that of the directory below it.
+    fn hide(&self, key: &[u8]) {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        if hidden.len() < HIDDEN_MOST {
+            hidden.insert(key.to_vec());
+        }
+    }
+
+    pub(super) fn is_hidden(&self, key: &[u8]) -> bool {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// What a listing tells of an object. Without its attributes it may be a symlink as well as a file.

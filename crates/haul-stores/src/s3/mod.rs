@@ -25,8 +25,9 @@ mod wishes;
 mod witness;
 pub mod xml;
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
@@ -73,6 +74,8 @@ pub struct Objects {
     options: Options,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
+    /// Keys of objects that are left out, because there are objects below them: by their names they are directories.
+    hidden: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl Objects {
@@ -85,7 +88,7 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(), place, options, held: Arc::default() }
+        Objects { bucket, prefix, caps: caps(), place, options, held: Arc::default(), hidden: Mutex::default() }
     }
 
     pub fn bucket(&self) -> &Bucket {

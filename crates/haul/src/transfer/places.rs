@@ -127,7 +127,10 @@ fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         return open(&path).map(Source::Contents);
     }
     let parent = open(above)?;
-    let missing = || Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no such file or directory");
+    let missing = || {
+        let e = host.absence().unwrap_or_else(|| Error::new(ErrorKind::NotFound, "open").because("no such file or directory"));
+        e.at(location.to_string().as_bytes())
+    };
     let entry = super::stands(&*parent.store, leaf)?.ok_or_else(missing)?;
     Ok(Source::Name { parent, leaf: leaf.to_vec(), kind: entry.kind })
 }
