@@ -17,7 +17,7 @@ fn fixture(endpoint: &Endpoint) -> Fixture {
     let keys = [("AWS_ACCESS_KEY_ID", &*endpoint.access), ("AWS_SECRET_ACCESS_KEY", &*endpoint.secret)];
     let asked = Asked { endpoint_url: Some(endpoint.url.clone()), environment: Environment::table(None, keys), ..Asked::default() };
     let open = move || {
-        let client = Arc::new(Client::open(&asked, None).expect("settings that make sense"));
+        let client = Arc::new(Client::open(&asked).expect("settings that make sense"));
         let bucket = Bucket { client, name: BUCKET.into(), wishes: Arc::new(Wishes::default()) };
         Objects::new(bucket, prefix.as_bytes(), Options::default())
     };

@@ -16,6 +16,7 @@ use crate::flags::objects::ObjectFlags;
 use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
+/// `patience` bounds the waits of a request further.
 pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
@@ -27,9 +28,10 @@ pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Cli
         no_sign_request: flags.no_sign_request,
         no_verify_ssl: flags.no_verify_ssl,
         ca_bundle: flags.ca_bundle.clone(),
+        patience,
         environment: Environment::process(),
     };
-    Client::open(&asked, patience).map(Arc::new)
+    Client::open(&asked).map(Arc::new)
 }
 
 /// What objects are to be written with.
@@ -100,7 +102,8 @@ impl Place {
         if key.is_empty() || key.ends_with(b"/") {
             return Ok(Some(Kind::Dir));
         }
-        Ok(self.bucket.head(key)?.map(|_| Kind::File))
+        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", key].concat());
+        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
     }
 
     /// An error that says so if there is no such bucket: better now than once for each object.

@@ -295,7 +295,8 @@ impl<'a> Hosts<'a> {
         if let Some(client) = &*client {
             return Ok(client.clone());
         }
-        Ok(client.insert(objects::client(&self.connect.objects, self.patience)?).clone())
+        // A request that hangs is to be made again before the run counts as stuck.
+        Ok(client.insert(objects::client(&self.connect.objects, self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500))))?).clone())
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

@@ -171,18 +171,12 @@ enum Miss {
 }
 
 impl Client {
-    /// As the command line and the settings say. Reads files and sends nothing. `patience` is how long a run may stand
-    /// still.
-    pub fn open(asked: &Asked, patience: Option<Duration>) -> Result<Client> {
+    /// As the command line and the settings say. Reads files and sends nothing.
+    pub fn open(asked: &Asked) -> Result<Client> {
         let account = Account::open(asked)?;
         let (endpoint, _) = endpoint_of(&account)?;
         let address: Uri = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
-        let mut trust = account.trust(&address);
-        if let Some(patience) = patience {
-            // A request that hangs is to be made again before the run counts as stuck.
-            trust.patience = trust.patience.min((patience / 2).max(Duration::from_millis(500)));
-            trust.connect = trust.connect.min(trust.patience);
-        }
+        let trust = account.trust(&address);
         Client::new(account, trust::agent(&trust)?)
     }
 
@@ -319,6 +313,7 @@ impl Client {
             let may_repeat = !matches!(body, Body::Stream(..)) && tries < TRIES;
             match miss {
                 Miss::Refused(refusal) => {
+                    let refusal = self.told(call, refusal, &way, credential.as_ref());
                     if let Some(way) = self.redirected(call.bucket, &way, &refusal)
                         && tries < TRIES
                     {
@@ -421,6 +416,19 @@ impl Client {
         Err(Miss::Refused(self.refusal(answer, way)))
     }
 
+    /// An answer to HEAD has no document that says why it is none: the same request by GET has.
+    fn told(&self, call: &Call<'_>, refusal: Refusal, way: &Way, credential: Option<&Arc<super::sign::Credential>>) -> Refusal {
+        if call.method != Method::HEAD || !matches!(refusal.status, 400 | 401 | 403) {
+            return refusal;
+        }
+        let get = Call { method: Method::GET, query: call.query.clone(), headers: call.headers.clone(), ..*call };
+        let get = if call.key.is_empty() { get.ask("max-keys", "1") } else { get.with("range", "bytes=0-0") };
+        match self.once(&get, &mut Body::None, way, credential) {
+            Err(Miss::Refused(said)) if said.status == refusal.status => said,
+            _ => refusal,
+        }
+    }
+
     /// What an answer that is no success says.
     fn refusal(&self, mut answer: Answer, way: &Way) -> Refusal {
         let text = |name: &str| answer.header(name).map(str::to_string);
@@ -436,6 +444,13 @@ impl Client {
         let mut document = Vec::new();
         // What cannot be read says nothing; the status does.
         let _read = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
+        // Who is no object store, or speaks TLS and is not spoken to in it, says so in a line of text.
+        if let Ok(text) = std::str::from_utf8(document.trim_ascii())
+            && (1..200).contains(&text.len())
+            && !text.starts_with('<')
+        {
+            refusal.message = haul_core::entry::show(text.as_bytes());
+        }
         if let Ok(said) = xml::error(&document) {
             refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
             refusal.message = said.message;

@@ -150,6 +150,7 @@ impl Refusal {
             "RequestTimeTooSkewed" => "set this machine's clock",
             "InvalidBucketName" => "3 to 63 lower-case letters, digits, dots and hyphens",
             "KeyTooLongError" | "KeyTooLong" => "a key has at most 1,024 bytes",
+            _ if self.message.contains("HTTPS server") => "write https:// in the endpoint's address",
             "InvalidObjectState" => "the object is in an archive class: restore it first",
             _ => return None,
         };

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::mpsc;
+use std::sync::{PoisonError, mpsc};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -14,6 +14,9 @@ use super::fault;
 use super::index::{Cursor, Known};
 use super::look::{at_once, whole_seconds};
 use super::xml::{self, Listed};
+
+/// Objects that are remembered as being left out. Beyond that, one of them stands in the place of its directory.
+const HIDDEN_MOST: usize = 4096;
 
 /// An object as a listing has it.
 #[derive(Clone, Debug)]
@@ -153,6 +156,7 @@ impl Objects {
                     size => each(Err(with_content(&Name::of(dir), size))),
                 },
                 Line::Object(ref found) if clash => {
+                    self.hide(&found.key);
                     let name = Name::new(dir, leaf);
                     let e = Error::new(ErrorKind::BadName, "list")
                         .on(&name)
@@ -217,6 +221,18 @@ impl Objects {
             }
             Flow::Go
         })
+    }
+
+    /// From now on the name of this object is that of the directory below it.
+    fn hide(&self, key: &[u8]) {
+        let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
+        if hidden.len() < HIDDEN_MOST {
+            hidden.insert(key.to_vec());
+        }
+    }
+
+    pub(super) fn is_hidden(&self, key: &[u8]) -> bool {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// What a listing tells of an object, and what was learned of it before. Without its attributes it may be a symlink

@@ -24,6 +24,9 @@ impl Objects {
             return self.look_dir(name);
         }
         let key = self.key(name, "stat")?;
+        if self.is_hidden(&key) {
+            return self.look_dir(name);
+        }
         match self.bucket.head(&key)? {
             Some(head) => {
                 let entry = self.entry_of(name.clone(), &key, &head, want)?;

@@ -26,8 +26,9 @@ mod wishes;
 mod witness;
 pub mod xml;
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::bundle::Bundle;
@@ -74,6 +75,8 @@ pub struct Objects {
     learning: Option<Arc<Learning>>,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
+    /// Keys of objects that are left out, because there are objects below them: by their names they are directories.
+    hidden: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl Objects {
@@ -86,7 +89,7 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(), place, options, learning: None, held: Arc::default() }
+        Objects { bucket, prefix, caps: caps(), place, options, learning: None, held: Arc::default(), hidden: Mutex::default() }
     }
 
     /// The same with an index of what listings do not tell.

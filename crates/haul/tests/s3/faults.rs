@@ -47,30 +47,31 @@ fn expired_credentials_in_the_middle_are_said() {
     scripted.rule(When::method("PUT").path("/to/b"), .., Action::Answer(Answer::error(400, "ExpiredToken")));
     let ended = w.haul("cp -j 1 src/ @/to/").run();
     assert_ne!(ended.status.code(), Some(0), "{ended}");
-    ended.says("have expired").says("log in again");
+    ended.says("has expired").says("get new credentials");
     scripted.clear();
-    // Once is what a clock says that runs a little ahead.
-    scripted.rule(When::method("PUT").path("/to/b"), 1..=1, Action::Answer(Answer::error(400, "ExpiredToken")));
     w.haul("cp src/ @/to/").ends(0);
     assert_eq!(w.get("to/b"), w.content("src/b"));
 }
 
-/// A program gives the credentials, and a new one when it is asked again.
+/// A program gives the credentials, and newer ones when it is asked again.
 #[test]
 fn expired_credentials_are_fetched_again() {
     let (w, scripted) = World::scripted();
     w.tree("src: a=10 large=12M");
+    let (access, secret) = (&w.real.access, &w.real.secret);
     let script = format!(
-        "#!/bin/sh\necho x >> {}\necho '{{\"Version\":1,\"AccessKeyId\":\"{}\",\"SecretAccessKey\":\"{}\",\"Expiration\":\"2999-01-01T00:00:00Z\"}}'\n",
-        w.join("asked").display(),
-        w.real.access,
-        w.real.secret
+        r#"#!/bin/sh
+echo x >> asked
+token= && [ "$(wc -l < asked)" = 1 ] && token='"SessionToken":"old",'
+echo "{{\"Version\":1,\"AccessKeyId\":\"{access}\",\"SecretAccessKey\":\"{secret}\",$token\"Expiration\":\"2999-01-01T00:00:00Z\"}}"
+"#
     );
     std::fs::write(w.join("credentials.sh"), script).expect("written");
     std::fs::create_dir(w.join("home/.aws")).expect("made");
     let profile = format!("[default]\ncredential_process = sh {}\n", w.join("credentials.sh").display());
     std::fs::write(w.join("home/.aws/config"), profile).expect("written");
-    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::Answer(Answer::error(400, "ExpiredToken")));
+    let expired = Action::Answer(Answer::error(400, "ExpiredToken"));
+    scripted.rule(When::any().header("x-amz-security-token", "old"), .., expired);
     let run = w.haul("cp --part-size 5M src/ @/to/").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
     run.ends(0);
     assert!(w.get("to/large") == w.content("src/large"));
@@ -120,8 +121,6 @@ fn a_bit_that_flips_on_the_way_there_never_lands() {
     w.haul("cp --part-size 5M --retries 1 src/ @/bad/").ends(23);
     let keys = w.keys();
     assert!(!keys.contains(&"bad/a".to_string()) && !keys.contains(&"bad/large".to_string()), "{keys:?}");
-    assert_eq!(w.uploads("bad/large").len(), 1, "for the next run to go on with");
-    w.haul("jobs clean").ends(0);
     assert_eq!(w.uploads("bad/large"), Vec::<String>::new());
 }
 
@@ -163,11 +162,13 @@ fn an_answer_that_never_comes_is_not_waited_for() {
     w.tree("src: a=10 large=12M");
     scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::Hang);
     scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::Hang);
+    // What it stops is the run, as with rsync; another goes on.
+    w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(30).says("--timeout");
     w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(0);
     assert!(w.get("to/large") == w.content("src/large"));
     scripted.clear();
     scripted.rule(When::any(), .., Action::Hang);
     let ended = w.haul("cp --timeout 1s --retries 1 src/ @/to/").run();
     assert_ne!(ended.status.code(), Some(0), "{ended}");
-    ended.says("did not answer in time");
+    ended.says("no byte moved for too long");
 }

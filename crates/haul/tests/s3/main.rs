@@ -2,9 +2,13 @@
 
 mod support;
 
+mod between;
+mod check;
 mod faults;
 mod keys;
 mod large;
+mod others;
+mod pipes;
 mod refused;
 mod sync;
 mod tree;
