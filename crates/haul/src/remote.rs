@@ -17,7 +17,7 @@ use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
-use crate::objects::{self, Place};
+use crate::objects::Place;
 use crate::{out, units};
 
 /// The hosts that this run has reached.
@@ -32,7 +32,6 @@ pub struct Hosts<'a> {
     squeeze: bool,
     /// A host has no haul and could have this one.
     placeable: AtomicBool,
-    client: Mutex<Option<Arc<Client>>>,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -197,15 +196,7 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts {
-            connect,
-            patience: None,
-            known: Mutex::default(),
-            learned: None,
-            squeeze: false,
-            placeable: AtomicBool::new(false),
-            client: Mutex::default(),
-        }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -276,11 +267,7 @@ impl<'a> Hosts<'a> {
 
     /// The client for object stores.
     pub fn client(&self) -> Result<Arc<Client>> {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        Ok(client.insert(objects::client(&self.connect.objects)?).clone())
+        self.connect.clients.get(&self.connect.objects)
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.
