@@ -1,7 +1,7 @@
 //! Object stores of a run: one client for each endpoint and account, a place for each bucket.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -17,7 +17,7 @@ use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
 /// `patience` bounds the waits of a request further.
-pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
+fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
     }
@@ -34,6 +34,45 @@ pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Cli
     Client::open(&asked).map(Arc::new)
 }
 
+/// Clients for object stores, for all commands of a process that reach the same service in the same way: clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Clients(Arc<Mutex<Vec<Known>>>);
+
+/// A client, and what it was made for.
+type Known = (ObjectFlags, Option<Duration>, Arc<Client>);
+
+/// They are no part of what a command line says.
+impl PartialEq for Clients {
+    fn eq(&self, _: &Clients) -> bool {
+        true
+    }
+}
+
+impl Eq for Clients {}
+
+impl Clients {
+    /// A client as the flags, the environment and the profile say.
+    pub fn get(&self, flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
+        // What a client depends on; the rest is said with each request.
+        let way = ObjectFlags {
+            endpoint_url: flags.endpoint_url.clone(),
+            profile: flags.profile.clone(),
+            region: flags.region.clone(),
+            no_sign_request: flags.no_sign_request,
+            no_verify_ssl: flags.no_verify_ssl,
+            ca_bundle: flags.ca_bundle.clone(),
+            ..ObjectFlags::default()
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., client)) = known.iter().find(|(known, bound, _)| *known == way && *bound == patience) {
+            return Ok(client.clone());
+        }
+        let client = client(flags, patience)?;
+        known.push((way, patience, client.clone()));
+        Ok(client)
+    }
+}
+
 /// What objects are to be written with.
 pub fn wishes(flags: &ObjectFlags) -> Result<Wishes> {
     Ok(Wishes {
@@ -47,6 +86,7 @@ pub fn wishes(flags: &ObjectFlags) -> Result<Wishes> {
         cache_control: flags.cache_control.clone(),
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
+        version: flags.version_id.clone(),
     })
 }
 

@@ -17,7 +17,7 @@ use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
-use crate::objects::{self, Place};
+use crate::objects::Place;
 use crate::{out, units};
 
 /// The hosts that this run has reached.
@@ -32,7 +32,6 @@ pub struct Hosts<'a> {
     squeeze: bool,
     /// A host has no haul and could have this one.
     placeable: AtomicBool,
-    client: Mutex<Option<Arc<Client>>>,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -209,15 +208,7 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts {
-            connect,
-            patience: None,
-            known: Mutex::default(),
-            learned: None,
-            squeeze: false,
-            placeable: AtomicBool::new(false),
-            client: Mutex::default(),
-        }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -291,12 +282,9 @@ impl<'a> Hosts<'a> {
 
     /// The client for object stores.
     pub fn client(&self) -> Result<Arc<Client>> {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
         // A request that hangs is to be made again before the run counts as stuck.
-        Ok(client.insert(objects::client(&self.connect.objects, self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500))))?).clone())
+        let patience = self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500)));
+        self.connect.clients.get(&self.connect.objects, patience)
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

@@ -13,7 +13,7 @@ use super::address::copy_source;
 use super::attributes::{self, Kept};
 use super::checksum::{self, Algorithm, Proof, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
-use super::fault::{self, Refusal};
+use super::fault;
 use super::framed::Framed;
 use super::sign::Payload;
 use super::wishes::{Pair, Wishes};
@@ -110,9 +110,18 @@ impl Bucket {
         if self.wishes.request_payer { call.with("x-amz-request-payer", "requester") } else { call }
     }
 
+    /// A request that reads an object, in the version that is wished for.
+    fn looking<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
+        let call = self.wishes.reading(self.call(op, method, key));
+        match &self.wishes.version {
+            Some(version) => call.ask("versionId", version.as_str()),
+            None => call,
+        }
+    }
+
     /// `None` if there is no such object.
     pub fn head(&self, key: &[u8]) -> Result<Option<Head>> {
-        let call = self.wishes.reading(self.call("stat", Method::HEAD, key)).with("x-amz-checksum-mode", "ENABLED");
+        let call = self.looking("stat", Method::HEAD, key).with("x-amz-checksum-mode", "ENABLED");
         match self.client.send(&call, Body::None) {
             Ok(answer) => Ok(Some(Head::of(&answer))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -122,7 +131,7 @@ impl Bucket {
 
     /// Size of the first part, for an object that was put together from several.
     pub fn first_part(&self, key: &[u8], etag: &str) -> Result<(u64, Option<u32>)> {
-        let call = self.wishes.reading(self.call("stat", Method::HEAD, key)).ask("partNumber", "1").with("if-match", etag);
+        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", "1").with("if-match", etag);
         let answer = self.client.send(&call, Body::None)?;
         let size = answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0);
         Ok((size, answer.header("x-amz-mp-parts-count").and_then(|count| count.parse().ok())))
@@ -130,7 +139,7 @@ impl Bucket {
 
     /// The bytes of `at`, or of the whole object; only of the version `etag`, if one is given.
     pub fn get(&self, key: &[u8], at: Option<Range<u64>>, etag: Option<&str>) -> Result<(Head, Answer)> {
-        let mut call = self.wishes.reading(self.call("read", Method::GET, key)).with("x-amz-checksum-mode", "ENABLED");
+        let mut call = self.looking("read", Method::GET, key).with("x-amz-checksum-mode", "ENABLED");
         if let Some(at) = at {
             call = call.with("range", format!("bytes={}-{}", at.start, at.end.saturating_sub(1)));
         }
@@ -282,17 +291,8 @@ impl Bucket {
     /// Removes up to 1,000 objects by one request; what failed, by key. `Unsupported` where one of the keys can be in no
     /// document, or the service does not know the request.
     pub fn delete_many(&self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Error)>> {
-        let named = keys.iter().map(|key| (&key[..], ""));
-        let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
-        let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
-        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
-        let deleted = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
-        let failed = |refused: xml::Refusal| {
-            let refusal = Refusal { status: 200, code: refused.code, message: refused.message, ..Refusal::default() };
-            (refused.key, refusal.error("remove", &self.name))
-        };
-        Ok(deleted.refused.into_iter().map(failed).collect())
+        let keys: Vec<(Vec<u8>, String)> = keys.iter().map(|key| (key.clone(), String::new())).collect();
+        Ok(self.remove_by_one_request(&keys)?.into_iter().map(|(key, _, e)| (key, e)).collect())
     }
 
     /// Copies within the endpoint, with metadata of its own. Up to 5 GiB.

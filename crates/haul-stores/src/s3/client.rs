@@ -206,6 +206,17 @@ impl Client {
         }
     }
 
+    /// Whether the endpoint is Amazon's, one for each region, because nobody named another.
+    pub fn is_amazon(&self) -> bool {
+        !self.named
+    }
+
+    /// The address of a request, and who signs it, as far as the way to its bucket is known.
+    pub(super) fn place_of(&self, call: &Call<'_>) -> Result<(Uri, Arc<Signer>)> {
+        let way = self.way(call.bucket);
+        Ok((self.uri(call, &way)?, way.signer))
+    }
+
     pub fn account(&self) -> &Account {
         &self.account
     }

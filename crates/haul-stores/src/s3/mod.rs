@@ -14,6 +14,7 @@ pub mod client;
 pub mod fault;
 mod framed;
 pub mod index;
+pub mod inventory;
 mod learning;
 mod listing;
 mod look;

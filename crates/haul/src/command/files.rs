@@ -106,7 +106,7 @@ pub fn mode_words(entry: &Entry) -> String {
     words
 }
 
-fn stamp(time: Time) -> String {
+pub fn stamp(time: Time) -> String {
     match jiff::Timestamp::new(time.secs, time.nanos.cast_signed()) {
         Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         Err(_) => format!("@{}", time.secs),
