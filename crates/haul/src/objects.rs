@@ -109,6 +109,23 @@ impl Place {
         self.bucket.page(b"", false, None, b"", 1).err().filter(|e| e.kind() == ErrorKind::NotFound)
     }
 
+    /// An error unless something is below a path, or the directory's own marker. A bucket may be empty.
+    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
+        let mut prefix = key(path).to_vec();
+        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", &prefix].concat());
+        let page = self.bucket.page(&prefix, false, None, b"", 1).map_err(named)?;
+        let mut any = prefix.is_empty();
+        let read = haul_stores::s3::xml::list_objects(&page, &mut |_| any = true);
+        read.map_err(|e| named(haul_stores::s3::fault::document("list", &self.bucket.name, e)))?;
+        if any {
+            return Ok(());
+        }
+        Err(named(Error::new(ErrorKind::NotFound, "open").because("there is nothing below it")))
+    }
+
     /// Whether there is anything below a path, as below a directory.
     pub fn has_below(&self, path: &[u8]) -> Result<bool> {
         let mut any = false;

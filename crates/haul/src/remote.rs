@@ -161,6 +161,14 @@ impl Host {
         }
     }
 
+    /// An error where a directory that is not there can be opened and listed: it would be an empty one.
+    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
+        match self {
+            Host::Objects(place) => place.must_be_there(path),
+            _ => Ok(()),
+        }
+    }
+
     /// Why nothing is found at all, where the host itself is the reason.
     pub fn absence(&self) -> Option<Error> {
         match self {
