@@ -134,6 +134,9 @@ fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         e.at(location.to_string().as_bytes())
     };
     let entry = super::stands(&*parent.store, leaf)?.ok_or_else(missing)?;
+    if entry.kind == Kind::Dir && matches!(*host, Host::Objects(_)) {
+        return Err(missing().hint(format!("there are objects below it: {location}/ names them")));
+    }
     Ok(Source::Name { parent, leaf: leaf.to_vec(), kind: entry.kind })
 }
 

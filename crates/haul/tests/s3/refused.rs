@@ -53,7 +53,7 @@ fn in_no_such_bucket() {
 fn with_a_name_that_no_bucket_has() {
     let w = World::new();
     w.tree("a=10");
-    for name in ["No_Bucket", "ab", "a..b", "-abc"] {
+    for name in ["No_Bucket", "ab", "a..b"] {
         let ended = w.haul(&format!("cp a s3://{name}/a")).run();
         assert_ne!(ended.status.code(), Some(0), "{ended}");
         ended.says("bucket").says(name);
