@@ -146,6 +146,18 @@ impl Place {
         store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| ())
     }
 
+    /// The directory above a path, and its last part. A path that ends in a slash is a directory's, whatever object has its
+    /// name without that.
+    pub fn named(&self, path: &[u8]) -> (Objects, Vec<u8>) {
+        let bare = path.strip_suffix(b"/").unwrap_or(path);
+        let (above, leaf) = bare.split_at(bare.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
+        let store = self.open(above, false);
+        if bare.len() < path.len() {
+            store.hide(key(bare));
+        }
+        (store, leaf.to_vec())
+    }
+
     /// The directory at a path, for reading or to be written to.
     pub fn open(&self, path: &[u8], to_write: bool) -> Objects {
         Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options })

@@ -92,7 +92,8 @@ fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
     w.haul("cp a @/a -I --ca-bundle nowhere.pem").run().says("nowhere.pem");
     w.endpoint.url = sealed.replace("https:", "http:");
     failed(&w, "cp a @/x").says("https");
-    w.endpoint.url = World::new().real.url.replace("http:", "https:");
+    let plain = World::new();
+    w.endpoint.url = plain.real.url.replace("http:", "https:");
     failed(&w, "cp a @/x").says("http://");
 }
 
