@@ -12,3 +12,4 @@ mod pipes;
 mod refused;
 mod sync;
 mod tree;
+mod wishes;

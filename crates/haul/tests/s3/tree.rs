@@ -48,8 +48,17 @@ fn rich(w: &World) {
 
 #[test]
 fn all_that_a_bucket_can_keep_comes_back() {
-    let w = World::new();
-    rich(&w);
+    comes_back(&World::new());
+}
+
+/// A server of another make, which keeps an object as a file.
+#[test]
+fn it_comes_back_from_another_server_too() {
+    comes_back(&World::at(std::sync::Arc::new(haul_test::objects::Versitygw::start().expect("servers.sh installs it"))));
+}
+
+fn comes_back(w: &World) {
+    rich(w);
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
@@ -135,7 +144,8 @@ fn the_slash_says_what_is_meant() {
     w.put(b"twofold", &[], b"x");
     w.haul("cp @/two/ back").ends(0);
     w.assert_same("src", "back", What::CONTENT);
-    w.haul("cp @/two back2/").ends(0);
+    w.haul("cp @/two back2/").ends(23).says("no such").says("/two/ names them");
+    w.haul("cp @/two/ back2/two --mkpath").ends(0);
     w.assert_same("src", "back2/two", What::CONTENT);
     w.haul("cp @/twofold back3").ends(0);
     assert_eq!(w.content("back3"), b"x");
@@ -165,4 +175,27 @@ fn a_directory_of_keys_alone_gets_its_marker() {
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
+}
+
+/// More than one page of a listing has.
+#[test]
+fn a_directory_of_many_pages_is_gone_through_whole() {
+    let w = World::new();
+    w.tree("src/");
+    for index in 0..1100 {
+        write_file(&w.join(format!("src/{index:04}")), index % 7).expect("a file");
+    }
+    w.haul("cp -a src/ @/up/").ends(0);
+    w.haul("cp -a @/up/ back").ends(0);
+    w.assert_same("src", "back", KEPT);
+    for index in (0..1100).filter(|index| index % 3 != 0) {
+        fs::remove_file(w.join(format!("src/{index:04}"))).expect("it is there");
+    }
+    let ended = w.haul("sync -a --delete --json src/ @/up/").ends(0);
+    assert_eq!(ended.finished()["deleted"]["files"], 733, "{ended}");
+    w.haul("sync -a --delete @/up/ back").ends(0);
+    w.assert_same("src", "back", KEPT);
+    w.tree("none/");
+    w.haul("sync --delete none/ @/up/").ends(0);
+    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
 }
