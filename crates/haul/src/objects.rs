@@ -33,7 +33,10 @@ fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
 
 /// Clients for object stores, for all commands of a process that reach the same service in the same way: clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Clients(Arc<Mutex<Vec<(ObjectFlags, Arc<Client>)>>>);
+pub struct Clients(Arc<Mutex<Vec<Known>>>);
+
+/// What a client was opened with, and the client.
+type Known = (ObjectFlags, Arc<Client>);
 
 /// They are no part of what a command line says.
 impl PartialEq for Clients {
