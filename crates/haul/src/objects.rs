@@ -2,20 +2,22 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine as _;
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{MetaSpec, Store};
 use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Objects, Options, Wishes};
+use haul_stores::s3::{Bucket, Client, Learning, Objects, Options, Wishes};
 use zeroize::Zeroizing;
 
 use crate::flags::objects::ObjectFlags;
 use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
-fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
+/// `patience` bounds the waits of a request further.
+fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
     }
@@ -26,6 +28,7 @@ fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
         no_sign_request: flags.no_sign_request,
         no_verify_ssl: flags.no_verify_ssl,
         ca_bundle: flags.ca_bundle.clone(),
+        patience,
         environment: Environment::process(),
     };
     Client::open(&asked).map(Arc::new)
@@ -35,8 +38,8 @@ fn client(flags: &ObjectFlags) -> Result<Arc<Client>> {
 #[derive(Clone, Debug, Default)]
 pub struct Clients(Arc<Mutex<Vec<Known>>>);
 
-/// What a client was opened with, and the client.
-type Known = (ObjectFlags, Arc<Client>);
+/// A client, and what it was made for.
+type Known = (ObjectFlags, Option<Duration>, Arc<Client>);
 
 /// They are no part of what a command line says.
 impl PartialEq for Clients {
@@ -49,7 +52,7 @@ impl Eq for Clients {}
 
 impl Clients {
     /// A client as the flags, the environment and the profile say.
-    pub fn get(&self, flags: &ObjectFlags) -> Result<Arc<Client>> {
+    pub fn get(&self, flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
         // What a client depends on; the rest is said with each request.
         let way = ObjectFlags {
             endpoint_url: flags.endpoint_url.clone(),
@@ -61,11 +64,11 @@ impl Clients {
             ..ObjectFlags::default()
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, client)) = known.iter().find(|(known, _)| *known == way) {
+        if let Some((.., client)) = known.iter().find(|(known, bound, _)| *known == way && *bound == patience) {
             return Ok(client.clone());
         }
-        let client = client(flags)?;
-        known.push((way, client.clone()));
+        let client = client(flags, patience)?;
+        known.push((way, patience, client.clone()));
         Ok(client)
     }
 }
@@ -109,17 +112,19 @@ fn customer_key(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 pub struct Place {
     bucket: Bucket,
     options: Options,
+    learning: Option<Arc<Learning>>,
 }
 
 impl Place {
-    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str) -> Result<Place> {
+    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str, state: Option<&Path>) -> Result<Place> {
         haul_stores::s3::address::check_bucket(bucket).map_err(|reason| {
             let e = Error::new(ErrorKind::BadName, "open").at(format!("s3://{bucket}").as_bytes());
             e.because(reason.to_string())
         })?;
+        let learning = state.map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), bucket)));
         let bucket = Bucket { client, name: bucket.to_string(), wishes: Arc::new(wishes(flags)?) };
         let options = Options { look: !flags.server_times, ..Options::default() };
-        Ok(Place { bucket, options })
+        Ok(Place { bucket, options, learning })
     }
 
     pub fn bucket(&self) -> &Bucket {
@@ -137,18 +142,38 @@ impl Place {
         if key.is_empty() || key.ends_with(b"/") {
             return Ok(Some(Kind::Dir));
         }
-        Ok(self.bucket.head(key)?.map(|_| Kind::File))
+        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", key].concat());
+        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
     }
 
-    /// Whether there is anything below a path, as below a directory.
-    pub fn has_below(&self, path: &[u8]) -> Result<bool> {
-        let mut any = false;
-        let store = self.open(path, false);
-        store.list(&haul_core::entry::Dir::root(), haul_core::store::Depth::One, &mut |_| {
-            any = true;
-            haul_core::store::Flow::Stop
-        })?;
-        Ok(any)
+    /// An error that says so if there is no such bucket: better now than once for each object.
+    pub fn must_exist(&self) -> Result<()> {
+        match self.bucket.exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let e = Error::new(ErrorKind::NotFound, "open").at(format!("s3://{}", self.bucket.name).as_bytes());
+                let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
+                Err(e.hint(format!("make it with `haul mb s3://{}`, or look at --endpoint-url", self.bucket.name)))
+            }
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+            // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
+            Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
+                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
+        let mut prefix = key(path).to_vec();
+        if prefix.is_empty() {
+            return Ok(true);
+        }
+        if !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        self.bucket.any_below(&prefix)
     }
 
     /// The marker of a directory: an empty one is nothing without it.
@@ -162,7 +187,7 @@ impl Place {
 
     /// The directory at a path, for reading or to be written to.
     pub fn open(&self, path: &[u8], to_write: bool) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options })
+        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options }).learning(self.learning.clone())
     }
 }
 

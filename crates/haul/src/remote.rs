@@ -185,6 +185,18 @@ impl Host {
         }
     }
 
+    /// The directory at an absolute path, for a source: of a bucket there must be something below it, lest a slip of the
+    /// pen empties the destination.
+    pub fn open_source(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        if let Host::Objects(place) = self
+            && !place.is_dir(path)?
+        {
+            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
+            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        }
+        self.open_with(path, options)
+    }
+
     /// The same for what is to be written to.
     pub fn open_target(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
         match self {
@@ -260,14 +272,19 @@ impl<'a> Hosts<'a> {
         if let Some(known) = known.iter().find(|known| known.key == key) {
             return Ok(known.host.clone());
         }
-        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name)?));
+        let state = self.learned.as_ref().and_then(|learned| learned.place.as_deref());
+        let place = Place::new(&self.connect.objects, self.client()?, &name, state)?;
+        place.must_exist()?;
+        let host = Arc::new(Host::Objects(place));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
         Ok(host)
     }
 
     /// The client for object stores.
     pub fn client(&self) -> Result<Arc<Client>> {
-        self.connect.clients.get(&self.connect.objects)
+        // A request that hangs is to be made again before the run counts as stuck.
+        let patience = self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500)));
+        self.connect.clients.get(&self.connect.objects, patience)
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

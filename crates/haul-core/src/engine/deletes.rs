@@ -195,11 +195,18 @@ fn deleted(cx: &Context, entry: &Entry) {
     cx.item(Action::Delete, Why::Extra, entry);
 }
 
-/// Whether the filter keeps a name that only the destination has.
-fn protected(cx: &Context, entry: &Entry) -> bool {
-    !cx.job.delete_excluded
-        && !cx.job.filter.is_empty()
-        && cx.job.filter.check(&entry.name.path(), entry.kind == Kind::Dir) == Verdict::Exclude
+/// Whether the filter keeps a name that only the destination has. One whose listing does not tell its kind is kept if it
+/// would be as a file or, where it may be one, as a directory.
+pub(super) fn protected(cx: &Context, entry: &Entry) -> bool {
+    if cx.job.delete_excluded || cx.job.filter.is_empty() {
+        return false;
+    }
+    let excluded = |is_dir| cx.job.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
+    match entry.kind {
+        Kind::Dir => excluded(true),
+        Kind::Unknown => excluded(false) || (cx.target().caps().dirs && excluded(true)),
+        _ => excluded(false),
+    }
 }
 
 /// Everything below a directory that may be removed, parents before their children, in bounded memory; and

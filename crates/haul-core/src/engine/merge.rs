@@ -10,6 +10,7 @@ use crate::schedule::{DirWork, Name as Named, There};
 use crate::store::Found;
 
 use super::context::Context;
+use super::deletes::protected;
 use super::listing::{self, Sorted};
 use super::walk::{LOT, admitted, push, selected};
 
@@ -60,8 +61,7 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
                 }
             }
             (None, Some(target)) => {
-                let protected = !cx.job.delete_excluded && !selected(cx, Some(&dir_path), &target);
-                if protected || in_another_root(cx, work, &target) {
+                if protected(cx, &target) || in_another_root(cx, work, &target) {
                     continue;
                 }
                 match &mut folding {

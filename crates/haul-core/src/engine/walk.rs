@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf, show};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::{Action, Why};
 use crate::filter::Verdict;
@@ -339,7 +339,8 @@ pub(super) fn admitted(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
         Ok(()) => true,
         Err(reason) => {
             let e = Error::new(ErrorKind::BadName, "list").at(&work.dir.path());
-            cx.fail(&e.because(format!("a name in it cannot be copied: {reason}")), entry.kind);
+            let leaf = show(&entry.name.leaf);
+            cx.fail(&e.because(format!("a name in it, \"{leaf}\", cannot be copied: {reason}")), entry.kind);
             false
         }
     }

@@ -34,9 +34,30 @@ pub struct Head {
     /// As it was sent, quotes included: for `If-Match`.
     pub etag: String,
     pub modified: Time,
+    /// The service's time of the answer.
+    pub answered: Option<Time>,
     pub kept: Kept,
     pub proof: Proof,
     pub headers: HeaderMap,
+}
+
+/// An object that was written: its ETag, and the service's times before and after.
+#[derive(Clone, Debug, Default)]
+pub struct Put {
+    pub etag: String,
+    pub since: Option<Time>,
+    pub until: Option<Time>,
+}
+
+impl Put {
+    /// By one request.
+    fn of(answer: &Answer) -> Put {
+        Put { etag: answer.header("etag").unwrap_or_default().to_string(), since: date(answer), until: date(answer) }
+    }
+}
+
+fn date(answer: &Answer) -> Option<Time> {
+    answer.header("date").and_then(xml::time::http)
 }
 
 /// A part that arrived.
@@ -57,6 +78,7 @@ impl Head {
             size,
             etag: answer.header("etag").unwrap_or_default().to_string(),
             modified,
+            answered: date(answer),
             kept: attributes::read(attributes::user_metadata(pairs())),
             proof: checksum::proof(pairs()),
             headers: answer.headers.clone(),
@@ -128,25 +150,29 @@ impl Bucket {
         Ok((Head::of(&answer), answer))
     }
 
-    /// Puts a whole object whose bytes are in memory. Answers with its ETag.
-    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Answer> {
+    /// Puts a whole object whose bytes are in memory.
+    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
             call = proven(call, warrant.algorithm, bytes);
-            self.client.send(&call, Body::Bytes(bytes))
+            let answer = self.client.send(&call, Body::Bytes(bytes))?;
+            self.client.confirmed(&answer, warrant)?;
+            Ok(Put::of(&answer))
         })
     }
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint knows such.
-    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant)> {
+    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant, Option<Time>)> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if warrant.algorithm.combines() {
                 call = call.with("x-amz-checksum-algorithm", warrant.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
             }
-            let body = self.client.send(&call, Body::None)?.whole("create")?;
+            let answer = self.client.send(&call, Body::None)?;
+            let since = date(&answer);
+            let body = answer.whole("create")?;
             let upload = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok((upload, warrant))
+            Ok((upload, warrant, since))
         })
     }
 
@@ -166,7 +192,9 @@ impl Bucket {
             }
             let value = warrant.algorithm.of(&bytes);
             let call = proven(call, warrant.algorithm, &bytes);
-            return self.client.send(&call, Body::Bytes(&bytes)).map(|answer| done(answer, value));
+            let answer = self.client.send(&call, Body::Bytes(&bytes))?;
+            self.client.confirmed_part(&answer, warrant)?;
+            return Ok(done(answer, value));
         }
         let call = call
             .with("content-encoding", "aws-chunked")
@@ -175,13 +203,14 @@ impl Bucket {
         let mut framed = Framed::new(from, size, warrant.algorithm);
         let length = Framed::length(size, warrant.algorithm);
         let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
+        self.client.confirmed_part(&answer, warrant)?;
         let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
         let value = framed.value().ok_or_else(unsent)?;
         Ok(done(answer, value))
     }
 
     /// Puts the parts together. `whole` is the checksum of all of them, where the endpoint knows such.
-    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], whole: Option<Value>) -> Result<xml::Completed> {
+    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], whole: Option<Value>) -> Result<Put> {
         let mut call = self.wishes.reading(self.call("commit", Method::POST, key)).ask("uploadId", upload);
         if let Some(value) = whole {
             call = call.with(value.algorithm().header(), value.base64()).with("x-amz-checksum-type", "FULL_OBJECT");
@@ -196,9 +225,12 @@ impl Bucket {
         });
         let body = xml::complete_upload(named);
         let call = call.with("content-type", "application/xml");
-        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("commit")?;
+        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?;
+        let until = date(&answer);
+        let answer = answer.whole("commit")?;
         // The status is sent before the work is done: a failure may come in the document.
-        xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))
+        let completed = xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))?;
+        Ok(Put { etag: completed.etag, since: None, until })
     }
 
     /// No error if there is no such upload.
@@ -237,6 +269,14 @@ impl Bucket {
             call = call.ask("start-after", text(after));
         }
         self.client.send(&call, Body::None)?.whole("list")
+    }
+
+    /// Whether there is any key that begins so.
+    pub fn any_below(&self, prefix: &[u8]) -> Result<bool> {
+        let page = self.page(prefix, false, None, b"", 1)?;
+        let mut any = false;
+        xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("list", &self.name, e))?;
+        Ok(any)
     }
 
     /// No error if there is no such object.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use ureq::SendBody;
@@ -44,6 +44,8 @@ pub struct Client {
     began: Instant,
     /// Tries that were not the first.
     again: AtomicU64,
+    /// The service has said once that a credential is over, and no other was to be had.
+    doubted: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {
@@ -70,7 +72,7 @@ pub struct Warrant {
 /// From the best to what every endpoint takes.
 const WARRANTS: [Warrant; 4] = [
     Warrant { algorithm: Algorithm::Crc64Nvme, trailing: true },
-    Warrant { algorithm: Algorithm::Crc32c, trailing: true },
+    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: false },
     Warrant { algorithm: Algorithm::Crc32c, trailing: false },
     Warrant { algorithm: Algorithm::Md5, trailing: false },
 ];
@@ -192,6 +194,7 @@ impl Client {
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             again: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
         })
     }
 
@@ -236,7 +239,7 @@ impl Client {
     pub fn deny(&self, warrant: Warrant) -> bool {
         let Some(at) = WARRANTS.iter().position(|p| *p == warrant) else { return true };
         if at + 1 >= WARRANTS.len() {
-            return false;
+            return at < usize::from(self.warrant.load(Ordering::Relaxed));
         }
         self.warrant.fetch_max(at as u8 + 1, Ordering::Relaxed);
         true
@@ -251,6 +254,19 @@ impl Client {
                 other => return other,
             }
         }
+    }
+
+    /// An endpoint that has looked at a checksum says it back; one that does not know it passes over it.
+    pub fn confirmed(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        if warrant.algorithm == Algorithm::Md5 || answer.headers.contains_key(warrant.algorithm.header()) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unsupported, UNPROVEN).because("the service does not say that it has looked at the checksum"))
+    }
+
+    /// The same for a part: the next try goes another way.
+    pub fn confirmed_part(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(Remedy::Again) } else { e })
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -300,7 +316,7 @@ impl Client {
             tries += 1;
             self.wait_quietly();
             let way = self.way(call.bucket);
-            let credential = self.account.credential()?;
+            let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
@@ -308,6 +324,7 @@ impl Client {
             let may_repeat = !matches!(body, Body::Stream(..)) && tries < TRIES;
             match miss {
                 Miss::Refused(refusal) => {
+                    let refusal = self.told(call, refusal, &way, credential.as_ref());
                     if let Some(way) = self.redirected(call.bucket, &way, &refusal)
                         && tries < TRIES
                     {
@@ -315,17 +332,22 @@ impl Client {
                         if may_repeat {
                             continue;
                         }
-                        return Err(refusal.error(call.op, call.bucket).remedy_is(haul_core::Remedy::Again));
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_expiry()
-                        && !refreshed
                         && let Some(spent) = &credential
                     {
-                        self.account.refresh(spent)?;
+                        let renewed = !refreshed && self.account.refresh(spent).is_ok();
+                        // One clock may run a little ahead of another: told once, it is asked once more.
+                        let again = renewed || !self.doubted.swap(true, Ordering::Relaxed);
                         refreshed = true;
+                        if !again {
+                            return Err(refusal.error(call.op, call.bucket).kind_is(ErrorKind::Broken).remedy_is(Remedy::None));
+                        }
                         if may_repeat {
                             continue;
                         }
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_skew() && may_repeat && tries == 1 {
                         continue;
@@ -334,7 +356,7 @@ impl Client {
                         let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if self.deny(self.warrant()) => e.remedy_is(haul_core::Remedy::Again),
+                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });
                     }
@@ -347,7 +369,7 @@ impl Client {
                     std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
                 }
                 Miss::Broken(error) => {
-                    if !may_repeat || error.remedy() == haul_core::Remedy::None {
+                    if !may_repeat || error.remedy() == Remedy::None {
                         return Err(error);
                     }
                     // A connection that was closed while it was idle is no reason to wait.
@@ -405,6 +427,19 @@ impl Client {
         Err(Miss::Refused(self.refusal(answer, way)))
     }
 
+    /// An answer to HEAD has no document that says why it is none: the same request by GET has.
+    fn told(&self, call: &Call<'_>, refusal: Refusal, way: &Way, credential: Option<&Arc<super::sign::Credential>>) -> Refusal {
+        if call.method != Method::HEAD || !matches!(refusal.status, 400 | 401 | 403) {
+            return refusal;
+        }
+        let get = Call { method: Method::GET, query: call.query.clone(), headers: call.headers.clone(), ..*call };
+        let get = if call.key.is_empty() { get.ask("max-keys", "1") } else { get.with("range", "bytes=0-0") };
+        match self.once(&get, &mut Body::None, way, credential) {
+            Err(Miss::Refused(said)) if said.status == refusal.status => said,
+            _ => refusal,
+        }
+    }
+
     /// What an answer that is no success says.
     fn refusal(&self, mut answer: Answer, way: &Way) -> Refusal {
         let text = |name: &str| answer.header(name).map(str::to_string);
@@ -420,6 +455,13 @@ impl Client {
         let mut document = Vec::new();
         // What cannot be read says nothing; the status does.
         let _read = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
+        // Who is no object store, or speaks TLS and is not spoken to in it, says so in a line of text.
+        if let Ok(text) = std::str::from_utf8(document.trim_ascii())
+            && (1..200).contains(&text.len())
+            && !text.starts_with('<')
+        {
+            refusal.message = haul_core::entry::show(text.as_bytes());
+        }
         if let Ok(said) = xml::error(&document) {
             refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
             refusal.message = said.message;
@@ -427,6 +469,11 @@ impl Client {
             if !said.region.is_empty() {
                 refusal.region = Some(said.region);
             }
+        } else {
+            // Words of a proxy, or of a server that was spoken to in the wrong language.
+            let line = document.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let plain = line.len() < 200 && !line.starts_with(b"<");
+            refusal.message = if plain { haul_core::entry::show(line.trim_ascii()) } else { String::new() };
         }
         if refusal.is_skew()
             && let Some(server) = date.as_deref().and_then(xml::time::http)
@@ -476,6 +523,12 @@ impl Read for Through<'_, '_> {
 const UNPROVEN: &str = "prove";
 
 impl Call<'_> {
+    /// What a streamed request was to be proven with.
+    fn warrant(&self) -> Option<Warrant> {
+        let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
+        Some(Warrant { algorithm: Algorithm::of_header(named)?, trailing: true })
+    }
+
     fn is_proven(&self) -> bool {
         self.headers.keys().any(|name| {
             let name = name.as_str();

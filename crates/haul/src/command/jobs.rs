@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::flags::connect::Connect;
 use crate::flags::{Global, JobsCommand};
 use crate::location::Location;
-use crate::remote::{Hosts, is_remote};
+use crate::remote::{Host, Hosts, is_remote};
 use crate::{open, out, render, units};
 
 /// Digits of an id that are shown, unless more are needed to tell it from another.
@@ -378,25 +378,30 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
     Ok(())
 }
 
-/// On another machine, reached as its address and ssh_config say.
+/// On another machine, reached as its address and ssh_config say, or in a bucket.
 fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
     let connect = Connect::default();
     let hosts = Hosts::new(&connect);
     let host = hosts.reach(location)?;
-    let path = host.absolute(&location.path);
-    let root = match host.look(&path)? {
-        Some(Kind::Dir) => &path[..],
-        // A single file that gets another name is written in the directory above it.
-        _ => open::split(&path).0,
+    let path = host.path(location);
+    // A single file that gets another name is written in the directory above it.
+    let above = host.split(&path).0;
+    let roots = match (&*host, host.look(&path)?) {
+        (_, Some(Kind::Dir)) => vec![&path[..]],
+        // Nothing tells a directory without its slash from an object; an upload is only where its key is.
+        (Host::Objects(_), _) => vec![&path[..], above],
+        _ => vec![above],
     };
-    let store = match host.open(root) {
-        Ok(store) => store,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e),
-    };
-    for (path, token) in leftovers {
-        if let Some(name) = Name::parse(&Dir::root(), path) {
-            store.abandon(&name, token)?;
+    for root in roots {
+        let store = match host.open(root) {
+            Ok(store) => store,
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            Err(e) => return Err(e),
+        };
+        for (path, token) in leftovers {
+            if let Some(name) = Name::parse(&Dir::root(), path) {
+                store.abandon(&name, token)?;
+            }
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub fn check(places: &Places, delete: bool) -> Result<Vec<(u64, u64)>> {
 /// The same of another machine, which tells no inodes: by the paths, links resolved.
 fn check_remote(source: &RemoteSource, places: &Places, delete: bool) -> Result<()> {
     let target = places.target.place();
-    if (target.scheme, &target.endpoint) != (source.place.scheme, &source.place.endpoint) {
+    if (target.scheme, &target.endpoint, &target.volume) != (source.place.scheme, &source.place.endpoint, &source.place.volume) {
         return Ok(());
     }
     let refuse = |path: &[u8], reason: &str, hint: &str| {
@@ -47,18 +47,21 @@ fn check_remote(source: &RemoteSource, places: &Places, delete: bool) -> Result<
     };
     let below = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/") || above == b"/");
     let join = |above: &[u8], leaf: &[u8]| [above, if above.ends_with(b"/") { b"" } else { b"/" }, leaf].concat();
-    let path = source.leaf.as_ref().map_or_else(|| source.place.root.clone(), |leaf| join(&source.place.root, leaf));
+    // Prefixes of buckets end in a slash.
+    let bare = |path: &[u8]| path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path).to_vec();
+    let (from, target_root) = (bare(&source.place.root), bare(&target.root));
+    let path = source.leaf.as_ref().map_or_else(|| from.clone(), |leaf| join(&from, leaf));
     let lands = match &source.leaf {
-        Some(leaf) => join(&target.root, places.rename.as_ref().unwrap_or(leaf)),
-        None => target.root.clone(),
+        Some(leaf) => join(&target_root, places.rename.as_ref().unwrap_or(leaf)),
+        None => target_root.clone(),
     };
     if path == lands {
         return refuse(&path, "source and destination are the same", "name another destination");
     }
-    if below(&target.root, &path) || target.root == path {
+    if below(&target_root, &path) || target_root == path {
         return refuse(&path, "the destination is inside the source", "copy to a place outside it, or copy its parts by name");
     }
-    if delete && below(&path, &target.root) {
+    if delete && below(&path, &target_root) {
         return refuse(&path, "the source is inside the destination, and --delete would delete it", "leave --delete out");
     }
     Ok(())

@@ -48,6 +48,8 @@ pub struct Asked {
     pub no_verify_ssl: bool,
     /// A file of certificates to trust in place of the system's.
     pub ca_bundle: Option<PathBuf>,
+    /// The longest that a request may wait for a byte, where that is less than usual.
+    pub patience: Option<Duration>,
     pub environment: Environment,
 }
 
@@ -156,7 +158,8 @@ impl Account {
     /// What an agent for an endpoint is to be like, as far as settings say.
     pub fn trust(&self, endpoint: &Uri) -> Trust {
         let usual = Trust::of(endpoint.clone(), self.asked.environment.clone());
-        Trust { verify: !self.asked.no_verify_ssl, bundle: self.bundle.clone(), ..usual }
+        let patience = self.asked.patience.map_or(usual.patience, |patience| patience.min(usual.patience));
+        Trust { verify: !self.asked.no_verify_ssl, bundle: self.bundle.clone(), connect: usual.connect.min(patience), patience, ..usual }
     }
 
     /// What to sign with now, or none for unsigned requests. Cheap while the one that is kept is good; within five minutes

@@ -50,7 +50,11 @@ fn of_io(error: io::Error, made: &dyn Fn(ErrorKind, String) -> Error, soon: Reme
     let kind = error.kind();
     let words = Error::io(error, "send").reason();
     match kind {
-        K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable => made(ErrorKind::Broken, words).remedy_is(soon),
+        K::ConnectionRefused => {
+            let hint = "look at the endpoint's address (--endpoint-url, AWS_ENDPOINT_URL), and whether the service runs";
+            made(ErrorKind::Broken, "nobody listens there".to_string()).remedy_is(soon).hint(hint)
+        }
+        K::HostUnreachable | K::NetworkUnreachable => made(ErrorKind::Broken, words).remedy_is(soon),
         K::TimedOut => made(ErrorKind::TimedOut, words).remedy_is(soon),
         // The server hung up: at once again, on a new connection.
         K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe | K::UnexpectedEof => {

@@ -1,0 +1,103 @@
+//! From bucket to bucket of one endpoint: the service copies, and no content comes here.
+
+use haul_test::compare::What;
+use haul_test::objects::scripted::{Scripted, When};
+
+use crate::support::World;
+
+/// Bytes of objects that came here.
+fn came(scripted: &Scripted) -> u64 {
+    let content = |seen: &haul_test::objects::scripted::Seen| seen.method == "GET" && !seen.query.contains("list-type");
+    scripted.requests().iter().filter(|seen| content(seen)).map(|seen| seen.answered).sum()
+}
+
+#[test]
+fn the_service_copies_and_attributes_go_along() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=1K b=17:0600 empty=0 d/e=5K:0640 large=20M none/ private/:0700 private/x=3 l->a p|");
+    let path = w.join("src/a");
+    rustix::fs::lsetxattr(&path, "user.plain", b"value", rustix::fs::XattrFlags::empty()).expect("kept");
+    w.haul("cp -a --part-size 5M src/ @/one/").ends(0);
+    w.put(b"one/typed.bin", &[("content-type", "text/x-of-its-own"), ("x-amz-meta-mine", "kept"), ("cache-control", "no-store")], b"typed");
+    scripted.clear_seen();
+    w.haul("cp -a @/one/ @/two/").ends(0);
+    // The symlink's target is content too.
+    assert!(came(&scripted) <= 10, "{} bytes came here", came(&scripted));
+    assert_eq!(scripted.count(&When::method("PUT").header("x-amz-copy-source", "one")), 7);
+    for (name, value) in [("content-type", "text/x-of-its-own"), ("x-amz-meta-mine", "kept"), ("cache-control", "no-store")] {
+        assert_eq!(w.header("two/typed.bin", name).as_deref(), Some(value), "{name}");
+    }
+    w.request("DELETE", "/two/typed.bin", &[], b"").success().expect("removed");
+    w.haul("cp -a @/two/ back").ends(0);
+    w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
+    w.request("DELETE", "/one/typed.bin", &[], b"").success().expect("removed");
+    w.haul("sync -a --delete @/one/ @/two/").moves_nothing();
+}
+
+#[test]
+fn a_move_within_a_bucket_leaves_nothing_behind() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=1K d/e=5K:0640 large=9M none/ l->a");
+    w.haul("cp -a src/ @/one/").ends(0);
+    scripted.clear_seen();
+    w.haul("mv @/one/ @/two/").ends(0);
+    assert!(came(&scripted) <= 10, "{} bytes came here", came(&scripted));
+    assert!(w.keys().iter().all(|key| key.starts_with("two/")), "{:?}", w.keys());
+    w.haul("cp -a @/two/ back").ends(0);
+    w.assert_same("src", "back", What::USUAL);
+    w.haul("mv @/two/a @/other").ends(0);
+    assert_eq!(w.get("other"), w.content("src/a"));
+    assert!(!w.keys().contains(&"two/a".to_string()));
+}
+
+#[test]
+fn a_move_to_a_bucket_and_from_it() {
+    let w = World::new();
+    w.tree("src: a=1K d/e=5K:0640 large=9M");
+    w.haul("cp -a src/ kept").ends(0);
+    w.haul("mv src/ @/to/").ends(0);
+    assert!(!w.join("src/a").exists() && !w.join("src/large").exists());
+    w.haul("mv @/to/ back").ends(0);
+    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0, "{:?}", w.keys());
+    w.assert_same("kept", "back", What { directory_mtime: false, ..What::USUAL });
+}
+
+#[test]
+fn from_one_bucket_to_another() {
+    let (w, scripted) = World::scripted();
+    let other = World::new();
+    w.tree("src: a=1K d/e=5K large=9M");
+    w.haul("cp src/ @/one/").ends(0);
+    scripted.clear_seen();
+    w.haul(&format!("sync @/one/ s3://{}/", other.bucket)).ends(0);
+    assert_eq!(came(&scripted), 0);
+    w.haul(&format!("cp s3://{}/ back", other.bucket)).ends(0);
+    w.assert_same("src", "back", What::USUAL);
+}
+
+#[test]
+fn verified_copies_pass_through_here() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=1K large=9M");
+    w.haul("cp src/ @/one/").ends(0);
+    scripted.clear_seen();
+    w.haul("cp --verify @/one/ @/two/").ends(0);
+    assert!(came(&scripted) >= 9 << 20);
+    assert!(w.get("two/large") == w.content("src/large"));
+}
+
+#[test]
+fn onto_itself() {
+    let w = World::new();
+    w.tree("src: a=1K d/e=5K");
+    w.haul("cp src/ @/one/").ends(0);
+    let ended = w.haul("cp -I @/one/ @/one/").run();
+    println!("{ended}");
+    assert_eq!(w.get("one/a"), w.content("src/a"));
+    let ended = w.haul("sync --delete @/one/ @/one/d/").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    assert_eq!(w.get("one/d/e"), w.content("src/d/e"));
+    let ended = w.haul("mv @/one/a @/one/a").run();
+    println!("{ended}");
+    assert_eq!(w.get("one/a"), w.content("src/a"));
+}

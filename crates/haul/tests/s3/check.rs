@@ -1,0 +1,27 @@
+//! `check` with a bucket at one end.
+
+use crate::support::World;
+
+#[test]
+fn a_tree_and_its_copy() {
+    let w = World::new();
+    let tree = w.tree("src: a=10 d/b=20 large=9M l->a");
+    w.haul("cp -a --part-size 5M src/ @/to/").ends(0);
+    for words in ["check src/ @/to/", "check @/to/ src/", "check -c src/ @/to/"] {
+        w.haul(words).ends(0);
+    }
+    // The same size and time, another content: only the content tells.
+    let content: Vec<u8> = w.content("src/large").iter().rev().copied().collect();
+    let modified = w.join("src/large").metadata().expect("it is there").modified().expect("a time");
+    std::fs::write(w.join("src/large"), content).expect("written");
+    std::fs::File::options().write(true).open(w.join("src/large")).expect("it opens").set_modified(modified).expect("a time");
+    w.haul("check -c src/ @/to/").ends(1).says("large");
+    w.tree("src: d/new=1");
+    tree.set_mtime("src/a", 1_000_000_000, 0).expect("a time");
+    std::fs::write(w.join("src/a"), "ten bytes.").expect("written");
+    w.put(b"to/extra", &[], b"x");
+    let ended = w.haul("check src/ @/to/").ends(1);
+    let ended = ended.says("a").says("d/new").says("extra");
+    println!("{ended}");
+    w.haul("check s3://no-such-bucket/ src/").ends(2);
+}

@@ -1,0 +1,174 @@
+//! What goes wrong on the way: refused, cut, damaged, lost and late answers. What lands is right all the same.
+
+use std::time::Duration;
+
+use haul_test::compare::What;
+use haul_test::objects::scripted::{Action, Answer, When};
+
+use crate::support::World;
+
+#[test]
+fn a_part_that_failed_three_times_is_sent_again() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: large=12M small=10");
+    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
+    scripted.rule(When::method("PUT").path("small"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    assert_eq!(w.get("to/small"), w.content("src/small"));
+}
+
+#[test]
+fn a_service_that_asks_for_less_gets_less() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 b=10 large=12M");
+    scripted.rule(When::method("PUT"), 1..=3, Action::Answer(Answer::slow_down(Duration::from_secs(1))));
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    scripted.clear();
+    scripted.rule(When::method("GET"), 2..=4, Action::Answer(Answer::slow_down(Duration::from_secs(1))));
+    w.haul("cp @/to/ back").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
+}
+
+#[test]
+fn a_service_that_fails_for_good_is_given_up_in_bounded_time() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 z=10");
+    scripted.rule(When::method("PUT").path("/to/a"), .., Action::Answer(Answer::error(500, "InternalError")));
+    w.haul("cp --retries 1 src/ @/to/").ends(23).says("InternalError");
+    assert_eq!(w.keys(), ["to/", "to/z"]);
+}
+
+#[test]
+fn expired_credentials_in_the_middle_are_said() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 b=10 c=10");
+    scripted.rule(When::method("PUT").path("/to/b"), .., Action::Answer(Answer::error(400, "ExpiredToken")));
+    let ended = w.haul("cp -j 1 src/ @/to/").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says("has expired").says("get new credentials");
+    scripted.clear();
+    w.haul("cp src/ @/to/").ends(0);
+    assert_eq!(w.get("to/b"), w.content("src/b"));
+}
+
+/// A program gives the credentials, and newer ones when it is asked again.
+#[test]
+fn expired_credentials_are_fetched_again() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 large=12M");
+    let (access, secret) = (&w.real.access, &w.real.secret);
+    let script = format!(
+        r#"#!/bin/sh
+echo x >> asked
+token= && [ "$(wc -l < asked)" = 1 ] && token='"SessionToken":"old",'
+echo "{{\"Version\":1,\"AccessKeyId\":\"{access}\",\"SecretAccessKey\":\"{secret}\",$token\"Expiration\":\"2999-01-01T00:00:00Z\"}}"
+"#
+    );
+    std::fs::write(w.join("credentials.sh"), script).expect("written");
+    std::fs::create_dir(w.join("home/.aws")).expect("made");
+    let profile = format!("[default]\ncredential_process = sh {}\n", w.join("credentials.sh").display());
+    std::fs::write(w.join("home/.aws/config"), profile).expect("written");
+    let expired = Action::Answer(Answer::error(400, "ExpiredToken"));
+    scripted.rule(When::any().header("x-amz-security-token", "old"), .., expired);
+    let run = w.haul("cp --part-size 5M src/ @/to/").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
+    run.ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    assert_eq!(w.content("asked"), b"x\nx\n");
+}
+
+#[test]
+fn a_body_that_is_cut_short_is_asked_for_again() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=100K large=20M");
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    scripted.rule(When::method("GET").path("/to/a"), 1..=2, Action::Cut(50_000));
+    scripted.rule(When::method("GET").path("/to/large"), 1..=3, Action::Cut(3_000_000));
+    w.haul("cp --chunk-size 5M @/to/ back").ends(0);
+    w.assert_same("src", "back", What::USUAL);
+}
+
+#[test]
+fn a_bit_that_flips_on_the_way_here_never_lands() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=100K large=20M whole=6M");
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    for (path, turns) in [("/to/a", 1..=1), ("/to/large", 2..=2), ("/to/whole", 1..=1)] {
+        scripted.rule(When::method("GET").path(path), turns, Action::Flip(70_000));
+    }
+    let ended = w.haul("cp --json --chunk-size 5M -j 1 @/to/ back").ends(0);
+    w.assert_same("src", "back", What::USUAL);
+    assert!(ended.number("retries") > 0, "{ended}");
+    // For good: it fails, and nothing stands there.
+    scripted.rule(When::method("GET").path("/to/"), .., Action::Flip(70_000));
+    let ended = w.haul("cp --chunk-size 5M --retries 1 @/to/ bad").ends(23).says("checksum");
+    for name in ["a", "large", "whole"] {
+        assert!(!w.join("bad").join(name).exists(), "{name}\n{ended}");
+    }
+}
+
+#[test]
+fn a_bit_that_flips_on_the_way_there_never_lands() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=100K large=12M");
+    scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::FlipSent(70_000));
+    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::FlipSent(700_000));
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/a") == w.content("src/a"));
+    scripted.rule(When::method("PUT").path("/bad/"), .., Action::FlipSent(70_000));
+    w.haul("cp --part-size 5M --retries 1 src/ @/bad/").ends(23);
+    let keys = w.keys();
+    assert!(!keys.contains(&"bad/a".to_string()) && !keys.contains(&"bad/large".to_string()), "{keys:?}");
+    assert_eq!(w.uploads("bad/large"), Vec::<String>::new());
+}
+
+#[test]
+fn answers_that_are_lost_do_no_harm() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 large=12M d/b=10");
+    scripted.rule(When::method("POST").query("uploadId="), 1..=1, Action::Lose);
+    scripted.rule(When::method("POST").query("uploads"), 1..=1, Action::Lose);
+    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::Lose);
+    scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::Lose);
+    w.haul("cp -a --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    w.haul("sync -a src/ @/to/").moves_nothing();
+    scripted.clear();
+    scripted.rule(When::method("DELETE"), 1..=1, Action::Lose);
+    w.tree("none/");
+    w.haul("sync --delete none/ @/to/").ends(0);
+    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
+}
+
+#[test]
+fn connections_that_close_at_once_are_made_again() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 large=12M");
+    scripted.rule(When::any(), 3..=4, Action::Close);
+    scripted.rule(When::method("PUT").query("partNumber"), 1..=2, Action::CutSent(1_000_000));
+    w.haul("cp --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    scripted.clear();
+    scripted.rule(When::method("GET"), 2..=3, Action::Close);
+    w.haul("cp @/to/ back").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
+}
+
+#[test]
+fn an_answer_that_never_comes_is_not_waited_for() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 large=12M");
+    scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::Hang);
+    scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::Hang);
+    // What it stops is the run, as with rsync; another goes on.
+    w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(30).says("--timeout");
+    w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    scripted.clear();
+    scripted.rule(When::any(), .., Action::Hang);
+    let ended = w.haul("cp --timeout 1s --retries 1 src/ @/to/").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says("no byte moved for too long");
+}

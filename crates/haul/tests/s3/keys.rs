@@ -1,0 +1,143 @@
+//! Keys that are no names of files. Real servers with a file system below take few of them, so this one is made up.
+
+use std::collections::BTreeMap;
+
+use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
+
+use crate::support::{World, encode};
+
+/// A bucket that is read only: any key with its content.
+fn shelf(world: &mut World, objects: &[(&[u8], &[u8])]) -> Scripted {
+    let objects: BTreeMap<Vec<u8>, Vec<u8>> = objects.iter().map(|(key, content)| (key.to_vec(), content.to_vec())).collect();
+    let server = Scripted::alone().expect("it listens");
+    let bucket = format!("/{}", world.bucket);
+    server.rule(When::any(), .., Action::make(move |seen, _| answer(&objects, &bucket, seen)));
+    world.endpoint = server.endpoint(&world.real);
+    server
+}
+
+fn answer(objects: &BTreeMap<Vec<u8>, Vec<u8>>, bucket: &str, seen: &Seen) -> Answer {
+    let key = decode(seen.path.strip_prefix(bucket).unwrap_or_default().strip_prefix('/').unwrap_or_default());
+    if key.is_empty() {
+        return listing(objects, &seen.query);
+    }
+    match objects.get(&key) {
+        Some(content) if seen.method == "HEAD" => Answer::new(200, "")
+            .with("ETag", "\"tag\"")
+            .with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT")
+            .with("Content-Length", &content.len().to_string()),
+        Some(content) if seen.method == "GET" => {
+            let answer = Answer::new(200, "").with("ETag", "\"tag\"").with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT");
+            Answer { body: content.clone(), ..answer }
+        }
+        Some(_) => Answer::error(405, "MethodNotAllowed"),
+        None => Answer::error(404, "NoSuchKey"),
+    }
+}
+
+fn listing(objects: &BTreeMap<Vec<u8>, Vec<u8>>, query: &str) -> Answer {
+    let asked = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('=')).map(decode).unwrap_or_default();
+    let (prefix, delimited) = (asked("prefix"), !asked("delimiter").is_empty());
+    let mut lines: Vec<String> = Vec::new();
+    for (key, content) in objects.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+        let line = match key[prefix.len()..].iter().position(|byte| *byte == b'/').filter(|_| delimited) {
+            Some(at) => format!("<CommonPrefixes><Prefix>{}</Prefix></CommonPrefixes>", encode(&key[..prefix.len() + at + 1])),
+            None => format!(
+                "<Contents><Key>{}</Key><LastModified>2024-05-01T00:00:00.000Z</LastModified><ETag>&quot;tag&quot;</ETag><Size>{}</Size></Contents>",
+                encode(key),
+                content.len()
+            ),
+        };
+        if lines.last() != Some(&line) {
+            lines.push(line);
+        }
+    }
+    let body =
+        format!("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{}</ListBucketResult>", lines.concat());
+    Answer::new(200, &body).with("Content-Type", "application/xml")
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
+        match after.get(..2).filter(|_| *first == b'%').and_then(escaped) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+/// Files below a directory, as paths.
+fn files(w: &World, top: &str) -> Vec<String> {
+    w.tool("find", &[top, "-type", "f"]).lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn each_is_refused_by_itself() {
+    let mut w = World::new();
+    let long = [b"in/long/", &[b'q'; 300][..]].concat();
+    let longest = [b"in/", &[[b'n'; 254], [b'm'; 254], [b'o'; 254]].join(&b'/')[..], b"/", &[b'p'; 256][..]].concat();
+    assert_eq!(longest.len(), 1024);
+    let objects: Vec<(&[u8], &[u8])> = vec![
+        (b"in/good", b"1"),
+        (b"in/d/good", b"2"),
+        (b"in/both", b"the object"),
+        (b"in/both-more", b"3"),
+        (b"in/both/below", b"4"),
+        (b"in/a//b", b"empty part"),
+        (b"in//x", b"empty part"),
+        (b"in/../up", b"out"),
+        (b"in/d/../../up", b"out"),
+        (b"in/./dot", b"dot"),
+        (b"in/d/..", b"out"),
+        (b"in/d/.", b"dot"),
+        (b"in/new\nline \xf0\x9f\x9a\x9a", b"5"),
+        (&long, b"too long for a file"),
+        (&longest, b"too long for a file"),
+    ];
+    let _server = shelf(&mut w, &objects);
+    let ended = w.haul("cp @/in/ inner/back --mkpath").ends(23);
+    let good = ["inner/back/both-more", "inner/back/both/below", "inner/back/d/good", "inner/back/good"];
+    let found = files(&w, ".");
+    for name in good {
+        assert!(found.contains(&format!("./{name}")), "{name}\n{ended}");
+    }
+    assert_eq!(found.iter().filter(|name| !name.starts_with("./state") && !name.starts_with("./home")).count(), 6, "{found:?}\n{ended}");
+    for key in ["a/", "..", "both", "qqqq", "pppp"] {
+        assert!(ended.err.contains(key), "does not speak of {key}\n{ended}");
+    }
+    assert!(!w.join("up").exists() && !w.join("inner/up").exists() && !w.join("inner/back/dot").exists(), "{ended}");
+    // The same when one is named.
+    for words in ["cp @/in/../up got", "cp @/in/d/.. got", "cp @/in/a//b got/"] {
+        let one = w.haul(words).run();
+        println!("{one}");
+    }
+    assert!(!w.join("up").exists());
+}
+
+#[test]
+fn deletes_are_called_off_when_a_key_has_no_name() {
+    let mut w = World::new();
+    w.tree("back: old=1");
+    let _server = shelf(&mut w, &[(b"in/good", b"1"), (b"in/a//b", b"x")]);
+    w.haul("sync --delete @/in/ back").ends(23).says("nothing is deleted");
+    assert!(w.join("back/old").exists());
+}
+
+#[test]
+fn an_object_and_a_directory_of_one_name_can_each_be_named() {
+    let mut w = World::new();
+    let _server = shelf(&mut w, &[(b"both", b"the object"), (b"both/below", b"4")]);
+    w.haul("cp @/both file").ends(0);
+    w.haul("cp @/both/ directory").ends(0);
+    assert_eq!((w.content("file"), w.content("directory/below")), (b"the object".to_vec(), b"4".to_vec()));
+}

@@ -1,0 +1,166 @@
+//! Objects in parts: their borders, what a kill leaves, and that nothing that landed is sent twice.
+
+use haul_test::compare::What;
+use haul_test::objects::scripted::{Scripted, When};
+
+use crate::support::{Ended, PART, World};
+
+const MIB: u64 = 1 << 20;
+
+/// Numbers of the parts that were sent to a key and taken.
+fn parts_sent(scripted: &Scripted, key: &str) -> Vec<u32> {
+    let taken = |seen: &haul_test::objects::scripted::Seen| seen.method == "PUT" && seen.path.ends_with(key) && seen.status == Some(200);
+    let number = |query: &str| query.split('&').find_map(|part| part.strip_prefix("partNumber=")?.parse().ok());
+    scripted.requests().iter().filter(|seen| taken(seen)).filter_map(|seen| number(&seen.query)).collect()
+}
+
+fn resumed(ended: &Ended) -> u64 {
+    ended.number("resumed_bytes")
+}
+
+#[test]
+fn sizes_at_the_borders_of_parts_come_back() {
+    let w = World::new();
+    for (name, size) in
+        [("less", PART - 1), ("one", PART), ("more", PART + 1), ("two", 2 * PART), ("three", 2 * PART + 1), ("four", 3 * PART + 17)]
+    {
+        haul_test::tree::write_file(&w.join(name), size as u64).expect("a file");
+        w.haul(&format!("cp --part-size 5M {name} @/{name}")).ends(0);
+        assert!(w.get(name) == w.content(name), "{name}");
+        w.haul(&format!("cp --part-size 5M @/{name} back-{name}")).ends(0);
+        assert!(w.content(&format!("back-{name}")) == w.content(name), "{name}");
+        let parts = size.div_ceil(PART);
+        let is_multipart = w.header(name, "etag").is_some_and(|etag| etag.ends_with(&format!("-{parts}\"")));
+        assert_eq!(is_multipart, parts > 1, "{name}");
+        assert_eq!(w.uploads(name), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn parts_are_as_large_as_was_said_and_sent_by_several() {
+    let (w, scripted) = World::scripted();
+    w.tree("large=40M");
+    w.haul("cp --part-size 8M --concurrency 3 -j 6 large @/large").ends(0);
+    let mut parts = parts_sent(&scripted, "/large");
+    parts.sort_unstable();
+    assert_eq!(parts, [1, 2, 3, 4, 5]);
+    assert!(w.get("large") == w.content("large"));
+    scripted.clear();
+    w.haul("cp --chunk-size 8M --concurrency 3 -j 6 @/large back").ends(0);
+    assert!(w.content("back") == w.content("large"));
+    // One of them asks for the whole to see what it is.
+    assert!(scripted.count(&When::method("GET").path("/large")) >= 5);
+    assert!(scripted.most_at_once() <= 6);
+}
+
+#[test]
+fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
+    let w = World::new();
+    w.tree("large=12M");
+    // Below the service's least, which is 5 MiB.
+    w.haul("cp --part-size 1M large @/large").ends(0);
+    assert!(w.get("large") == w.content("large"));
+}
+
+/// The program dies right behind each record of its journal in turn, then goes on.
+#[test]
+fn an_upload_goes_on_where_a_kill_ended_it() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: large=31M small=10 d/other=10");
+    let command = "cp --json -a --part-size 5M -j 1 src/ @/to/";
+    let mut went_on = 0;
+    for record in 1..60 {
+        for key in w.keys() {
+            w.request("DELETE", &format!("/{key}"), &[], b"").success().expect("removed");
+        }
+        let _absent = std::fs::remove_dir_all(w.join("state"));
+        scripted.clear();
+        let first = w.haul(command).killed_at(record).run();
+        if !first.was_killed() {
+            first.code(0);
+            assert!(record > 8, "only {record} records");
+            assert!(went_on > 3, "only {went_on} runs went on within an object");
+            return;
+        }
+        let second = w.haul(command).ends(0);
+        let mut parts = parts_sent(&scripted, "/to/large");
+        let all = parts.len();
+        parts.sort_unstable();
+        parts.dedup();
+        assert_eq!(parts.len(), 7, "killed at record {record}: {parts:?}");
+        // The part that was under way had landed without a receipt.
+        assert!(all <= 8, "killed at record {record}: {all} parts were sent\n{second}");
+        went_on += u32::from(resumed(&second) > 0);
+        assert!(w.get("to/large") == w.content("src/large"), "killed at record {record}");
+        assert_eq!(w.uploads("to/large"), Vec::<String>::new(), "killed at record {record}");
+        w.haul("sync -a --delete src/ @/to/").moves_nothing();
+    }
+    panic!("more records than parts");
+}
+
+#[test]
+fn a_download_goes_on_where_a_kill_ended_it() {
+    let (w, scripted) = World::scripted();
+    w.tree("large=32M");
+    w.haul("cp --part-size 8M large @/large").ends(0);
+    let command = "cp --json --chunk-size 4M -j 1 @/large back";
+    assert!(w.haul(command).killed_at(5).run().was_killed());
+    scripted.clear();
+    let second = w.haul(command).ends(0);
+    assert!(resumed(&second) >= 4 * MIB, "{second}");
+    let sent: u64 = scripted.requests().iter().filter(|seen| seen.method == "GET").map(|seen| seen.answered).sum();
+    assert!(sent <= 32 * MIB - resumed(&second) + MIB, "{sent} bytes came again\n{second}");
+    w.assert_same("large", "back", What::USUAL);
+}
+
+#[test]
+fn an_object_that_changed_meanwhile_is_read_from_its_start() {
+    let w = World::new();
+    w.tree("large=24M other=24M");
+    w.haul("cp --part-size 8M large @/k").ends(0);
+    let command = "cp --json --chunk-size 4M -j 1 @/k back";
+    assert!(w.haul(command).killed_at(5).run().was_killed());
+    std::fs::write(w.join("other"), w.content("other").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
+    w.haul("cp --part-size 8M -I other @/k").ends(0);
+    w.haul(command).ends(0);
+    assert!(w.content("back") == w.content("other"));
+}
+
+#[test]
+fn a_file_that_changed_meanwhile_is_sent_from_its_start() {
+    let w = World::new();
+    w.tree("src: large=24M");
+    let command = "cp --json --part-size 5M -j 1 src/ @/to/";
+    assert!(w.haul(command).killed_at(5).run().was_killed());
+    std::fs::write(w.join("src/large"), w.content("src/large").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
+    w.haul(command).ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    assert_eq!(w.uploads("to/large"), Vec::<String>::new(), "of the old content");
+}
+
+#[test]
+fn an_upload_of_a_job_that_is_given_up_is_removed() {
+    let w = World::new();
+    w.tree("src: large=24M");
+    for (words, key) in [("src/ @/to/", "to/large"), ("src/ @/as", "as/large"), ("src/large @/name", "name"), ("src/ @", "large")] {
+        assert!(w.haul(&format!("cp --part-size 5M -j 1 {words}")).killed_at(5).run().was_killed());
+        assert_eq!(w.uploads(key).len(), 1, "{words}");
+        w.haul("jobs").ends(0).says(&format!("s3://{}", w.bucket));
+        w.haul("jobs clean").ends(0).says("unfinished file");
+        assert_eq!(w.uploads(key), Vec::<String>::new(), "{words}");
+        w.haul("jobs").ends(0).says("no jobs");
+    }
+}
+
+#[test]
+fn a_signal_keeps_what_landed() {
+    let w = World::new();
+    w.tree("src: large=40M");
+    let mut run = w.haul("cp --json --part-size 5M --bwlimit 20M -j 1 src/ @/to/").start();
+    crate::support::until("an upload", || !w.uploads("to/large").is_empty() || !run.is_running());
+    run.signal(rustix::process::Signal::INT);
+    run.wait().code(20);
+    let second = w.haul("cp --json --part-size 5M src/ @/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"), "{second}");
+    assert_eq!(w.uploads("to/large"), Vec::<String>::new());
+}

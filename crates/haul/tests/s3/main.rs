@@ -1,0 +1,14 @@
+//! The program against real object stores on loopback, and against one that answers as a test says.
+
+mod support;
+
+mod between;
+mod check;
+mod faults;
+mod keys;
+mod large;
+mod others;
+mod pipes;
+mod refused;
+mod sync;
+mod tree;

@@ -1,0 +1,125 @@
+//! What a person gets wrong, and what an account may not do: said clearly, and in bounded time.
+
+use std::sync::Arc;
+
+use haul_test::objects::scripted::{Action, Answer, When};
+use haul_test::objects::{Minio, Server};
+
+use crate::support::World;
+
+#[test]
+fn without_credentials() {
+    let w = World::new();
+    w.tree("a=10");
+    let ended = w.haul("cp a @/a").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says("credentials").says("AWS_ACCESS_KEY_ID");
+}
+
+#[test]
+fn with_a_wrong_secret() {
+    let w = World::new();
+    w.tree("a=10");
+    for words in ["cp a @/a", "cp @/a b", "ls @/", "sync @/ there/"] {
+        let ended = w.haul(words).env("AWS_SECRET_ACCESS_KEY", "wrong").run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended.says("SignatureDoesNotMatch").says("AWS_SECRET_ACCESS_KEY").never_says("wrong\"");
+    }
+}
+
+#[test]
+fn with_an_unknown_access_key() {
+    let w = World::new();
+    w.tree("a=10");
+    for words in ["cp a @/a", "ls @/"] {
+        let ended = w.haul(words).env("AWS_ACCESS_KEY_ID", "nobody").run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended.says("InvalidAccessKeyId").says("AWS_ACCESS_KEY_ID");
+    }
+}
+
+#[test]
+fn in_no_such_bucket() {
+    let w = World::new();
+    w.tree("a=10 d/b=10");
+    for words in ["cp a s3://no-such-bucket/a", "cp -r d s3://no-such-bucket/d/", "cp s3://no-such-bucket/a b", "ls s3://no-such-bucket/"] {
+        let ended = w.haul(words).run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended.says("no bucket no-such-bucket").says("haul mb s3://no-such-bucket");
+    }
+}
+
+#[test]
+fn with_a_name_that_no_bucket_has() {
+    let w = World::new();
+    w.tree("a=10");
+    for name in ["No_Bucket", "ab", "a..b", "-abc"] {
+        let ended = w.haul(&format!("cp a s3://{name}/a")).run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended.says("bucket").says("3 to 63");
+    }
+}
+
+#[test]
+fn where_nobody_listens() {
+    let mut w = World::new();
+    w.tree("a=10");
+    // Nothing listens at the port that was just given back.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    w.endpoint.url = format!("http://127.0.0.1:{port}");
+    let ended = w.haul("cp a @/a").run();
+    assert_ne!(ended.status.code(), Some(0), "{ended}");
+    ended.says(&format!("127.0.0.1:{port}")).says("--endpoint-url");
+}
+
+#[test]
+fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
+    let server = Arc::new(Minio::start_tls().expect("MinIO"));
+    let mut w = World::at(server.clone());
+    w.tree("a=10");
+    let sealed = w.real.url.clone();
+    let failed = |w: &World, words: &str| {
+        let ended = w.haul(words).run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        ended
+    };
+    failed(&w, "cp a @/a").says("certificate").says("--ca-bundle");
+    let authority = server.certificate().expect("it has one").authority.display().to_string();
+    w.haul("cp a @/a").arg("--ca-bundle").arg(&authority).ends(0);
+    w.haul("cp @/a b").env("AWS_CA_BUNDLE", &authority).ends(0);
+    w.haul("cp @/a c --no-verify-ssl").ends(0).says("WARNING");
+    assert_eq!((w.content("b"), w.content("c")), (w.content("a"), w.content("a")));
+    w.haul("cp a @/a -I --ca-bundle nowhere.pem").run().says("nowhere.pem");
+    w.endpoint.url = sealed.replace("https:", "http:");
+    failed(&w, "cp a @/x").says("https");
+    w.endpoint.url = World::new().real.url.replace("http:", "https:");
+    failed(&w, "cp a @/x").says("http://");
+}
+
+#[test]
+fn one_object_that_may_not_be_touched() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10 denied=10 large-denied=9M z=10");
+    scripted.rule(When::method("PUT").path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
+    scripted.rule(When::method("POST").path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
+    w.haul("cp src/ @/to/ --part-size 5M").ends(23).says("denied: ").says("access denied").says("Failed:      2");
+    assert_eq!(w.keys(), ["to/", "to/a", "to/z"]);
+    scripted.clear();
+    w.haul("cp src/ @/to/").ends(0);
+    for method in ["GET", "HEAD"] {
+        scripted.rule(When::method(method).path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
+    }
+    w.haul("cp @/to/ back").ends(23).says("access denied").says("Failed:      2");
+    assert_eq!((w.content("back/a"), w.content("back/z")), (w.content("src/a"), w.content("src/z")));
+    assert!(!w.join("back/denied").exists() && !w.join("back/large-denied").exists());
+}
+
+#[test]
+fn one_object_that_may_not_be_removed() {
+    let (w, scripted) = World::scripted();
+    w.tree("src/ old: a=1 held=1 z=1");
+    w.haul("cp old/ @/to/").ends(0);
+    let refusal = "<DeleteResult><Error><Key>to/held</Key><Code>AccessDenied</Code><Message>scripted</Message></Error></DeleteResult>";
+    scripted.rule(When::method("POST").query("delete"), .., Action::edit(move |answer| answer.body = refusal.into()));
+    w.haul("sync --delete src/ @/to/").ends(23).says("held").says("access denied");
+}

@@ -1,0 +1,161 @@
+//! `sync` with a bucket at either end: what is deleted, what counts as equal, and what a dry run says.
+
+use std::fs;
+
+use haul_test::compare::What;
+use serde_json::Value;
+
+use crate::support::{Ended, World};
+
+/// The items of a run with `--json -v`, in order of their paths: what was done to what.
+fn items(ended: &Ended) -> Vec<String> {
+    let events = ended.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut items: Vec<String> = events
+        .filter(|event| event["event"] == "item")
+        .map(|event| format!("{} {}", event["path"].as_str().unwrap_or_default(), event["action"].as_str().unwrap_or_default()))
+        .collect();
+    items.sort();
+    items
+}
+
+/// A tree and an older version of it.
+fn two_trees(w: &World) {
+    let tree = w.tree(
+        "src: same=1K changed=2K new=10 d/same=5 d/new=7 fresh/x=1 fresh/none/ become-dir/x=4 become-file=6 l->same \
+         old: same=1K changed=900 gone=10 d/same=5 d/gone=3 stale/x=1 stale/deep/y=2 become-dir=4 become-file/x=6 become-file/y=1 l->changed",
+    );
+    for path in ["src/same", "src/d/same", "old/same", "old/d/same"] {
+        tree.set_mtime(path, 1_600_000_000, 5).expect("a time");
+    }
+    for path in ["old/changed", "old/gone"] {
+        tree.set_mtime(path, 1_500_000_000, 0).expect("a time");
+    }
+}
+
+#[test]
+fn a_bucket_becomes_as_the_source_is() {
+    let w = World::new();
+    two_trees(&w);
+    w.haul("sync -a old/ @/to/").ends(0);
+    w.put(b"tool", &[], b"not below it");
+    let dry = w.haul("sync -a --delete --force -n -v --json src/ @/to/").ends(0);
+    let listed = w.keys();
+    let real = w.haul("sync -a --delete --force -v --json src/ @/to/").ends(0);
+    assert_eq!(items(&dry), items(&real), "{dry}\n{real}");
+    assert!(listed.contains(&"to/gone".to_string()), "{listed:?}");
+    w.haul("cp -a @/to/ back").ends(0);
+    w.assert_same("src", "back", What { root: true, ..What::USUAL });
+    assert!(w.keys().contains(&"tool".to_string()));
+    w.haul("sync -a --delete src/ @/to/").moves_nothing();
+}
+
+#[test]
+fn a_directory_becomes_as_the_bucket_is() {
+    let w = World::new();
+    two_trees(&w);
+    w.haul("sync -a src/ @/from/").ends(0);
+    let dry = w.haul("sync -a --delete --force -n -v --json @/from/ old").ends(0);
+    let real = w.haul("sync -a --delete --force -v --json @/from/ old").ends(0);
+    assert_eq!(items(&dry), items(&real), "{dry}\n{real}");
+    w.assert_same("src", "old", What { root: true, ..What::USUAL });
+    w.haul("sync -a --delete @/from/ old").moves_nothing();
+}
+
+#[test]
+fn a_dry_run_into_an_empty_bucket_says_what_the_real_one_does() {
+    let w = World::new();
+    two_trees(&w);
+    let dry = w.haul("cp -a -n -v --json src/ @/to/").ends(0);
+    assert_eq!(w.keys(), Vec::<String>::new());
+    let real = w.haul("cp -a -v --json src/ @/to/").ends(0);
+    assert_eq!(items(&dry), items(&real), "{dry}\n{real}");
+    let made = |ended: &Ended| ended.finished()["made"].clone();
+    assert_eq!(made(&dry), made(&real));
+}
+
+#[test]
+fn what_is_filtered_out_is_neither_sent_nor_deleted() {
+    let w = World::new();
+    w.tree("src: a.nc=10 a.tmp=10 d/b.nc=10 d/b.tmp=10 tmp/c.nc=10");
+    w.tree("old: a.tmp=10 d/old.nc=10 d/old.tmp=10 tmp/z=1");
+    w.haul("cp old/ @/to/").ends(0);
+    w.haul("sync --delete --exclude *.tmp --exclude /tmp src/ @/to/").ends(0);
+    let files = || w.keys().into_iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>().join(" ");
+    assert_eq!(files(), "to/a.nc to/a.tmp to/d/b.nc to/d/old.tmp to/tmp/z");
+    w.haul("sync --delete --delete-excluded --exclude *.tmp --exclude /tmp src/ @/to/").ends(0);
+    assert_eq!(files(), "to/a.nc to/d/b.nc");
+    w.haul("cp --include *.nc --exclude * @/to/ back").ends(0);
+    assert!(w.join("back/a.nc").exists() && !w.join("back/d").exists());
+}
+
+#[test]
+fn nothing_is_deleted_when_something_failed() {
+    let w = World::new();
+    w.tree("src: a=10 old: gone=10 a=10");
+    w.haul("cp old/ @/to/").ends(0);
+    fs::write(w.join("src").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")), "x")
+        .expect("a name that is no text");
+    w.haul("sync --delete src/ @/to/").ends(23).says("nothing is deleted");
+    assert!(w.keys().contains(&"to/gone".to_string()));
+    w.haul("sync --delete --ignore-errors src/ @/to/").ends(23);
+    assert!(!w.keys().contains(&"to/gone".to_string()));
+}
+
+#[test]
+fn too_many_deletes_are_none() {
+    let w = World::new();
+    w.tree("src: a=10 old: a=10 b=1 c=1 d=1");
+    w.haul("cp old/ @/to/").ends(0);
+    w.haul("sync --delete --max-delete 2 src/ @/to/").ends(25);
+    assert!(w.keys().contains(&"to/b".to_string()));
+}
+
+#[test]
+fn newer_objects_stay_with_u() {
+    let w = World::new();
+    let tree = w.tree("src: a=10 b=10 old: a=20 b=20");
+    for (path, seconds) in [("src/a", 1_500_000_000), ("old/a", 1_600_000_000), ("src/b", 1_600_000_000), ("old/b", 1_500_000_000)] {
+        tree.set_mtime(path, seconds, 0).expect("a time");
+    }
+    w.haul("cp old/ @/to/").ends(0);
+    w.haul("cp -u src/ @/to/").ends(0);
+    assert_eq!((w.get("to/a").len(), w.get("to/b").len()), (20, 10));
+    w.haul("cp -u @/to/ src").ends(0);
+    assert_eq!((w.content("src/a").len(), w.content("src/b").len()), (20, 10));
+}
+
+#[test]
+fn equal_by_size_alone_or_by_content() {
+    let w = World::new();
+    let tree = w.tree("src: a=10 b=10 c=9M");
+    w.haul("cp src/ @/to/").ends(0);
+    let put_at = |path: &str, content: &[u8], seconds| {
+        fs::write(w.join(path), content).expect("written");
+        tree.set_mtime(path, seconds, 0).expect("a time");
+    };
+    let (b, c) = (w.content("src/b"), w.content("src/c"));
+    put_at("src/a", b"ten other.", 1_400_000_000);
+    put_at("src/b", &b, 1_400_000_001);
+    put_at("src/c", &c, 1_400_000_002);
+    w.haul("cp --size-only --no-times --no-perms src/ @/to/").moves_nothing();
+    let ended = w.haul("cp -c --json src/ @/to/").ends(0);
+    assert_eq!(ended.finished()["made"]["files"], 1, "{ended}");
+    assert_eq!(w.get("to/a"), b"ten other.");
+    w.haul("sync @/to/ back").ends(0);
+    w.assert_same("src", "back", What { directory_mtime: false, ..What::USUAL });
+    // Times of what was equal have followed.
+    w.haul("sync src/ @/to/").moves_nothing();
+    w.haul("cp -c @/to/ back").moves_nothing();
+}
+
+#[test]
+fn a_changed_mode_goes_without_the_content() {
+    let w = World::new();
+    w.tree("src: a=1M d/b=10");
+    w.haul("cp -a src/ @/to/").ends(0);
+    w.tree("src: a:0600 d/:0700");
+    let ended = w.haul("cp -a --json src/ @/to/").ends(0);
+    assert_eq!(ended.number("bytes"), 0, "{ended}");
+    w.haul("cp -a @/to/ back").ends(0);
+    w.assert_same("src", "back", What { root: true, ..What::USUAL });
+}
