@@ -7,7 +7,7 @@ use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 use haul_stores::s3::Bucket;
-use haul_stores::s3::inventory::{Line, REMOVED_AT_ONCE};
+use haul_stores::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved};
 
 use super::scope::{Match, Scope, What, nothing};
 use crate::open::Argument;
@@ -78,7 +78,7 @@ fn by_lots(
     size: usize,
     dry: bool,
     told: Told<'_>,
-    remove: &(dyn Fn(&[Doomed]) -> Vec<(Vec<u8>, String, Error)> + Sync),
+    remove: &(dyn Fn(&[Doomed]) -> Vec<Unremoved> + Sync),
     find: &mut dyn FnMut(&mut Lots<'_>) -> Result<()>,
 ) -> Result<(u64, u64)> {
     let address = |key: &[u8]| [b"s3://", bucket.name.as_bytes(), b"/", key].concat();

@@ -133,7 +133,7 @@ impl HeadArgs {
 
 /// `--version-id` is of one object.
 pub(super) fn versioned(mut connect: Connect, version: Option<String>, places: &[Location]) -> Result<Connect, Refusal> {
-    if version.is_some() && !matches!(places, [place] if is_object(place)) {
+    if version.is_some() && !matches!(places, [place] if is_object(place) && !place.path.contains(&b'*')) {
         return Err("--version-id is a version of one object; name just one s3://BUCKET/KEY".into());
     }
     connect.objects.version_id = version;

@@ -8,6 +8,7 @@ use haul_core::entry::MetaMask;
 use haul_core::job::MaxDelete;
 use haul_core::plan::Policy;
 
+use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::global::{Global, Progress};
 use super::keep::{Keep, KeepArgs};
@@ -15,7 +16,7 @@ use super::run::{Run, RunArgs};
 use super::same::{SameArgs, UpdateArgs};
 use super::select::{Listed, ListedArgs, Select, SelectArgs};
 use super::speed::{Speed, SpeedArgs, Transport, TransportArgs};
-use super::{Environment, Refusal, location, locations};
+use super::{Environment, Refusal, location, locations, objects};
 use crate::location::{Location, Scheme};
 use crate::units;
 
@@ -113,6 +114,9 @@ pub struct CpArgs {
     transport: TransportArgs,
     #[command(flatten)]
     see: SeeArgs,
+    /// SRC is this version of an object, not the latest
+    #[arg(long, value_name = "ID", value_parser = objects::version, help_heading = "Which files")]
+    version_id: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
     #[command(flatten)]
@@ -124,6 +128,7 @@ pub struct CpArgs {
 /// As `haul cp` with one source. Deletes come last, and not at all if anything failed to list or to copy.
 #[derive(Args)]
 #[command(
+    mut_arg("version_id", |arg| arg.hide(true)),
     override_usage = "haul sync [OPTIONS] SRC DST",
     before_help = "Examples:
   haul sync -a --delete home/ /backup/home      all that is in home, and nothing else
@@ -328,6 +333,12 @@ impl CpArgs {
         if self.tree.inplace && self.tree.backup_dir.is_some() {
             return Err("--inplace writes over the old file that --backup-dir would keep; leave one out".into());
         }
+        if self.version_id.is_some() && (kind != CopyKind::Cp || destination.as_ref().is_none_or(|place| place.scheme == Scheme::S3)) {
+            return Err("--version-id is for `haul cp` out of an object store; a copy there can come through standard output: \
+                        haul cat --version-id ID SRC | haul cp - DST"
+                .into());
+        }
+        let connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
         self.see.apply(global);
         Ok(CopyFlags {
             kind,
@@ -354,7 +365,7 @@ impl CpArgs {
             run: self.run.resolve(environment)?,
             speed: self.speed.resolve(),
             transport: self.transport.resolve()?,
-            connect: self.connect.resolve(),
+            connect,
         })
     }
 }

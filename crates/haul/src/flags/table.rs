@@ -54,7 +54,9 @@ pub fn collect<'a>(definitions: &'a clap::Command, out: &mut Vec<(String, &'a cl
 }
 
 fn options<'a>(command: &'a clap::Command, name: &str, out: &mut Vec<(String, &'a clap::Arg)>) {
-    out.extend(command.get_arguments().filter(|a| !a.is_positional() && !a.is_global_set()).map(|a| (name.to_string(), a)));
+    out.extend(
+        command.get_arguments().filter(|a| !a.is_positional() && !a.is_global_set() && !a.is_hide_set()).map(|a| (name.to_string(), a)),
+    );
 }
 
 fn spelling(arg: &clap::Arg) -> String {

@@ -111,6 +111,20 @@ fn every_promised_option_is_there() {
     read("cat a -");
     read("mkdir -p a/b");
     read("rm -rf a");
+    read("rm -r --force --all-versions -n s3://b/");
+    read("rm --uploads --older-than 7d s3://b/p/");
+    read("rm --version-id v s3://b/k");
+    read("ls -lR --etag --all-versions s3://b/");
+    read("ls --uploads s3://b/p");
+    read("ls s3://");
+    read("du --by-class --all-versions -h s3://b/p/");
+    read("cat --version-id v s3://b/k");
+    read("cp --version-id v s3://b/k .");
+    read("mb --region eu-west-1 s3://b");
+    read("rb --force -n s3://b");
+    read("head --json --version-id v s3://b/k");
+    read("presign --expires 7d --method put s3://b/k");
+    read("run --jobs 4 --exit-on-error -");
     read("mv a b");
     read("doctor -F c --install-agent host me@host ssh://host:2222 sftp://host [::1] host:path");
     read("jobs");
@@ -380,12 +394,59 @@ fn the_table_in_the_docs_is_fresh() {
     assert!(written == table::markdown(), "docs/flags.md is old: run `cargo run -p haul -- flags-table > docs/flags.md`");
 }
 
+#[test]
+fn commands_of_object_stores_say_what_they_are_for() {
+    for (line, part) in [
+        ("mb s3://b/k", "is no bucket"),
+        ("mb dir", "is no bucket"),
+        ("mb s3://", "is no bucket"),
+        ("rb s3://b//", "is no bucket"),
+        ("head file", "haul ls -l"),
+        ("head s3://", "is no object"),
+        ("head --version-id v s3://b/k s3://b/l", "one object"),
+        ("presign s3://b", "is no object"),
+        ("presign --expires 8d s3://b/k", "seven days"),
+        ("presign --expires 60 s3://b/k", "unit"),
+        ("presign --method put --version-id v s3://b/k", "leave one out"),
+        ("ls --uploads dir", "is no place in a bucket"),
+        ("ls --etag s3://", "is no place in a bucket"),
+        ("ls --uploads --all-versions s3://b", "cannot be used with"),
+        ("du --by-class dir", "is no object store"),
+        ("rm --uploads dir", "is no object store"),
+        ("rm --older-than 7d s3://b/k", "--uploads"),
+        ("rm --version-id v s3://b/k s3://b/l", "one object"),
+        ("rm --version-id v --all-versions s3://b/k", "cannot be used with"),
+        ("cat --version-id v file", "one object"),
+        ("cp --version-id v s3://b/k s3://b/l", "haul cat"),
+        ("cp --version-id v s3://b/* .", "one object"),
+        ("sync --version-id v s3://b/k .", "haul cp"),
+        ("run", "FILE"),
+        ("run --jobs 0 x", "1..=256"),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(part), "{line}: {text}");
+    }
+}
+
+#[test]
+fn a_service_without_a_path_is_its_buckets() {
+    let listed = |line: &str| match read(line).command {
+        Command::Ls(flags) => flags.places.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        other => panic!("{line}: {other:?}"),
+    };
+    assert_eq!(listed("ls"), ["."]);
+    assert_eq!(listed("ls s3://"), ["s3:///"]);
+    assert_eq!(listed("ls --endpoint-url http://localhost"), ["s3:///"]);
+    assert_eq!(listed("ls --profile lab"), ["s3:///"]);
+    assert_eq!(listed("ls --profile lab dir"), ["dir"]);
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(500))]
     /// Words of real command lines in any order: understood or refused, never a panic.
     #[test]
     fn no_command_line_panics(
-        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "doctor", "jobs", "help", ""]),
+        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "mb", "rb", "head", "presign", "run", "doctor", "jobs", "help", ""]),
         words in proptest::collection::vec(
             proptest::sample::select(vec![
                 "-a", "-p", "--no-perms", "--preserve", "--preserve=mode,all", "--include", "--exclude", "--exclude=x", "--include-from=-",
