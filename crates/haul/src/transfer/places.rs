@@ -120,7 +120,8 @@ fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let options = asked.far(asked.source_options());
     let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: host.open_with(path, options)?, local: None }) };
     if location.means_contents() || asked.listed {
-        return Ok(Source::Contents(Opened { store: host.open_source(&path, options)?, local: None }));
+        host.must_be_there(&path)?;
+        return open(&path).map(Source::Contents);
     }
     let (above, leaf) = host.split(&path);
     if leaf.is_empty() {
