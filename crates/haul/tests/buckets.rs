@@ -150,9 +150,11 @@ fn wildcards_and_directories_are_removed_by_lots() {
     world.bucket("box", &TREE);
     let dry = world.haul(&["rm", "-n", "s3://box/2024-*/x*.nc"]);
     assert_eq!(dry.err.lines().filter(|line| line.starts_with("would remove s3://box/2024-0")).count(), 3, "{dry:?}");
-    for arguments in [&["rm", "s3://box/2024-01"][..], &["rm", "s3://box/2024-01/"]] {
+    let refused = world.haul(&["rm", "s3://box/2024-01/"]);
+    assert!(refused.code == Some(1) && refused.err.contains("-r"), "{refused:?}");
+    for arguments in [&["rm", "s3://box/2024-01"][..], &["rm", "-r", "s3://box/2024-01"]] {
         let refused = world.haul(arguments);
-        assert!(refused.code == Some(1) && refused.err.contains("-r"), "{refused:?}");
+        assert!(refused.code == Some(23) && refused.err.contains("s3://box/2024-01/ names them"), "{refused:?}");
     }
     for place in ["s3://box", "s3://box/", "s3://box/*", "s3://box/**"] {
         let refused = world.haul(&["rm", "-r", place]);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::Minio;
+use haul_test::objects::scripted::{Action, Answer, When};
 
 use crate::support::World;
 
