@@ -10,7 +10,7 @@
 # (tool,run,seconds,user,sys,peak_kib,checked) and prints medians. Both sides share the processors; user and system time
 # are this side's. A login is in every time.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/common.sh"
 runs=5 out=bench/runs/$(date -u +%Y-%m-%d) delay=25ms rate=125M loss=0
 while getopts n:o:d:r:l: flag; do
     case $flag in
@@ -23,7 +23,6 @@ while getopts n:o:d:r:l: flag; do
     esac
 done
 shift $((OPTIND - 1))
-bin=$PWD/target/release
 if [ -z "${HAUL_BENCH_LINK:-}" ]; then
     work=$(mktemp -d /var/tmp/haul-bench.XXXXXX)
     mkdir -p "$out" "$work/data" /run/sshd
@@ -49,11 +48,7 @@ suffix=""
 measure() { # TOOL RUN CSV COMMAND: what must be the same as $from afterwards is $to
     local tool=$1 run=$2 csv=$3 line
     shift 3
-    line=$({ /usr/bin/time -f '%e,%U,%S,%M' sh -c "$*" >/dev/null 2>"$work/err"; } 2>&1 && tail -n 1 "$work/err") || {
-        echo "$tool failed:" >&2
-        tail -n 5 "$work/err" >&2
-        line=$(tail -n 1 "$work/err")
-    }
+    line=$(timed "$tool" sh -c "$*")
     if diff -rq "$from" "$to" >/dev/null 2>&1; then line+=,ok; else line+=,DIFFERS; fi
     echo "$tool,$run,$line" >>"$csv"
 }
@@ -62,7 +57,7 @@ summary() { # CSV
     local tool base="" seconds
     echo "$(basename "$1" .csv)"
     for tool in $(cut -d, -f1 "$1" | awk '!seen[$0]++'); do
-        seconds=$(awk -F, -v t="$tool" '$1 == t {print $3}' "$1" | sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}')
+        seconds=$(awk -F, -v t="$tool" '$1 == t {print $3}' "$1" | middle)
         [ -n "$base" ] || base=$seconds
         awk -v t="$tool" -v s="$seconds" -v b="$base" 'BEGIN {printf "  %-12s %7.2f s  %.2f\n", t, s, s / b}'
     done

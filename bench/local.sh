@@ -9,7 +9,7 @@
 # Needs root, ext4 tools, rsync and the release build of haul and haul-test. Writes one CSV line a run to
 # DIR/<workload>.csv (tool,run,seconds,user,sys,peak_kib,checked) and prints medians and ratios to `cp -r`.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/common.sh"
 pairs=5
 out=bench/runs/$(date -u +%Y-%m-%d)
 while getopts n:o: flag; do
@@ -20,7 +20,6 @@ while getopts n:o: flag; do
     esac
 done
 shift $((OPTIND - 1))
-bin=$PWD/target/release
 work=${HAUL_BENCH_DIR:-$(mktemp -d /var/tmp/haul-bench.XXXXXX)}
 mkdir -p "$work" "$out"
 export HAUL_STATE_DIR=$work/state
@@ -64,11 +63,7 @@ measure() {
     local tool=$1 run=$2 csv=$3
     shift 3
     local line
-    line=$({ /usr/bin/time -f '%e,%U,%S,%M' "$@" >"$work/out" 2>"$work/err"; } 2>&1 && tail -n 1 "$work/err") || {
-        echo "$tool failed:" >&2
-        tail -n 5 "$work/err" >&2
-        line=$(tail -n 1 "$work/err")
-    }
+    line=$(timed "$tool" "$@")
     echo "$tool,$run,$line,$(check)" >>"$csv"
 }
 
@@ -81,7 +76,7 @@ check() {
 }
 
 median() { # COLUMN TOOL CSV
-    awk -F, -v tool="$2" -v column="$1" '$1 == tool {print $column}' "$3" | sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'
+    awk -F, -v tool="$2" -v column="$1" '$1 == tool {print $column}' "$3" | middle
 }
 
 summary() { # NAME CSV TOOL...

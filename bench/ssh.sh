@@ -9,7 +9,7 @@
 # DIR/ssh-<workload>-<way>.csv (tool,run,seconds,user,sys,peak_kib,checked) and prints medians and ratios to the first tool.
 # User and system time are those of this side; the server's side shares the processors.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+. "$(dirname "$0")/common.sh"
 runs=5
 out=bench/runs/$(date -u +%Y-%m-%d)
 while getopts n:o: flag; do
@@ -20,7 +20,6 @@ while getopts n:o: flag; do
     esac
 done
 shift $((OPTIND - 1))
-bin=$PWD/target/release
 work=$(mktemp -d /var/tmp/haul-bench.XXXXXX)
 mkdir -p "$out" "$work/data" /run/sshd
 export HAUL_STATE_DIR=$work/state
@@ -63,16 +62,10 @@ until ssh -F "$work/ssh" far true 2>/dev/null; do sleep 0.1; done
 measure() { # TOOL RUN CSV COMMAND
     local tool=$1 run=$2 csv=$3 line
     shift 3
-    line=$({ /usr/bin/time -f '%e,%U,%S,%M' sh -c "$*" >/dev/null 2>"$work/err"; } 2>&1 && tail -n 1 "$work/err") || {
-        echo "$tool failed:" >&2
-        tail -n 5 "$work/err" >&2
-        line=$(tail -n 1 "$work/err")
-    }
+    line=$(timed "$tool" sh -c "$*")
     if diff -rq "$from" "$to/$(basename "$from")" >/dev/null 2>&1; then line+=,ok; else line+=,DIFFERS; fi
     echo "$tool,$run,$line" >>"$csv"
 }
-
-middle() { sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'; }
 
 summary() { # CSV
     local tool base="" seconds processor

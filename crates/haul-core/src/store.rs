@@ -45,6 +45,8 @@ pub struct Caps {
     pub mtime_grain: Duration,
     /// `commit` puts a whole new file in the place of an old one in one step.
     pub atomic_commit: bool,
+    /// What `landed` has confirmed survives a crash of any machine of ours.
+    pub durable: bool,
     /// `copy_from` copies between places of the same scheme and endpoint, whatever their volumes.
     pub copies: bool,
     /// An unfinished write can be taken up by its token.
@@ -316,6 +318,14 @@ pub struct Reach {
     pub file: u64,
 }
 
+/// Says of bytes that go by, all of them and in order, whether they are the content of a file elsewhere.
+pub trait Judge: Send {
+    fn update(&mut self, bytes: &[u8]);
+
+    /// `None` where what is known of that file does not suffice to tell.
+    fn verdict(self: Box<Self>) -> Option<bool>;
+}
+
 /// One file, open for reading at any place.
 pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
@@ -348,6 +358,18 @@ pub trait Source: Send + Sync {
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
         let _ = at;
         Ok(None)
+    }
+
+    /// Who can tell of bytes whether they are this file's content without its being read: by a checksum that the store
+    /// keeps with it.
+    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+        Ok(None)
+    }
+
+    /// What the store itself says of the content: another file that says the same has the same, one that says something
+    /// else in the same words (up to the colon) has another.
+    fn claim(&self) -> Option<String> {
+        None
     }
 
     /// For a sink on another machine to read from by itself.

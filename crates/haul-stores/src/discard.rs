@@ -59,6 +59,7 @@ impl Default for Discard {
             writers_per_file: 4,
             file_names: true,
             text_names: false,
+            durable: false,
             copies: false,
             name_max: 255,
             folds_case: false,

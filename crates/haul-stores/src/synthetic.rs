@@ -66,6 +66,7 @@ impl Synthetic {
             writers_per_file: 1,
             file_names: true,
             text_names: false,
+            durable: false,
             copies: false,
             name_max: 255,
             folds_case: false,

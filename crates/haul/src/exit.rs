@@ -47,6 +47,26 @@ impl Exit {
         EXITS.iter().find(|(exit, ..)| *exit == self).map_or(1, |(_, code, _)| *code)
     }
 
+    /// The end of several commands: what stops everything before what concerns one of them.
+    pub fn or_worse(self, other: Exit) -> Exit {
+        const WORST_FIRST: [Exit; 13] = [
+            Exit::Signal,
+            Exit::Io,
+            Exit::Connection,
+            Exit::Timeout,
+            Exit::Again,
+            Exit::Partial,
+            Exit::Platform,
+            Exit::CheckUsage,
+            Exit::Usage,
+            Exit::TooManyDeletes,
+            Exit::Vanished,
+            Exit::Differs,
+            Exit::Success,
+        ];
+        WORST_FIRST.into_iter().find(|exit| *exit == self || *exit == other).unwrap_or(self)
+    }
+
     /// The end of a run that has a report.
     pub fn of_report(report: &Report, mode: Mode) -> Exit {
         match report.ending {
@@ -163,6 +183,17 @@ mod tests {
             assert_eq!(Exit::of_error(&Error::new(kind, "open"), Mode::Copy).code(), code, "{kind:?}");
         }
         assert_eq!(Exit::of_error(&Error::new(K::Usage, "open"), Mode::Check).code(), 2);
+    }
+
+    #[test]
+    fn of_two_ends_the_worse_one_counts() {
+        for (exit, ..) in EXITS {
+            assert_eq!(exit.or_worse(exit), exit);
+            assert_eq!(exit.or_worse(Exit::Success), exit);
+            assert_eq!(Exit::Success.or_worse(exit), exit);
+            assert_eq!(exit.or_worse(Exit::Signal), Exit::Signal);
+        }
+        assert_eq!(Exit::Usage.or_worse(Exit::Partial), Exit::Partial);
     }
 
     fn report(change: impl FnOnce(&mut Report)) -> Report {

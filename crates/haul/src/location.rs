@@ -68,7 +68,7 @@ pub fn built() -> &'static [Scheme] {
 pub struct Location {
     pub scheme: Scheme,
     pub user: Option<String>,
-    /// Without brackets; the bucket for S3.
+    /// Without brackets; the bucket for S3, and none for all of them.
     pub host: Option<String>,
     pub port: Option<u16>,
     /// Without the slashes at its end, but for `/` itself. For ssh, relative to the login directory unless it begins with a slash;
@@ -326,6 +326,10 @@ fn parse_url(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         };
         return Err(Fault { secret: true, ..Fault::new(format!("a password or key in the {} address", scheme.word()), next_step) });
     }
+    // `s3://` alone is the service with all its buckets.
+    if scheme == Scheme::S3 && machine.is_empty() && matches!(path, b"" | b"/") {
+        return Ok(Location::at(scheme, None, None, None, b""));
+    }
     let user = login.map(user_text).transpose()?;
     let (host, port) = split_port(machine)?;
     let host = host_text(host)?;
@@ -471,6 +475,8 @@ mod tests {
             ("ssh://host", S::Ssh, "host", "", false),
             ("ssh://host/", S::Ssh, "host", "/", true),
             ("sftp://host/a%2525", S::Sftp, "host", "/a%25", false),
+            ("s3://", S::S3, "", "", false),
+            ("s3:///", S::S3, "", "", false),
             ("s3://bucket/key", S::S3, "bucket", "key", false),
             ("s3://bucket/pre/", S::S3, "bucket", "pre", true),
             ("s3://bucket", S::S3, "bucket", "", false),
@@ -511,6 +517,7 @@ mod tests {
             ("ftp://host/%00", "zero byte"),
             ("file://elsewhere/x", "HOST:PATH"),
             ("s3://b:9000/x", "--endpoint-url"),
+            ("s3:///key", "no host"),
         ] {
             let e = read(text).expect_err(text).to_string();
             assert!(e.contains(part), "{text}: {e}");

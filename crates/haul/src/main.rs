@@ -22,32 +22,42 @@ mod transfer;
 mod units;
 
 use exit::Exit;
-use flags::{Command, Environment, Invocation, Parsed, Text};
+use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};
 
 fn main() -> ExitCode {
     let argv: Vec<OsString> = std::env::args_os().collect();
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let environment = Environment {
-        // A dangling symlink is there, too.
-        exists: &|path| path.symlink_metadata().is_ok(),
-        built: location::built(),
-        state_dir: std::env::var_os("HAUL_STATE_DIR"),
-        no_color,
-        now: Timestamp::now(),
-        zone: TimeZone::system(),
-        umask: umask(),
-    };
-    match flags::parse(&argv, &environment) {
+    let color = !no_color();
+    match understand(&argv, umask()) {
         Ok(Parsed::Run(invocation)) => run(*invocation),
-        Ok(Parsed::Print(text)) => ended(out::print_text(&text, !no_color)),
+        Ok(Parsed::Print(text)) => ended(out::print_text(&text, color)),
         Err(error) => {
-            out::complain(&error.text, !no_color);
+            out::complain(&error.text, color);
             error.exit
         }
     }
     .into()
 }
 
+fn no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// Reads a command line, with the world as it is now.
+fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
+    let environment = Environment {
+        // A dangling symlink is there, too.
+        exists: &|path| path.symlink_metadata().is_ok(),
+        built: location::built(),
+        state_dir: std::env::var_os("HAUL_STATE_DIR"),
+        no_color: no_color(),
+        now: Timestamp::now(),
+        zone: TimeZone::system(),
+        umask,
+    };
+    flags::parse(argv, &environment)
+}
+
+/// Does what a command line says.
 fn run(invocation: Invocation) -> Exit {
     let color = invocation.global.color;
     let refuse = |reason: String| {
@@ -65,6 +75,11 @@ fn run(invocation: Invocation) -> Exit {
         Command::Cat(flags) => command::cat(&flags),
         Command::Mkdir(flags) => command::mkdir(&flags),
         Command::Rm(flags) => command::rm(&flags, global),
+        Command::Mb(flags) => command::mb(&flags),
+        Command::Rb(flags) => command::rb(&flags, global),
+        Command::Head(flags) => command::head(&flags, global),
+        Command::Presign(flags) => command::presign(&flags),
+        Command::Batch(flags) => command::batch::run(&flags, global),
         Command::Doctor(flags) => command::doctor::run(&flags, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
         Command::Demo(flags) => command::demo::run(&flags, global),

@@ -1,7 +1,7 @@
 //! Object stores of a run: one client for each endpoint and account, a place for each bucket.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{MetaSpec, Store};
 use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Objects, Options, Wishes};
+use haul_stores::s3::{Bucket, Client, Learning, Objects, Options, Wishes};
 use zeroize::Zeroizing;
 
 use crate::flags::objects::ObjectFlags;
@@ -17,7 +17,7 @@ use crate::out;
 
 /// A client as the flags, the environment and the profile say. A warning goes out where certificates are not looked at.
 /// `patience` bounds the waits of a request further.
-pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
+fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
     if flags.no_verify_ssl {
         out::complain(&"haul: WARNING: --no-verify-ssl: whoever is on the way can read and change everything\n".to_string().into(), false);
     }
@@ -34,6 +34,45 @@ pub fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Cli
     Client::open(&asked).map(Arc::new)
 }
 
+/// Clients for object stores, for all commands of a process that reach the same service in the same way: clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Clients(Arc<Mutex<Vec<Known>>>);
+
+/// A client, and what it was made for.
+type Known = (ObjectFlags, Option<Duration>, Arc<Client>);
+
+/// They are no part of what a command line says.
+impl PartialEq for Clients {
+    fn eq(&self, _: &Clients) -> bool {
+        true
+    }
+}
+
+impl Eq for Clients {}
+
+impl Clients {
+    /// A client as the flags, the environment and the profile say.
+    pub fn get(&self, flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>> {
+        // What a client depends on; the rest is said with each request.
+        let way = ObjectFlags {
+            endpoint_url: flags.endpoint_url.clone(),
+            profile: flags.profile.clone(),
+            region: flags.region.clone(),
+            no_sign_request: flags.no_sign_request,
+            no_verify_ssl: flags.no_verify_ssl,
+            ca_bundle: flags.ca_bundle.clone(),
+            ..ObjectFlags::default()
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., client)) = known.iter().find(|(known, bound, _)| *known == way && *bound == patience) {
+            return Ok(client.clone());
+        }
+        let client = client(flags, patience)?;
+        known.push((way, patience, client.clone()));
+        Ok(client)
+    }
+}
+
 /// What objects are to be written with.
 pub fn wishes(flags: &ObjectFlags) -> Result<Wishes> {
     Ok(Wishes {
@@ -47,6 +86,7 @@ pub fn wishes(flags: &ObjectFlags) -> Result<Wishes> {
         cache_control: flags.cache_control.clone(),
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
+        version: flags.version_id.clone(),
     })
 }
 
@@ -72,17 +112,19 @@ fn customer_key(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
 pub struct Place {
     bucket: Bucket,
     options: Options,
+    learning: Option<Arc<Learning>>,
 }
 
 impl Place {
-    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str) -> Result<Place> {
+    pub fn new(flags: &ObjectFlags, client: Arc<Client>, bucket: &str, state: Option<&Path>) -> Result<Place> {
         haul_stores::s3::address::check_bucket(bucket).map_err(|reason| {
             let e = Error::new(ErrorKind::BadName, "open").at(format!("s3://{bucket}").as_bytes());
             e.because(reason.to_string())
         })?;
+        let learning = state.map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), bucket)));
         let bucket = Bucket { client, name: bucket.to_string(), wishes: Arc::new(wishes(flags)?) };
         let options = Options { look: !flags.server_times, ..Options::default() };
-        Ok(Place { bucket, options })
+        Ok(Place { bucket, options, learning })
     }
 
     pub fn bucket(&self) -> &Bucket {
@@ -104,37 +146,34 @@ impl Place {
         Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
     }
 
-    /// Why nothing can be found, if that is because the bucket is not there.
-    pub fn no_bucket(&self) -> Option<Error> {
-        self.bucket.page(b"", false, None, b"", 1).err().filter(|e| e.kind() == ErrorKind::NotFound)
+    /// An error that says so if there is no such bucket: better now than once for each object.
+    pub fn must_exist(&self) -> Result<()> {
+        match self.bucket.exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let e = Error::new(ErrorKind::NotFound, "open").at(format!("s3://{}", self.bucket.name).as_bytes());
+                let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
+                Err(e.hint(format!("make it with `haul mb s3://{}`, or look at --endpoint-url", self.bucket.name)))
+            }
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+            // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
+            Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
+                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+                _ => Ok(()),
+            },
+        }
     }
 
-    /// An error unless something is below a path, or the directory's own marker. A bucket may be empty.
-    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
+    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
         let mut prefix = key(path).to_vec();
-        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+        if prefix.is_empty() {
+            return Ok(true);
+        }
+        if !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", &prefix].concat());
-        let page = self.bucket.page(&prefix, false, None, b"", 1).map_err(named)?;
-        let mut any = prefix.is_empty();
-        let read = haul_stores::s3::xml::list_objects(&page, &mut |_| any = true);
-        read.map_err(|e| named(haul_stores::s3::fault::document("list", &self.bucket.name, e)))?;
-        if any {
-            return Ok(());
-        }
-        Err(named(Error::new(ErrorKind::NotFound, "open").because("there is nothing below it")))
-    }
-
-    /// Whether there is anything below a path, as below a directory.
-    pub fn has_below(&self, path: &[u8]) -> Result<bool> {
-        let mut any = false;
-        let store = self.open(path, false);
-        store.list(&haul_core::entry::Dir::root(), haul_core::store::Depth::One, &mut |_| {
-            any = true;
-            haul_core::store::Flow::Stop
-        })?;
-        Ok(any)
+        self.bucket.any_below(&prefix)
     }
 
     /// The marker of a directory: an empty one is nothing without it.
@@ -146,21 +185,9 @@ impl Place {
         store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| ())
     }
 
-    /// The directory above a path, and its last part. A path that ends in a slash is a directory's, whatever object has its
-    /// name without that.
-    pub fn named(&self, path: &[u8]) -> (Objects, Vec<u8>) {
-        let bare = path.strip_suffix(b"/").unwrap_or(path);
-        let (above, leaf) = bare.split_at(bare.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
-        let store = self.open(above, false);
-        if bare.len() < path.len() {
-            store.hide(key(bare));
-        }
-        (store, leaf.to_vec())
-    }
-
     /// The directory at a path, for reading or to be written to.
     pub fn open(&self, path: &[u8], to_write: bool) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options })
+        Objects::new(self.bucket.clone(), key(path), Options { server_times: !to_write, ..self.options }).learning(self.learning.clone())
     }
 }
 

@@ -48,6 +48,11 @@ pub fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "haul: {line}");
 }
 
+/// The same for a list, without the program's name.
+pub fn say_plainly(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 fn describe(error: &haul_core::Error) -> String {
     let path = error.path().map_or(String::new(), |path| format!("{}: ", haul_core::entry::show(path)));
     let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));

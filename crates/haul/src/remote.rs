@@ -17,7 +17,7 @@ use haul_stores::ssh::{Login, Target, far_command};
 
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
-use crate::objects::{self, Place};
+use crate::objects::Place;
 use crate::{out, units};
 
 /// The hosts that this run has reached.
@@ -32,7 +32,6 @@ pub struct Hosts<'a> {
     squeeze: bool,
     /// A host has no haul and could have this one.
     placeable: AtomicBool,
-    client: Mutex<Option<Arc<Client>>>,
 }
 
 /// What earlier runs have learned of hosts: a file for each, `<state directory>/hosts/<host>`, which says that no data
@@ -161,22 +160,6 @@ impl Host {
         }
     }
 
-    /// An error where a directory that is not there can be opened and listed: it would be an empty one.
-    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
-        match self {
-            Host::Objects(place) => place.must_be_there(path),
-            _ => Ok(()),
-        }
-    }
-
-    /// Why nothing is found at all, where the host itself is the reason.
-    pub fn absence(&self) -> Option<Error> {
-        match self {
-            Host::Objects(place) => place.no_bucket(),
-            _ => None,
-        }
-    }
-
     /// Makes a directory at an absolute path, and with `parents` those above it.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         match self {
@@ -202,6 +185,18 @@ impl Host {
         }
     }
 
+    /// The directory at an absolute path, for a source: of a bucket there must be something below it, lest a slip of the
+    /// pen empties the destination.
+    pub fn open_source(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        if let Host::Objects(place) = self
+            && !place.is_dir(path)?
+        {
+            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
+            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        }
+        self.open_with(path, options)
+    }
+
     /// The same for what is to be written to.
     pub fn open_target(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
         match self {
@@ -213,15 +208,7 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts {
-            connect,
-            patience: None,
-            known: Mutex::default(),
-            learned: None,
-            squeeze: false,
-            placeable: AtomicBool::new(false),
-            client: Mutex::default(),
-        }
+        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -285,18 +272,19 @@ impl<'a> Hosts<'a> {
         if let Some(known) = known.iter().find(|known| known.key == key) {
             return Ok(known.host.clone());
         }
-        let host = Arc::new(Host::Objects(Place::new(&self.connect.objects, self.client()?, &name)?));
+        let state = self.learned.as_ref().and_then(|learned| learned.place.as_deref());
+        let place = Place::new(&self.connect.objects, self.client()?, &name, state)?;
+        place.must_exist()?;
+        let host = Arc::new(Host::Objects(place));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
         Ok(host)
     }
 
     /// The client for object stores.
     pub fn client(&self) -> Result<Arc<Client>> {
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        Ok(client.insert(objects::client(&self.connect.objects, self.patience)?).clone())
+        // A request that hangs is to be made again before the run counts as stuck.
+        let patience = self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500)));
+        self.connect.clients.get(&self.connect.objects, patience)
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.

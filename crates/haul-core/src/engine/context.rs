@@ -16,7 +16,7 @@ use crate::meter::Meter;
 use crate::plan::Planner;
 use crate::report::Report;
 use crate::schedule::{DirWork, Scheduler};
-use crate::store::{Found, Store};
+use crate::store::{Found, Store, WriteStyle};
 use crate::tune::{Op, Sample};
 
 use super::hardlinks::HardLinks;
@@ -97,6 +97,8 @@ pub fn gone_is_done(removed: Result<()>) -> Result<()> {
 impl Context {
     pub fn new(job: Job, observer: Arc<dyn Observer>, journal: Journal, past: Past, cancel: Cancel, spill: PathBuf) -> Self {
         let caps = job.target.caps().clone();
+        // Parts have no holes.
+        let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), ..job };
         let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
         let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets), groups: caps.groups.clone() };
         let bundle_bytes = job.roots.iter().map(|r| r.store.caps().bundle_bytes).min().unwrap_or(caps.bundle_bytes).min(caps.bundle_bytes);

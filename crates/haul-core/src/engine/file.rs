@@ -13,7 +13,7 @@ use crate::journal::{self, Resume, Session};
 use crate::meter::Pass;
 use crate::plan::{Act, Compare, Step};
 use crate::schedule::DirWork;
-use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, WriteStyle, chunk_size, chunks};
+use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
 use crate::tune::Op;
 
 use super::context::{Context, Flight};
@@ -28,7 +28,17 @@ pub struct OpenFile {
     /// Whether other workers may join, and how many there may be.
     open_to_all: AtomicBool,
     most: u32,
+    /// What an earlier try in this run has landed.
+    kept: Mutex<Option<Kept>>,
     state: Mutex<State>,
+}
+
+/// A write that failed on the way and is to be taken up again.
+struct Kept {
+    token: Token,
+    chunk: u64,
+    receipts: Vec<Receipt>,
+    session: Option<u32>,
 }
 
 struct State {
@@ -67,6 +77,7 @@ impl OpenFile {
             tries: AtomicU32::new(0),
             open_to_all: AtomicBool::new(false),
             most: cx.job.writers.unwrap_or(u32::MAX),
+            kept: Mutex::default(),
             state: Mutex::new(state),
         })
     }
@@ -234,7 +245,18 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     let stamp = state.entry.stamp();
     let mut session = None;
     let mut opened: Option<(Box<dyn Sink>, u64)> = None;
-    let resume = if in_place { Resume::Fresh } else { cx.past.take(&path, &stamp) };
+    if let Some(kept) = file.kept.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let spec = spec(cx, &state.entry, kept.chunk, false);
+        // What was given up meanwhile begins anew.
+        if let Ok(sink) = cx.retry(|| cx.target().attach(&name, &kept.token, &spec)) {
+            state.receipts = kept.receipts;
+            session = kept.session;
+            opened = Some((sink, kept.chunk));
+        } else if let Some(session) = kept.session {
+            cx.journal.dropped(session);
+        }
+    }
+    let resume = if in_place || opened.is_some() { Resume::Fresh } else { cx.past.take(&path, &stamp) };
     match resume {
         Resume::Fresh => {}
         Resume::Stale(old) => {
@@ -308,7 +330,7 @@ fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<
 /// What an earlier run landed: as it says, if it was this boot of this machine; else only where a hash
 /// proves it, for a page cache does not survive a crash.
 fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<Receipt> {
-    if !old.landed.any_foreign() {
+    if !old.landed.any_foreign() || cx.target().caps().durable {
         return old.landed.receipts().collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
@@ -415,7 +437,7 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
             }
             cx.sched.items_done(&file.work, 1);
         }
-        Err(e) => failed(cx, file, ends, entry, e),
+        Err(e) => failed(cx, file, ends, entry, receipts, e),
     }
 }
 
@@ -472,12 +494,16 @@ fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
     there.kind == Kind::File && there.size == sent.size && timed
 }
 
-fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, e: Error) {
+fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, receipts: Vec<Receipt>, e: Error) {
     // A stale handle may be good again once the file has been opened anew.
     let curable = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) || (e.remedy() != Remedy::None && !e.kind().ends_the_run());
     let once_more = curable && file.tries.load(Ordering::Relaxed) == 0;
     // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
+    // Where parts are kept by a service, one that failed is no reason to send the others again.
+    let parts = matches!(cx.target().caps().write, WriteStyle::Parts { .. }) && cx.target().caps().attach;
+    let parts = parts && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::BadName);
+    let keep = keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some())));
     if !keep {
         if let Err(trouble) = ends.sink.abort() {
             cx.warn(crate::event::Warning::Note(format!("{trouble}")));
@@ -491,9 +517,14 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
         cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
         match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
             Ok(mut fresh) if fresh.kind == Kind::File => {
+                let fresh_stamp = fresh.stamp();
                 cx.transform(&mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
                 again.second_try();
+                if parts && fresh_stamp == entry.stamp() {
+                    let kept = Kept { token: ends.sink.token(), chunk: ends.chunk, receipts, session: ends.session };
+                    *again.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+                }
                 return cx.sched.push_large(again);
             }
             _ => {}
@@ -534,6 +565,9 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
         }
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
+        if let Some(same) = told(cx, &*ours, &*theirs, entry.size)? {
+            return Ok(same);
+        }
         let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
             let hash = |from: &dyn Source| cx.retry(|| cx.meter.hash(from, part.at.clone()));
@@ -565,6 +599,26 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         cx.sched.items_done(&file.work, 1);
     }
     Ok(same || !cx.writes())
+}
+
+/// Whether two files have the same content, as far as what a store keeps of one of them can tell: then only the other is
+/// read, or neither.
+fn told(cx: &Context, ours: &dyn Source, theirs: &dyn Source, size: u64) -> Result<Option<bool>> {
+    if let (Some(here), Some(there)) = (ours.claim(), theirs.claim()) {
+        let kind = |claim: &str| claim.split_once(':').map(|(kind, _)| kind.to_string());
+        if kind(&here) == kind(&there) {
+            return Ok(Some(here == there));
+        }
+    }
+    for (judging, read) in [(theirs, ours), (ours, theirs)] {
+        if let Some(mut judge) = cx.retry(|| judging.judge())? {
+            cx.meter.look(read, 0..size, &mut |bytes| judge.update(bytes))?;
+            if let Some(same) = judge.verdict() {
+                return Ok(Some(same));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The content is the same: only attributes may be wrong.

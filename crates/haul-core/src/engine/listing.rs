@@ -148,6 +148,8 @@ pub fn merge(sources: Sorted, targets: Sorted) -> impl Iterator<Item = Result<(O
     })
 }
 
+/// Beside the kind: it is known that there are no extended attributes.
+const NO_XATTRS: u8 = 0x80;
 const FIXED: usize = 1 + 2 + 8 * 9 + 4 * 5;
 
 /// An entry without link target and xattrs, which are read again when they are needed.
@@ -163,7 +165,9 @@ pub fn encode(e: &Entry) -> Vec<u8> {
         Kind::Block => 6,
         Kind::Unknown => 7,
     });
-    let have = if e.target.is_some() || e.xattrs.is_some() { MetaMask::NONE } else { e.have };
+    let no_xattrs = e.xattrs.as_ref().is_some_and(|xattrs| xattrs.is_empty());
+    out[0] |= if no_xattrs { NO_XATTRS } else { 0 };
+    let have = if e.target.is_some() || (e.xattrs.is_some() && !no_xattrs) { MetaMask::NONE } else { e.have };
     out.extend(have.0.to_le_bytes());
     for word in [e.size, e.mtime.secs.cast_unsigned(), e.rdev, e.ino, e.dev, e.stored, e.version, 0, 0] {
         out.extend(word.to_le_bytes());
@@ -178,7 +182,8 @@ pub fn encode(e: &Entry) -> Vec<u8> {
 pub fn decode(dir: &Dir, bytes: &[u8]) -> Option<Entry> {
     let (fixed, leaf) = bytes.split_at_checked(FIXED)?;
     let kinds = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
-    let mut entry = Entry::bare(Name::new(dir, leaf), *kinds.get(usize::from(fixed[0]))?);
+    let mut entry = Entry::bare(Name::new(dir, leaf), *kinds.get(usize::from(fixed[0] & !NO_XATTRS))?);
+    entry.xattrs = (fixed[0] & NO_XATTRS != 0).then(Box::default);
     entry.have = MetaMask(u16::from_le_bytes(fixed[1..3].try_into().ok()?));
     let long = |i: usize| Some(u64::from_le_bytes(fixed[3 + i * 8..11 + i * 8].try_into().ok()?));
     let short = |i: usize| Some(u32::from_le_bytes(fixed[75 + i * 4..79 + i * 4].try_into().ok()?));

@@ -183,7 +183,7 @@ fn is_unknown(there: &There, want: MetaMask) -> bool {
     match there {
         There::Unknown => true,
         There::Absent => false,
-        There::Listed(entry) => entry.is_bare() || !want.is_empty(),
+        There::Listed(entry) => entry.is_bare() || (!want.is_empty() && entry.xattrs.is_none()),
     }
 }
 

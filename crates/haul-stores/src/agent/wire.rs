@@ -460,6 +460,7 @@ impl<'a> Parser<'a> {
             writers_per_file: WRITERS,
             file_names,
             text_names: false,
+            durable: false,
             copies: false,
             name_max,
             folds_case,

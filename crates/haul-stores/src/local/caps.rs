@@ -105,6 +105,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
         file_names: true,
         text_names: false,
+        durable: false,
         copies: false,
         name_max: usize::try_from(name_max).unwrap_or(255),
         folds_case,

@@ -89,6 +89,7 @@ impl Memory {
             writers_per_file: 4,
             file_names: true,
             text_names: false,
+            durable: false,
             copies: false,
             name_max: 255,
             folds_case: false,

@@ -13,7 +13,7 @@ use super::address::copy_source;
 use super::attributes::{self, Kept};
 use super::checksum::{self, Algorithm, Proof, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
-use super::fault::{self, Refusal};
+use super::fault;
 use super::framed::Framed;
 use super::sign::Payload;
 use super::wishes::{Pair, Wishes};
@@ -34,9 +34,30 @@ pub struct Head {
     /// As it was sent, quotes included: for `If-Match`.
     pub etag: String,
     pub modified: Time,
+    /// The service's time of the answer.
+    pub answered: Option<Time>,
     pub kept: Kept,
     pub proof: Proof,
     pub headers: HeaderMap,
+}
+
+/// An object that was written: its ETag, and the service's times before and after.
+#[derive(Clone, Debug, Default)]
+pub struct Put {
+    pub etag: String,
+    pub since: Option<Time>,
+    pub until: Option<Time>,
+}
+
+impl Put {
+    /// By one request.
+    fn of(answer: &Answer) -> Put {
+        Put { etag: answer.header("etag").unwrap_or_default().to_string(), since: date(answer), until: date(answer) }
+    }
+}
+
+fn date(answer: &Answer) -> Option<Time> {
+    answer.header("date").and_then(xml::time::http)
 }
 
 /// A part that arrived.
@@ -57,6 +78,7 @@ impl Head {
             size,
             etag: answer.header("etag").unwrap_or_default().to_string(),
             modified,
+            answered: date(answer),
             kept: attributes::read(attributes::user_metadata(pairs())),
             proof: checksum::proof(pairs()),
             headers: answer.headers.clone(),
@@ -88,9 +110,18 @@ impl Bucket {
         if self.wishes.request_payer { call.with("x-amz-request-payer", "requester") } else { call }
     }
 
+    /// A request that reads an object, in the version that is wished for.
+    fn looking<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
+        let call = self.wishes.reading(self.call(op, method, key));
+        match &self.wishes.version {
+            Some(version) => call.ask("versionId", version.as_str()),
+            None => call,
+        }
+    }
+
     /// `None` if there is no such object.
     pub fn head(&self, key: &[u8]) -> Result<Option<Head>> {
-        let call = self.wishes.reading(self.call("stat", Method::HEAD, key)).with("x-amz-checksum-mode", "ENABLED");
+        let call = self.looking("stat", Method::HEAD, key).with("x-amz-checksum-mode", "ENABLED");
         match self.client.send(&call, Body::None) {
             Ok(answer) => Ok(Some(Head::of(&answer))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -100,7 +131,7 @@ impl Bucket {
 
     /// Size of the first part, for an object that was put together from several.
     pub fn first_part(&self, key: &[u8], etag: &str) -> Result<(u64, Option<u32>)> {
-        let call = self.wishes.reading(self.call("stat", Method::HEAD, key)).ask("partNumber", "1").with("if-match", etag);
+        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", "1").with("if-match", etag);
         let answer = self.client.send(&call, Body::None)?;
         let size = answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0);
         Ok((size, answer.header("x-amz-mp-parts-count").and_then(|count| count.parse().ok())))
@@ -108,7 +139,7 @@ impl Bucket {
 
     /// The bytes of `at`, or of the whole object; only of the version `etag`, if one is given.
     pub fn get(&self, key: &[u8], at: Option<Range<u64>>, etag: Option<&str>) -> Result<(Head, Answer)> {
-        let mut call = self.wishes.reading(self.call("read", Method::GET, key)).with("x-amz-checksum-mode", "ENABLED");
+        let mut call = self.looking("read", Method::GET, key).with("x-amz-checksum-mode", "ENABLED");
         if let Some(at) = at {
             call = call.with("range", format!("bytes={}-{}", at.start, at.end.saturating_sub(1)));
         }
@@ -119,25 +150,29 @@ impl Bucket {
         Ok((Head::of(&answer), answer))
     }
 
-    /// Puts a whole object whose bytes are in memory. Answers with its ETag.
-    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Answer> {
+    /// Puts a whole object whose bytes are in memory.
+    pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
             call = proven(call, warrant.algorithm, bytes);
-            self.client.send(&call, Body::Bytes(bytes))
+            let answer = self.client.send(&call, Body::Bytes(bytes))?;
+            self.client.confirmed(&answer, warrant)?;
+            Ok(Put::of(&answer))
         })
     }
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint knows such.
-    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant)> {
+    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant, Option<Time>)> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if warrant.algorithm.combines() {
                 call = call.with("x-amz-checksum-algorithm", warrant.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
             }
-            let body = self.client.send(&call, Body::None)?.whole("create")?;
+            let answer = self.client.send(&call, Body::None)?;
+            let since = date(&answer);
+            let body = answer.whole("create")?;
             let upload = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok((upload, warrant))
+            Ok((upload, warrant, since))
         })
     }
 
@@ -157,7 +192,9 @@ impl Bucket {
             }
             let value = warrant.algorithm.of(&bytes);
             let call = proven(call, warrant.algorithm, &bytes);
-            return self.client.send(&call, Body::Bytes(&bytes)).map(|answer| done(answer, value));
+            let answer = self.client.send(&call, Body::Bytes(&bytes))?;
+            self.client.confirmed_part(&answer, warrant)?;
+            return Ok(done(answer, value));
         }
         let call = call
             .with("content-encoding", "aws-chunked")
@@ -166,13 +203,14 @@ impl Bucket {
         let mut framed = Framed::new(from, size, warrant.algorithm);
         let length = Framed::length(size, warrant.algorithm);
         let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
+        self.client.confirmed_part(&answer, warrant)?;
         let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
         let value = framed.value().ok_or_else(unsent)?;
         Ok(done(answer, value))
     }
 
     /// Puts the parts together. `whole` is the checksum of all of them, where the endpoint knows such.
-    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], whole: Option<Value>) -> Result<xml::Completed> {
+    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], whole: Option<Value>) -> Result<Put> {
         let mut call = self.wishes.reading(self.call("commit", Method::POST, key)).ask("uploadId", upload);
         if let Some(value) = whole {
             call = call.with(value.algorithm().header(), value.base64()).with("x-amz-checksum-type", "FULL_OBJECT");
@@ -186,10 +224,13 @@ impl Bucket {
             checksum: sum.as_ref().map(|(algorithm, value)| (*algorithm, value.as_str())),
         });
         let body = xml::complete_upload(named);
-        let call = call.with("content-type", "application/xml");
-        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("commit")?;
+        let call = call.with("content-type", "application/xml").patient();
+        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?;
+        let until = date(&answer);
+        let answer = answer.whole("commit")?;
         // The status is sent before the work is done: a failure may come in the document.
-        xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))
+        let completed = xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))?;
+        Ok(Put { etag: completed.etag, since: None, until })
     }
 
     /// No error if there is no such upload.
@@ -230,6 +271,14 @@ impl Bucket {
         self.client.send(&call, Body::None)?.whole("list")
     }
 
+    /// Whether there is any key that begins so.
+    pub fn any_below(&self, prefix: &[u8]) -> Result<bool> {
+        let page = self.page(prefix, false, None, b"", 1)?;
+        let mut any = false;
+        xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("list", &self.name, e))?;
+        Ok(any)
+    }
+
     /// No error if there is no such object.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let call = self.call("remove", Method::DELETE, key);
@@ -242,17 +291,8 @@ impl Bucket {
     /// Removes up to 1,000 objects by one request; what failed, by key. `Unsupported` where one of the keys can be in no
     /// document, or the service does not know the request.
     pub fn delete_many(&self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Error)>> {
-        let named = keys.iter().map(|key| (&key[..], ""));
-        let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
-        let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
-        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
-        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
-        let deleted = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
-        let failed = |refused: xml::Refusal| {
-            let refusal = Refusal { status: 200, code: refused.code, message: refused.message, ..Refusal::default() };
-            (refused.key, refusal.error("remove", &self.name))
-        };
-        Ok(deleted.refused.into_iter().map(failed).collect())
+        let keys: Vec<(Vec<u8>, String)> = keys.iter().map(|key| (key.clone(), String::new())).collect();
+        Ok(self.remove_by_one_request(&keys)?.into_iter().map(|(key, _, e)| (key, e)).collect())
     }
 
     /// Copies within the endpoint, with metadata of its own. Up to 5 GiB.
@@ -263,7 +303,7 @@ impl Bucket {
         if let Some(etag) = etag {
             call = call.with("x-amz-copy-source-if-match", etag);
         }
-        let answer = self.client.send(&call, Body::None)?.whole("copy")?;
+        let answer = self.client.send(&call.patient(), Body::None)?.whole("copy")?;
         xml::copied(&answer).map(|_| ()).map_err(|e| fault::document("copy", &self.name, e))
     }
 
@@ -276,7 +316,8 @@ impl Bucket {
             .ask("uploadId", upload)
             .with("x-amz-copy-source", copy_source(from.0, from.1, ""))
             .with("x-amz-copy-source-range", format!("bytes={}-{}", at.start, at.end - 1))
-            .with("x-amz-copy-source-if-match", etag);
+            .with("x-amz-copy-source-if-match", etag)
+            .patient();
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
         let copied = xml::copied(&answer).map_err(|e| fault::document("copy", &self.name, e))?;
         Ok(Part { number, etag: copied.etag, checksum: None })

@@ -7,6 +7,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
 use super::bucket::Head;
+use super::listing::with_content;
 use super::look::at_once;
 use super::wishes::{Pair, pairs};
 use super::{Objects, PARTS_MOST, attributes};
@@ -29,7 +30,9 @@ impl Objects {
         }
         let key = self.key(name, "make node")?;
         let written = attributes::write(entry, keep, self.bucket.wishes.used());
-        self.bucket.put(&key, target, &pairs(written.headers))?;
+        let metadata = pairs(written.headers);
+        let put = self.bucket.put(&key, target, &metadata)?;
+        self.wrote(&key, target.len() as u64, &put, &metadata, (entry.kind == Kind::Link).then_some(target));
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 
@@ -41,7 +44,12 @@ impl Objects {
                 return Ok(Landed::default());
             }
             let written = attributes::write(spec.entry, spec.keep, self.bucket.wishes.used());
-            self.bucket.put(&marker, b"", &pairs(written.headers))?;
+            let metadata = match self.bucket.head(&marker)? {
+                Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
+                Some(head) => head.metadata_with(pairs(written.headers)),
+                None => pairs(written.headers),
+            };
+            self.bucket.put(&marker, b"", &metadata)?;
             return Ok(Landed { refused: written.refused, ino: 0 });
         }
         let key = self.key(spec.name, "set attributes")?;
@@ -72,6 +80,7 @@ impl Objects {
         let written = attributes::write(&entry, keep, self.bucket.wishes.used());
         let metadata = head.metadata_with(pairs(written.headers));
         self.copy_object((&self.bucket.name, &key), &head, &key, &metadata)?;
+        self.forget_key(&key);
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
         Ok(Landed { refused, ino: 0 })
     }
@@ -105,7 +114,7 @@ impl Objects {
         if head.size <= COPY_MOST {
             return self.bucket.copy(from, Some(&head.etag), to, metadata, head);
         }
-        let (upload, _) = self.bucket.begin(to, metadata)?;
+        let (upload, ..) = self.bucket.begin(to, metadata)?;
         let part = COPY_PART.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
@@ -130,16 +139,27 @@ impl Objects {
         }
         let metadata = head.metadata();
         self.copy_object((&self.bucket.name, &old), &head, &new, &metadata).map_err(|e| e.on(from))?;
+        self.forget_key(&old);
         self.bucket.delete(&old).map_err(|e| e.on(from))
+    }
+
+    /// The key of a directory's marker, which must have no content of its own.
+    fn empty_marker(&self, name: &Name) -> Result<Vec<u8>> {
+        let marker = self.marker_key(name, "remove")?;
+        match if marker.is_empty() { None } else { self.bucket.head(&marker).map_err(|e| e.on(name))? } {
+            Some(head) if head.size > 0 => Err(with_content(name, head.size)),
+            _ => Ok(marker),
+        }
     }
 
     pub(super) fn remove_all(&self, entries: &[Entry]) -> Vec<Result<()>> {
         let key = |entry: &Entry| match entry.kind {
-            Kind::Dir => self.marker_key(&entry.name, "remove"),
+            Kind::Dir => self.empty_marker(&entry.name),
             _ => self.key(&entry.name, "remove"),
         };
-        let keys: Vec<Result<Vec<u8>>> = entries.iter().map(key).collect();
+        let keys: Vec<Result<Vec<u8>>> = at_once(entries, AT_ONCE, key);
         let good: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty()).cloned().collect();
+        good.iter().for_each(|key| self.forget_key(key));
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = Default::default();
         for lot in good.chunks(DELETE_MOST) {
             let one_by_one = || {

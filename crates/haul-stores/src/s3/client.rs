@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use ureq::SendBody;
@@ -21,6 +21,10 @@ use super::xml;
 
 /// Tries of one request, the first included. The engine tries again after that, with waits of its own.
 const TRIES: u32 = 5;
+/// Tries that may end without an answer in time. Each takes a minute, and the engine has tries of its own.
+const TIMEOUTS: u32 = 2;
+/// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// The longest wait between two tries that an endpoint may ask for.
 const WAIT_MOST: Duration = Duration::from_secs(30);
 /// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
@@ -44,6 +48,8 @@ pub struct Client {
     began: Instant,
     /// Tries that were not the first.
     again: AtomicU64,
+    /// The service has said once that a credential is over, and no other was to be had.
+    doubted: AtomicBool,
 }
 
 impl std::fmt::Debug for Client {
@@ -70,7 +76,7 @@ pub struct Warrant {
 /// From the best to what every endpoint takes.
 const WARRANTS: [Warrant; 4] = [
     Warrant { algorithm: Algorithm::Crc64Nvme, trailing: true },
-    Warrant { algorithm: Algorithm::Crc32c, trailing: true },
+    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: false },
     Warrant { algorithm: Algorithm::Crc32c, trailing: false },
     Warrant { algorithm: Algorithm::Md5, trailing: false },
 ];
@@ -84,11 +90,21 @@ pub struct Call<'a> {
     pub key: &'a [u8],
     pub query: Vec<(&'static str, String)>,
     pub headers: HeaderMap,
+    /// The bound for a wait in place of the agent's, for what the service is long at. When it is reached the service may be
+    /// at it still: the request is not sent again.
+    pub patience: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
     pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
-        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new() }
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), patience: None }
+    }
+
+    /// For a request that the service works at for minutes before it says anything.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patience = Some(PATIENCE);
+        self
     }
 
     #[must_use]
@@ -192,6 +208,7 @@ impl Client {
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             again: AtomicU64::new(0),
+            doubted: AtomicBool::new(false),
         })
     }
 
@@ -201,6 +218,17 @@ impl Client {
             true => self.endpoint.to_string().split_once("://").map(|(_, rest)| rest.to_string()).unwrap_or_default(),
             false => "amazonaws.com".to_string(),
         }
+    }
+
+    /// Whether the endpoint is Amazon's, one for each region, because nobody named another.
+    pub fn is_amazon(&self) -> bool {
+        !self.named
+    }
+
+    /// The address of a request, and who signs it, as far as the way to its bucket is known.
+    pub(super) fn place_of(&self, call: &Call<'_>) -> Result<(Uri, Arc<Signer>)> {
+        let way = self.way(call.bucket);
+        Ok((self.uri(call, &way)?, way.signer))
     }
 
     pub fn account(&self) -> &Account {
@@ -225,7 +253,7 @@ impl Client {
     pub fn deny(&self, warrant: Warrant) -> bool {
         let Some(at) = WARRANTS.iter().position(|p| *p == warrant) else { return true };
         if at + 1 >= WARRANTS.len() {
-            return false;
+            return at < usize::from(self.warrant.load(Ordering::Relaxed));
         }
         self.warrant.fetch_max(at as u8 + 1, Ordering::Relaxed);
         true
@@ -240,6 +268,19 @@ impl Client {
                 other => return other,
             }
         }
+    }
+
+    /// An endpoint that has looked at a checksum says it back; one that does not know it passes over it.
+    pub fn confirmed(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        if warrant.algorithm == Algorithm::Md5 || answer.headers.contains_key(warrant.algorithm.header()) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Unsupported, UNPROVEN).because("the service does not say that it has looked at the checksum"))
+    }
+
+    /// The same for a part: the next try goes another way.
+    pub fn confirmed_part(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
+        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(Remedy::Again) } else { e })
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -283,13 +324,13 @@ impl Client {
 
     /// Sends a request until it is answered, as often as that is of use. An answer that is no success is an error.
     pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
-        let mut tries = 0;
+        let (mut tries, mut timeouts) = (0, 0);
         let mut refreshed = false;
         loop {
             tries += 1;
             self.wait_quietly();
             let way = self.way(call.bucket);
-            let credential = self.account.credential()?;
+            let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
                 Ok(answer) => return Ok(answer),
                 Err(miss) => miss,
@@ -305,17 +346,22 @@ impl Client {
                         if may_repeat {
                             continue;
                         }
-                        return Err(refusal.error(call.op, call.bucket).remedy_is(haul_core::Remedy::Again));
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_expiry()
-                        && !refreshed
                         && let Some(spent) = &credential
                     {
-                        self.account.refresh(spent)?;
+                        let renewed = !refreshed && self.account.refresh(spent).is_ok();
+                        // One clock may run a little ahead of another: told once, it is asked once more.
+                        let again = renewed || !self.doubted.swap(true, Ordering::Relaxed);
                         refreshed = true;
+                        if !again {
+                            return Err(refusal.error(call.op, call.bucket).kind_is(ErrorKind::Broken).remedy_is(Remedy::None));
+                        }
                         if may_repeat {
                             continue;
                         }
+                        return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
                     }
                     if refusal.is_skew() && may_repeat && tries == 1 {
                         continue;
@@ -324,7 +370,7 @@ impl Client {
                         let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if self.deny(self.warrant()) => e.remedy_is(haul_core::Remedy::Again),
+                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });
                     }
@@ -337,7 +383,9 @@ impl Client {
                     std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
                 }
                 Miss::Broken(error) => {
-                    if !may_repeat || error.remedy() == haul_core::Remedy::None {
+                    timeouts += u32::from(error.kind() == ErrorKind::TimedOut);
+                    let waited = timeouts >= if call.patience.is_some() { 1 } else { TIMEOUTS };
+                    if !may_repeat || waited || error.remedy() == Remedy::None {
                         return Err(error);
                     }
                     // A connection that was closed while it was idle is no reason to wait.
@@ -377,6 +425,9 @@ impl Client {
         let address = uri.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
+        if call.patience.is_some() {
+            request = self.agent.configure_request(request).timeout_per_read(call.patience).build();
+        }
         let answered = match body {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
@@ -437,6 +488,11 @@ impl Client {
             if !said.region.is_empty() {
                 refusal.region = Some(said.region);
             }
+        } else {
+            // Words of a proxy, or of a server that was spoken to in the wrong language.
+            let line = document.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let plain = line.len() < 200 && !line.starts_with(b"<");
+            refusal.message = if plain { haul_core::entry::show(line.trim_ascii()) } else { String::new() };
         }
         if refusal.is_skew()
             && let Some(server) = date.as_deref().and_then(xml::time::http)
@@ -486,6 +542,12 @@ impl Read for Through<'_, '_> {
 const UNPROVEN: &str = "prove";
 
 impl Call<'_> {
+    /// What a streamed request was to be proven with.
+    fn warrant(&self) -> Option<Warrant> {
+        let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
+        Some(Warrant { algorithm: Algorithm::of_header(named)?, trailing: true })
+    }
+
     fn is_proven(&self) -> bool {
         self.headers.keys().any(|name| {
             let name = name.as_str();

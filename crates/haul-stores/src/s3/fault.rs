@@ -74,7 +74,7 @@ impl Refusal {
     pub fn error(&self, op: &'static str, bucket: &str) -> Error {
         use ErrorKind as K;
         let kind = match (self.code.as_str(), self.status) {
-            ("NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" | "NotFound" | "NoSuchBucket", _) => K::NotFound,
+            ("NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" | "NotFound", _) => K::NotFound,
             ("PreconditionFailed" | "InvalidRange" | "InvalidPartNumber", _) => K::Changed,
             ("BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" | "XMinioContentChecksumMismatch", _) => {
                 K::Corrupt
@@ -84,6 +84,8 @@ impl Refusal {
             ("KeyTooLongError" | "KeyTooLong" | "InvalidBucketName" | "XMinioInvalidObjectName" | "InvalidURI", _) => K::BadName,
             ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty", _) => K::Exists,
             ("NotImplemented" | "XNotImplemented" | "MethodNotAllowed", _) => K::Unsupported,
+            // Nothing else would fare better: the run's, not an object's.
+            ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AccountProblem" | "NoSuchBucket", _) => K::Broken,
             _ => match self.status {
                 401 | 403 => K::Denied,
                 404 => K::NotFound,
@@ -203,7 +205,7 @@ pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error 
         I::ConnectionRefused => (ErrorKind::Broken, Remedy::Reconnect, format!("nobody listens at {endpoint}")),
         I::TimedOut | I::WouldBlock => (ErrorKind::TimedOut, soon, format!("{endpoint} did not answer in time")),
         I::UnexpectedEof | I::ConnectionReset | I::ConnectionAborted | I::BrokenPipe | I::NotConnected => {
-            (ErrorKind::Broken, Remedy::Reconnect, format!("{endpoint} closed the connection"))
+            (ErrorKind::Io, soon, format!("{endpoint} closed the connection"))
         }
         I::HostUnreachable | I::NetworkUnreachable | I::AddrNotAvailable => {
             (ErrorKind::Broken, Remedy::Reconnect, format!("there is no way to {endpoint}: {io}"))

@@ -1,5 +1,7 @@
 //! What is below a prefix: pages of keys, the next one asked for while one is worked on.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::{PoisonError, mpsc};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
@@ -9,7 +11,8 @@ use haul_core::store::{Depth, Flow};
 use super::Objects;
 use super::checksum;
 use super::fault;
-use super::look::whole_seconds;
+use super::index::{Cursor, Known};
+use super::look::{at_once, whole_seconds};
 use super::xml::{self, Listed};
 
 /// Objects that are remembered as being left out. Beyond that, one of them stands in the place of its directory.
@@ -62,6 +65,9 @@ impl Objects {
         let page = page.map_err(|e| fault::document("list", &self.bucket.name, e))?;
         // Objects and prefixes come in two lists, each in order.
         lines.sort_by(|a, b| a.key().cmp(b.key()));
+        if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
+            return Err(Error::new(ErrorKind::Other, "list").because("the service lists keys that were not asked for"));
+        }
         if page.truncated && page.token.is_none() {
             return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
         }
@@ -71,6 +77,7 @@ impl Objects {
     /// Every page, in order; the next one is under way while one is worked on.
     fn pages(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
         let first = self.lines(prefix, delimiter, None)?;
+        let mut last = first.lines.last().map(|line| line.key().to_vec()).unwrap_or_default();
         let Some(mut token) = first.next else {
             each(first.lines);
             return Ok(());
@@ -80,6 +87,17 @@ impl Objects {
             let fetch = move || {
                 loop {
                     let page = self.lines(prefix, delimiter, Some(&token));
+                    let first = page.as_ref().ok().and_then(|page| page.lines.first()).map(|line| line.key().to_vec());
+                    let page = match first {
+                        // A listing that goes round would never end.
+                        Some(first) if first <= last => {
+                            Err(Error::new(ErrorKind::Other, "list").because("the service lists keys out of their order"))
+                        }
+                        _ => page,
+                    };
+                    if let Some(line) = page.as_ref().ok().and_then(|page| page.lines.last()) {
+                        last = line.key().to_vec();
+                    }
                     let next = page.as_ref().ok().and_then(|page| page.next.clone());
                     // A token that does not change would go round for ever.
                     let again = next.as_ref() == Some(&token);
@@ -112,16 +130,31 @@ impl Objects {
             return self.list_all(&prefix, each);
         }
         let mut held = Held { stack: Vec::new() };
+        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
+        // Markers of this page's directories, in their order.
+        let markers: RefCell<VecDeque<Result<Entry>>> = RefCell::default();
         let mut give = |line: Line, clash: bool| -> Flow {
             let leaf = &line.key()[prefix.len()..];
             match line {
-                Line::Prefix(_) => {
-                    let mut entry = Entry::bare(Name::new(dir, &leaf[..leaf.len() - 1]), Kind::Dir);
-                    if self.options.plain {
-                        entry.have = MetaMask::BASIC;
-                    }
-                    each(Ok(entry))
+                Line::Prefix(_) if leaf == b"/" && dir.is_root() => {
+                    let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
+                    each(Err(e.because("there are keys that begin with a slash here, and they are left out")))
                 }
+                Line::Prefix(_) => {
+                    let name = Name::new(dir, &leaf[..leaf.len() - 1]);
+                    let looked = markers.borrow_mut().pop_front();
+                    each(Ok(looked.and_then(Result::ok).unwrap_or_else(|| {
+                        let mut entry = Entry::bare(name, Kind::Dir);
+                        entry.mode = 0o755;
+                        entry.have = if self.options.look { MetaMask::NONE } else { MetaMask::BASIC };
+                        entry
+                    })))
+                }
+                // The directory's own marker.
+                Line::Object(ref found) if leaf.is_empty() => match found.size {
+                    0 => Flow::Go,
+                    size => each(Err(with_content(&Name::of(dir), size))),
+                },
                 Line::Object(ref found) if clash => {
                     self.hide(&found.key);
                     let name = Name::new(dir, leaf);
@@ -130,16 +163,20 @@ impl Objects {
                         .because("there are both an object of this key and objects below it");
                     each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
                 }
-                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found))),
+                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found, cursor.as_mut()))),
             }
         };
         let mut stopped = false;
         self.pages(&prefix, true, &mut |lines| {
+            if self.options.look {
+                let below = |line: &Line| match line {
+                    Line::Prefix(key) => Some(Name::new(dir, &key[prefix.len()..key.len() - 1])).filter(|name| !name.leaf.is_empty()),
+                    Line::Object(_) => None,
+                };
+                let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
+                markers.borrow_mut().extend(at_once(&dirs, AT_ONCE, |name| self.look_dir(name)));
+            }
             for line in lines {
-                // The directory's own marker.
-                if line.key().len() <= prefix.len() {
-                    continue;
-                }
                 if held.push(line, &mut give) == Flow::Stop {
                     stopped = true;
                     return Flow::Stop;
@@ -157,11 +194,16 @@ impl Objects {
         // Directories on the way to the last key: keys of one directory come one after the other.
         let mut dirs: Vec<Dir> = vec![Dir::root()];
         let top = Dir::root();
+        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
         self.pages(prefix, false, &mut |lines| {
             for line in lines {
                 let Line::Object(found) = line else { continue };
                 let Some(below) = found.key.get(prefix.len()..).filter(|below| !below.is_empty()) else { continue };
                 if below.ends_with(b"/") {
+                    let name = Name::parse(&top, &below[..below.len() - 1]).unwrap_or_else(|| Name::of(&top));
+                    if found.size > 0 && each(Err(with_content(&name, found.size))) == Flow::Stop {
+                        return Flow::Stop;
+                    }
                     continue;
                 }
                 let mut parts: Vec<&[u8]> = below.split(|b| *b == b'/').collect();
@@ -173,7 +215,7 @@ impl Objects {
                     dirs.push(child);
                 }
                 let name = Name::new(dirs.last().unwrap_or(&top), leaf);
-                if each(Ok(self.listed(name, &found))) == Flow::Stop {
+                if each(Ok(self.listed(name, &found, cursor.as_mut()))) == Flow::Stop {
                     return Flow::Stop;
                 }
             }
@@ -182,7 +224,7 @@ impl Objects {
     }
 
     /// From now on the name of this object is that of the directory below it.
-    pub fn hide(&self, key: &[u8]) {
+    fn hide(&self, key: &[u8]) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.len() < HIDDEN_MOST {
             hidden.insert(key.to_vec());
@@ -193,18 +235,56 @@ impl Objects {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
-    /// What a listing tells of an object. Without its attributes it may be a symlink as well as a file.
-    fn listed(&self, name: Name, found: &Found) -> Entry {
-        let mut entry = Entry::bare(name, if self.options.plain { Kind::File } else { Kind::Unknown });
+    /// What a listing tells of an object, and what was learned of it before. Without its attributes it may be a symlink
+    /// as well as a file.
+    fn listed(&self, name: Name, found: &Found, cursor: Option<&mut Cursor>) -> Entry {
+        let mut entry = Entry::bare(name, Kind::Unknown);
         entry.size = found.size;
         entry.stored = found.size;
+        entry.mode = 0o644;
         entry.mtime = whole_seconds(found.modified);
         entry.version = checksum::version(&found.etag);
-        if self.options.plain {
-            entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+        let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified));
+        match known {
+            Some(known) => apply(known, &mut entry, self.options.server_times),
+            None if !self.options.look => {
+                entry.kind = Kind::File;
+                entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+            }
+            None => {}
         }
         entry
     }
+}
+
+fn apply(known: Known, entry: &mut Entry, server_times: bool) {
+    entry.kind = known.kind;
+    entry.have = known.have.with(MetaMask::BASIC);
+    if known.have.has(MetaMask::MTIME) {
+        entry.mtime = known.mtime;
+    } else if server_times {
+        entry.have = entry.have.with(MetaMask::MTIME);
+    }
+    if known.have.has(MetaMask::MODE) {
+        entry.mode = known.mode;
+    }
+    (entry.uid, entry.gid, entry.rdev) = (known.uid, known.gid, known.rdev);
+    entry.target = known.target;
+    if !known.xattrs {
+        entry.xattrs = Some(Box::default());
+    }
+    if entry.kind != Kind::File {
+        (entry.size, entry.stored) = (0, 0);
+    }
+}
+
+/// Directories' markers that are looked up at the same time.
+const AT_ONCE: usize = 16;
+
+/// An object that is to be no directory, and to be lost with none.
+pub(super) fn with_content(name: &Name, size: u64) -> Error {
+    let e = Error::new(ErrorKind::BadName, "list").on(name);
+    e.because(format!("the key ends in a slash and the object has content ({size} bytes)")).hint("give it another key")
 }
 
 /// Objects whose key may yet turn out to be a directory's as well: `a` comes before `a-b`, and that before `a/`.

@@ -10,7 +10,6 @@ use haul_core::store::Found;
 use super::Objects;
 use super::bucket::Head;
 use super::checksum;
-use super::fault;
 
 /// The longest target of a symlink that is believed: PATH_MAX.
 const TARGET_MOST: u64 = 4096;
@@ -29,20 +28,22 @@ impl Objects {
             return self.look_dir(name);
         }
         match self.bucket.head(&key)? {
-            Some(head) => self.entry_of(name.clone(), &key, &head, want),
+            Some(head) => {
+                let entry = self.entry_of(name.clone(), &key, &head, want)?;
+                self.saw(&key, &head, entry.target.as_deref());
+                Ok(entry)
+            }
             None => {
                 let mut below = key;
                 below.push(b'/');
-                let page = self.bucket.page(&below, false, None, b"", 1)?;
-                let mut any = false;
-                super::xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("stat", &self.bucket.name, e))?;
+                let any = self.bucket.any_below(&below)?;
                 if any { self.look_dir(name) } else { Err(Error::new(ErrorKind::NotFound, "stat").because("no such object")) }
             }
         }
     }
 
     /// A directory as its marker says, if it has one.
-    fn look_dir(&self, name: &Name) -> Result<Entry> {
+    pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
         let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
         let mut entry = Entry::bare(name.clone(), Kind::Dir);
@@ -58,6 +59,9 @@ impl Objects {
                 entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::MTIME);
             }
             None => {}
+        }
+        if entry.xattrs.is_none() {
+            entry.xattrs = Some(Box::default());
         }
         entry.have = entry.have.with(MetaMask::BASIC);
         Ok(entry)

@@ -14,6 +14,8 @@ pub mod client;
 pub mod fault;
 mod framed;
 pub mod index;
+pub mod inventory;
+mod learning;
 mod listing;
 mod look;
 pub mod sign;
@@ -38,6 +40,7 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof,
 
 pub use bucket::Bucket;
 pub use client::Client;
+pub use learning::Learning;
 pub use wishes::Wishes;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
@@ -53,13 +56,11 @@ pub struct Options {
     /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
     /// content is not older.
     pub server_times: bool,
-    /// Objects are listed with what the listing says and no more: class, owner and times of the service.
-    pub plain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, plain: false }
+        Options { look: true, server_times: true }
     }
 }
 
@@ -72,6 +73,7 @@ pub struct Objects {
     caps: Caps,
     place: Place,
     options: Options,
+    learning: Option<Arc<Learning>>,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
     /// Keys of objects that are left out, because there are objects below them: by their names they are directories.
@@ -88,7 +90,31 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(), place, options, held: Arc::default(), hidden: Mutex::default() }
+        Objects { bucket, prefix, caps: caps(), place, options, learning: None, held: Arc::default(), hidden: Mutex::default() }
+    }
+
+    /// The same with an index of what listings do not tell.
+    #[must_use]
+    pub fn learning(self, learning: Option<Arc<Learning>>) -> Self {
+        Objects { learning, ..self }
+    }
+
+    fn saw(&self, key: &[u8], head: &bucket::Head, target: Option<&[u8]>) {
+        if let Some(learning) = &self.learning {
+            learning.saw(key, head, target);
+        }
+    }
+
+    fn wrote(&self, key: &[u8], size: u64, put: &bucket::Put, metadata: &[wishes::Pair], target: Option<&[u8]>) {
+        if let Some(learning) = &self.learning {
+            learning.wrote(key, size, put, metadata, target);
+        }
+    }
+
+    fn forget_key(&self, key: &[u8]) {
+        if let Some(learning) = &self.learning {
+            learning.forget(key);
+        }
     }
 
     pub fn bucket(&self) -> &Bucket {
@@ -121,7 +147,8 @@ impl Objects {
     /// The key of the marker of a directory, given by its own name; empty for a whole bucket, which has none.
     fn marker_key(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
         let mut key = self.key(name, op)?;
-        if !key.is_empty() && !key.ends_with(b"/") {
+        // The root is its own prefix. A directory without a name, in `a//b`, is one all the same.
+        if !(name.leaf.is_empty() && name.dir.is_root()) {
             key.push(b'/');
         }
         Ok(key)
@@ -159,6 +186,7 @@ fn caps() -> Caps {
         writers_per_file: 256,
         file_names: false,
         text_names: true,
+        durable: true,
         copies: true,
         name_max: address::LONGEST_KEY,
         folds_case: false,
@@ -204,7 +232,11 @@ impl Store for Objects {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         let Some(upload) = sink::upload_of(token) else { return Ok(()) };
-        self.bucket.abort(&self.key(name, "abandon")?, upload).map_err(|e| e.on(name))
+        match self.bucket.abort(&self.key(name, "abandon")?, upload) {
+            // Who may not remove it leaves it to who may: nothing of this run depends on it.
+            Err(e) if e.kind() == ErrorKind::Denied => Ok(()),
+            other => other.map_err(|e| e.on(name)),
+        }
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {

@@ -6,14 +6,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use haul_core::entry::{Entry, MetaMask, Name};
+use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
 
 use super::attributes;
-use super::bucket::{Bucket, Part};
+use super::bucket::{Bucket, Part, Put};
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::client::Warrant;
+use super::learning::Learning;
 use super::wishes::pairs;
 use super::{Objects, PARTS_MOST};
 
@@ -27,6 +28,7 @@ const NO_UPLOAD: &[u8] = b"-";
 
 struct Writing {
     bucket: Bucket,
+    learning: Option<Arc<Learning>>,
     name: Name,
     key: Vec<u8>,
     keep: MetaMask,
@@ -37,7 +39,7 @@ struct Writing {
 
 enum Way {
     Held { bytes: Mutex<Option<Vec<u8>>>, _room: Room },
-    Upload { id: String, warrant: Warrant, state: Mutex<State> },
+    Upload { id: String, warrant: Warrant, since: Option<Time>, state: Mutex<State> },
 }
 
 #[derive(Default)]
@@ -77,8 +79,10 @@ impl Drop for Room {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
-    let size = spec.entry.size;
-    if spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
+    // Of what comes from a pipe nobody knows the size: each write is a part then.
+    let known = !spec.entry.is_bare();
+    let size = if known { spec.entry.size } else { u64::MAX };
+    if known && spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
         let e = Error::new(ErrorKind::Usage, "create").because(format!("{size} bytes make more than {PARTS_MOST} parts"));
         return Err(e.hint("a larger --part-size"));
     }
@@ -88,12 +92,21 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         None => {
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).headers;
             let metadata = pairs(metadata);
-            let (id, warrant) = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, warrant, state: Mutex::default() }
+            let (id, warrant, since) = store.bucket.begin(&key, &metadata)?;
+            Way::Upload { id, warrant, since, state: Mutex::default() }
         }
     };
     let keep = spec.keep;
-    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+    Ok(Box::new(Writing {
+        bucket: store.bucket.clone(),
+        learning: store.learning.clone(),
+        name: name.clone(),
+        key,
+        keep,
+        chunk: spec.chunk,
+        size,
+        way,
+    }))
 }
 
 /// The id of the upload, of a token that has one.
@@ -113,13 +126,26 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
     let (warrant, id) = split(token).ok_or_else(gone)?;
-    if !store.bucket.has_upload(&key, id)? {
-        return Err(gone());
+    match store.bucket.has_upload(&key, id) {
+        Ok(true) => {}
+        // Who may not look begins anew rather than never.
+        Ok(false) => return Err(gone()),
+        Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
+        Err(e) => return Err(e),
     }
     let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
-    let way = Way::Upload { id: id.to_string(), warrant, state: Mutex::default() };
+    let way = Way::Upload { id: id.to_string(), warrant, since: None, state: Mutex::default() };
     let (keep, size) = (spec.keep, spec.entry.size);
-    Ok(Box::new(Writing { bucket: store.bucket.clone(), name: name.clone(), key, keep, chunk: spec.chunk, size, way }))
+    Ok(Box::new(Writing {
+        bucket: store.bucket.clone(),
+        learning: store.learning.clone(),
+        name: name.clone(),
+        key,
+        keep,
+        chunk: spec.chunk,
+        size,
+        way,
+    }))
 }
 
 impl Writing {
@@ -134,7 +160,14 @@ impl Writing {
     /// The chunk that holds all of `at`.
     fn chunk_of(&self, at: &Range<u64>) -> Result<Chunk> {
         let index = at.start / self.chunk.max(1);
-        let whole = index * self.chunk..((index + 1) * self.chunk).min(self.size);
+        let mut whole = index * self.chunk..((index + 1) * self.chunk).min(self.size);
+        if self.size == u64::MAX && at.start == whole.start {
+            whole.end = whole.end.min(at.end);
+        }
+        if index >= u64::from(PARTS_MOST) {
+            let e = self.fail(ErrorKind::Unsupported, "write", format!("it is longer than {PARTS_MOST} parts of {} bytes", self.chunk));
+            return Err(e.hint("a larger --part-size"));
+        }
         if at.end > whole.end {
             return Err(self.fail(ErrorKind::Unsupported, "write", "a write must not cross the border of a part"));
         }
@@ -146,6 +179,11 @@ impl Writing {
         let mut bytes = vec![0; usize::try_from(at.end - at.start).unwrap_or_default()];
         read_exactly(from, &mut bytes).map_err(|e| e.on(&self.name))?;
         let mut state = self.lock(state);
+        if let Some(pieces) = state.pieces.get(&chunk.index)
+            && pieces.seen.iter().any(|seen| *seen != at && seen.start < at.end && at.start < seen.end)
+        {
+            return Err(self.fail(ErrorKind::Unsupported, "write", "pieces of a part must not overlap"));
+        }
         let length = chunk.at.end - chunk.at.start;
         let pieces = state.pieces.entry(chunk.index).or_insert_with(|| Pieces {
             bytes: vec![0; usize::try_from(length).unwrap_or_default()],
@@ -171,7 +209,7 @@ impl Writing {
         Ok(())
     }
 
-    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<()> {
+    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
         let mut parts = Vec::with_capacity(receipts.len());
         let mut whole = Some(warrant.algorithm.of(b""));
         let mut receipts: Vec<&Receipt> = receipts.iter().collect();
@@ -191,7 +229,7 @@ impl Writing {
             parts.push(part);
         }
         match self.bucket.complete(&self.key, id, &parts, whole) {
-            Ok(_) => Ok(()),
+            Ok(put) => Ok(put),
             // The answer to an earlier try may have been lost: what stands there now decides.
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
@@ -204,7 +242,7 @@ impl Writing {
                     _ => false,
                 };
                 match self.bucket.head(&self.key) {
-                    Ok(Some(head)) if stands(head.proof.etag) => Ok(()),
+                    Ok(Some(head)) if stands(head.proof.etag) => Ok(Put::default()),
                     _ => Err(e),
                 }
             }
@@ -263,7 +301,7 @@ impl Sink for Writing {
                 };
                 read_exactly(from, place).map_err(|e| e.on(&self.name))
             }
-            Way::Upload { id, warrant, state } => {
+            Way::Upload { id, warrant, state, .. } => {
                 let chunk = self.chunk_of(&at)?;
                 if at == chunk.at {
                     return self.send(id, *warrant, state, &chunk, from);
@@ -286,7 +324,7 @@ impl Sink for Writing {
                 None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
                 _ => Ok(NO_UPLOAD.into()),
             },
-            Way::Upload { id, warrant, state } => {
+            Way::Upload { id, warrant, state, .. } => {
                 let known = self.lock(state).parts.get(&chunk.index).map(tag_of);
                 match known {
                     Some(tag) => Ok(tag),
@@ -307,15 +345,22 @@ impl Sink for Writing {
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         let written = attributes::write(entry, self.keep, self.bucket.wishes.used());
-        match &self.way {
+        let metadata = pairs(written.headers);
+        let put = match &self.way {
             Way::Held { bytes, .. } => {
                 if receipts.is_empty() {
                     return Err(self.fail(ErrorKind::Usage, "commit", "there is no receipt"));
                 }
                 let held = self.lock(bytes);
-                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &pairs(written.headers)).map_err(|e| e.on(&self.name))?;
+                self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            Way::Upload { id, warrant, .. } => self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?,
+            Way::Upload { id, warrant, since, .. } => {
+                let put = self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?;
+                Put { since: *since, ..put }
+            }
+        };
+        if let Some(learning) = &self.learning {
+            learning.wrote(&self.key, entry.size, &put, &metadata, None);
         }
         Ok(Landed { refused: written.refused, ino: 0 })
     }

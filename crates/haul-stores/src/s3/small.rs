@@ -43,7 +43,11 @@ impl Objects {
         if follow {
             let source = source::open(self, entry, true)?;
             let mut bytes = Vec::new();
-            let read = source.read(0..source.stamp()?.size)?.read_to_end(&mut bytes);
+            let size = source.stamp()?.size;
+            if size > SMALL_MOST {
+                return Err(Error::new(ErrorKind::Changed, "read"));
+            }
+            let read = source.read(0..size)?.read_to_end(&mut bytes);
             read.map_err(|e| Error::from_io(e, "read"))?;
             return Ok((entry.clone(), bytes));
         }
@@ -58,13 +62,14 @@ impl Objects {
         let read = answer.body.as_reader().take(head.size + 1).read_to_end(&mut bytes);
         read.map_err(|e| super::fault::io_error("read", &e, "the service"))?;
         if bytes.len() != size {
-            let e = Error::new(ErrorKind::Broken, "read").remedy_is(haul_core::Remedy::Again);
+            let e = Error::new(ErrorKind::Io, "read").remedy_is(haul_core::Remedy::Again);
             return Err(e.because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
         }
         let whole = head.proof.stored.iter().find(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
         if whole.is_some_and(|stored| stored.algorithm().of(&bytes) != stored.value) {
             return Err(source::damaged());
         }
+        self.saw(&key, &head, None);
         Ok((found, bytes))
     }
 
@@ -86,7 +91,9 @@ impl Objects {
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
         let written = attributes::write(entry, keep, self.bucket.wishes.used());
-        self.bucket.put(&key, bytes, &pairs(written.headers))?;
+        let metadata = pairs(written.headers);
+        let put = self.bucket.put(&key, bytes, &metadata)?;
+        self.wrote(&key, entry.size, &put, &metadata, None);
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 }

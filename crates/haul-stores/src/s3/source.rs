@@ -4,9 +4,9 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
+use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::Source;
+use haul_core::store::{Judge, Source};
 
 use super::Objects;
 use super::bucket::{Bucket, Head};
@@ -26,12 +26,19 @@ struct Reading {
     /// What came with the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
     witness: Option<Arc<Mutex<Witness>>>,
+    proof: checksum::Proof,
+    /// Size and time by the service.
+    version: (u64, Time),
 }
 
 pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
     if follow {
         let led = store.end_of_links(&entry.name)?;
-        return open(store, &led, false);
+        let source = open(store, &led, false)?;
+        if !entry.is_bare() && source.stamp()? != entry.stamp() {
+            return Err(Error::new(ErrorKind::Changed, "open"));
+        }
+        return Ok(source);
     }
     if !matches!(entry.kind, Kind::File | Kind::Unknown) {
         return Err(Error::new(ErrorKind::Changed, "open").because(format!("is a {}", entry.kind.word())));
@@ -57,7 +64,9 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         bucket: store.bucket.clone(),
         key,
         name: entry.name.clone(),
+        version: (head.size, head.modified),
         etag: head.etag,
+        proof: head.proof,
         entry: found,
         first: Mutex::new(first),
         witness: witness.map(|witness| Arc::new(Mutex::new(witness))),
@@ -96,9 +105,14 @@ impl Source for Reading {
                 let whole = at.start == 0 && at.end == self.entry.size;
                 let range = (!whole).then_some(at.clone());
                 let asked = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
-                if !whole && asked.1.status.as_u16() != 206 {
+                if asked.0.etag != self.etag || asked.0.size != self.entry.size {
+                    return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it is another version by now"));
+                }
+                let begins =
+                    asked.1.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
+                if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
                     let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
-                    return Err(e.because("the service sent the whole object when it was asked for a part"));
+                    return Err(e.because("the service sent something else than the part that was asked for"));
                 }
                 asked.1
             }
@@ -112,6 +126,13 @@ impl Source for Reading {
 
     /// Every byte came of one version, whatever stands there by now. Says so only if they are the bytes that are stored.
     fn stamp(&self) -> Result<Stamp> {
+        if self.etag.is_empty() {
+            // Without a name for the version only another look tells.
+            let head = self.bucket.head(&self.key).map_err(|e| e.on(&self.name))?;
+            if head.is_none_or(|head| (head.size, head.modified) != self.version) {
+                return Err(Error::new(ErrorKind::Changed, "read").on(&self.name));
+            }
+        }
         if let Some(witness) = &self.witness
             && witness.lock().unwrap_or_else(PoisonError::into_inner).verdict() == Some(false)
         {
@@ -120,8 +141,66 @@ impl Source for Reading {
         Ok(self.entry.stamp())
     }
 
+    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+        for stored in &self.proof.stored {
+            let part = match stored.kind {
+                checksum::Kind::Whole => 0,
+                checksum::Kind::Composite(parts) => match self.bucket.first_part(&self.key, &self.etag) {
+                    Ok((part, _)) if part > 0 && (parts == 0 || self.entry.size.div_ceil(part) == u64::from(parts)) => part,
+                    Ok(_) => continue,
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => continue,
+                    Err(e) => return Err(e.on(&self.name)),
+                },
+            };
+            let running = match part {
+                0 => Running::Whole(stored.algorithm().begin()),
+                part => Running::Cut(Box::new(checksum::Cut::new(stored.algorithm(), part))),
+            };
+            return Ok(Some(Box::new(Compared { running, expected: stored.value, convicts: !stored.etag })));
+        }
+        Ok(None)
+    }
+
+    fn claim(&self) -> Option<String> {
+        let whole = self.proof.stored.iter().find(|stored| stored.kind == checksum::Kind::Whole && !stored.etag)?;
+        Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
+    }
+
     fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
         Ok(self.entry.xattrs.as_deref().cloned().unwrap_or_default())
+    }
+}
+
+/// Bytes of a file elsewhere, against the object's checksum.
+struct Compared {
+    running: Running,
+    expected: checksum::Value,
+    /// Whether a difference proves anything: an ETag may be no MD5 in spite of its form.
+    convicts: bool,
+}
+
+enum Running {
+    Whole(checksum::Running),
+    Cut(Box<checksum::Cut>),
+}
+
+impl Judge for Compared {
+    fn update(&mut self, bytes: &[u8]) {
+        match &mut self.running {
+            Running::Whole(running) => running.update(bytes),
+            Running::Cut(cut) => cut.update(bytes),
+        }
+    }
+
+    fn verdict(self: Box<Self>) -> Option<bool> {
+        let found = match self.running {
+            Running::Whole(running) => running.finish(),
+            Running::Cut(cut) => cut.finish().0,
+        };
+        match found == self.expected {
+            true => Some(true),
+            false => self.convicts.then_some(false),
+        }
     }
 }
 
@@ -147,7 +226,7 @@ impl Read for Body {
         }
         let count = match self.reader.read(&mut into[..most]) {
             Ok(0) => {
-                let e = Error::new(ErrorKind::Broken, "read").on(&self.name).remedy_is(Remedy::Again);
+                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again);
                 return Err(e.because(format!("the answer ended {} bytes too early", self.left)).into());
             }
             Ok(count) => count,

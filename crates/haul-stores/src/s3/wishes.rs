@@ -39,6 +39,8 @@ pub struct Wishes {
     pub tagging: Option<String>,
     /// The one who asks pays for the request.
     pub request_payer: bool,
+    /// Objects are read in this version, not the latest.
+    pub version: Option<String>,
 }
 
 impl std::fmt::Debug for Wishes {

@@ -180,6 +180,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         writers_per_file: 1,
         file_names: true,
         text_names: false,
+        durable: false,
         copies: false,
         name_max: 255,
         folds_case: false,

@@ -11,6 +11,8 @@ use haul_core::job::Bounds;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
 
+use super::scope::Scope;
+use super::weigh;
 use crate::open;
 use crate::units;
 
@@ -38,6 +40,8 @@ impl Sum {
 /// Sums of the directories down to a depth, the top under the empty path.
 pub struct Sums {
     pub by_dir: BTreeMap<Vec<u8>, Sum>,
+    /// Of object stores: sums of the storage classes, markers of directories included in their bytes.
+    pub by_class: BTreeMap<String, Sum>,
     pub errors: u64,
 }
 
@@ -51,10 +55,15 @@ pub struct How<'a> {
     pub filter: &'a Filter,
     pub bounds: Bounds,
     pub one_file_system: bool,
+    /// Of object stores: versions that are not the latest count, too.
+    pub versions: bool,
 }
 
 /// Adds up everything below a directory, or one file.
 pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
+    if let Some(scope) = Scope::of(asked)? {
+        return weigh::count(asked, &scope, how);
+    }
     let (opened, top) = open::existing(asked)?;
     let by_dir = Mutex::new(BTreeMap::new());
     let errors = std::sync::atomic::AtomicU64::new(0);
@@ -86,7 +95,7 @@ pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: 
     if opened.leaf.is_some() {
         let mut sum = Sum::default();
         sum.add(&top, top.size);
-        return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), sum)]), errors: 0 });
+        return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), sum)]), by_class: BTreeMap::new(), errors: 0 });
     }
     // The top counts as a directory, as `tree` has it.
     let mut own = Sum::default();
@@ -98,7 +107,8 @@ pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: 
         errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         failed(&e);
     })?;
-    Ok(Sums { by_dir: by_dir.into_inner().unwrap_or_else(PoisonError::into_inner), errors: errors.into_inner() })
+    let by_dir = by_dir.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Sums { by_dir, by_class: BTreeMap::new(), errors: errors.into_inner() })
 }
 
 fn shown(path: &[u8], below: &[u8]) -> String {
@@ -119,6 +129,15 @@ pub fn du(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write
             let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
             writeln!(out, "{size}\t{}\t{}", files_word(sum.files), shown(path, below))?;
         }
+    }
+    Ok(())
+}
+
+/// Bytes, objects and name of every storage class.
+pub fn by_class(human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
+    for (class, sum) in &sums.by_class {
+        let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
+        writeln!(out, "{size}\t{}\t{}", files_word(sum.files), show(class.as_bytes()))?;
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ pub fn mode_words(entry: &Entry) -> String {
     words
 }
 
-fn stamp(time: Time) -> String {
+pub fn stamp(time: Time) -> String {
     match jiff::Timestamp::new(time.secs, time.nanos.cast_signed()) {
         Ok(at) => at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
         Err(_) => format!("@{}", time.secs),
@@ -190,7 +190,6 @@ pub fn rm(
     let path = &asked.path[..];
     let opened = match open::name_of(asked) {
         Ok(opened) => opened,
-        Err(e) if e.kind() == ErrorKind::NotFound && how.quiet_missing => return Ok(0),
         Err(e) => {
             return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory itself") } else { e });
         }
@@ -201,7 +200,6 @@ pub fn rm(
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing(path)),
         other => other?,
     };
-    open::check_slash(asked, &entry)?;
     if entry.kind == Kind::Dir {
         if !how.recursive {
             return Err(Error::new(ErrorKind::Usage, "remove")

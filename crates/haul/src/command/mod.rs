@@ -1,12 +1,20 @@
 //! The commands that are not a run of the engine, one file a group; here the flags meet them.
 
 pub mod agent;
+pub mod batch;
+mod buckets;
 pub mod demo;
 pub mod doctor;
 pub mod du;
 pub mod files;
+mod head;
 pub mod jobs;
+mod keys;
+mod lots;
+mod presign;
+mod scope;
 pub mod sum;
+mod weigh;
 
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -21,11 +29,14 @@ use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
 use crate::flags::connect::Connect;
 use crate::flags::select::Input;
-use crate::flags::{CatFlags, CheckFlags, DuFlags, Global, LsFlags, MkdirFlags, RmFlags, SumFlags, TreeFlags};
-use crate::location::Location;
+use crate::flags::{
+    CatFlags, CheckFlags, DuFlags, Global, HeadFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags, SumFlags, TreeFlags,
+};
+use crate::location::{Location, Scheme};
 use crate::open::Argument;
 use crate::remote::Hosts;
 use crate::{out, transfer};
+use scope::Scope;
 
 /// Levels that du and tree show without `-d`.
 const DU_DEPTH: u32 = 1;
@@ -33,7 +44,7 @@ const DU_DEPTH: u32 = 1;
 /// Runs over the arguments with one buffered standard output.
 fn over(places: &[Location], connect: &Connect, mut each: impl FnMut(&Argument<'_>, &mut dyn Write) -> Result<u64>) -> Exit {
     let hosts = Hosts::new(connect);
-    let mut to = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    let mut to = BufWriter::with_capacity(64 << 10, Claimed::default());
     let exits: Vec<Exit> = places
         .iter()
         .map(|place| match each(&Argument::new(place, &hosts), &mut to) {
@@ -54,6 +65,21 @@ fn over(places: &[Location], connect: &Connect, mut each: impl FnMut(&Argument<'
     }
 }
 
+/// Standard output, which nobody else writes to from the first bytes on until this is dropped: commands that run beside each
+/// other print one after the other, and those that print nothing do not wait.
+#[derive(Default)]
+struct Claimed(Option<io::StdoutLock<'static>>);
+
+impl Write for Claimed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.get_or_insert_with(|| io::stdout().lock()).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
 /// The reader of standard output has left (`haul ls | head`): a quiet end.
 fn is_gone(e: &Error) -> bool {
     std::error::Error::source(e).and_then(|s| s.downcast_ref::<io::Error>()).is_some_and(|s| s.kind() == io::ErrorKind::BrokenPipe)
@@ -62,11 +88,20 @@ fn is_gone(e: &Error) -> bool {
 pub fn ls(flags: &LsFlags) -> Exit {
     let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive };
     let many = flags.places.len() > 1;
+    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag };
     over(&flags.places, &flags.connect, |path, to| {
         if many {
             writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
         }
-        files::ls(path, how, &Cancel::default(), &out::failure, to)
+        if path.location.scheme == Scheme::S3 && path.location.host.is_none() {
+            return keys::buckets(path, to).map(|()| 0);
+        }
+        match Scope::of(path)? {
+            Some(scope) if flags.uploads => keys::uploads(&scope, of_keys, to).map(|()| 0),
+            Some(scope) if flags.versions => keys::versions(path, &scope, of_keys, to).map(|()| 0),
+            Some(scope) => keys::ls(path, &scope, of_keys, to).map(|()| 0),
+            None => files::ls(path, how, &Cancel::default(), &out::failure, to),
+        }
     })
 }
 
@@ -83,8 +118,12 @@ pub fn du(flags: &DuFlags) -> Exit {
             filter: &filter,
             bounds: flags.select.bounds,
             one_file_system: flags.select.one_file_system,
+            versions: flags.versions,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
+        if flags.by_class {
+            du::by_class(flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        }
         du::du(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
     })
@@ -97,8 +136,14 @@ pub fn tree(flags: &TreeFlags) -> Exit {
     };
     let depth = flags.depth.unwrap_or(DU_DEPTH);
     over(&flags.places, &flags.connect, |path, to| {
-        let how =
-            du::How { depth, with_dirs: true, filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system };
+        let how = du::How {
+            depth,
+            with_dirs: true,
+            filter: &filter,
+            bounds: flags.select.bounds,
+            one_file_system: flags.select.one_file_system,
+            versions: false,
+        };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
         du::tree(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
@@ -115,17 +160,61 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
-    let say = |entry: &haul_core::entry::Entry| {
-        if global.verbose > 0 || flags.dry {
-            let word = if flags.dry { "would remove" } else { "removed" };
-            let _unread = writeln!(io::stderr().lock(), "{word} {}", haul_core::entry::show(&entry.name.path()));
-        }
+    let told = telling(global.verbose > 0 || flags.dry, flags.dry);
+    let say = |entry: &haul_core::entry::Entry| told(&entry.name.path(), "");
+    let of_keys = lots::Rm {
+        recursive: flags.recursive,
+        force: flags.force,
+        quiet_missing: flags.ignore_missing,
+        dry: flags.dry,
+        versions: flags.versions,
+        version: flags.connect.objects.version_id.as_deref(),
     };
-    let exit = over(&flags.places, &flags.connect, |path, _| files::rm(path, how, &Cancel::default(), &out::failure, &say));
+    let telling = lots::Told { failed: &out::failure, each: &told };
+    let exit = over(&flags.places, &flags.connect, |path, _| match Scope::of(path)? {
+        Some(scope) if flags.uploads => lots::rm_uploads(path, &scope, flags.older, of_keys, telling),
+        Some(scope) => lots::rm(path, &scope, of_keys, telling),
+        None => files::rm(path, how, &Cancel::default(), &out::failure, &say),
+    });
     if flags.dry {
-        let _unread = writeln!(io::stderr().lock(), "DRY RUN: nothing was removed");
+        out::say_plainly("DRY RUN: nothing was removed");
     }
     exit
+}
+
+/// Names on standard error what went or would go, with its version or upload, if it is to be named.
+fn telling(named: bool, dry: bool) -> impl Fn(&[u8], &str) + Sync {
+    let word = if dry { "would remove" } else { "removed" };
+    move |path: &[u8], version: &str| {
+        if named {
+            // An object from before versions were kept has the version "null".
+            let version =
+                if matches!(version, "" | "null") { String::new() } else { format!(" ({})", haul_core::entry::show(version.as_bytes())) };
+            out::say_plainly(&format!("{word} {}{version}", haul_core::entry::show(path)));
+        }
+    }
+}
+
+pub fn mb(flags: &MbFlags) -> Exit {
+    over(&flags.places, &flags.connect, |path, _| buckets::make(path).map(|()| 0))
+}
+
+pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
+    let told = telling(global.verbose > 0 || flags.dry, flags.dry);
+    let told = lots::Told { failed: &out::failure, each: &told };
+    let exit = over(&flags.places, &flags.connect, |path, _| buckets::remove(path, flags.force, flags.dry, told));
+    if flags.dry {
+        out::say_plainly("DRY RUN: nothing was removed");
+    }
+    exit
+}
+
+pub fn head(flags: &HeadFlags, global: &Global) -> Exit {
+    over(&flags.places, &flags.connect, |path, to| head::head(path, global.json, to).map(|()| 0))
+}
+
+pub fn presign(flags: &PresignFlags) -> Exit {
+    over(&flags.places, &flags.connect, |path, to| presign::presign(path, flags.method, flags.expires, to).map(|()| 0))
 }
 
 pub fn sum(flags: &SumFlags, _: &Global) -> Exit {

@@ -3,11 +3,14 @@
 use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
+use haul_core::entry::Time;
 
+use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::speed::{Speed, SpeedArgs};
-use super::{Environment, Refusal, locations};
+use super::{Environment, Refusal, locations, objects};
 use crate::location::{Location, Scheme};
+use crate::units::{self, When};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkdirFlags {
@@ -59,19 +62,27 @@ pub struct RmFlags {
     /// `--force`: also `/`, the home directory, a mount point or a whole bucket.
     pub force: bool,
     pub dry: bool,
+    /// Only of objects: every version, for good.
+    pub versions: bool,
+    /// Uploads that were begun and not completed, in place of objects.
+    pub uploads: bool,
+    /// Only uploads that were begun before.
+    pub older: Option<Time>,
     pub speed: Speed,
     pub connect: Connect,
 }
 
 /// Remove files, and with -r directories
 ///
-/// The root, the home directory, a mount point or a whole bucket need --force too, which -f is not.
+/// The root, the home directory, a mount point or a whole bucket need --force too, which -f is not. Objects go by lots of 1,000.
 #[derive(Args)]
 #[command(
     override_usage = "haul rm [OPTIONS] PATH...",
     before_help = "Examples:
   haul rm -r scratch/run7       many workers: fast where metadata is slow
-  haul rm -rn scratch/run7      says what would go"
+  haul rm -rn scratch/run7      says what would go
+  haul rm 's3://b/run7/*.tmp'   wildcards in keys; * stays between slashes, ** does not
+  haul rm --uploads --older-than 7d s3://b"
 )]
 pub struct RmArgs {
     /// What to remove
@@ -89,6 +100,18 @@ pub struct RmArgs {
     /// Say what would be removed, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
+    /// Objects: this version, for good
+    #[arg(long, value_name = "ID", value_parser = objects::version, conflicts_with_all = ["all_versions", "uploads", "recursive"])]
+    version_id: Option<String>,
+    /// Objects: all versions and marks of deletion, for good
+    #[arg(long, conflicts_with = "uploads")]
+    all_versions: bool,
+    /// Objects: unfinished uploads in place of objects; with what they hold nothing can be resumed
+    #[arg(long)]
+    uploads: bool,
+    /// Uploads: only those that were begun before
+    #[arg(long, value_name = "WHEN", value_parser = units::parse_when, requires = "uploads")]
+    older_than: Option<When>,
     #[command(flatten)]
     speed: SpeedArgs,
     #[command(flatten)]
@@ -99,14 +122,23 @@ impl RmArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<RmFlags, Refusal> {
         let places = locations(&self.paths, environment)?;
         refuse_stdio(&places)?;
+        let of_objects = self.version_id.is_some() || self.all_versions || self.uploads;
+        if of_objects && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3) {
+            return Err(format!("{other} is no object store; versions and uploads are for s3:// addresses"));
+        }
+        let past = |when: When| when.past(environment.now, &environment.zone).map_err(|reason| format!("--older-than: {reason}"));
+        let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
         Ok(RmFlags {
+            versions: self.all_versions,
+            uploads: self.uploads,
+            older: self.older_than.map(past).transpose()?,
             places,
             recursive: self.recursive,
             ignore_missing: self.ignore_missing,
             force: self.force,
             dry: self.dry_run,
             speed: self.speed.resolve(),
-            connect: self.connect.resolve(),
+            connect,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::objects::{ObjectArgs, ObjectFlags};
+use crate::objects::Clients;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connect {
@@ -32,6 +33,8 @@ pub struct Connect {
     pub data_ports: Option<(u16, u16)>,
     /// Object stores.
     pub objects: ObjectFlags,
+    /// Those of other commands of this process, too.
+    pub clients: Clients,
 }
 
 #[derive(Args)]
@@ -93,6 +96,7 @@ impl ConnectArgs {
             logins: self.logins.into(),
             data_ports: self.data_ports,
             objects: self.objects.resolve(),
+            clients: Clients::default(),
         }
     }
 }

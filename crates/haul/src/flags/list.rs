@@ -4,11 +4,12 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, Args, ValueHint};
 
+use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::select::{Select, SelectArgs};
 use super::speed::{Speed, SpeedArgs};
-use super::{Environment, Refusal, locations};
-use crate::location::Location;
+use super::{Environment, Refusal, locations, objects};
+use crate::location::{Location, Scheme};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LsFlags {
@@ -19,26 +20,35 @@ pub struct LsFlags {
     pub all: bool,
     pub human: bool,
     pub recursive: bool,
+    /// Only of objects, as the three below.
+    pub etag: bool,
+    pub versions: bool,
+    pub uploads: bool,
     pub speed: Speed,
     pub connect: Connect,
 }
 
-/// List names
+/// List names, and of object stores keys, versions, unfinished uploads and buckets
+///
+/// Of objects it shows what a listing tells, which costs one request for 1,000 of them; `haul head` asks for the rest.
 #[derive(Args)]
 #[command(
     override_usage = "haul ls [OPTIONS] [PATH...]",
     before_help = "Examples:
   haul ls -lh /scratch/me       modes, owners, sizes, times
-  haul ls -R data/              everything below"
+  haul ls -R data/              everything below
+  haul ls s3://                 the buckets
+  haul ls -l 's3://b/2024-*/x*.nc'
+  haul ls --uploads s3://b      what was begun and not completed"
 )]
 pub struct LsArgs {
     /// What to list
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Modes, owners, sizes and times too
+    /// Modes, owners, sizes and times too; of objects classes, sizes and times
     #[arg(short, long)]
     long: bool,
-    /// Names that begin with a dot too
+    /// Names that begin with a dot too; of objects all are shown anyway
     #[arg(short, long)]
     all: bool,
     /// Sizes as 5.24 GiB (help is --help)
@@ -47,6 +57,15 @@ pub struct LsArgs {
     /// All that is below, too
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// Objects: their ETags too
+    #[arg(long)]
+    etag: bool,
+    /// Objects: all versions and marks of deletion, with their ids
+    #[arg(long, visible_alias = "versions")]
+    all_versions: bool,
+    /// Objects: uploads that were begun and neither completed nor abandoned, in place of objects
+    #[arg(long, conflicts_with_all = ["all_versions", "etag"])]
+    uploads: bool,
     #[command(flatten)]
     speed: SpeedArgs,
     #[command(flatten)]
@@ -60,14 +79,31 @@ fn places(paths: &[OsString], environment: &Environment<'_>) -> Result<Vec<Locat
 
 impl LsArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<LsFlags, Refusal> {
+        let connect = self.connect.resolve();
+        let places = match self.paths.is_empty() {
+            // Whoever names a service and no path wants to see what is there.
+            true if connect.objects.endpoint_url.is_some() || connect.objects.profile.is_some() => {
+                locations(&[OsString::from("s3://")], environment)?
+            }
+            _ => places(&self.paths, environment)?,
+        };
+        let (versions, uploads) = (self.all_versions, self.uploads);
+        if (versions || uploads || self.etag)
+            && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3 || place.host.is_none())
+        {
+            return Err(format!("{other} is no place in a bucket; --all-versions, --uploads and --etag are for s3://BUCKET/..."));
+        }
         Ok(LsFlags {
-            places: places(&self.paths, environment)?,
+            places,
             long: self.long,
             all: self.all,
             human: self.human_readable,
             recursive: self.recursive,
+            etag: self.etag,
+            versions,
+            uploads,
             speed: self.speed.resolve(),
-            connect: self.connect.resolve(),
+            connect,
         })
     }
 }
@@ -75,6 +111,10 @@ impl LsArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DuFlags {
     pub places: Vec<Location>,
+    /// Sums of each storage class, too.
+    pub by_class: bool,
+    /// Versions that are not the latest count, too.
+    pub versions: bool,
     /// Levels of directories to show; 0 with `-s`, `None` is all.
     pub depth: Option<u32>,
     pub human: bool,
@@ -89,7 +129,8 @@ pub struct DuFlags {
     override_usage = "haul du [OPTIONS] [PATH...]",
     before_help = "Examples:
   haul du -sh /scratch/me          one line
-  haul du -h -d 1 /scratch/me      a line for each directory in it"
+  haul du -h -d 1 /scratch/me      a line for each directory in it
+  haul du -h --by-class s3://b/    how much is in STANDARD, how much in GLACIER"
 )]
 pub struct DuArgs {
     /// What to measure
@@ -104,6 +145,12 @@ pub struct DuArgs {
     /// Show N levels of directories
     #[arg(short = 'd', long, visible_alias = "max-depth", value_name = "N")]
     depth: Option<u32>,
+    /// Objects: how much is in each storage class, too
+    #[arg(long, visible_alias = "group")]
+    by_class: bool,
+    /// Objects: count the versions that are not the latest, too
+    #[arg(long, visible_alias = "versions")]
+    all_versions: bool,
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
@@ -117,8 +164,16 @@ impl DuArgs {
         if self.summarize && self.depth.is_some_and(|depth| depth > 0) {
             return Err("-s shows no levels and -d some; leave one out".into());
         }
+        let places = places(&self.paths, environment)?;
+        if (self.by_class || self.all_versions)
+            && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3)
+        {
+            return Err(format!("{other} is no object store; --by-class and --all-versions are for s3:// addresses"));
+        }
         Ok(DuFlags {
-            places: places(&self.paths, environment)?,
+            places,
+            by_class: self.by_class,
+            versions: self.all_versions,
             depth: if self.summarize { Some(0) } else { self.depth },
             human: self.human_readable,
             select: self.select.resolve(given, environment)?,
@@ -201,12 +256,17 @@ pub struct CatArgs {
     /// The files, in this order
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
+    /// Objects: this version, not the latest
+    #[arg(long, value_name = "ID", value_parser = objects::version)]
+    version_id: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
 impl CatArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<CatFlags, Refusal> {
-        Ok(CatFlags { places: locations(&self.paths, environment)?, connect: self.connect.resolve() })
+        let places = locations(&self.paths, environment)?;
+        let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
+        Ok(CatFlags { places, connect })
     }
 }

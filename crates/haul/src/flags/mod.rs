@@ -17,6 +17,8 @@ use jiff::tz::TimeZone;
 use crate::exit::Exit;
 use crate::location::{Location, Scheme};
 
+pub mod batch;
+pub mod bucket;
 pub mod change;
 pub mod check;
 pub mod connect;
@@ -34,6 +36,8 @@ pub mod select;
 pub mod speed;
 pub mod table;
 
+pub use batch::BatchFlags;
+pub use bucket::{HeadFlags, MbFlags, PresignFlags, RbFlags};
 pub use change::{MkdirFlags, RmFlags};
 pub use check::{CheckFlags, SumFlags};
 pub use copy::CopyFlags;
@@ -76,6 +80,12 @@ pub enum Command {
     Cat(CatFlags),
     Mkdir(MkdirFlags),
     Rm(RmFlags),
+    Mb(MbFlags),
+    Rb(RbFlags),
+    Head(HeadFlags),
+    Presign(PresignFlags),
+    /// `haul run`: command lines from a file.
+    Batch(BatchFlags),
     Doctor(DoctorFlags),
     Jobs(JobsCommand),
     Demo(DemoFlags),
@@ -157,6 +167,11 @@ enum CommandArgs {
     Cat(list::CatArgs),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
+    Mb(bucket::MbArgs),
+    Rb(bucket::RbArgs),
+    Head(bucket::HeadArgs),
+    Presign(bucket::PresignArgs),
+    Run(batch::BatchArgs),
     Doctor(other::DoctorArgs),
     Jobs(jobs::JobsArgs),
     Demo(other::DemoArgs),
@@ -219,6 +234,11 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
         CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
         CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Mb(args) => Command::Mb(args.resolve(environment)?),
+        CommandArgs::Rb(args) => Command::Rb(args.resolve(environment)?),
+        CommandArgs::Head(args) => Command::Head(args.resolve(environment)?),
+        CommandArgs::Presign(args) => Command::Presign(args.resolve(environment)?),
+        CommandArgs::Run(args) => Command::Batch(args.resolve()),
         CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
         CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
         CommandArgs::Demo(args) => Command::Demo(args.resolve()),

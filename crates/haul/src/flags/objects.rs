@@ -26,6 +26,8 @@ pub struct ObjectFlags {
     pub tagging: Option<String>,
     /// Attributes that listings do not tell are not asked for.
     pub server_times: bool,
+    /// Objects are read in this version: of `--version-id`, which only some commands have.
+    pub version_id: Option<String>,
 }
 
 #[derive(Args)]
@@ -104,7 +106,16 @@ impl ObjectArgs {
             cache_control: self.cache_control,
             tagging: self.tagging,
             server_times: self.server_times,
+            version_id: None,
         }
+    }
+}
+
+/// A version's id: the service made it up.
+pub(super) fn version(text: &str) -> Result<String, String> {
+    match text.is_empty() {
+        false => header_text(text),
+        true => Err("`haul ls --all-versions` names the versions".into()),
     }
 }
 

@@ -110,7 +110,7 @@ impl SelectArgs {
 
 impl Select {
     /// How many of the filters read standard input.
-    fn readers_of_stdin(&self) -> usize {
+    pub fn readers_of_stdin(&self) -> usize {
         let reads = |f: &&FilterArg| {
             matches!(f, FilterArg::RulesFrom(Input::Stdin) | FilterArg::IncludeFrom(Input::Stdin) | FilterArg::ExcludeFrom(Input::Stdin))
         };

@@ -99,7 +99,7 @@ impl Session {
     pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, choice: JournalChoice, missing: Vec<Error>) -> Result<Report> {
         let cancel = Cancel::default();
         let poke = Arc::new(AtomicBool::new(false));
-        listen(cancel.clone(), poke.clone(), self.renderer.clone());
+        let _listening = listen(cancel.clone(), poke.clone(), self.renderer.clone());
         let kept = if choice.kept { self.journal(identity, &choice, &cancel)? } else { None };
         let (directory, journal, past) = match kept {
             Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
@@ -270,10 +270,20 @@ fn with_test_hook(journal: Journal) -> Journal {
     }))
 }
 
+/// Signals are heard while this lives: not by a run that has ended, where others follow in the same process.
+struct Listening(signal_hook::iterator::Handle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress.
-fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
+fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Option<Listening> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]) else { return };
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).ok()?;
+    let listening = Listening(signals.handle());
     std::thread::spawn(move || {
         let mut stopping = false;
         for signal in signals.forever() {
@@ -295,4 +305,5 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) {
             }
         }
     });
+    Some(listening)
 }

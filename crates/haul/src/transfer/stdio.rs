@@ -7,10 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::{Entry, Kind, MetaMask, Time, show};
-use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::Algorithm;
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::hash::{Algorithm, Hasher};
 use haul_core::meter::Meter;
-use haul_core::store::{Receipt, Sink, Spec};
+use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, WriteStyle, chunk_size};
 use haul_stores::local::Options;
 
 use crate::exit::Exit;
@@ -117,38 +117,124 @@ fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global
 }
 
 fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit> {
+    let began = Instant::now();
+    let poured = match opened.store.caps().write {
+        WriteStyle::Parts { .. } => pour_parts(opened, flags),
+        WriteStyle::Anywhere | WriteStyle::InOrder => pour_stream(opened, flags),
+    };
+    let size = poured?;
+    if !global.quiet {
+        let seconds = began.elapsed();
+        let rate = units::rate(size as f64 / seconds.as_secs_f64().max(1e-9));
+        let verified = if flags.verify { ", verified" } else { "" };
+        let exact = if size < 1000 { String::new() } else { format!(", {} bytes", units::count(size)) };
+        let line = format!("{}{exact} in {}, {rate}{verified}\n", units::bytes(size), units::duration(seconds));
+        out::complain(&line.into(), false);
+    }
+    Ok(Exit::Success)
+}
+
+/// A file of now, as a shell's redirection would make it, less what the mask takes.
+fn new_entry(opened: &Opened) -> Entry {
     let mut entry = Entry::bare(opened.name(), Kind::File);
     entry.mtime = now();
-    // As a shell's redirection would make it, less what the mask takes.
     entry.mode = 0o666;
+    entry
+}
+
+fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
+    let entry = new_entry(opened);
     let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();
     listen(cancel.clone(), sink.clone());
-    let began = Instant::now();
     let meter = Meter::new(cancel, flags.speed.bwlimit);
     let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
         let whole = Entry { size, ..entry.clone() };
         sink.commit(&whole, &[Receipt { index: 0, tag: Box::default(), hash: None }]).map(|_| size)
     });
-    match landed {
-        Ok(size) => {
-            if !global.quiet {
-                let seconds = began.elapsed();
-                let rate = units::rate(size as f64 / seconds.as_secs_f64().max(1e-9));
-                let verified = if flags.verify { ", verified" } else { "" };
-                let exact = if size < 1000 { String::new() } else { format!(", {} bytes", units::count(size)) };
-                let line = format!("{}{exact} in {}, {rate}{verified}\n", units::bytes(size), units::duration(seconds));
-                out::complain(&line.into(), false);
-            }
-            Ok(Exit::Success)
+    // The first error counts; what is left is the staging file, which every walk passes over.
+    landed.inspect_err(|_| drop(sink.abort()))
+}
+
+/// Bytes of a part where nobody knows how many there will be: 10,000 of them make 305 GiB.
+const PART: u64 = 32 << 20;
+
+/// Where a file is put together from parts: each is read whole before it sets out. Input of one part is an ordinary file.
+fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
+    let part = chunk_size(flags.transport.chunk.unwrap_or(PART), 0, opened.store.caps().write);
+    let cancel = Cancel::default();
+    let meter = Meter::new(cancel.clone(), flags.speed.bwlimit);
+    let mut hasher = flags.verify.then(|| Algorithm::Xxh128.begin());
+    let mut bytes = Vec::new();
+    let mut next = |bytes: &mut Vec<u8>, meter: &Meter| -> Result<()> {
+        bytes.clear();
+        let read = io::stdin().lock().take(part).read_to_end(bytes);
+        read.map_err(|e| Error::io(e, "read standard input"))?;
+        if let Some(hasher) = &mut hasher {
+            hasher.update(bytes);
         }
-        Err(e) => {
-            // The first error counts; what is left is the staging file, which every walk passes over.
-            let _left = sink.abort();
-            Err(e)
+        meter.take(bytes.len() as u64)
+    };
+    next(&mut bytes, &meter)?;
+    let mut entry = new_entry(opened);
+    entry.have = MetaMask::MTIME;
+    if (bytes.len() as u64) < part {
+        entry.size = bytes.len() as u64;
+        entry.have = entry.have.with(MetaMask::BASIC);
+    }
+    let spec = Spec { entry: &entry, keep: MetaMask::MTIME, chunk: part, in_place: false, sync: flags.sync };
+    let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
+    listen(cancel, sink.clone());
+    let sent = (|| {
+        let (mut size, mut receipts) = (0, Vec::new());
+        loop {
+            let at = size..size + bytes.len() as u64;
+            let chunk = Chunk { index: receipts.len() as u32, at: at.clone() };
+            let mut tries = 0;
+            let tag = loop {
+                let landed = sink.write(at.clone(), &mut &bytes[..]).and_then(|()| sink.landed(&chunk));
+                match landed {
+                    Err(e) if e.remedy() != Remedy::None && tries < flags.run.retries.unwrap_or(3) => tries += 1,
+                    other => break other?,
+                }
+            };
+            receipts.push(Receipt { index: chunk.index, tag, hash: None });
+            size = at.end;
+            if at.end - at.start < part {
+                break;
+            }
+            next(&mut bytes, &meter)?;
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        sink.commit(&Entry { size, ..entry.clone() }, &receipts).map(|_| size)
+    })();
+    let size = sent.inspect_err(|_| drop(sink.abort()))?;
+    if let Some(hasher) = hasher {
+        reread(&*opened.store.reopen(&entry.name)?, size, hasher)?;
+    }
+    Ok(size)
+}
+
+/// Whether what was written reads back as what was read.
+fn reread(written: &dyn Source, size: u64, hasher: Hasher) -> Result<()> {
+    let mut again = Algorithm::Xxh128.begin();
+    let mut reader = written.read(0..size)?;
+    let mut buffer = vec![0; PIECE];
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => again.update(&buffer[..count]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::from_io(e, "verify")),
         }
     }
+    if hasher.finish() != again.finish() {
+        return Err(Error::new(ErrorKind::Corrupt, "verify").because("it reads back differently"));
+    }
+    Ok(())
 }
 
 /// A device or a pipe takes the bytes as they come.
@@ -187,20 +273,7 @@ fn pour(sink: &dyn Sink, meter: &Meter, verify: bool) -> Result<u64> {
         meter.take(count as u64)?;
     }
     if let Some(hasher) = hasher {
-        let written = sink.reread()?;
-        let mut again = Algorithm::Xxh128.begin();
-        let mut reader = written.read(0..size)?;
-        loop {
-            match reader.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => again.update(&buffer[..count]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io(e, "verify")),
-            }
-        }
-        if hasher.finish() != again.finish() {
-            return Err(Error::new(ErrorKind::Corrupt, "verify").because("it read back differently; nothing was put in place"));
-        }
+        reread(&*sink.reread()?, size, hasher)?;
     }
     Ok(size)
 }

@@ -47,7 +47,7 @@ fn expired_credentials_in_the_middle_are_said() {
     scripted.rule(When::method("PUT").path("/to/b"), .., Action::Answer(Answer::error(400, "ExpiredToken")));
     let ended = w.haul("cp -j 1 src/ @/to/").run();
     assert_ne!(ended.status.code(), Some(0), "{ended}");
-    ended.says("has expired").says("get new credentials");
+    ended.says("have expired").says("log in again");
     scripted.clear();
     w.haul("cp src/ @/to/").ends(0);
     assert_eq!(w.get("to/b"), w.content("src/b"));

@@ -22,9 +22,10 @@ fn answer(objects: &BTreeMap<Vec<u8>, Vec<u8>>, bucket: &str, seen: &Seen) -> An
         return listing(objects, &seen.query);
     }
     match objects.get(&key) {
-        Some(content) if seen.method == "HEAD" => {
-            Answer::new(200, "").with("ETag", "\"tag\"").with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT").with("Content-Length", &content.len().to_string())
-        }
+        Some(content) if seen.method == "HEAD" => Answer::new(200, "")
+            .with("ETag", "\"tag\"")
+            .with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT")
+            .with("Content-Length", &content.len().to_string()),
         Some(content) if seen.method == "GET" => {
             let answer = Answer::new(200, "").with("ETag", "\"tag\"").with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT");
             Answer { body: content.clone(), ..answer }
@@ -51,7 +52,8 @@ fn listing(objects: &BTreeMap<Vec<u8>, Vec<u8>>, query: &str) -> Answer {
             lines.push(line);
         }
     }
-    let body = format!("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{}</ListBucketResult>", lines.concat());
+    let body =
+        format!("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>{}</ListBucketResult>", lines.concat());
     Answer::new(200, &body).with("Content-Type", "application/xml")
 }
 

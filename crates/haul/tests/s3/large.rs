@@ -21,7 +21,9 @@ fn resumed(ended: &Ended) -> u64 {
 #[test]
 fn sizes_at_the_borders_of_parts_come_back() {
     let w = World::new();
-    for (name, size) in [("less", PART - 1), ("one", PART), ("more", PART + 1), ("two", 2 * PART), ("three", 2 * PART + 1), ("four", 3 * PART + 17)] {
+    for (name, size) in
+        [("less", PART - 1), ("one", PART), ("more", PART + 1), ("two", 2 * PART), ("three", 2 * PART + 1), ("four", 3 * PART + 17)]
+    {
         haul_test::tree::write_file(&w.join(name), size as u64).expect("a file");
         w.haul(&format!("cp --part-size 5M {name} @/{name}")).ends(0);
         assert!(w.get(name) == w.content(name), "{name}");

@@ -42,7 +42,13 @@ fn with_an_unknown_access_key() {
 fn in_no_such_bucket() {
     let w = World::new();
     w.tree("a=10 d/b=10");
-    for words in ["cp a s3://no-such-bucket/a", "cp -r d s3://no-such-bucket/d/", "cp s3://no-such-bucket/a b", "ls s3://no-such-bucket/", "sync s3://no-such-bucket/ d"] {
+    for words in [
+        "cp a s3://no-such-bucket/a",
+        "cp -r d s3://no-such-bucket/d/",
+        "cp s3://no-such-bucket/a b",
+        "ls s3://no-such-bucket/",
+        "sync s3://no-such-bucket/ d",
+    ] {
         let ended = w.haul(words).run();
         assert_ne!(ended.status.code(), Some(0), "{ended}");
         ended.says("no bucket no-such-bucket").says("haul mb s3://no-such-bucket");

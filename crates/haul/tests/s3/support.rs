@@ -128,7 +128,9 @@ impl World {
 
     #[track_caller]
     pub fn put(&self, key: &[u8], headers: &[(&str, &str)], body: &[u8]) {
-        self.request("PUT", &format!("/{}", encode(key)), headers, body).success().unwrap_or_else(|e| panic!("{}: {e}", key.escape_ascii()));
+        self.request("PUT", &format!("/{}", encode(key)), headers, body)
+            .success()
+            .unwrap_or_else(|e| panic!("{}: {e}", key.escape_ascii()));
     }
 
     #[track_caller]

@@ -41,6 +41,12 @@ impl Pattern {
         self.glob.matches(key)
     }
 
+    /// Whether keys any number of slashes behind `prefix`, which ends in a slash, can match, so that only a flat listing finds
+    /// them all.
+    pub fn is_deep_below(&self, prefix: &[u8]) -> bool {
+        self.deep && prefix.iter().filter(|byte| **byte == b'/').count() >= self.levels.len()
+    }
+
     /// Whether a key that begins with `prefix`, which ends in a slash, can match: where it cannot, a listing by
     /// delimiter need not go down.
     pub fn may_match_below(&self, prefix: &[u8]) -> bool {

@@ -1,0 +1,410 @@
+//! Requests about buckets, and what is in one, as the service tells it: plain listings, versions, unfinished uploads.
+
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+use haul_core::entry::Time;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Flow;
+use http::Method;
+use http::header::HeaderMap;
+
+use super::account::DEFAULT_REGION;
+use super::checksum::Algorithm;
+use super::client::{Body, Call, Client};
+use super::fault::{self, Refusal};
+use super::look::at_once;
+use super::xml::{self, Listed};
+use super::{Bucket, address};
+
+/// Keys that one request removes (Amazon S3, DeleteObjects).
+pub const REMOVED_AT_ONCE: usize = 1000;
+/// Requests of one lot that are under way at the same time, where each removes one key.
+const AT_ONCE: usize = 8;
+
+/// An object as a listing has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub key: Vec<u8>,
+    /// Bytes.
+    pub size: u64,
+    pub etag: String,
+    pub modified: Option<Time>,
+    /// `STANDARD`, `GLACIER`...; empty if it is not said.
+    pub class: String,
+}
+
+/// What a listing by the delimiter yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    Object(Object),
+    /// All keys that begin so; it ends in a slash.
+    Prefix(Vec<u8>),
+}
+
+impl Line {
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Line::Object(object) => &object.key,
+            Line::Prefix(prefix) => prefix,
+        }
+    }
+}
+
+/// A version of an object, or the mark of its deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub object: Object,
+    /// `null` for an object from before versions were kept.
+    pub id: String,
+    pub latest: bool,
+    /// A mark of deletion, which has no size.
+    pub deleted: bool,
+}
+
+/// What an address that was signed beforehand is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    Read,
+    Write,
+}
+
+/// A key, and a version of it or an empty text, that could not be removed.
+pub type Unremoved = (Vec<u8>, String, Error);
+
+impl Client {
+    /// The buckets of the account, by name.
+    pub fn buckets(&self) -> Result<Vec<xml::Bucket>> {
+        let mut all = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let mut call = Call::new("list", Method::GET, "", b"");
+            if let Some(token) = &token {
+                call = call.ask("continuation-token", token.as_str());
+            }
+            let answer = self.send(&call, Body::None)?.whole("list")?;
+            let (mut page, next) = xml::list_buckets(&answer).map_err(|e| fault::document("list", "", e))?;
+            let empty = page.is_empty();
+            all.append(&mut page);
+            if next.is_none() || next == token || empty {
+                break;
+            }
+            token = next;
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(all)
+    }
+
+    /// Makes a bucket, in the region that the account names. `BadName` for a name that no bucket can have, `Exists` for one
+    /// that is taken.
+    pub fn make_bucket(&self, name: &str) -> Result<()> {
+        address::check_new_bucket(name).map_err(|reason| Error::new(ErrorKind::BadName, "make bucket").because(reason))?;
+        let call = Call::new("make bucket", Method::PUT, name, b"");
+        let made = match xml::create_bucket(self.account().region().unwrap_or(DEFAULT_REGION)) {
+            Some(body) => self.send(&call.with("content-type", "application/xml"), Body::Bytes(body.as_bytes())),
+            None => self.send(&call, Body::None),
+        };
+        made.map(|_| ())
+    }
+}
+
+impl Bucket {
+    /// Removes the bucket. `Exists` while there is something in it.
+    pub fn remove_bucket(&self) -> Result<()> {
+        self.client.send(&self.call("remove bucket", Method::DELETE, b""), Body::None).map(|_| ())
+    }
+
+    /// The region that the bucket is in.
+    pub fn location(&self) -> Result<String> {
+        let answer = self.client.send(&self.call("stat", Method::GET, b"").ask("location", ""), Body::None)?.whole("stat")?;
+        xml::location(&answer).map_err(|e| fault::document("stat", &self.name, e))
+    }
+
+    /// Pages of at most 1,000 objects whose key begins with `prefix`, in the order of keys. With `delimiter` those behind the
+    /// next slash are one line. One request a page, no look at any object.
+    pub fn lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
+        let fetch = |token: Option<&String>| {
+            let body = self.page(prefix, delimiter, token.map(String::as_str), b"", 1000)?;
+            let (mut lines, page) = self.read_lines(&body)?;
+            // What was not asked for may be removed by whoever trusts this.
+            lines.retain(|line| line.key().starts_with(prefix) && (matches!(line, Line::Object(_)) || line.key().ends_with(b"/")));
+            if page.truncated && page.token.is_none() {
+                return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
+            }
+            Ok((lines, page.token.filter(|_| page.truncated)))
+        };
+        pages(fetch, each)
+    }
+
+    /// The first object whose key begins with `prefix`.
+    pub fn first(&self, prefix: &[u8]) -> Result<Option<Object>> {
+        let (lines, _) = self.read_lines(&self.page(prefix, false, None, b"", 1)?)?;
+        Ok(lines.into_iter().find_map(|line| match line {
+            Line::Object(object) => Some(object).filter(|object| object.key.starts_with(prefix)),
+            Line::Prefix(_) => None,
+        }))
+    }
+
+    fn read_lines(&self, body: &[u8]) -> Result<(Vec<Line>, xml::Page)> {
+        let mut lines = Vec::new();
+        let page = xml::list_objects(body, &mut |listed| {
+            lines.push(match listed {
+                Listed::Object(object) => Line::Object(Object {
+                    key: object.key.to_vec(),
+                    size: object.size,
+                    etag: object.etag.to_string(),
+                    modified: object.modified,
+                    class: object.class.to_string(),
+                }),
+                Listed::Prefix(prefix) => Line::Prefix(prefix.to_vec()),
+            });
+        });
+        let page = page.map_err(|e| fault::document("list", &self.name, e))?;
+        // Objects and prefixes come in two lists, each in order.
+        lines.sort_by(|a, b| a.key().cmp(b.key()));
+        Ok((lines, page))
+    }
+
+    /// Pages of versions and marks of deletion whose key begins with `prefix`: by key, the latest first.
+    pub fn versions(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Version>) -> Flow) -> Result<()> {
+        let fetch = |marker: Option<&(Vec<u8>, Option<String>)>| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let mut call = self.call("list", Method::GET, b"").ask("versions", "").ask("encoding-type", "url").ask("prefix", text(prefix));
+            if let Some((key, version)) = marker {
+                call = call.ask("key-marker", text(key));
+                if let Some(version) = version {
+                    call = call.ask("version-id-marker", version.as_str());
+                }
+            }
+            let body = self.client.send(&call, Body::None)?.whole("list")?;
+            let mut versions = Vec::new();
+            let mut keep = |version: xml::Version<'_>| {
+                let object = Object {
+                    key: version.key.to_vec(),
+                    size: version.size,
+                    etag: version.etag.to_string(),
+                    modified: version.modified,
+                    class: version.class.to_string(),
+                };
+                versions.push(Version { object, id: version.id.to_string(), latest: version.latest, deleted: version.deleted });
+            };
+            let page = xml::list_versions(&body, &mut keep, &mut |_| {}).map_err(|e| fault::document("list", &self.name, e))?;
+            versions.retain(|version| version.object.key.starts_with(prefix));
+            // Versions and marks of deletion may come in two lists.
+            versions.sort_by(|a, b| {
+                let newest = |v: &Version| std::cmp::Reverse((v.latest, v.object.modified));
+                (&a.object.key, newest(a)).cmp(&(&b.object.key, newest(b)))
+            });
+            let next = page.key_marker.filter(|_| page.truncated).map(|key| (key, page.version_marker));
+            Ok((versions, next))
+        };
+        pages(fetch, each)
+    }
+
+    /// Pages of uploads that were begun and neither completed nor abandoned, whose key begins with `prefix`.
+    pub fn uploads(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<xml::Upload>) -> Flow) -> Result<()> {
+        let fetch = |marker: Option<&(Vec<u8>, Option<String>)>| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let mut call = self.call("list", Method::GET, b"").ask("uploads", "").ask("encoding-type", "url").ask("prefix", text(prefix));
+            if let Some((key, upload)) = marker {
+                call = call.ask("key-marker", text(key));
+                if let Some(upload) = upload {
+                    call = call.ask("upload-id-marker", upload.as_str());
+                }
+            }
+            let body = self.client.send(&call, Body::None)?.whole("list")?;
+            let mut uploads = Vec::new();
+            let page = xml::list_uploads(&body, &mut |upload: xml::Upload| {
+                if upload.key.starts_with(prefix) {
+                    uploads.push(upload);
+                }
+            });
+            let page = page.map_err(|e| fault::document("list", &self.name, e))?;
+            Ok((uploads, page.key_marker.filter(|_| page.truncated).map(|key| (key, page.id_marker))))
+        };
+        pages(fetch, each)
+    }
+
+    /// Parts of an unfinished upload that have landed, and their bytes.
+    pub fn landed_parts(&self, key: &[u8], upload: &str) -> Result<(u64, u64)> {
+        let (mut count, mut bytes) = (0, 0u64);
+        let fetch = |marker: Option<&u32>| {
+            let mut call = self.call("list", Method::GET, key).ask("uploadId", upload);
+            if let Some(marker) = marker {
+                call = call.ask("part-number-marker", marker.to_string());
+            }
+            let body = self.client.send(&call, Body::None)?.whole("list")?;
+            let mut parts = Vec::new();
+            let page = xml::list_parts(&body, &mut |part| parts.push(part.size)).map_err(|e| fault::document("list", &self.name, e))?;
+            Ok((parts, page.marker.filter(|_| page.truncated)))
+        };
+        pages(fetch, &mut |parts: Vec<u64>| {
+            count += parts.len() as u64;
+            bytes = parts.iter().fold(bytes, |sum, size| sum.saturating_add(*size));
+            Flow::Go
+        })?;
+        Ok((count, bytes))
+    }
+
+    /// Removes an object; a version of it for good, if one is named. No error if there is none.
+    pub fn remove_key(&self, key: &[u8], version: &str) -> Result<()> {
+        let mut call = self.call("remove", Method::DELETE, key);
+        if !version.is_empty() {
+            call = call.ask("versionId", version);
+        }
+        match self.client.send(&call, Body::None) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes up to 1,000 objects or versions by one request. `Unsupported` where one of the keys can be in no document, or
+    /// the service does not know the request.
+    pub fn remove_by_one_request(&self, keys: &[(Vec<u8>, String)]) -> Result<Vec<Unremoved>> {
+        let named = keys.iter().map(|(key, version)| (&key[..], version.as_str()));
+        let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
+        let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
+        let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
+        let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
+        let deleted = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
+        let failed = |refused: xml::Refusal| {
+            let refusal = Refusal { status: 200, code: refused.code, message: refused.message, ..Refusal::default() };
+            (refused.key, refused.version, refusal.error("remove", &self.name))
+        };
+        Ok(deleted.refused.into_iter().map(failed).collect())
+    }
+
+    /// Removes objects or versions, 1,000 by a request where the service can do that; answers with what is still there.
+    pub fn remove_keys(&self, keys: &[(Vec<u8>, String)]) -> Vec<Unremoved> {
+        let mut failed = Vec::new();
+        for lot in keys.chunks(REMOVED_AT_ONCE) {
+            let one_by_one = || {
+                let one =
+                    |(key, version): &(Vec<u8>, String)| self.remove_key(key, version).err().map(|e| (key.clone(), version.clone(), e));
+                at_once(lot, AT_ONCE, one).into_iter().flatten().collect::<Vec<_>>()
+            };
+            failed.extend(match lot {
+                [_] => one_by_one(),
+                _ => match self.remove_by_one_request(lot) {
+                    Ok(failed) => failed,
+                    Err(e) if e.kind() == ErrorKind::Unsupported => one_by_one(),
+                    Err(e) => lot.iter().map(|(key, version)| (key.clone(), version.clone(), e.again())).collect(),
+                },
+            });
+        }
+        failed
+    }
+
+    /// The address that does one request for whoever has it, for one second to seven days. Nothing is asked of the service
+    /// but for the region of a bucket of Amazon's, where no region was named.
+    pub fn presign(&self, purpose: Purpose, key: &[u8], expires: Duration) -> Result<String> {
+        let method = match purpose {
+            Purpose::Read => Method::GET,
+            Purpose::Write => Method::PUT,
+        };
+        let account = self.client.account();
+        if self.client.is_amazon() && account.region().is_none() {
+            // What is learned is the region; whether the bucket may be looked at is another matter.
+            let _learned = self.exists();
+        }
+        let none = || Error::new(ErrorKind::Usage, "presign").because("there are no credentials to sign it with");
+        let credential = account.credential()?.ok_or_else(none)?;
+        let mut call = Call::new("presign", method, &self.name, key);
+        if let Some(version) = &self.wishes.version {
+            call = call.ask("versionId", version.as_str());
+        }
+        let (uri, signer) = self.client.place_of(&call)?;
+        signer.presign(&call.method, &uri, &HeaderMap::new(), &credential, SystemTime::now(), expires)
+    }
+}
+
+/// Goes through pages, the next one under way while one is worked on.
+fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
+    fetch: impl Fn(Option<&M>) -> Result<(T, Option<M>)> + Send + Sync,
+    each: &mut dyn FnMut(T) -> Flow,
+) -> Result<()> {
+    let (first, next) = fetch(None)?;
+    let Some(mut marker) = next else {
+        each(first);
+        return Ok(());
+    };
+    std::thread::scope(|scope| {
+        let (give, take) = mpsc::sync_channel::<Result<T>>(1);
+        let ahead = move || {
+            loop {
+                let (page, next) = match fetch(Some(&marker)) {
+                    Ok((page, next)) => (Ok(page), next),
+                    Err(e) => (Err(e), None),
+                };
+                // A marker that does not change would go round for ever.
+                let again = next.as_ref() == Some(&marker);
+                if give.send(page).is_err() {
+                    return;
+                }
+                match next {
+                    Some(next) if !again => marker = next,
+                    _ => return,
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("haul-list".into()).spawn_scoped(scope, ahead);
+        spawned.map_err(|e| Error::io(e, "list"))?;
+        if each(first) == Flow::Stop {
+            return Ok(());
+        }
+        for page in take {
+            if each(page?) == Flow::Stop {
+                return Ok(());
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_come_in_order_and_end() {
+        let fetch = |marker: Option<&u32>| {
+            let at = marker.copied().unwrap_or(0);
+            Ok((at, (at < 5).then_some(at + 1)))
+        };
+        let mut seen = Vec::new();
+        pages(fetch, &mut |page| {
+            seen.push(page);
+            Flow::Go
+        })
+        .expect("all pages");
+        assert_eq!(seen, [0, 1, 2, 3, 4, 5]);
+        let mut seen = Vec::new();
+        pages(fetch, &mut |page| {
+            seen.push(page);
+            if page == 2 { Flow::Stop } else { Flow::Go }
+        })
+        .expect("stopped");
+        assert_eq!(seen, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_marker_that_stands_still_ends_a_listing() {
+        let mut count = 0;
+        let fetch = |_: Option<&u32>| Ok(((), Some(7)));
+        pages(fetch, &mut |()| {
+            count += 1;
+            Flow::Go
+        })
+        .expect("an end");
+        assert_eq!(count, 2);
+    }
+
+    #[test]
+    fn an_error_of_a_later_page_is_the_listings() {
+        let fetch = |marker: Option<&u32>| match marker {
+            None => Ok(((), Some(1))),
+            Some(_) => Err(Error::new(ErrorKind::Denied, "list")),
+        };
+        assert_eq!(pages(fetch, &mut |()| Flow::Go).map_err(|e| e.kind()), Err(ErrorKind::Denied));
+    }
+}

@@ -1,0 +1,318 @@
+//! `haul run`: many command lines in one process, which share their connections.
+//!
+//! A line is read when a worker is free for it, so that a list without end takes no memory. There is no shell: a word is what
+//! stands between blanks, quotes taken off.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_core::entry::show;
+use haul_core::error::Error;
+
+use crate::exit::Exit;
+use crate::flags::global::Progress;
+use crate::flags::select::Input;
+use crate::flags::{self, BatchFlags, Command, Global, Invocation, Parsed};
+use crate::location::Scheme;
+use crate::objects::Clients;
+use crate::out;
+
+/// Bytes of a line: some hundred names.
+const LINE_MOST: u64 = 1 << 20;
+
+/// What all workers share.
+struct Batch<'a> {
+    lines: Mutex<Lines>,
+    flags: &'a BatchFlags,
+    global: &'a Global,
+    umask: u32,
+    clients: Clients,
+    stop: Arc<AtomicBool>,
+    copies: Arc<AtomicUsize>,
+    /// The worst of the lines so far, and how many failed.
+    ended: Mutex<(Exit, u64)>,
+}
+
+/// The lines that nobody has taken yet.
+struct Lines {
+    from: From,
+    number: u64,
+}
+
+enum From {
+    Stdin,
+    File(io::BufReader<std::fs::File>),
+}
+
+impl Lines {
+    /// The next line that is not blank, with its number, from 1 on.
+    fn next(&mut self) -> Option<io::Result<(u64, Vec<u8>)>> {
+        loop {
+            let mut line = Vec::new();
+            let read = match &mut self.from {
+                From::Stdin => io::stdin().lock().take(LINE_MOST).read_until(b'\n', &mut line),
+                From::File(file) => file.take(LINE_MOST).read_until(b'\n', &mut line),
+            };
+            match read {
+                Ok(0) => return None,
+                Err(e) => return Some(Err(e)),
+                Ok(_) => self.number += 1,
+            }
+            let text = line.trim_ascii();
+            if line.len() as u64 == LINE_MOST && !line.ends_with(b"\n") {
+                return Some(Err(io::Error::new(io::ErrorKind::InvalidData, format!("line {} is too long", self.number))));
+            }
+            if !text.is_empty() && !text.starts_with(b"#") {
+                return Some(Ok((self.number, text.to_vec())));
+            }
+        }
+    }
+}
+
+/// Runs the lines of a file. The exit is that of the worst line.
+pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
+    // Before there is a second thread.
+    let umask = crate::umask();
+    let from = match &flags.from {
+        Input::Stdin => From::Stdin,
+        Input::File(path) => match std::fs::File::open(path) {
+            Ok(file) => From::File(io::BufReader::new(file)),
+            Err(e) => return out::error(&Error::io(e, "open").at(path.as_os_str().as_bytes())),
+        },
+    };
+    let (stop, copies) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    listen(stop.clone(), copies.clone());
+    let batch = Batch {
+        lines: Mutex::new(Lines { from, number: 0 }),
+        flags,
+        global,
+        umask,
+        clients: Clients::default(),
+        stop,
+        copies,
+        ended: Mutex::new((Exit::Success, 0)),
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..flags.jobs {
+            // Fewer threads do the same work.
+            let _spawned = std::thread::Builder::new().name("haul-run".into()).spawn_scoped(scope, || batch.work());
+        }
+        batch.work();
+    });
+    let (worst, failed) = *batch.ended.lock().unwrap_or_else(PoisonError::into_inner);
+    if failed > 0 {
+        out::say(&format!("{failed} of the lines failed"));
+    }
+    worst
+}
+
+impl Batch<'_> {
+    fn work(&self) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let next = self.lines.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let (number, line) = match next {
+                None => return,
+                Some(Ok(next)) => next,
+                Some(Err(e)) => return self.ends(out::error(&Error::io(e, "read the commands"))),
+            };
+            let shown = show(&line);
+            if self.flags.jobs == 1 && !self.global.quiet {
+                out::say(&format!("line {number}: {shown}"));
+            }
+            let exit = self.line(&line);
+            if exit != Exit::Success {
+                out::say(&format!("line {number}: failed ({}): {shown}", exit.code()));
+            } else if self.flags.jobs > 1 && !self.global.quiet {
+                out::say(&format!("line {number}: done: {shown}"));
+            }
+            self.ends(exit);
+        }
+    }
+
+    fn ends(&self, exit: Exit) {
+        if exit == Exit::Success {
+            return;
+        }
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        *ended = (ended.0.or_worse(exit), ended.1 + 1);
+        if self.flags.exit_on_error || exit == Exit::Signal {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn line(&self, line: &[u8]) -> Exit {
+        let refuse = |reason: &str| {
+            out::complain(&format!("error: {reason}\n").into(), false);
+            Exit::Usage
+        };
+        let words = match words(line) {
+            Ok(words) => words,
+            Err(reason) => return refuse(reason),
+        };
+        // A line that was copied from a terminal begins with the program's name.
+        let words = words.iter().skip(usize::from(words.first().is_some_and(|word| word == "haul")));
+        let argv: Vec<OsString> = std::iter::once(OsString::from("haul")).chain(words.cloned()).collect();
+        let invocation = match crate::understand(&argv, self.umask) {
+            Ok(Parsed::Run(invocation)) => *invocation,
+            Ok(Parsed::Print(text)) => {
+                let _read = out::print_text(&text, self.global.color);
+                return Exit::Success;
+            }
+            Err(e) => {
+                out::complain(&e.text, self.global.color);
+                return e.exit;
+            }
+        };
+        match refusal(&invocation.command, &self.flags.from) {
+            Some(reason) => refuse(reason),
+            None => self.perform(invocation),
+        }
+    }
+
+    fn perform(&self, mut invocation: Invocation) -> Exit {
+        let global = &mut invocation.global;
+        global.color &= self.global.color;
+        global.state_dir = global.state_dir.take().or_else(|| self.global.state_dir.clone());
+        global.log = global.log.take().or_else(|| self.global.log.clone());
+        global.json |= self.global.json;
+        // What several lines draw or count at once nobody can read; each says how it ended.
+        global.quiet |= self.global.quiet || (self.flags.jobs > 1 && global.verbose == 0);
+        if self.flags.jobs > 1 && global.progress == Progress::Auto {
+            global.progress = Progress::Every(std::time::Duration::from_secs(3600));
+        }
+        if let Some(connect) = connection(&mut invocation.command) {
+            connect.clients = self.clients.clone();
+        }
+        let copies = matches!(invocation.command, Command::Copy(_) | Command::Check(_));
+        if copies {
+            self.copies.fetch_add(1, Ordering::SeqCst);
+        }
+        let exit = crate::run(invocation);
+        if copies {
+            self.copies.fetch_sub(1, Ordering::SeqCst);
+        }
+        exit
+    }
+}
+
+/// Why a command is not for a line of a file.
+fn refusal(command: &Command, from: &Input) -> Option<&'static str> {
+    let stdin = match command {
+        Command::Batch(_) | Command::Agent(_) | Command::Demo(_) => return Some("this command is not for a line of haul run"),
+        Command::Copy(flags) => {
+            flags.sources.iter().any(|place| place.scheme == Scheme::Stdio)
+                || flags.listed.files_from == Some(Input::Stdin)
+                || flags.select.readers_of_stdin() > 0
+        }
+        Command::Check(flags) => flags.select.readers_of_stdin() > 0 || flags.listed.files_from == Some(Input::Stdin),
+        Command::Cat(flags) => flags.places.iter().any(|place| place.scheme == Scheme::Stdio),
+        _ => false,
+    };
+    (stdin && *from == Input::Stdin).then_some("standard input has the command lines; keep them in a file")
+}
+
+/// How a command reaches other machines, for those that do.
+fn connection(command: &mut Command) -> Option<&mut flags::connect::Connect> {
+    Some(match command {
+        Command::Copy(flags) => &mut flags.connect,
+        Command::Check(flags) => &mut flags.connect,
+        Command::Sum(flags) => &mut flags.connect,
+        Command::Ls(flags) => &mut flags.connect,
+        Command::Du(flags) => &mut flags.connect,
+        Command::Tree(flags) => &mut flags.connect,
+        Command::Cat(flags) => &mut flags.connect,
+        Command::Mkdir(flags) => &mut flags.connect,
+        Command::Rm(flags) => &mut flags.connect,
+        Command::Mb(flags) => &mut flags.connect,
+        Command::Rb(flags) => &mut flags.connect,
+        Command::Head(flags) => &mut flags.connect,
+        Command::Presign(flags) => &mut flags.connect,
+        _ => return None,
+    })
+}
+
+/// A signal begins no other line. Copies that are at work stop by themselves; where there are none, and at a second signal, it
+/// ends here.
+fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {
+                std::process::exit(i32::from(Exit::Signal.code()));
+            }
+        }
+    });
+}
+
+/// Splits a line as a shell would that knows quotes and backslashes and nothing else. A `#` at the beginning of a word ends it.
+fn words(line: &[u8]) -> Result<Vec<OsString>, &'static str> {
+    const OPEN: &str = "a quote has no end on this line";
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = line.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b' ' | b'\t' | b'\r' => words.extend(word.take().map(OsString::from_vec)),
+            b'#' if word.is_none() => break,
+            b'\'' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match bytes.next().ok_or(OPEN)? {
+                        b'\'' => break,
+                        byte => word.push(byte),
+                    }
+                }
+            }
+            b'"' => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match bytes.next().ok_or(OPEN)? {
+                        b'"' => break,
+                        b'\\' => match bytes.next().ok_or(OPEN)? {
+                            byte @ (b'"' | b'\\' | b'$' | b'`') => word.push(byte),
+                            byte => word.extend([b'\\', byte]),
+                        },
+                        byte => word.push(byte),
+                    }
+                }
+            }
+            b'\\' => word.get_or_insert_default().push(bytes.next().ok_or("the line ends with a backslash")?),
+            byte => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word.take().map(OsString::from_vec));
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn split(line: &str) -> Vec<String> {
+        words(line.as_bytes()).expect(line).into_iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn words_are_those_of_a_shell() {
+        for (line, expected) in [
+            ("cp a b", vec!["cp", "a", "b"]),
+            ("  cp\t a   b\r", vec!["cp", "a", "b"]),
+            ("cp 'a b' \"c d\" e\\ f", vec!["cp", "a b", "c d", "e f"]),
+            ("cp 'it'\"'\"'s' ''", vec!["cp", "it's", ""]),
+            ("rm \"a\\\"b\\n\" # the rest 'is open", vec!["rm", "a\"b\\n"]),
+            ("rm a#b '#c' \\#d", vec!["rm", "a#b", "#c", "#d"]),
+            ("rm $HOME `x` *;y", vec!["rm", "$HOME", "`x`", "*;y"]),
+            ("# nothing", vec![]),
+        ] {
+            assert_eq!(split(line), expected, "{line}");
+        }
+        for line in ["cp 'a", "cp \"a\\\"", "cp \"a\\", "cp a\\"] {
+            assert!(words(line.as_bytes()).is_err(), "{line}");
+        }
+        assert_eq!(words(b"rm \xff\\\xfe"), Ok(vec!["rm".into(), OsString::from_vec(b"\xff\xfe".to_vec())]));
+    }
+}

@@ -1,0 +1,277 @@
+//! Removal in object stores: keys go by lots of 1,000, some lots at once, while the listing goes on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+use haul_core::entry::Time;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Flow;
+use haul_stores::s3::Bucket;
+use haul_stores::s3::inventory::{Line, REMOVED_AT_ONCE};
+
+use super::scope::{Match, Scope, What, nothing};
+use crate::open::Argument;
+use crate::out;
+
+/// Requests under way at the same time. A lot takes the service a second or so.
+const LOTS_AT_ONCE: usize = 8;
+/// Uploads are abandoned one by one.
+const UPLOADS_OF_A_LOT: usize = 16;
+
+/// How to remove.
+#[derive(Clone, Copy, Debug)]
+pub struct Rm<'a> {
+    pub recursive: bool,
+    pub force: bool,
+    /// A missing name is no failure.
+    pub quiet_missing: bool,
+    pub dry: bool,
+    /// Every version, for good.
+    pub versions: bool,
+    /// This one, for good.
+    pub version: Option<&'a str>,
+}
+
+/// Who is told: of what failed, and of each key that is gone, by its address and its version or upload.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    pub failed: &'a (dyn Fn(&Error) + Sync),
+    pub each: &'a (dyn Fn(&[u8], &str) + Sync),
+}
+
+/// A key, and a version or upload of it; an empty text is the latest version.
+type Doomed = (Vec<u8>, String);
+
+/// Takes what is to go, and removes it when there is a lot of it.
+struct Lots<'a> {
+    lot: Vec<Doomed>,
+    size: usize,
+    give: mpsc::SyncSender<Vec<Doomed>>,
+    dry: bool,
+    address: &'a dyn Fn(&[u8]) -> Vec<u8>,
+    told: Told<'a>,
+    taken: u64,
+}
+
+impl Lots<'_> {
+    fn push(&mut self, key: Vec<u8>, version: String) -> Flow {
+        self.taken += 1;
+        if self.dry {
+            (self.told.each)(&(self.address)(&key), &version);
+            return Flow::Go;
+        }
+        self.lot.push((key, version));
+        if self.lot.len() < self.size { Flow::Go } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Flow {
+        let lot = std::mem::take(&mut self.lot);
+        // The others are gone only where one of them has panicked.
+        if lot.is_empty() || self.give.send(lot).is_ok() { Flow::Go } else { Flow::Stop }
+    }
+}
+
+/// Has `find` name what is to go, and removes it by `remove`, which answers with what is still there. Returns how many were
+/// named, and how many of those failed.
+fn by_lots(
+    bucket: &Bucket,
+    size: usize,
+    dry: bool,
+    told: Told<'_>,
+    remove: &(dyn Fn(&[Doomed]) -> Vec<(Vec<u8>, String, Error)> + Sync),
+    find: &mut dyn FnMut(&mut Lots<'_>) -> Result<()>,
+) -> Result<(u64, u64)> {
+    let address = |key: &[u8]| [b"s3://", bucket.name.as_bytes(), b"/", key].concat();
+    let failures = AtomicU64::new(0);
+    let (give, take) = mpsc::sync_channel::<Vec<Doomed>>(1);
+    let take = Mutex::new(take);
+    let work = || {
+        loop {
+            let lot = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(lot) = lot else { return };
+            let failed = remove(&lot);
+            failures.fetch_add(failed.len() as u64, Ordering::Relaxed);
+            let gone = |doomed: &&Doomed| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
+            lot.iter().filter(gone).for_each(|(key, version)| (told.each)(&address(key), version));
+            for (key, _, e) in &failed {
+                (told.failed)(&e.again().at(&address(key)));
+            }
+        }
+    };
+    let (found, taken) = std::thread::scope(|scope| {
+        let mut lots = Lots { lot: Vec::new(), size, give, dry, address: &address, told, taken: 0 };
+        for _ in 0..LOTS_AT_ONCE {
+            let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
+            if let Err(e) = spawned {
+                return (Err(Error::io(e, "remove")), 0);
+            }
+        }
+        let found = find(&mut lots);
+        lots.flush();
+        (found, lots.taken)
+    });
+    found.map(|()| (taken, failures.into_inner()))
+}
+
+fn refuse(path: &[u8], why: &str, hint: &str) -> Error {
+    Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint(hint.to_string())
+}
+
+fn is_directory(path: &[u8]) -> Error {
+    refuse(path, "is a directory", "-r removes it with all that is in it")
+}
+
+/// Removes objects. Returns how many could not be removed.
+pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<u64> {
+    let bucket = scope.bucket();
+    if scope.is_whole(how.recursive) && how.recursive | matches!(scope.what, What::Like(_)) && !how.force {
+        return Err(refuse(&asked.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
+    }
+    let mut what = &scope.what;
+    let below;
+    match what {
+        What::Below(_) if !how.recursive => return Err(is_directory(&asked.path)),
+        What::Key(key) if how.version.is_none() => {
+            let exact = if how.versions {
+                let mut exact = false;
+                bucket.versions(key, &mut |versions| {
+                    exact = versions.iter().any(|version| version.object.key == *key);
+                    Flow::Stop
+                })?;
+                exact
+            } else {
+                bucket.first(key)?.is_some_and(|first| first.key == *key)
+            };
+            if !exact {
+                let prefix = [&key[..], b"/"].concat();
+                let any = if how.versions { has_versions(bucket, &prefix)? } else { bucket.first(&prefix)?.is_some() };
+                match (any, how.recursive) {
+                    (true, false) => return Err(is_directory(&asked.path)),
+                    (true, true) => {
+                        below = What::Below(prefix);
+                        what = &below;
+                    }
+                    (false, _) if how.quiet_missing => return Ok(0),
+                    (false, _) => return Err(nothing(asked, false)),
+                }
+            }
+        }
+        _ => {}
+    }
+    let mut left_dirs = 0u64;
+    let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
+    let (taken, failures) = by_lots(bucket, REMOVED_AT_ONCE, how.dry, told, &remove, &mut |lots| match what {
+        What::Key(key) if !how.versions => {
+            lots.push(key.clone(), how.version.unwrap_or_default().to_string());
+            Ok(())
+        }
+        _ if how.versions => all_versions(scope, what, how.recursive, lots),
+        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(lines, lots)),
+        What::Like(wild) => wild.walk(bucket, how.recursive, &mut |found| match found {
+            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => lots.push(object.key, String::new()),
+            Match::Line(Line::Prefix(_)) if !how.recursive && !wild.dirs => {
+                left_dirs += 1;
+                Flow::Go
+            }
+            Match::Line(Line::Prefix(_)) | Match::Within(Line::Prefix(_)) => Flow::Go,
+        }),
+        What::Key(_) => Ok(()),
+    })?;
+    if left_dirs > 0 {
+        let matched = if left_dirs == 1 { "1 directory matches".to_string() } else { format!("{left_dirs} directories match") };
+        out::say(&format!("{matched}, too, and was left alone; -r removes what is in it"));
+    }
+    if taken == 0 && left_dirs == 0 && !how.quiet_missing && !scope.is_whole(true) {
+        return Err(nothing(asked, matches!(scope.what, What::Like(_))));
+    }
+    Ok(failures)
+}
+
+fn has_versions(bucket: &Bucket, prefix: &[u8]) -> Result<bool> {
+    let mut any = false;
+    bucket.versions(prefix, &mut |versions| {
+        any = !versions.is_empty();
+        Flow::Stop
+    })?;
+    Ok(any)
+}
+
+fn objects(lines: Vec<Line>, lots: &mut Lots<'_>) -> Flow {
+    for line in lines {
+        if let Line::Object(object) = line
+            && lots.push(object.key, String::new()) == Flow::Stop
+        {
+            return Flow::Stop;
+        }
+    }
+    Flow::Go
+}
+
+fn all_versions(scope: &Scope, what: &What, recursive: bool, lots: &mut Lots<'_>) -> Result<()> {
+    let prefix = match what {
+        What::Below(prefix) => prefix,
+        _ => scope.prefix(),
+    };
+    scope.bucket().versions(prefix, &mut |versions| {
+        for version in versions {
+            let key = version.object.key;
+            let meant = match what {
+                What::Key(own) => key == *own,
+                What::Below(prefix) => key.starts_with(prefix),
+                What::Like(_) => scope.admits(&key, recursive),
+            };
+            if meant && lots.push(key, version.id) == Flow::Stop {
+                return Flow::Stop;
+            }
+        }
+        Flow::Go
+    })
+}
+
+/// Abandons unfinished uploads that were begun before `older`, or all of them.
+pub fn rm_uploads(asked: &Argument<'_>, scope: &Scope, older: Option<Time>, how: Rm<'_>, told: Told<'_>) -> Result<u64> {
+    if older.is_none() && scope.is_whole(true) && !how.force {
+        let hint = "--older-than 7d leaves the younger ones alone; --force removes them all";
+        return Err(refuse(&asked.path, "uploads of the whole bucket may be under way at this moment", hint));
+    }
+    uploads(scope, older, how.dry, told)
+}
+
+fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Result<u64> {
+    let bucket = scope.bucket();
+    let abandon = |lot: &[Doomed]| {
+        let one = |(key, id): &Doomed| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
+        lot.iter().filter_map(one).collect()
+    };
+    let (_, failures) = by_lots(bucket, UPLOADS_OF_A_LOT, dry, told, &abandon, &mut |lots| {
+        bucket.uploads(scope.prefix(), &mut |uploads| {
+            for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
+                // One whose time is not told may be of this moment.
+                let old = older.is_none_or(|older| upload.initiated.is_some_and(|begun| begun < older));
+                if old && lots.push(upload.key, upload.id) == Flow::Stop {
+                    return Flow::Stop;
+                }
+            }
+            Flow::Go
+        })
+    })?;
+    Ok(failures)
+}
+
+/// Removes all that is in a bucket: versions, marks of deletion, objects, unfinished uploads.
+pub fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
+    let bucket = scope.bucket();
+    let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
+    let plain = || by_lots(bucket, REMOVED_AT_ONCE, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
+    let versions = by_lots(bucket, REMOVED_AT_ONCE, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
+    let mut failures = match versions {
+        // Not every service knows versions.
+        Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.1,
+        other => other?.1,
+    };
+    failures += match uploads(scope, None, dry, told) {
+        Err(e) if e.kind() == ErrorKind::Unsupported => 0,
+        other => other?,
+    };
+    Ok(failures)
+}

@@ -1,0 +1,23 @@
+//! `haul presign`: an address, and nothing else.
+
+use std::io::Write;
+use std::time::Duration;
+
+use haul_core::error::{Error, Result};
+use haul_stores::s3::inventory::Purpose;
+
+use super::scope::key_of;
+use crate::flags::bucket::PresignMethod;
+use crate::open::Argument;
+use crate::remote::Host;
+
+pub fn presign(asked: &Argument<'_>, method: PresignMethod, expires: Duration, out: &mut dyn Write) -> Result<()> {
+    let host = asked.hosts.reach(asked.location)?;
+    let Host::Objects(place) = &*host else { return Ok(()) };
+    let purpose = match method {
+        PresignMethod::Get => Purpose::Read,
+        PresignMethod::Put => Purpose::Write,
+    };
+    let url = place.bucket().presign(purpose, &key_of(asked.location), expires).map_err(|e| e.at(&asked.path))?;
+    writeln!(out, "{url}").map_err(|e| Error::io(e, "write"))
+}

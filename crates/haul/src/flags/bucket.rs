@@ -1,0 +1,226 @@
+//! mb, rb, head and presign: buckets, and what only objects have.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::connect::{Connect, ConnectArgs};
+use super::{Environment, Refusal, locations, objects};
+use crate::location::{Location, Scheme};
+use crate::units;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MbFlags {
+    /// Buckets, at least one.
+    pub places: Vec<Location>,
+    pub connect: Connect,
+}
+
+/// Make buckets
+#[derive(Args)]
+#[command(
+    override_usage = "haul mb [OPTIONS] s3://BUCKET...",
+    before_help = "Examples:
+  haul mb s3://results
+  haul mb --region eu-central-1 s3://results"
+)]
+pub struct MbArgs {
+    /// The buckets
+    #[arg(value_name = "s3://BUCKET", required = true)]
+    paths: Vec<OsString>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+impl MbArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<MbFlags, Refusal> {
+        let places = locations(&self.paths, environment)?;
+        places.iter().try_for_each(is_bucket)?;
+        Ok(MbFlags { places, connect: self.connect.resolve() })
+    }
+}
+
+/// Refuses what is no bucket and nothing but a bucket.
+fn is_bucket(place: &Location) -> Result<(), Refusal> {
+    match place.scheme == Scheme::S3 && place.host.is_some() && place.path.is_empty() && !place.trailing_slash {
+        true => Ok(()),
+        false => Err(format!("{place} is no bucket; write s3://BUCKET")),
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RbFlags {
+    /// Buckets, at least one.
+    pub places: Vec<Location>,
+    /// `--force`: with all that is in them.
+    pub force: bool,
+    pub dry: bool,
+    pub connect: Connect,
+}
+
+/// Remove buckets
+///
+/// A bucket must be empty. --force empties it first: all objects, all their versions and all unfinished uploads.
+#[derive(Args)]
+#[command(
+    override_usage = "haul rb [OPTIONS] s3://BUCKET...",
+    before_help = "Examples:
+  haul rb s3://results
+  haul rb --force -n s3://results     says what would go with it"
+)]
+pub struct RbArgs {
+    /// The buckets
+    #[arg(value_name = "s3://BUCKET", required = true)]
+    paths: Vec<OsString>,
+    /// Remove all that is in it first, for good: objects, versions, unfinished uploads
+    #[arg(long)]
+    force: bool,
+    /// Say what would be removed, and do nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+impl RbArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<RbFlags, Refusal> {
+        let places = locations(&self.paths, environment)?;
+        places.iter().try_for_each(is_bucket)?;
+        Ok(RbFlags { places, force: self.force, dry: self.dry_run, connect: self.connect.resolve() })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadFlags {
+    /// Objects or buckets, at least one.
+    pub places: Vec<Location>,
+    pub connect: Connect,
+}
+
+/// Say all that an object store tells of objects, without reading them
+///
+/// Size, times, what the ETag means, checksums, class, encryption, the attributes of a file that were kept, metadata. Of a
+/// bucket it says the region. With --json one line of JSON for each.
+#[derive(Args)]
+#[command(
+    override_usage = "haul head [OPTIONS] s3://BUCKET/KEY...",
+    before_help = "Examples:
+  haul head s3://results/run7/out.nc
+  haul head --json s3://results/run7/out.nc | jq .etag"
+)]
+pub struct HeadArgs {
+    /// The objects
+    #[arg(value_name = "s3://BUCKET/KEY", required = true)]
+    paths: Vec<OsString>,
+    /// This version of the object, not the latest
+    #[arg(long, value_name = "ID", value_parser = objects::version)]
+    version_id: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+impl HeadArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<HeadFlags, Refusal> {
+        let places = locations(&self.paths, environment)?;
+        if let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3 || place.host.is_none()) {
+            return Err(format!("{other} is no object; write s3://BUCKET/KEY, and use `haul ls -l` for files"));
+        }
+        let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
+        Ok(HeadFlags { places, connect })
+    }
+}
+
+/// `--version-id` is of one object.
+pub(super) fn versioned(mut connect: Connect, version: Option<String>, places: &[Location]) -> Result<Connect, Refusal> {
+    if version.is_some() && !matches!(places, [place] if is_object(place)) {
+        return Err("--version-id is a version of one object; name just one s3://BUCKET/KEY".into());
+    }
+    connect.objects.version_id = version;
+    Ok(connect)
+}
+
+/// Whether an address names an object by its key.
+pub(super) fn is_object(place: &Location) -> bool {
+    place.scheme == Scheme::S3 && place.host.is_some() && !place.path.is_empty()
+}
+
+/// What an address of `haul presign` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum PresignMethod {
+    Get,
+    Put,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresignFlags {
+    /// Objects, at least one.
+    pub places: Vec<Location>,
+    /// One second to seven days.
+    pub expires: Duration,
+    pub method: PresignMethod,
+    pub connect: Connect,
+}
+
+/// Print addresses with which anybody can read or write an object, for a while
+#[derive(Args)]
+#[command(
+    override_usage = "haul presign [OPTIONS] s3://BUCKET/KEY...",
+    before_help = "Examples:
+  haul presign s3://results/out.nc                    good for an hour
+  haul presign --expires 7d s3://results/out.nc
+  curl -T in.nc \"$(haul presign --method PUT s3://results/in.nc)\""
+)]
+pub struct PresignArgs {
+    /// The objects
+    #[arg(value_name = "s3://BUCKET/KEY", required = true)]
+    paths: Vec<OsString>,
+    /// How long the address is good: 1s to 7d
+    #[arg(long, visible_alias = "expire", value_name = "DURATION", value_parser = lifetime, default_value = "1h")]
+    expires: Duration,
+    /// What it does: read the object, or write it
+    #[arg(long, value_name = "METHOD", value_enum, ignore_case = true, default_value = "GET")]
+    method: PresignMethod,
+    /// This version of the object, not the latest
+    #[arg(long, value_name = "ID", value_parser = objects::version)]
+    version_id: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let time = units::parse_duration(text)?;
+    match (Duration::from_secs(1)..=haul_stores::s3::sign::LONGEST_PRESIGN).contains(&time) {
+        true => Ok(time),
+        false => Err("an address can be good for one second to seven days".into()),
+    }
+}
+
+impl PresignArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<PresignFlags, Refusal> {
+        let places = locations(&self.paths, environment)?;
+        if let Some(other) = places.iter().find(|place| !is_object(place)) {
+            return Err(format!("{other} is no object; write s3://BUCKET/KEY"));
+        }
+        if self.version_id.is_some() && self.method == PresignMethod::Put {
+            return Err("--version-id names what is there already, and --method PUT writes anew; leave one out".into());
+        }
+        let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
+        Ok(PresignFlags { places, expires: self.expires, method: self.method, connect })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_good_for_a_second_to_a_week() {
+        assert_eq!(lifetime("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(lifetime("7d"), Ok(Duration::from_secs(604_800)));
+        for text in ["0", "500ms", "8d", "60"] {
+            assert!(lifetime(text).is_err(), "{text}");
+        }
+    }
+}
