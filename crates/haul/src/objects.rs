@@ -164,18 +164,16 @@ impl Place {
         }
     }
 
-    /// An error unless there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is
-    /// empty. Else a slip of the pen would be an empty source, and empty the destination.
-    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
+    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
         let mut prefix = key(path).to_vec();
-        if !prefix.is_empty() && !prefix.ends_with(b"/") {
+        if prefix.is_empty() {
+            return Ok(true);
+        }
+        if !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", &prefix].concat());
-        if prefix.is_empty() || self.bucket.any_below(&prefix).map_err(named)? {
-            return Ok(());
-        }
-        Err(named(Error::new(ErrorKind::NotFound, "open").because("there is nothing below it")))
+        self.bucket.any_below(&prefix)
     }
 
     /// The marker of a directory: an empty one is nothing without it.
@@ -185,18 +183,6 @@ impl Place {
         let entry = Entry::bare(name.clone(), Kind::Dir);
         let spec = MetaSpec { name: &name, entry: &entry, keep: MetaMask::NONE };
         store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| ())
-    }
-
-    /// The directory above a path, and its last part. A path that ends in a slash is a directory's, whatever object has its
-    /// name without that.
-    pub fn named(&self, path: &[u8]) -> (Objects, Vec<u8>) {
-        let bare = path.strip_suffix(b"/").unwrap_or(path);
-        let (above, leaf) = bare.split_at(bare.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1));
-        let store = self.open(above, false);
-        if bare.len() < path.len() {
-            store.hide(key(bare));
-        }
-        (store, leaf.to_vec())
     }
 
     /// The directory at a path, for reading or to be written to.

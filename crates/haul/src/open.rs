@@ -10,8 +10,8 @@ use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::local::{Local, Options};
 
-use crate::location::{Location, Scheme};
-use crate::remote::{Host, Hosts, is_remote};
+use crate::location::Location;
+use crate::remote::{Hosts, is_remote};
 
 /// An argument as it was written, and the hosts through which it may be reached.
 pub struct Argument<'a> {
@@ -65,10 +65,7 @@ pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
         let host = asked.hosts.reach(asked.location)?;
         let path = host.path(asked.location);
         return match host.look(&path)? {
-            Some(Kind::Dir) => {
-                host.must_be_there(&path)?;
-                Ok(Opened { store: host.open(&path)?, leaf: None })
-            }
+            Some(Kind::Dir) => Ok(Opened { store: host.open(&path)?, leaf: None }),
             _ => name_of(asked),
         };
     }
@@ -87,15 +84,6 @@ pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
     }
     let host = asked.hosts.reach(asked.location)?;
     let path = host.path(asked.location);
-    if let Host::Objects(place) = &*host {
-        if path.ends_with(b"/") {
-            place.must_be_there(&path)?;
-        }
-        let (store, leaf) = place.named(&path);
-        if !leaf.is_empty() {
-            return Ok(Opened { store: Arc::new(store), leaf: Some(leaf) });
-        }
-    }
     let (above, leaf) = host.split(&path);
     if matches!(leaf, b"" | b"." | b"..") {
         let e = Error::new(ErrorKind::Usage, "open").at(&asked.path);
@@ -129,19 +117,10 @@ pub fn in_parent(path: &[u8], options: Options) -> Result<Opened<Local>> {
 pub fn existing(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
     let opened = argument(asked)?;
     let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
-    check_slash(asked, &entry)?;
     if entry.kind != Kind::Dir && asked.location.trailing_slash {
         return Err(Error::new(ErrorKind::Usage, "open").at(&asked.path).because("is not a directory"));
     }
     Ok((opened, entry))
-}
-
-/// Only its slash makes a directory of a bucket's address.
-pub fn check_slash(asked: &Argument<'_>, entry: &Entry) -> Result<()> {
-    if asked.location.scheme == Scheme::S3 && entry.kind == Kind::Dir && !asked.location.means_contents() {
-        return Err(missing(&asked.path).hint(format!("there are objects below it: {}/ names them", asked.location)));
-    }
-    Ok(())
 }
 
 pub fn missing(path: &[u8]) -> Error {

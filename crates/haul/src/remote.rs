@@ -160,14 +160,6 @@ impl Host {
         }
     }
 
-    /// An error where a directory that is not there can be opened and listed: it would be an empty one.
-    pub fn must_be_there(&self, path: &[u8]) -> Result<()> {
-        match self {
-            Host::Objects(place) => place.must_be_there(path),
-            _ => Ok(()),
-        }
-    }
-
     /// Makes a directory at an absolute path, and with `parents` those above it.
     pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
         match self {
@@ -191,6 +183,18 @@ impl Host {
             Host::Sftp(host) => Ok(Arc::new(host.open(path)?)),
             Host::Objects(place) => Ok(Arc::new(place.open(path, false))),
         }
+    }
+
+    /// The directory at an absolute path, for a source: of a bucket there must be something below it, lest a slip of the
+    /// pen empties the destination.
+    pub fn open_source(&self, path: &[u8], options: RootOptions) -> Result<Arc<dyn Store>> {
+        if let Host::Objects(place) = self
+            && !place.is_dir(path)?
+        {
+            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
+            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        }
+        self.open_with(path, options)
     }
 
     /// The same for what is to be written to.

@@ -224,7 +224,7 @@ impl Objects {
     }
 
     /// From now on the name of this object is that of the directory below it.
-    pub fn hide(&self, key: &[u8]) {
+    fn hide(&self, key: &[u8]) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.len() < HIDDEN_MOST {
             hidden.insert(key.to_vec());

@@ -190,7 +190,6 @@ pub fn rm(
     let path = &asked.path[..];
     let opened = match open::name_of(asked) {
         Ok(opened) => opened,
-        Err(e) if e.kind() == ErrorKind::NotFound && how.quiet_missing => return Ok(0),
         Err(e) => {
             return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory itself") } else { e });
         }
@@ -201,7 +200,6 @@ pub fn rm(
         Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing(path)),
         other => other?,
     };
-    open::check_slash(asked, &entry)?;
     if entry.kind == Kind::Dir {
         if !how.recursive {
             return Err(Error::new(ErrorKind::Usage, "remove")

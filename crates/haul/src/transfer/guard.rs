@@ -2,7 +2,7 @@
 //! Directories are compared by device and inode, so links and bind mounts do not hide them.
 
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Place, Store};
+use haul_core::store::Store;
 
 use super::places::{Places, RemoteSource};
 
@@ -35,36 +35,33 @@ pub fn check(places: &Places, delete: bool) -> Result<Vec<(u64, u64)>> {
     Ok(vec![target.identity()])
 }
 
-fn bare(path: &[u8]) -> &[u8] {
-    path.strip_suffix(b"/").unwrap_or(path)
-}
-
 /// The same of another machine, which tells no inodes: by the paths, links resolved.
 fn check_remote(source: &RemoteSource, places: &Places, delete: bool) -> Result<()> {
     let target = places.target.place();
-    let system = |place: &Place| (place.scheme, place.endpoint.clone(), place.volume.clone());
-    if system(target) != system(&source.place) {
+    if (target.scheme, &target.endpoint, &target.volume) != (source.place.scheme, &source.place.endpoint, &source.place.volume) {
         return Ok(());
     }
     let refuse = |path: &[u8], reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy").at(path);
         Err(e.because(reason.to_string()).hint(hint.to_string()))
     };
-    // The root of a bucket's directory ends in a slash, that of a host's does not.
-    let below = |path: &[u8], above: &[u8]| path.strip_prefix(bare(above)).is_some_and(|rest| rest.starts_with(b"/") && path != above);
+    let below = |path: &[u8], above: &[u8]| path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/") || above == b"/");
     let join = |above: &[u8], leaf: &[u8]| [above, if above.ends_with(b"/") { b"" } else { b"/" }, leaf].concat();
-    let path = source.leaf.as_ref().map_or_else(|| source.place.root.clone(), |leaf| join(&source.place.root, leaf));
+    // Prefixes of buckets end in a slash.
+    let bare = |path: &[u8]| path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path).to_vec();
+    let (from, target_root) = (bare(&source.place.root), bare(&target.root));
+    let path = source.leaf.as_ref().map_or_else(|| from.clone(), |leaf| join(&from, leaf));
     let lands = match &source.leaf {
-        Some(leaf) => join(&target.root, places.rename.as_ref().unwrap_or(leaf)),
-        None => target.root.clone(),
+        Some(leaf) => join(&target_root, places.rename.as_ref().unwrap_or(leaf)),
+        None => target_root.clone(),
     };
     if path == lands {
         return refuse(&path, "source and destination are the same", "name another destination");
     }
-    if below(&target.root, &path) || bare(&target.root) == bare(&path) {
+    if below(&target_root, &path) || target_root == path {
         return refuse(&path, "the destination is inside the source", "copy to a place outside it, or copy its parts by name");
     }
-    if delete && below(&path, &target.root) {
+    if delete && below(&path, &target_root) {
         return refuse(&path, "the source is inside the destination, and --delete would delete it", "leave --delete out");
     }
     Ok(())

@@ -17,7 +17,7 @@ use haul_stores::agent::RootOptions;
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 
-use crate::location::Location;
+use crate::location::{Location, Scheme};
 use crate::open;
 use crate::remote::{Host, Hosts, is_remote};
 
@@ -120,19 +120,18 @@ fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let options = asked.far(asked.source_options());
     let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: host.open_with(path, options)?, local: None }) };
     if location.means_contents() || asked.listed {
-        host.must_be_there(&path)?;
-        return open(&path).map(Source::Contents);
+        return Ok(Source::Contents(Opened { store: host.open_source(&path, options)?, local: None }));
     }
     let (above, leaf) = host.split(&path);
     if leaf.is_empty() {
-        host.must_be_there(&path)?;
         return open(&path).map(Source::Contents);
     }
     let parent = open(above)?;
     let missing = || Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no such file or directory");
     let entry = super::stands(&*parent.store, leaf)?.ok_or_else(missing)?;
-    if entry.kind == Kind::Dir && matches!(*host, Host::Objects(_)) {
-        return Err(missing().hint(format!("there are objects below it: {location}/ names them")));
+    if location.scheme == Scheme::S3 && entry.kind == Kind::Dir {
+        let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("there is no object of this key");
+        return Err(e.hint(format!("for what is below it write {location}/")));
     }
     Ok(Source::Name { parent, leaf: leaf.to_vec(), kind: entry.kind })
 }

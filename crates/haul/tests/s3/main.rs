@@ -5,6 +5,7 @@ mod support;
 mod between;
 mod check;
 mod faults;
+mod flags;
 mod keys;
 mod large;
 mod others;

@@ -144,7 +144,7 @@ fn the_slash_says_what_is_meant() {
     w.put(b"twofold", &[], b"x");
     w.haul("cp @/two/ back").ends(0);
     w.assert_same("src", "back", What::CONTENT);
-    w.haul("cp @/two back2/").ends(23).says("no such").says("/two/ names them");
+    w.haul("cp @/two back2/").ends(23).says("no object").says("/two/");
     w.haul("cp @/two/ back2/two --mkpath").ends(0);
     w.assert_same("src", "back2/two", What::CONTENT);
     w.haul("cp @/twofold back3").ends(0);
