@@ -72,6 +72,17 @@ fn comes_back(w: &World) {
 }
 
 #[test]
+fn names_of_one_file_and_holes_become_plain_objects() {
+    let w = World::new();
+    w.tree("src: a=3K");
+    fs::hard_link(w.join("src/a"), w.join("src/b")).expect("a link");
+    fs::File::create(w.join("src/hole")).and_then(|file| file.set_len(1 << 20)).expect("a hole");
+    w.haul("cp -a src/ @/x/").ends(0).says("without hard links and holes");
+    w.haul("cp -a @/x/ back").ends(0).never_says("without");
+    w.assert_same("src", "back", KEPT);
+}
+
+#[test]
 fn without_flags_times_and_modes_are_kept() {
     let w = World::new();
     rich(&w);
@@ -140,6 +151,9 @@ fn the_slash_says_what_is_meant() {
     w.haul("cp src/a @/four/").ends(0);
     let files = |keys: Vec<String>| keys.into_iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>();
     assert_eq!(files(w.keys()), ["four/a", "one/src/a", "one/src/d/e", "three", "two/a", "two/d/e"]);
+    // A destination for what is in a directory is one, with or without its slash.
+    w.haul("check src/ @/two").ends(0);
+    w.haul("sync -n src/ @/two").ends(0).says("nothing to move");
     // An object is no prefix, and a prefix is no object.
     w.put(b"twofold", &[], b"x");
     w.haul("cp @/two/ back").ends(0);
