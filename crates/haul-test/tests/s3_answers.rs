@@ -61,3 +61,47 @@ fn what_a_service_is_long_at_is_waited_for_and_not_asked_twice() {
     let e = bucket.client.send(&copy, Body::None).unwrap_err();
     assert_eq!((e.kind(), server.count(&When::method("PUT"))), (ErrorKind::TimedOut, 1), "{e}");
 }
+
+/// Who asks has a credential that a program gives: the first one has expired, and every later one is good.
+#[test]
+fn credentials_that_expired_are_renewed_after_an_answer_that_says_nothing() {
+    let server = scripted();
+    server.rule(When::any().header("x-amz-security-token", "new"), .., Action::Answer(Answer::new(200, "").with("ETag", "\"x\"")));
+    server.rule(When::any(), .., Action::Answer(Answer::new(400, "")));
+    let place = tempfile::tempdir().expect("a directory");
+    let program = place.path().join("give");
+    let script = format!(
+        "#!/bin/sh\ncd {0}\nT=old; [ -e asked ] && T=new; touch asked\n\
+         echo '{{\"Version\":1,\"AccessKeyId\":\"key\",\"SecretAccessKey\":\"secret\",\"SessionToken\":\"'$T'\",\"Expiration\":\"2099-01-01T00:00:00Z\"}}'\n",
+        place.path().display()
+    );
+    std::fs::write(&program, script).expect("a program");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it may run");
+    let settings = place.path().join("config");
+    std::fs::write(&settings, format!("[default]\ncredential_process = {}\n", program.display())).expect("settings");
+    let settings = settings.display().to_string();
+    let environment = Environment::table(None, [("AWS_CONFIG_FILE", &*settings), ("AWS_EC2_METADATA_DISABLED", "true")]);
+    let asked = Asked { endpoint_url: Some(format!("http://{}", server.address())), environment, ..Asked::default() };
+    let client = Arc::new(Client::open(&asked).expect("a client"));
+    let bucket = Bucket { client, name: "bucket".into(), wishes: Arc::new(Wishes::default()) };
+    // Several find it out at the same time.
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(|| bucket.head(b"key").map(|head| head.is_some()))).collect();
+        for one in all {
+            assert!(one.join().expect("no panic").expect("it is asked again"));
+        }
+    });
+}
+
+#[test]
+fn a_refusal_that_says_nothing_is_told_in_words_and_asked_once() {
+    let server = scripted();
+    server.rule(When::any().path("denied"), .., Action::Answer(Answer::new(403, "")));
+    server.rule(When::any(), .., Action::Answer(Answer::new(400, "").with("X-Minio-Error-Code", "NoSuchBucket")));
+    let bucket = bucket(&server, SHORT);
+    let e = bucket.head(b"denied").unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Denied);
+    assert!(e.to_string().contains("access denied (status 403)"), "{e}");
+    assert!(bucket.head(b"key").expect("it is told by a header").is_none());
+    assert_eq!(server.requests().len(), 2);
+}
