@@ -11,7 +11,7 @@ use http::header::HeaderMap;
 
 use super::address::copy_source;
 use super::attributes::{self, Kept};
-use super::checksum::{self, Algorithm, Proof, Value};
+use super::checksum::{self, Algorithm, ETag, Kind, Proof, Stored, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
 use super::fault;
 use super::framed::Framed;
@@ -58,6 +58,26 @@ impl Put {
 
 fn date(answer: &Answer) -> Option<Time> {
     answer.header("date").and_then(xml::time::http)
+}
+
+/// An upload in parts that was begun.
+#[derive(Clone, Debug)]
+pub struct Upload {
+    pub id: String,
+    pub warrant: Warrant,
+    /// The service has said that it keeps the checksum of the whole object, not one of those of the parts.
+    pub whole: bool,
+    pub since: Option<Time>,
+}
+
+/// What is to come out of parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'a> {
+    pub size: u64,
+    /// Checksums of the whole, if any are known.
+    pub whole: &'a [Value],
+    /// The first of them goes to the service, which then refuses to make anything else: only of an [`Upload::whole`].
+    pub sent: bool,
 }
 
 /// A part that arrived.
@@ -161,18 +181,18 @@ impl Bucket {
         })
     }
 
-    /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint knows such.
-    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<(String, Warrant, Option<Time>)> {
+    /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint says so.
+    pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<Upload> {
         self.client.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if warrant.algorithm.combines() {
                 call = call.with("x-amz-checksum-algorithm", warrant.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
             }
             let answer = self.client.send(&call, Body::None)?;
-            let since = date(&answer);
+            let (since, whole) = (date(&answer), keeps_whole(&answer, warrant.algorithm));
             let body = answer.whole("create")?;
-            let upload = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok((upload, warrant, since))
+            let id = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
+            Ok(Upload { id, warrant, whole, since })
         })
     }
 
@@ -209,10 +229,10 @@ impl Bucket {
         Ok(done(answer, value))
     }
 
-    /// Puts the parts together. `whole` is the checksum of all of them, where the endpoint knows such.
-    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], whole: Option<Value>) -> Result<Put> {
+    /// Puts the parts together. `Corrupt` if the service says of what it made that it is something else.
+    pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], expected: Expected<'_>) -> Result<Put> {
         let mut call = self.wishes.reading(self.call("commit", Method::POST, key)).ask("uploadId", upload);
-        if let Some(value) = whole {
+        if let Some(value) = expected.whole.first().filter(|_| expected.sent) {
             call = call.with(value.algorithm().header(), value.base64()).with("x-amz-checksum-type", "FULL_OBJECT");
         }
         // MD5 is no checksum of a part: its ETag is one already.
@@ -230,7 +250,28 @@ impl Bucket {
         let answer = answer.whole("commit")?;
         // The status is sent before the work is done: a failure may come in the document.
         let completed = xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))?;
+        match agrees(&completed, parts, expected.whole) {
+            Some(true) => {}
+            Some(false) => {
+                return Err(Error::new(ErrorKind::Corrupt, "commit").because("what the service made of the parts is not what was sent"));
+            }
+            None => self.look_at_size(key, &completed.etag, expected.size)?,
+        }
         Ok(Put { etag: completed.etag, since: None, until })
+    }
+
+    /// The least that can be known of an object that was just made: how long it is. Who may only write cannot know it, and what
+    /// somebody else has written meanwhile is theirs.
+    fn look_at_size(&self, key: &[u8], etag: &str, size: u64) -> Result<()> {
+        let wrong = |words: String| Err(Error::new(ErrorKind::Corrupt, "commit").because(words));
+        match self.head(key) {
+            Ok(Some(head)) if checksum::version(&head.etag) == checksum::version(etag) && head.size != size => {
+                wrong(format!("the service made {} bytes of {size}", head.size))
+            }
+            Ok(None) => wrong("the service has made nothing of the parts".into()),
+            Err(e) if !matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => Err(e),
+            _ => Ok(()),
+        }
     }
 
     /// No error if there is no such upload.
@@ -335,4 +376,100 @@ impl Bucket {
 
 fn proven<'a>(call: Call<'a>, algorithm: Algorithm, bytes: &[u8]) -> Call<'a> {
     call.with(algorithm.header(), algorithm.of(bytes).base64())
+}
+
+/// Whether the upload that was begun gets a checksum of the whole object. A service that does not know of that passes over the
+/// wish for it, and makes a checksum of the parts' checksums. CRC64NVME there is of the whole alone.
+fn keeps_whole(answer: &Answer, algorithm: Algorithm) -> bool {
+    let said = answer.header("x-amz-checksum-algorithm").is_some_and(|word| word.eq_ignore_ascii_case(algorithm.word()));
+    match answer.header("x-amz-checksum-type") {
+        Some(kind) => said && kind.eq_ignore_ascii_case("FULL_OBJECT"),
+        None => said && algorithm == Algorithm::Crc64Nvme,
+    }
+}
+
+/// Whether what the service says of the object is what was sent, as far as the two can be compared. An ETag that differs convicts
+/// nobody: what is encrypted has one that is no MD5 of anything.
+fn agrees(completed: &xml::Completed, parts: &[Part], whole: &[Value]) -> Option<bool> {
+    let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let mut verdict = None;
+    for (algorithm, text) in &completed.checksums {
+        let Some(said) = Stored::parse(*algorithm, text, &completed.checksum_type) else { continue };
+        let of_whole = whole.iter().find(|value| value.algorithm() == *algorithm).copied();
+        let of_parts = || {
+            let values = parts.iter().map(|part| part.checksum.filter(|value| value.algorithm() == *algorithm));
+            values.collect::<Option<Vec<Value>>>().and_then(checksum::composite).map(|(value, _)| value)
+        };
+        // Where neither the type nor the number of parts is said it may be either.
+        let unsaid = completed.checksum_type.is_empty() && said.kind == Kind::Whole;
+        let (first, second) = match said.kind {
+            Kind::Whole => (of_whole, if unsaid { of_parts() } else { None }),
+            Kind::Composite(parts) if parts != 0 && parts != count => return Some(false),
+            Kind::Composite(_) => (of_parts(), None),
+        };
+        let known: Vec<Value> = first.into_iter().chain(second).collect();
+        if known.contains(&said.value) {
+            verdict = Some(true);
+        } else if !known.is_empty() && (!unsaid || known.len() == 2) {
+            return Some(false);
+        }
+    }
+    let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
+        ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
+        _ => None,
+    });
+    let same_etag = || match (ETag::parse(&completed.etag), md5s.collect::<Option<Vec<Value>>>().and_then(checksum::composite)) {
+        (ETag::Multipart { md5, parts }, Some((value, count))) => md5[..] == *value.as_bytes() && parts == count,
+        _ => false,
+    };
+    verdict.or_else(|| same_etag().then_some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(algorithm: Algorithm) -> Vec<Part> {
+        let part = |(number, bytes): (u32, &[u8])| {
+            let md5 = haul_core::hash::hex(Algorithm::Md5.of(bytes).as_bytes());
+            Part { number, etag: format!("\"{md5}\""), checksum: Some(algorithm.of(bytes)) }
+        };
+        [(1, &b"one"[..]), (2, b"two")].into_iter().map(part).collect()
+    }
+
+    fn said(checksums: Vec<(Algorithm, String)>, checksum_type: &str, etag: &str) -> xml::Completed {
+        xml::Completed { etag: etag.into(), checksums, checksum_type: checksum_type.into() }
+    }
+
+    #[test]
+    fn what_the_service_made_is_compared_with_what_was_sent() {
+        let algorithm = Algorithm::Crc32c;
+        let (parts, whole) = (parts(algorithm), algorithm.of(b"onetwo"));
+        let (composite, _) = checksum::composite(parts.iter().filter_map(|part| part.checksum)).expect("two parts");
+        let md5s = parts.iter().filter_map(|part| match ETag::parse(&part.etag) {
+            ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
+            _ => None,
+        });
+        let (md5, _) = checksum::composite(md5s).expect("two parts");
+        let etag = format!("\"{}-2\"", haul_core::hash::hex(md5.as_bytes()));
+        let one = |text: String| vec![(algorithm, text)];
+        let other = algorithm.of(b"onetwO").base64();
+        for (checksums, kind, etag, verdict) in [
+            (one(whole.base64()), "FULL_OBJECT", "\"x\"", Some(true)),
+            (one(whole.base64()), "", "\"x\"", Some(true)),
+            (one(format!("{}-2", composite.base64())), "COMPOSITE", "\"x\"", Some(true)),
+            (one(composite.base64()), "", "\"x\"", Some(true)),
+            (one(format!("{}-3", composite.base64())), "COMPOSITE", "\"x\"", Some(false)),
+            (one(other.clone()), "FULL_OBJECT", &etag, Some(false)),
+            (one(other.clone()), "", &etag, Some(false)),
+            (one(format!("{other}-2")), "COMPOSITE", &etag, Some(false)),
+            (vec![], "", &etag, Some(true)),
+            // It may be encrypted.
+            (vec![], "", "\"0123456789abcdef0123456789abcdef-2\"", None),
+            (vec![(Algorithm::Crc32, "AAAAAA==".into())], "FULL_OBJECT", "\"x\"", None),
+        ] {
+            let completed = said(checksums, kind, etag);
+            assert_eq!(agrees(&completed, &parts, &[whole]), verdict, "{completed:?}");
+        }
+    }
 }

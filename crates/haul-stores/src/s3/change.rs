@@ -6,7 +6,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
-use super::bucket::Head;
+use super::bucket::{Expected, Head};
 use super::listing::with_content;
 use super::look::at_once;
 use super::wishes::{Pair, pairs};
@@ -114,15 +114,18 @@ impl Objects {
         if head.size <= COPY_MOST {
             return self.bucket.copy(from, Some(&head.etag), to, metadata, head);
         }
-        let (upload, ..) = self.bucket.begin(to, metadata)?;
+        let upload = self.bucket.begin(to, metadata)?;
         let part = COPY_PART.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
         let parts =
-            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number));
-        let done = parts.into_iter().collect::<Result<Vec<_>>>().and_then(|parts| self.bucket.complete(to, &upload, &parts, None));
+            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload.id, *number));
+        let done = parts
+            .into_iter()
+            .collect::<Result<Vec<_>>>()
+            .and_then(|parts| self.bucket.complete(to, &upload.id, &parts, Expected { size: head.size, whole: &[], sent: false }));
         if done.is_err() {
-            let _the_error_says_more = self.bucket.abort(to, &upload);
+            let _the_error_says_more = self.bucket.abort(to, &upload.id);
         }
         done.map(|_| ())
     }

@@ -15,7 +15,7 @@ use super::account::{Account, Addressing, Asked, DEFAULT_REGION};
 use super::address::{self, Endpoint, Style};
 use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
-use super::sign::{Payload, Signer};
+use super::sign::{Credential, Payload, Signer};
 use super::trust;
 use super::xml;
 
@@ -25,6 +25,8 @@ const TRIES: u32 = 5;
 const TIMEOUTS: u32 = 2;
 /// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// What was found out about a credential in doubt holds for so long: a bucket may have many objects that are denied.
+const DOUBT: Duration = Duration::from_secs(60);
 /// The longest wait between two tries that an endpoint may ask for.
 const WAIT_MOST: Duration = Duration::from_secs(30);
 /// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
@@ -49,7 +51,16 @@ pub struct Client {
     /// Tries that were not the first.
     again: AtomicU64,
     /// The service has said once that a credential is over, and no other was to be had.
-    doubted: AtomicBool,
+    told_once: AtomicBool,
+    doubted: Mutex<Option<Doubted>>,
+}
+
+/// A credential that may have expired, as far as anybody can tell from an answer without a document.
+struct Doubted {
+    credential: Arc<Credential>,
+    at: Instant,
+    /// There was a newer one.
+    renewed: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -208,7 +219,8 @@ impl Client {
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             again: AtomicU64::new(0),
-            doubted: AtomicBool::new(false),
+            told_once: AtomicBool::new(false),
+            doubted: Mutex::default(),
         })
     }
 
@@ -353,7 +365,7 @@ impl Client {
                     {
                         let renewed = !refreshed && self.account.refresh(spent).is_ok();
                         // One clock may run a little ahead of another: told once, it is asked once more.
-                        let again = renewed || !self.doubted.swap(true, Ordering::Relaxed);
+                        let again = renewed || !self.told_once.swap(true, Ordering::Relaxed);
                         refreshed = true;
                         if !again {
                             return Err(refusal.error(call.op, call.bucket).kind_is(ErrorKind::Broken).remedy_is(Remedy::None));
@@ -362,6 +374,15 @@ impl Client {
                             continue;
                         }
                         return Err(refusal.error(call.op, call.bucket).remedy_is(Remedy::Again));
+                    }
+                    if refusal.may_be_expiry()
+                        && !refreshed
+                        && let Some(spent) = credential.as_ref().filter(|credential| credential.is_temporary())
+                    {
+                        refreshed = true;
+                        if self.is_renewed(spent) && may_repeat {
+                            continue;
+                        }
                     }
                     if refusal.is_skew() && may_repeat && tries == 1 {
                         continue;
@@ -396,12 +417,27 @@ impl Client {
         }
     }
 
+    /// Whether there is a newer credential than this one. Whoever asks meanwhile waits for the answer.
+    fn is_renewed(&self, spent: &Arc<Credential>) -> bool {
+        let mut doubted = self.lock(&self.doubted);
+        if let Some(known) = &*doubted
+            && known.credential.is_same(spent)
+            && known.at.elapsed() < DOUBT
+        {
+            return known.renewed;
+        }
+        // What the service meant is not known: that there is no newer one is no error of its own.
+        let renewed = self.account.refresh(spent).is_ok();
+        *doubted = Some(Doubted { credential: spent.clone(), at: Instant::now(), renewed });
+        renewed
+    }
+
     fn once(
         &self,
         call: &Call<'_>,
         body: &mut Body<'_>,
         way: &Way,
-        credential: Option<&Arc<super::sign::Credential>>,
+        credential: Option<&Arc<Credential>>,
     ) -> std::result::Result<Answer, Miss> {
         let uri = self.uri(call, way).map_err(Miss::Broken)?;
         let mut headers = call.headers.clone();
@@ -481,18 +517,24 @@ impl Client {
         {
             refusal.message = haul_core::entry::show(text.as_bytes());
         }
-        if let Ok(said) = xml::error(&document) {
+        let said = xml::error(&document);
+        if said.is_err() {
+            // MinIO tells by headers what an answer to HEAD cannot hold.
+            match answer.header("x-minio-error-code") {
+                Some(code) => {
+                    refusal.code = code.to_string();
+                    refusal.message = answer.header("x-minio-error-desc").unwrap_or_default().trim_matches('"').to_string();
+                }
+                None => refusal.bare = true,
+            }
+        }
+        if let Ok(said) = said {
             refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
             refusal.message = said.message;
             refusal.request_id = if said.request_id.is_empty() { refusal.request_id } else { said.request_id };
             if !said.region.is_empty() {
                 refusal.region = Some(said.region);
             }
-        } else {
-            // Words of a proxy, or of a server that was spoken to in the wrong language.
-            let line = document.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            let plain = line.len() < 200 && !line.starts_with(b"<");
-            refusal.message = if plain { haul_core::entry::show(line.trim_ascii()) } else { String::new() };
         }
         if refusal.is_skew()
             && let Some(server) = date.as_deref().and_then(xml::time::http)

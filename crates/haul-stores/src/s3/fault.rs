@@ -20,6 +20,8 @@ pub struct Refusal {
     pub region: Option<String>,
     /// What `Retry-After` asks for.
     pub wait: Option<Duration>,
+    /// There was no document: all that is known is the status, and `code` is its name.
+    pub bare: bool,
 }
 
 impl Refusal {
@@ -50,6 +52,11 @@ impl Refusal {
     /// Credentials that were good before and have to be fetched anew.
     pub fn is_expiry(&self) -> bool {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "RequestExpired")
+    }
+
+    /// It may be that credentials have expired: an answer to HEAD is 400 then, and some services answer 403.
+    pub fn may_be_expiry(&self) -> bool {
+        self.bare && matches!(self.status, 400 | 403)
     }
 
     pub fn is_skew(&self) -> bool {
@@ -109,6 +116,11 @@ impl Refusal {
     }
 
     pub fn reason(&self, bucket: &str) -> String {
+        if self.bare
+            && let Some(words) = words_of(self.status)
+        {
+            return format!("{words} (status {})", self.status);
+        }
         let known = match self.code.as_str() {
             "NoSuchKey" | "NotFound" => return "no such object".into(),
             "NoSuchBucket" => return format!("there is no bucket {bucket}"),
@@ -135,6 +147,11 @@ impl Refusal {
     }
 
     fn hint(&self, bucket: &str) -> Option<String> {
+        if self.bare
+            && let Some(hint) = hint_of(self.status)
+        {
+            return Some(hint.to_string());
+        }
         let hint = match self.code.as_str() {
             "NoSuchBucket" => {
                 return Some(format!("make it with `haul mb s3://{bucket}`, or look at the endpoint that the first line names"));
@@ -163,13 +180,47 @@ pub fn document(op: &'static str, bucket: &str, fault: xml::Fault) -> Error {
     match fault {
         xml::Fault::Service(said) => {
             let refusal =
-                Refusal { status: 200, code: said.code, message: said.message, request_id: said.request_id, region: None, wait: None };
+                Refusal { status: 200, code: said.code, message: said.message, request_id: said.request_id, ..Refusal::default() };
             refusal.error(op, bucket)
         }
         other => {
             Error::new(ErrorKind::Other, op).because(other.to_string()).hint("is this the address of an object store? See --endpoint-url")
         }
     }
+}
+
+/// What an answer without a document says, where its name says too little.
+fn words_of(status: u16) -> Option<&'static str> {
+    Some(match status {
+        301 | 307 | 308 => "the bucket is somewhere else, and the service does not say where",
+        400 => "the service refuses the request and does not say why",
+        401 => "the service wants to know who asks",
+        403 => "access denied",
+        405 => "the service does not allow this request here",
+        409 => "something else is under way with it, or stands in the way",
+        429 => "too many requests",
+        500 => "the service failed",
+        501 => "the service does not know this request",
+        502 | 504 => "a gateway does not reach the service",
+        503 => "the service is overloaded or down",
+        _ => return None,
+    })
+}
+
+fn hint_of(status: u16) -> Option<&'static str> {
+    Some(match status {
+        301 | 307 | 308 => "name the region with --region, or the endpoint with --endpoint-url",
+        400 => {
+            "expired credentials, another region and an object with a key of its own (--sse-c) are answered so: \
+             look at the profile, the region and the key"
+        }
+        401 => "look at the profile, or at AWS_ACCESS_KEY_ID",
+        403 => {
+            "the account lacks the right to do this, or, where it may not list the bucket, there is no such object; \
+             for a public bucket say --no-sign-request, for another account --profile"
+        }
+        _ => return None,
+    })
 }
 
 /// Names for answers without a document.
@@ -216,5 +267,30 @@ pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error 
     match io.kind() {
         I::ConnectionRefused => error.hint("look at --endpoint-url, and whether the service runs"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_document_says_what_can_be_known() {
+        for (status, kind, words) in [
+            (400, ErrorKind::Other, "does not say why (status 400)"),
+            (401, ErrorKind::Denied, "who asks"),
+            (403, ErrorKind::Denied, "access denied (status 403)"),
+            (404, ErrorKind::NotFound, "no such object"),
+            (405, ErrorKind::Unsupported, "does not allow"),
+            (412, ErrorKind::Changed, "another version"),
+            (501, ErrorKind::Unsupported, "does not know"),
+            (503, ErrorKind::Other, "overloaded"),
+        ] {
+            let code = code_of(StatusCode::from_u16(status).expect("a status")).to_string();
+            let error = Refusal { status, code, bare: true, ..Refusal::default() }.error("stat", "bucket");
+            assert_eq!(error.kind(), kind, "{status}");
+            assert!(error.to_string().contains(words), "{status}: {error}");
+            assert!(!error.to_string().contains("BadRequest") && !error.to_string().contains("Forbidden"), "{error}");
+        }
     }
 }

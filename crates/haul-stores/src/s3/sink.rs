@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
 
 use super::attributes;
-use super::bucket::{Bucket, Part, Put};
+use super::bucket::{Bucket, Expected, Part, Put, Upload};
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::client::Warrant;
 use super::learning::Learning;
@@ -38,8 +38,18 @@ struct Writing {
 }
 
 enum Way {
-    Held { bytes: Mutex<Option<Vec<u8>>>, _room: Room },
-    Upload { id: String, warrant: Warrant, since: Option<Time>, state: Mutex<State> },
+    Held {
+        bytes: Mutex<Option<Vec<u8>>>,
+        _room: Room,
+    },
+    Upload {
+        id: String,
+        warrant: Warrant,
+        /// The service keeps a checksum of the whole.
+        whole: bool,
+        since: Option<Time>,
+        state: Mutex<State>,
+    },
 }
 
 #[derive(Default)]
@@ -92,8 +102,8 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         None => {
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).headers;
             let metadata = pairs(metadata);
-            let (id, warrant, since) = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, warrant, since, state: Mutex::default() }
+            let Upload { id, warrant, whole, since } = store.bucket.begin(&key, &metadata)?;
+            Way::Upload { id, warrant, whole, since, state: Mutex::default() }
         }
     };
     let keep = spec.keep;
@@ -111,21 +121,25 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
 
 /// The id of the upload, of a token that has one.
 pub(super) fn upload_of(token: &Token) -> Option<&str> {
-    let (_, id) = split(token)?;
+    let (_, _, id) = split(token)?;
     Some(id)
 }
 
-/// A token names the proof that the upload was begun with, and the upload.
-fn split(token: &Token) -> Option<(Warrant, &str)> {
+/// Stands behind the algorithm in a token where the service keeps no checksum of the whole.
+const OF_PARTS: &str = "-parts";
+
+/// A token names the proof that the upload was begun with, whether that is one of the whole, and the upload.
+fn split(token: &Token) -> Option<(Warrant, bool, &str)> {
     let text = std::str::from_utf8(&token.0).ok()?;
     let (algorithm, id) = text.split_once(' ')?;
-    Some((Warrant { algorithm: Algorithm::of_word(algorithm)?, trailing: true }, id))
+    let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
+    Some((Warrant { algorithm: Algorithm::of_word(algorithm)?, trailing: true }, whole, id))
 }
 
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
-    let (warrant, id) = split(token).ok_or_else(gone)?;
+    let (warrant, whole, id) = split(token).ok_or_else(gone)?;
     match store.bucket.has_upload(&key, id) {
         Ok(true) => {}
         // Who may not look begins anew rather than never.
@@ -134,7 +148,7 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         Err(e) => return Err(e),
     }
     let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
-    let way = Way::Upload { id: id.to_string(), warrant, since: None, state: Mutex::default() };
+    let way = Way::Upload { id: id.to_string(), warrant, whole, since: None, state: Mutex::default() };
     let (keep, size) = (spec.keep, spec.entry.size);
     Ok(Box::new(Writing {
         bucket: store.bucket.clone(),
@@ -209,7 +223,7 @@ impl Writing {
         Ok(())
     }
 
-    fn commit_upload(&self, id: &str, warrant: Warrant, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
+    fn commit_upload(&self, id: &str, warrant: Warrant, sent: bool, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
         let mut parts = Vec::with_capacity(receipts.len());
         let mut whole = Some(warrant.algorithm.of(b""));
         let mut receipts: Vec<&Receipt> = receipts.iter().collect();
@@ -228,7 +242,8 @@ impl Writing {
             };
             parts.push(part);
         }
-        match self.bucket.complete(&self.key, id, &parts, whole) {
+        let expected = Expected { size: entry.size, whole: whole.as_slice(), sent };
+        match self.bucket.complete(&self.key, id, &parts, expected) {
             Ok(put) => Ok(put),
             // The answer to an earlier try may have been lost: what stands there now decides.
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -285,7 +300,10 @@ impl Sink for Writing {
     fn token(&self) -> Token {
         match &self.way {
             Way::Held { .. } => Token(NO_UPLOAD.into()),
-            Way::Upload { id, warrant, .. } => Token(format!("{} {id}", warrant.algorithm.word()).into_bytes().into()),
+            Way::Upload { id, warrant, whole, .. } => {
+                let of = if *whole { "" } else { OF_PARTS };
+                Token(format!("{}{of} {id}", warrant.algorithm.word()).into_bytes().into())
+            }
         }
     }
 
@@ -354,8 +372,8 @@ impl Sink for Writing {
                 let held = self.lock(bytes);
                 self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            Way::Upload { id, warrant, since, .. } => {
-                let put = self.commit_upload(id, *warrant, entry, receipts).map_err(|e| e.on(&self.name))?;
+            Way::Upload { id, warrant, whole, since, .. } => {
+                let put = self.commit_upload(id, *warrant, *whole, entry, receipts).map_err(|e| e.on(&self.name))?;
                 Put { since: *since, ..put }
             }
         };

@@ -135,7 +135,10 @@ fn links_are_followed_or_kept() {
     w.tree("src: a=10 l->a d/up->../a away->/etc/hostname dir->d none->nowhere");
     w.haul("cp -a src/ @/to/").ends(0);
     w.haul("cp -rL --exclude none src/ @/followed/").ends(0);
-    assert_eq!((w.get("followed/l"), w.get("followed/d/up"), w.get("followed/dir/up")), (w.content("src/a"), w.content("src/a"), w.content("src/a")));
+    assert_eq!(
+        (w.get("followed/l"), w.get("followed/d/up"), w.get("followed/dir/up")),
+        (w.content("src/a"), w.content("src/a"), w.content("src/a"))
+    );
     // Of a bucket's links those are followed that stay in it.
     let ended = w.haul("cp -L @/to/ back").ends(23);
     assert_eq!((w.content("back/l"), w.content("back/d/up")), (w.content("src/a"), w.content("src/a")));
