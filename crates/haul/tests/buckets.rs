@@ -186,6 +186,44 @@ fn wildcards_and_directories_are_removed_by_lots() {
 }
 
 #[test]
+fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
+    let world = World::new(Versitygw::start());
+    world.bucket("box", &TREE);
+    let files = |dir: &str| {
+        let found = Command::new("find").args([dir, "-type", "f"]).current_dir(world.dir.path()).output().expect("find runs");
+        let mut all: Vec<String> = String::from_utf8_lossy(&found.stdout).lines().map(str::to_string).collect();
+        all.sort();
+        all
+    };
+    world.ok(&["cp", "-q", "s3://box/2024-*/x*.nc", "out"]);
+    assert_eq!(files("out"), ["out/2024-01/x1.nc", "out/2024-01/x2.nc", "out/2024-02/x4.nc"]);
+    assert_eq!(std::fs::read_to_string(world.dir.path().join("out/2024-02/x4.nc")).expect("copied"), "2024-02/x4.nc");
+    // A directory that is matched goes with all that is in it.
+    world.ok(&["cp", "-q", "s3://box/2024-0*", "all"]);
+    assert_eq!(files("all").len(), 5);
+    world.ok(&["cp", "-q", "s3://box/2024-01/?1.nc", "all"]);
+    assert!(files("all").contains(&"all/x1.nc".to_string()));
+    for (arguments, code, part) in [
+        (&["cp", "s3://box/none*", "out"][..], 23, "nothing matches"),
+        (&["cp", "s3://box/2024*/", "out"], 1, "a slash at its end"),
+        (&["sync", "--delete", "s3://box/2024*", "out"], 1, "--include"),
+        (&["mv", "s3://box/2024-01/*", "s3://box/2024-01/"], 1, "the same"),
+    ] {
+        let refused = world.haul(arguments);
+        assert!(refused.code == Some(code) && refused.err.contains(part), "{arguments:?}: {refused:?}");
+    }
+    assert_eq!(world.ok(&["ls", "-R", "s3://box"]).len(), TREE.len());
+    // Into a directory that the pattern matches as well: what is there stays.
+    world.ok(&["mv", "-q", "s3://box/2024-0*", "s3://box/2024-02/"]);
+    let now = ["2024-02/2024-01/x1.nc", "2024-02/2024-01/x2.nc", "2024-02/2024-01/y.nc", "2024-02/deep/x3.nc", "2024-02/x4.nc"];
+    let listed: Vec<String> = world.ok(&["ls", "-R", "s3://box/2024-*"]).into_iter().filter(|line| !line.ends_with('/')).collect();
+    assert_eq!(listed, now.map(|key| format!("s3://box/{key}")));
+    assert_eq!(world.haul(&["check", "-q", "s3://box/2024-02/x*", "out/2024-02"]).code, Some(0));
+    std::fs::write(world.dir.path().join("out/2024-02/x4.nc"), "other").expect("written");
+    assert_eq!(world.haul(&["check", "-q", "s3://box/2024-02/x*", "out/2024-02"]).code, Some(1));
+}
+
+#[test]
 fn an_object_is_described_and_handed_out_by_an_address() {
     let world = World::new(Minio::start());
     world.bucket("box", &[]);

@@ -81,7 +81,7 @@ impl Refusal {
     pub fn error(&self, op: &'static str, bucket: &str) -> Error {
         use ErrorKind as K;
         let kind = match (self.code.as_str(), self.status) {
-            ("NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" | "NotFound", _) => K::NotFound,
+            ("NoSuchKey" | "NoSuchVersion" | "NoSuchUpload" | "NotFound" | "NoSuchBucket", _) => K::NotFound,
             ("PreconditionFailed" | "InvalidRange" | "InvalidPartNumber", _) => K::Changed,
             ("BadDigest" | "InvalidDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" | "XMinioContentChecksumMismatch", _) => {
                 K::Corrupt
@@ -92,7 +92,7 @@ impl Refusal {
             ("BucketAlreadyExists" | "BucketAlreadyOwnedByYou" | "BucketNotEmpty", _) => K::Exists,
             ("NotImplemented" | "XNotImplemented" | "MethodNotAllowed", _) => K::Unsupported,
             // Nothing else would fare better: the run's, not an object's.
-            ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AccountProblem" | "NoSuchBucket", _) => K::Broken,
+            ("InvalidAccessKeyId" | "SignatureDoesNotMatch" | "InvalidToken" | "AccountProblem", _) => K::Broken,
             _ => match self.status {
                 401 | 403 => K::Denied,
                 404 => K::NotFound,

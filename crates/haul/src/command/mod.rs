@@ -12,7 +12,7 @@ pub mod jobs;
 mod keys;
 mod lots;
 mod presign;
-mod scope;
+pub mod scope;
 pub mod sum;
 mod weigh;
 

@@ -183,7 +183,9 @@ impl Wild {
 pub fn nothing(asked: &Argument<'_>, wild: bool) -> Error {
     let e = Error::new(ErrorKind::NotFound, "open").at(&asked.path);
     match wild {
-        true => e.because("nothing matches the pattern").hint("* and ? stay between slashes, ** does not; a backslash makes them plain"),
+        true => {
+            e.because("nothing matches the pattern").hint("* and ? stay between slashes, ** does not; a backslash makes *, ? and [ plain")
+        }
         false => e.because("no such object, and nothing below it"),
     }
 }

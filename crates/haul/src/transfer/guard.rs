@@ -58,6 +58,9 @@ fn check_remote(source: &RemoteSource, places: &Places, delete: bool) -> Result<
     if path == lands {
         return refuse(&path, "source and destination are the same", "name another destination");
     }
+    if source.matched {
+        return Ok(());
+    }
     if below(&target_root, &path) || target_root == path {
         return refuse(&path, "the destination is inside the source", "copy to a place outside it, or copy its parts by name");
     }

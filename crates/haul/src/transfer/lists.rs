@@ -72,6 +72,28 @@ pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
             sorter.push(&path).map_err(|e| Error::io(e, "sort list"))?;
         }
     }
+    finished(sorter)
+}
+
+/// Paths that were found by a listing, each once and in the order of a walk.
+pub struct Paths(Sorter);
+
+impl Paths {
+    pub fn new(spill: &Path) -> Paths {
+        Paths(Sorter::new(spill, 8 << 20, by_parts).dedup())
+    }
+
+    /// `path` is one that a name can have: relative, without empty parts, `.` and `..`.
+    pub fn push(&mut self, path: &[u8]) -> Result<()> {
+        self.0.push(path).map_err(|e| Error::io(e, "sort list"))
+    }
+
+    pub fn pick(self) -> Result<Pick> {
+        finished(self.0)
+    }
+}
+
+fn finished(sorter: Sorter) -> Result<Pick> {
     let sorted = sorter.finish().map_err(|e| Error::io(e, "sort list"))?;
     let once = Arc::new(Mutex::new(Some(sorted)));
     Ok(Pick::Listed(Arc::new(move || match once.lock().unwrap_or_else(PoisonError::into_inner).take() {

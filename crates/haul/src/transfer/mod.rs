@@ -150,6 +150,10 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     {
         root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
     }
+    if flags.delete.is_some() && places.roots.iter().any(|root| matches!(root.pick, Pick::Listed(_))) {
+        let e = Error::new(ErrorKind::Usage, "--delete").because("a pattern says nothing about what it does not match");
+        return Err(e.hint("name the directory, and choose with --include and --exclude"));
+    }
     if flags.select.one_file_system && flags.sources.iter().any(is_remote) && hosts.any_plain() {
         return Err(Error::new(ErrorKind::Unsupported, "-x").because("SFTP does not tell where a file system ends"));
     }
@@ -201,7 +205,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         link_dest,
         ordered: flags.dry,
         avoid,
-        recurse_listed: flags.listed.recurse,
+        recurse_listed: flags.listed.recurse && flags.listed.files_from.is_some(),
         owner,
         chmod: flags.keep.chmod.clone(),
         target: places.target,
@@ -369,7 +373,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         link_dest: Vec::new(),
         ordered: false,
         avoid: Vec::new(),
-        recurse_listed: true,
+        recurse_listed: flags.listed.files_from.is_some(),
         owner: None,
         chmod: Vec::new(),
         target: places.target,

@@ -9,17 +9,23 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Entry, Kind, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, LinkDest, Pick, Root};
-use haul_core::store::{Place, Store, WriteStyle};
+use haul_core::store::{Flow, Place, Store, WriteStyle};
 use haul_stores::agent::RootOptions;
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
+use haul_stores::s3::inventory::Line;
 
+use super::lists;
+use crate::command::scope::{Match, Scope, What, key_of, nothing};
 use crate::location::{Location, Scheme};
 use crate::open;
 use crate::remote::{Host, Hosts, is_remote};
+
+/// Keys that can be no name are named up to so many.
+const UNFIT_NAMED: usize = 100;
 
 pub struct Asked<'a> {
     pub hosts: &'a Hosts<'a>,
@@ -66,6 +72,8 @@ pub struct RemoteSource {
     pub place: Place,
     /// A name in it; `None` for the directory itself.
     pub leaf: Option<Vec<u8>>,
+    /// Only what a pattern has matched in it, all of which is known before anything is written.
+    pub matched: bool,
 }
 
 /// The path with the working directory in front, not resolved any further.
@@ -110,11 +118,78 @@ impl From<Arc<Local>> for Opened {
 
 enum Source {
     Contents(Opened),
-    Name { parent: Opened, leaf: Vec<u8>, kind: Kind },
+    Name {
+        parent: Opened,
+        leaf: Vec<u8>,
+        kind: Kind,
+    },
+    /// What a pattern has matched below a directory, and keys among that which can be no name.
+    Matched {
+        base: Opened,
+        pick: Pick,
+        unfit: Vec<Error>,
+    },
+}
+
+/// What a pattern matches, if the address is one: relative to the directory in front of the first wildcard.
+fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Source>> {
+    let argument = open::Argument::new(location, asked.hosts);
+    let Some(scope) = (if asked.listed { None } else { Scope::of(&argument)? }) else { return Ok(None) };
+    let What::Like(wild) = &scope.what else { return Ok(None) };
+    if wild.dirs {
+        let e = Error::new(ErrorKind::Usage, "read pattern").at(&argument.path);
+        return Err(e
+            .because("a pattern has no contents to be meant by a slash at its end")
+            .hint("write /* behind it, or leave the slash out"));
+    }
+    let prefix = scope.prefix();
+    let base = &prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
+    // What lies where it would be copied to is no source, or it could be written over before it is read.
+    let mut into = key_of(asked.destination);
+    if !into.is_empty() && !into.ends_with(b"/") {
+        into.push(b'/');
+    }
+    let is_inside = (asked.destination.scheme, &asked.destination.host) == (Scheme::S3, &location.host) && into.len() > base.len();
+    let mut paths = lists::Paths::new(&std::env::temp_dir());
+    let (mut found, mut unfit, mut trouble) = (0u64, Vec::new(), Ok(()));
+    wild.walk(scope.bucket(), true, &mut |line| {
+        let (Match::Line(Line::Object(object)) | Match::Within(Line::Object(object))) = line else { return Flow::Go };
+        if is_inside && object.key.starts_with(&into) {
+            return Flow::Go;
+        }
+        let below = object.key.get(base.len()..).unwrap_or_default();
+        // A marker is a directory, which may be an empty one.
+        let path = below.strip_suffix(b"/").unwrap_or(below);
+        if below.is_empty() {
+            return Flow::Go;
+        }
+        found += 1;
+        if Name::parse(&Dir::root(), path).is_some() {
+            trouble = paths.push(path);
+            return if trouble.is_ok() { Flow::Go } else { Flow::Stop };
+        }
+        let e = Error::new(ErrorKind::BadName, "copy").at(&scope.address(&object.key)).because("the key can be no file's name");
+        match unfit.len() {
+            0..UNFIT_NAMED => unfit.push(e),
+            UNFIT_NAMED => unfit.push(e.because("the key can be no file's name, as others that are not named")),
+            _ => {}
+        }
+        Flow::Go
+    })?;
+    trouble?;
+    if found == 0 {
+        return Err(nothing(&argument, true));
+    }
+    let host = asked.hosts.reach(location)?;
+    let store = host.open_with(&[b"/", base].concat(), asked.far(asked.source_options()))?;
+    Ok(Some(Source::Matched { base: Opened { store, local: None }, pick: paths.pick()?, unfit }))
 }
 
 /// A source on another machine: the directory itself, or a name in the directory above it.
 fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    if let Some(matched) = matched_source(location, asked)? {
+        return Ok(matched);
+    }
     let host = asked.hosts.reach(location)?;
     let path = host.path(location);
     let options = asked.far(asked.source_options());
@@ -184,16 +259,22 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         match source {
             Source::Contents(Opened { store, local }) => {
                 if local.is_none() {
-                    places.remote.push(RemoteSource { place: store.place().clone(), leaf: None });
+                    places.remote.push(RemoteSource { place: store.place().clone(), leaf: None, matched: false });
                 }
                 places.read.extend(local.clone());
                 places.stores.push(local);
                 places.roots.push(super::root(store, Pick::Contents));
             }
+            Source::Matched { base, pick, unfit } => {
+                places.remote.push(RemoteSource { place: base.store.place().clone(), leaf: None, matched: true });
+                places.stores.push(None);
+                places.roots.push(super::root(base.store, pick));
+                places.missing.extend(unfit);
+            }
             Source::Name { parent, leaf, kind } => {
                 let Opened { store: parent, local } = parent;
                 if local.is_none() {
-                    places.remote.push(RemoteSource { place: parent.place().clone(), leaf: Some(leaf.clone()) });
+                    places.remote.push(RemoteSource { place: parent.place().clone(), leaf: Some(leaf.clone()), matched: false });
                 }
                 if kind == Kind::Dir && local.is_some() {
                     let mut path = parent.place().root.clone();
