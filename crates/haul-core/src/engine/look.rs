@@ -93,8 +93,14 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
         if bare(named) {
             // The filter could not judge it before.
             let late_kind = named.entry.kind == Kind::Unknown || (follow && named.entry.kind == Kind::Link);
+            // What leads nowhere is no directory.
+            let excluded = |named: &Named| {
+                let verdict = |dir: &Vec<u8>| cx.job.filter.check_with(dir, &named.entry.name.leaf, false);
+                late_kind && dir_path.as_ref().map(verdict) == Some(Verdict::Exclude)
+            };
             match looked.next() {
                 Some(Found::Entry(entry)) => named.entry = entry,
+                Some(Found::Failed(_) | Found::Absent) | None if excluded(named) => return false,
                 Some(Found::Failed(e)) => {
                     let e = e.on(&named.entry.name);
                     match follow {

@@ -91,6 +91,9 @@ fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
     path.extend(name.path());
     let bad = || Error::new(ErrorKind::BadName, "back up").on(name);
     let kept = Name::parse(&Dir::root(), &path).ok_or_else(bad)?;
+    if !cx.target().caps().dirs {
+        return Ok(Some(kept));
+    }
     let mut above = Vec::new();
     let mut at = Some(&kept.dir);
     while let Some(dir) = at.filter(|dir| !dir.is_root()) {

@@ -11,21 +11,20 @@ use crate::support::World;
 fn hard_links_become_files_of_their_own() {
     let w = World::new();
     w.tree("src: a=10 b=>a d/c=>a");
-    w.haul("cp -aH src/ @/to/").ends(0);
+    w.haul("cp -aH src/ @/to/").ends(0).says("no hard links");
     w.haul("cp -aH @/to/ back").ends(0);
     w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
     w.haul("sync -aH --delete src/ @/to/").moves_nothing();
 }
 
 #[test]
-fn holes_are_zeros_there_and_may_be_holes_again() {
+fn holes_are_zeros_there() {
     let w = World::new();
     w.tree("src: sparse=~40M@0+4K,20M+64K all=~8M");
     w.haul("cp -aS --part-size 5M src/ @/to/").ends(0);
     assert_eq!(w.get("to/all"), vec![0; 8 << 20]);
     w.haul("cp -aS @/to/ back").ends(0);
     w.assert_same("src", "back", What { root: true, ..What::USUAL });
-    assert!(w.join("back/sparse").metadata().expect("there").blocks() * 512 < 10 << 20);
 }
 
 #[test]
