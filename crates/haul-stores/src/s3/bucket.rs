@@ -9,14 +9,14 @@ use haul_core::error::{Error, ErrorKind, Result};
 use http::Method;
 use http::header::HeaderMap;
 
-use super::address::copy_source;
+use super::address::{self, copy_source};
 use super::attributes::{self, Kept};
 use super::checksum::{self, Algorithm, ETag, Kind, Proof, Stored, Value};
 use super::client::{Answer, Body, Call, Client, Warrant};
 use super::fault;
 use super::framed::Framed;
 use super::sign::Payload;
-use super::wishes::{Pair, Wishes};
+use super::wishes::{Likeness, Pair, Wishes};
 use super::xml;
 
 /// A bucket, what its objects are to be written with, and who asks.
@@ -90,7 +90,9 @@ pub struct Part {
 
 impl Head {
     fn of(answer: &Answer) -> Head {
-        let pairs = || answer.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+        // Metadata may be of any characters.
+        let text = |value| std::str::from_utf8(http::HeaderValue::as_bytes(value)).ok();
+        let pairs = || answer.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?)));
         let whole = answer.header("content-range").and_then(|range| range.rsplit('/').next()).and_then(|size| size.parse().ok());
         let size = whole.or_else(|| answer.header("content-length").and_then(|size| size.parse().ok())).unwrap_or(0);
         let modified = answer.header("last-modified").and_then(xml::time::http).unwrap_or_default();
@@ -109,18 +111,24 @@ impl Head {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The object's user metadata as they are.
-    pub fn metadata(&self) -> Vec<Pair> {
-        let pairs = self.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-        attributes::user_metadata(pairs).map(|(name, value)| (name.to_string().into(), value.to_string())).collect()
+    /// The object's user metadata as they were sent: names without `x-amz-meta-`.
+    pub fn raw_metadata(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.headers.iter().filter_map(|(name, value)| Some((name.as_str().strip_prefix("x-amz-meta-")?, value.as_bytes())))
     }
 
-    /// The same with other attributes.
-    pub fn metadata_with(&self, written: Vec<Pair>) -> Vec<Pair> {
-        let mut all = self.metadata();
-        all.retain(|(name, _)| !attributes::NAMES.contains(&&**name));
-        all.extend(written);
-        all
+    /// Those that are not haul's.
+    pub fn foreign(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.raw_metadata().filter(|(name, _)| !attributes::NAMES.contains(name))
+    }
+
+    /// Those that are text.
+    pub fn metadata(&self) -> Vec<Pair> {
+        let text = |(name, value): (&str, &[u8])| Some((name.to_string().into(), std::str::from_utf8(value).ok()?.to_string()));
+        self.raw_metadata().filter_map(text).collect()
+    }
+
+    pub fn tags(&self) -> u32 {
+        self.header("x-amz-tagging-count").and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 }
 
@@ -329,6 +337,27 @@ impl Bucket {
         }
     }
 
+    /// Removes the version `etag`, else `Changed`: by the service itself where it knows the condition, and everywhere by a look just
+    /// before. No error if there is no such object.
+    pub fn delete_version(&self, key: &[u8], etag: &str) -> Result<()> {
+        let stands = |head: &Head| checksum::version(&head.etag) == checksum::version(etag);
+        let changed = || Error::new(ErrorKind::Changed, "remove").because("it is another version by now");
+        match self.head(key)? {
+            None => return Ok(()),
+            Some(head) if !stands(&head) => return Err(changed()),
+            Some(_) => {}
+        }
+        let call = self.call("remove", Method::DELETE, key).with("if-match", etag);
+        match self.client.send(&call, Body::None) {
+            Ok(_) => Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.delete(key),
+            // The answer to a try before may have been lost.
+            Err(e) if e.kind() == ErrorKind::Changed => self.head(key)?.map_or(Ok(()), |_| Err(changed())),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Removes up to 1,000 objects by one request; what failed, by key. `Unsupported` where one of the keys can be in no
     /// document, or the service does not know the request.
     pub fn delete_many(&self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Error)>> {
@@ -336,23 +365,48 @@ impl Bucket {
         Ok(self.remove_by_one_request(&keys)?.into_iter().map(|(key, _, e)| (key, e)).collect())
     }
 
-    /// Copies within the endpoint, with metadata of its own. Up to 5 GiB.
-    pub fn copy(&self, from: (&str, &[u8]), etag: Option<&str>, to: &[u8], metadata: &[Pair], like: &Head) -> Result<()> {
-        let source = copy_source(from.0, from.1, "");
-        let mut call = self.wishes.copying(self.call("copy", Method::PUT, to), metadata, like);
-        call = call.with("x-amz-copy-source", source).with("x-amz-metadata-directive", "REPLACE");
-        if let Some(etag) = etag {
-            call = call.with("x-amz-copy-source-if-match", etag);
+    /// Copies within the endpoint, up to 5 GiB. Metadata and tags are the source's where nothing else is asked for.
+    pub fn copy(&self, from: (&str, &[u8]), to: &[u8], like: &Likeness<'_>) -> Result<()> {
+        // An object is copied onto itself only if something about it becomes another.
+        let anew = like.changes(&self.wishes) || (from == (&self.name, to));
+        if anew {
+            like.check("copy")?;
         }
+        // MinIO's copies have this header only if it is sent.
+        let anew = anew || (like.head.headers.contains_key("expires") && like.check("copy").is_ok());
+        let mut call = self.wishes.copying(self.call("copy", Method::PUT, to), like, anew);
+        call = self.wishes.of_source(call).with("x-amz-copy-source", copy_source(from.0, from.1, ""));
+        call = call.with("x-amz-metadata-directive", if anew { "REPLACE" } else { "COPY" });
+        if self.wishes.tagging.is_some() {
+            call = call.with("x-amz-tagging-directive", "REPLACE");
+        }
+        call = call.with("x-amz-copy-source-if-match", &like.head.etag);
         let answer = self.client.send(&call.patient(), Body::None)?.whole("copy")?;
         xml::copied(&answer).map(|_| ()).map_err(|e| fault::document("copy", &self.name, e))
     }
 
+    /// Begins an upload whose parts are to be copied. No checksum is asked for: services that do not compute one of their own
+    /// accord take only such parts as come with one.
+    pub fn begin_copy(&self, to: &[u8], like: &Likeness<'_>, tags: Option<&str>) -> Result<String> {
+        like.check("copy")?;
+        let mut call = self.wishes.copying(self.call("copy", Method::POST, to), like, true).ask("uploads", "");
+        if let (Some(tags), None) = (tags, &self.wishes.tagging) {
+            call = call.with("x-amz-tagging", tags);
+        }
+        let answer = self.client.send(&call, Body::None)?.whole("copy")?;
+        xml::initiated(&answer).map_err(|e| fault::document("copy", &self.name, e))
+    }
+
+    /// The object's tags as a header has them: `a=b&c=d`, escaped.
+    pub fn tags(&self, key: &[u8]) -> Result<String> {
+        let answer = self.client.send(&self.call("copy", Method::GET, key).ask("tagging", ""), Body::None)?.whole("copy")?;
+        xml::tags(&answer).map(|tags| address::tagging(&tags)).map_err(|e| fault::document("copy", &self.name, e))
+    }
+
     /// A part of an upload from a range of another object at the same endpoint.
     pub fn copy_part(&self, from: (&str, &[u8]), etag: &str, at: Range<u64>, key: &[u8], upload: &str, number: u32) -> Result<Part> {
-        let call = self
-            .wishes
-            .reading(self.call("copy", Method::PUT, key))
+        let call = self.wishes.of_source(self.wishes.reading(self.call("copy", Method::PUT, key)));
+        let call = call
             .ask("partNumber", number.to_string())
             .ask("uploadId", upload)
             .with("x-amz-copy-source", copy_source(from.0, from.1, ""))

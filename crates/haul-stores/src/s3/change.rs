@@ -6,16 +6,29 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
-use super::bucket::{Expected, Head};
+use super::bucket::{Bucket, Expected};
+use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::look::at_once;
-use super::wishes::{Pair, pairs};
+use super::wishes::{Likeness, pairs};
 use super::{Objects, PARTS_MOST, attributes};
 
-/// The largest object that one request copies (Amazon S3, CopyObject).
-const COPY_MOST: u64 = 5 << 30;
-/// Bytes of a part when a larger object is copied in parts.
-const COPY_PART: u64 = 512 << 20;
+/// How objects are copied by the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copying {
+    /// Bytes of the largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that the service does
+    /// not work at one request for minutes, and at several parts at once.
+    pub whole: u64,
+    /// Bytes of a part of a larger one: at least 5 MiB.
+    pub part: u64,
+}
+
+impl Default for Copying {
+    fn default() -> Self {
+        Copying { whole: 256 << 20, part: 128 << 20 }
+    }
+}
+
 /// Requests of one call that are under way at the same time.
 const AT_ONCE: usize = 8;
 /// Keys that one request removes.
@@ -29,7 +42,7 @@ impl Objects {
             return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
         }
         let key = self.key(name, "make node")?;
-        let written = attributes::write(entry, keep, self.bucket.wishes.used());
+        let written = attributes::write(entry, keep, self.bucket.wishes.used()).of_its_kind("make node")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, target, &metadata)?;
         self.wrote(&key, target.len() as u64, &put, &metadata, (entry.kind == Kind::Link).then_some(target));
@@ -46,7 +59,12 @@ impl Objects {
             let written = attributes::write(spec.entry, spec.keep, self.bucket.wishes.used());
             let metadata = match self.bucket.head(&marker)? {
                 Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
-                Some(head) => head.metadata_with(pairs(written.headers)),
+                Some(head) => {
+                    let mut metadata = head.metadata();
+                    metadata.retain(|(name, _)| !attributes::NAMES.contains(&&**name));
+                    metadata.extend(pairs(written.headers));
+                    metadata
+                }
                 None => pairs(written.headers),
             };
             self.bucket.put(&marker, b"", &metadata)?;
@@ -77,10 +95,14 @@ impl Objects {
         }
         entry.have = entry.have.with(spec.keep.and(spec.entry.have));
         let keep = had.and(self.caps.sets).with(spec.keep.and(self.caps.sets)).with(MetaMask::SETID);
-        let written = attributes::write(&entry, keep, self.bucket.wishes.used());
-        let metadata = head.metadata_with(pairs(written.headers));
-        self.copy_object((&self.bucket.name, &key), &head, &key, &metadata)?;
-        self.forget_key(&key);
+        let like = Likeness { head: &head, attributes: None, at_home: true };
+        let written = attributes::write(&entry, keep, like.used(&self.bucket.wishes)).of_its_kind("set attributes")?;
+        let metadata = pairs(written.headers);
+        let like = Likeness { attributes: Some(&metadata), ..like };
+        if like.changes(&self.bucket.wishes) {
+            self.copy_object((&self.bucket, &key), &key, &like)?;
+            self.forget_key(&key);
+        }
         let refused = spec.keep.without(self.caps.sets).with(written.refused.and(spec.keep));
         Ok(Landed { refused, ino: 0 })
     }
@@ -93,7 +115,7 @@ impl Objects {
         source.extend_from_slice(&self.dir_key(&entry.name.dir)[self.prefix.len()..]);
         source.extend_from_slice(&entry.name.leaf);
         let key = self.key(to, "copy")?;
-        let place = super::Bucket { name: from.volume.clone(), ..self.bucket.clone() };
+        let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() };
         let absent = || Error::new(ErrorKind::NotFound, "copy").because("no such object");
         let head = place.head(&source)?.ok_or_else(absent)?;
         let found = self.entry_of(entry.name.clone(), &source, &head, MetaMask::NONE)?;
@@ -104,32 +126,42 @@ impl Objects {
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
-        let written = attributes::write(&like, spec.keep, self.bucket.wishes.used());
-        let metadata = head.metadata_with(pairs(written.headers));
-        self.copy_object((&from.volume, &source), &head, &key, &metadata)?;
-        Ok(Some(Landed { refused: written.refused, ino: 0 }))
+        let likeness = Likeness { head: &head, attributes: None, at_home: place.name == self.bucket.name };
+        let written = attributes::write(&like, spec.keep, likeness.used(&self.bucket.wishes)).of_its_kind("copy")?;
+        let metadata = pairs(written.headers);
+        match self.copy_object((&place, &source), &key, &Likeness { attributes: Some(&metadata), ..likeness }) {
+            Ok(()) => Ok(Some(Landed { refused: written.refused, ino: 0 })),
+            // The service cannot, or this account may not (tags have rights of their own): through this machine it may go.
+            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
-    fn copy_object(&self, from: (&str, &[u8]), head: &Head, to: &[u8], metadata: &[Pair]) -> Result<()> {
-        if head.size <= COPY_MOST {
-            return self.bucket.copy(from, Some(&head.etag), to, metadata, head);
+    fn copy_object(&self, from: (&Bucket, &[u8]), to: &[u8], like: &Likeness<'_>) -> Result<()> {
+        let (source, key) = from;
+        let (head, from) = (like.head, (&*source.name, key));
+        if head.size <= self.copying.whole {
+            return self.bucket.copy(from, to, like);
         }
-        let upload = self.bucket.begin(to, metadata)?;
-        let part = COPY_PART.max(head.size.div_ceil(u64::from(PARTS_MOST)));
+        let tags = if head.tags() > 0 && self.bucket.wishes.tagging.is_none() { Some(source.tags(key)?) } else { None };
+        let upload = self.bucket.begin_copy(to, like, tags.as_deref())?;
+        let part = self.copying.part.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
         let parts =
-            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload.id, *number));
-        let done = parts
-            .into_iter()
-            .collect::<Result<Vec<_>>>()
-            .and_then(|parts| self.bucket.complete(to, &upload.id, &parts, Expected { size: head.size, whole: &[], sent: false }));
+            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number));
+        // What is known of the source is known of the copy, if the service computes the same of it.
+        let whole = head.proof.stored.iter().filter(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
+        let whole: Vec<Value> = whole.map(|stored| stored.value).collect();
+        let expected = Expected { size: head.size, whole: &whole, sent: false };
+        let done = parts.into_iter().collect::<Result<Vec<_>>>().and_then(|parts| self.bucket.complete(to, &upload, &parts, expected));
         if done.is_err() {
-            let _the_error_says_more = self.bucket.abort(to, &upload.id);
+            let _the_error_says_more = self.bucket.abort(to, &upload);
         }
         done.map(|_| ())
     }
 
+    /// Nothing about the object becomes another but its name, and what was wished for.
     pub(super) fn move_within(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let (old, new) = (self.key(from, "rename")?, self.key(to, "rename")?);
         let absent = || Error::new(ErrorKind::NotFound, "rename").on(from).because("no such object");
@@ -140,10 +172,10 @@ impl Objects {
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
-        let metadata = head.metadata();
-        self.copy_object((&self.bucket.name, &old), &head, &new, &metadata).map_err(|e| e.on(from))?;
+        let like = Likeness { head: &head, attributes: None, at_home: true };
+        self.copy_object((&self.bucket, &old), &new, &like).map_err(|e| e.on(from))?;
         self.forget_key(&old);
-        self.bucket.delete(&old).map_err(|e| e.on(from))
+        self.bucket.delete_version(&old, &head.etag).map_err(|e| e.on(from))
     }
 
     /// The key of a directory's marker, which must have no content of its own.

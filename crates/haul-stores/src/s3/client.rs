@@ -145,9 +145,9 @@ impl<'a> Call<'a> {
 
     /// A pair of user metadata.
     #[must_use]
-    pub fn meta(mut self, name: &str, value: &str) -> Self {
+    pub fn meta(mut self, name: &str, value: &[u8]) -> Self {
         let name = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
             self.headers.insert(name, value);
         }
         self

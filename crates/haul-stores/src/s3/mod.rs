@@ -39,6 +39,7 @@ use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
 
 pub use bucket::Bucket;
+pub use change::Copying;
 pub use client::Client;
 pub use learning::Learning;
 pub use wishes::Wishes;
@@ -74,6 +75,7 @@ pub struct Objects {
     place: Place,
     options: Options,
     learning: Option<Arc<Learning>>,
+    copying: Copying,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
     /// Keys of objects that are left out, because there are objects below them: by their names they are directories.
@@ -90,13 +92,20 @@ impl Objects {
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
         let place = Place { scheme: "s3", endpoint: bucket.client.endpoint_words(), volume: bucket.name.clone(), root };
-        Objects { bucket, prefix, caps: caps(), place, options, learning: None, held: Arc::default(), hidden: Mutex::default() }
+        let (held, hidden) = (Arc::default(), Mutex::default());
+        Objects { bucket, prefix, caps: caps(), place, options, learning: None, copying: Copying::default(), held, hidden }
     }
 
     /// The same with an index of what listings do not tell.
     #[must_use]
     pub fn learning(self, learning: Option<Arc<Learning>>) -> Self {
         Objects { learning, ..self }
+    }
+
+    /// The same with other sizes for copies within the service.
+    #[must_use]
+    pub fn copying(self, copying: Copying) -> Self {
+        Objects { copying, ..self }
     }
 
     fn saw(&self, key: &[u8], head: &bucket::Head, target: Option<&[u8]>) {

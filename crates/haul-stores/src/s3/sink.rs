@@ -100,7 +100,7 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
     let way = match whole.then(|| Room::take(&store.held, size)).flatten() {
         Some(room) => Way::Held { bytes: Mutex::new(None), _room: room },
         None => {
-            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).headers;
+            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
             let Upload { id, warrant, whole, since } = store.bucket.begin(&key, &metadata)?;
             Way::Upload { id, warrant, whole, since, state: Mutex::default() }
@@ -362,7 +362,7 @@ impl Sink for Writing {
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        let written = attributes::write(entry, self.keep, self.bucket.wishes.used());
+        let written = attributes::write(entry, self.keep, self.bucket.wishes.used()).of_its_kind("commit").map_err(|e| e.on(&self.name))?;
         let metadata = pairs(written.headers);
         let put = match &self.way {
             Way::Held { bytes, .. } => {

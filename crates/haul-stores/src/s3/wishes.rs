@@ -10,6 +10,7 @@ use super::attributes;
 use super::bucket::Head;
 use super::checksum::Algorithm;
 use super::client::Call;
+use haul_core::error::{Error, ErrorKind, Result};
 
 /// A name of user metadata and its value.
 pub type Pair = (Cow<'static, str>, String);
@@ -49,8 +50,65 @@ impl std::fmt::Debug for Wishes {
     }
 }
 
-/// Headers of an object that a copy keeps: they are not copied with metadata of its own.
-const KEPT: [&str; 5] = ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language"];
+/// Headers that go with metadata: a copy with metadata of its own has none of its source's.
+const KEPT: [&str; 6] = ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+
+/// What no copy has unless it is said. Lists of rights (ACLs) are such too, but no answer tells them: a copy has those of its maker.
+const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
+
+/// What is good for copies in the same bucket: another has rules and keys of its own, and refuses what does not fit them.
+const ENCRYPTION: [&str; 3] =
+    ["x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id", "x-amz-server-side-encryption-bucket-key-enabled"];
+const HOLD: &str = "x-amz-object-lock-legal-hold";
+const RETENTION: [&str; 2] = ["x-amz-object-lock-mode", "x-amz-object-lock-retain-until-date"];
+
+/// What an object that the service makes of another one is to be like.
+#[derive(Clone, Copy, Debug)]
+pub struct Likeness<'a> {
+    pub head: &'a Head,
+    /// haul's attributes, in place of those that it carries; `None` leaves those.
+    pub attributes: Option<&'a [Pair]>,
+    /// The copy is made in the bucket of the object.
+    pub at_home: bool,
+}
+
+impl Likeness<'_> {
+    /// Whether anything of the metadata becomes another.
+    pub fn changes(&self, wishes: &Wishes) -> bool {
+        let differs = |attributes: &[Pair]| {
+            let known = self.head.metadata();
+            let had = known.iter().filter(|(name, _)| attributes::NAMES.contains(&&**name)).count();
+            had != attributes.len() || attributes.iter().any(|pair| !known.contains(pair))
+        };
+        wishes.change_objects() || self.attributes.is_some_and(differs)
+    }
+
+    /// Bytes of metadata that the copy has beside attributes.
+    pub fn used(&self, wishes: &Wishes) -> usize {
+        let wished = |name: &str| wishes.metadata.iter().any(|(wished, _)| wished.eq_ignore_ascii_case(name));
+        let kept = self.head.foreign().filter(|(name, _)| !wished(name));
+        wishes.used() + kept.map(|(name, value)| attributes::cost_of(name.len(), value.len())).sum::<usize>()
+    }
+
+    /// Why its metadata cannot be written anew, if they cannot.
+    pub fn check(&self, op: &'static str) -> Result<()> {
+        let lost = self.head.header("x-amz-missing-meta").and_then(|count| count.trim().parse::<u32>().ok()).unwrap_or(0);
+        if lost == 0 {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Other, op);
+        Err(e.because(format!("{lost} of the object's metadata cannot be told by HTTP, and would be lost")))
+    }
+
+    /// Retention that is over cannot be asked for.
+    fn is_retained(&self) -> bool {
+        let until = self.head.header(RETENTION[1]).and_then(super::xml::time::iso);
+        match (until, self.head.answered) {
+            (Some(until), Some(now)) => until.secs > now.secs,
+            (until, _) => until.is_some(),
+        }
+    }
+}
 
 impl Wishes {
     /// Bytes of metadata that the user's own take, of those that an object may carry.
@@ -80,26 +138,47 @@ impl Wishes {
         self.making(call, metadata)
     }
 
-    /// The same for a copy of an object, whose headers it keeps unless others are wished for.
+    /// For requests that make an object of another one. `anew`: metadata are sent, not copied.
     #[must_use]
-    pub fn copying<'a>(&self, mut call: Call<'a>, metadata: &[Pair], like: &Head) -> Call<'a> {
-        for name in KEPT {
-            let wished = match name {
-                "content-type" => self.content_type.as_deref(),
-                "cache-control" => self.cache_control.as_deref(),
-                _ => None,
-            };
-            if let Some(value) = wished.or_else(|| like.header(name)) {
+    pub fn copying<'a>(&self, mut call: Call<'a>, like: &Likeness<'_>, anew: bool) -> Call<'a> {
+        let mut keep = |name: &'static str| {
+            if let Some(value) = like.head.headers.get(name) {
+                call.headers.insert(name, value.clone());
+            }
+        };
+        NEVER_COPIED.into_iter().for_each(&mut keep);
+        if anew {
+            KEPT.into_iter().for_each(&mut keep);
+        }
+        if like.at_home {
+            if self.encryption.is_none() && self.kms_key.is_none() && self.customer_key.is_none() {
+                ENCRYPTION.into_iter().for_each(&mut keep);
+            }
+            keep(HOLD);
+            if like.is_retained() {
+                RETENTION.into_iter().for_each(&mut keep);
+            }
+        }
+        if !anew {
+            return self.making(call, &[]);
+        }
+        for (name, value) in [("content-type", &self.content_type), ("cache-control", &self.cache_control)] {
+            if let Some(value) = value {
                 call = call.with(name, value);
             }
         }
-        if self.storage_class.is_none()
-            && let Some(class) = like.header("x-amz-storage-class")
-        {
-            call = call.with("x-amz-storage-class", class);
+        for (name, value) in like.head.raw_metadata() {
+            if like.attributes.is_none() || !attributes::NAMES.contains(&name) {
+                call = call.meta(name, value);
+            }
         }
-        call = self.customer(call, "copy-source-");
-        self.making(call, metadata)
+        self.making(call, like.attributes.unwrap_or_default())
+    }
+
+    /// The key of a source that is encrypted with the caller's.
+    #[must_use]
+    pub fn of_source<'a>(&self, call: Call<'a>) -> Call<'a> {
+        self.customer(call, "copy-source-")
     }
 
     fn making<'a>(&self, mut call: Call<'a>, metadata: &[Pair]) -> Call<'a> {
@@ -116,10 +195,10 @@ impl Wishes {
             }
         }
         for (name, value) in &self.metadata {
-            call = call.meta(name, value);
+            call = call.meta(name, value.as_bytes());
         }
         for (name, value) in metadata {
-            call = call.meta(name, value);
+            call = call.meta(name, value.as_bytes());
         }
         self.customer(call, "")
     }

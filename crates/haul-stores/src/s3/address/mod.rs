@@ -94,6 +94,20 @@ pub fn copy_source(bucket: &str, key: &[u8], version: &str) -> String {
     source
 }
 
+/// `a=b&c=d`: tags as a header has them.
+pub fn tagging(tags: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (key, value) in tags {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        encode(&mut text, key.as_bytes(), false);
+        text.push('=');
+        encode(&mut text, value.as_bytes(), false);
+    }
+    text
+}
+
 /// Percent-encodes all but what RFC 3986 calls unreserved, and slashes where they are kept.
 fn encode(out: &mut String, bytes: &[u8], slashes: bool) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";

@@ -24,7 +24,7 @@ mod tests;
 use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
 
 pub use read::{read, user_metadata};
-pub use write::{MOST, Written, cost, write};
+pub use write::{MOST, Written, cost, cost_of, write};
 
 /// The keys that haul writes.
 pub const NAMES: [&str; 7] = ["mtime", "mode", "uid", "gid", "rdev", "haul-kind", "haul-xattrs"];

@@ -1,6 +1,7 @@
 //! An entry's attributes as metadata.
 
 use haul_core::entry::{Entry, Kind, MetaMask, Time};
+use haul_core::error::{Error, ErrorKind, Result};
 
 use super::{DECIMAL_LINK, FARTHEST, bits_of, word_of, xattrs};
 use crate::s3::xml::time::decimals;
@@ -24,7 +25,24 @@ pub struct Written {
 
 /// Bytes that one item counts against [`MOST`].
 pub fn cost(name: &str, value: &str) -> usize {
-    BEFORE + name.len() + value.len()
+    cost_of(name.len(), value.len())
+}
+
+/// The same of lengths.
+pub fn cost_of(name: usize, value: usize) -> usize {
+    BEFORE + name + value
+}
+
+impl Written {
+    /// The same, or an error where what was written would make a plain file of something else.
+    pub fn of_its_kind(self, op: &'static str) -> Result<Written> {
+        if !self.kind_lost {
+            return Ok(self);
+        }
+        let e = Error::new(ErrorKind::Unsupported, op);
+        let e = e.because(format!("the object's metadata, {MOST} bytes at most, have no room left for what kind of file it is"));
+        Err(e.hint("less --metadata"))
+    }
 }
 
 /// Writes those attributes of an entry that are in `keep` and that it has. `used` is what the user's own metadata

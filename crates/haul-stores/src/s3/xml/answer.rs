@@ -151,6 +151,37 @@ fn bucket(walk: &mut Walk<'_>) -> Result<Bucket, Fault> {
     Ok(Bucket { name, created, region: region.unwrap_or_default() })
 }
 
+/// Reads an answer to GetObjectTagging: keys and values.
+pub fn tags(document: &[u8]) -> Result<Vec<(String, String)>, Fault> {
+    let mut walk = Walk::into(document, "Tagging")?;
+    let mut tags = Vec::new();
+    while let Some(name) = walk.child()? {
+        if name != "TagSet" {
+            walk.skip()?;
+            continue;
+        }
+        while let Some(name) = walk.child()? {
+            match name {
+                "Tag" => tags.push(tag(&mut walk)?),
+                _ => walk.skip()?,
+            }
+        }
+    }
+    Ok(tags)
+}
+
+fn tag(walk: &mut Walk<'_>) -> Result<(String, String), Fault> {
+    let (mut key, mut value) = (None, String::new());
+    while let Some(name) = walk.child()? {
+        match name {
+            "Key" => key = Some(walk.text()?.into_owned()),
+            "Value" => value = walk.text()?.into_owned(),
+            _ => walk.skip()?,
+        }
+    }
+    Ok((key.ok_or(Fault::Missing { element: "Key", within: "Tag" })?, value))
+}
+
 /// Reads the region of a bucket out of an answer to GetBucketLocation. Empty and `EU` are the old names of two.
 pub fn location(document: &[u8]) -> Result<String, Fault> {
     let mut walk = Walk::into(document, "LocationConstraint")?;

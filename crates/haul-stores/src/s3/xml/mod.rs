@@ -20,7 +20,7 @@ mod tests;
 
 use std::fmt;
 
-pub use answer::{Bucket, Copied, Deleted, Refusal, ServiceError, copied, deleted, error, list_buckets, location};
+pub use answer::{Bucket, Copied, Deleted, Refusal, ServiceError, copied, deleted, error, list_buckets, location, tags};
 pub use listing::{Listed, Object, Page, Version, VersionPage, list_objects, list_versions};
 pub use upload::{Completed, Part, PartPage, Upload, UploadPage, completed, initiated, list_parts, list_uploads};
 pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, tagging};

@@ -418,3 +418,12 @@ proptest! {
         prop_assert_eq!(time::http(&time::http_text(time).unwrap()), Some(Time { secs, nanos: 0 }));
     }
 }
+
+#[test]
+fn tags_come_back_as_they_were_written() {
+    let written = [("a b", "<&>"), ("empty", ""), ("ä", " x ")];
+    let read = tags(tagging(written).as_bytes()).expect("it is a document");
+    assert_eq!(read.iter().map(|(key, value)| (&**key, &**value)).collect::<Vec<_>>(), written);
+    assert_eq!(tags(b"<Tagging><TagSet/></Tagging>"), Ok(vec![]));
+    assert!(tags(b"<Tagging><TagSet><Tag><Value>x</Value></Tag></TagSet></Tagging>").is_err());
+}
