@@ -150,9 +150,11 @@ fn wildcards_and_directories_are_removed_by_lots() {
     world.bucket("box", &TREE);
     let dry = world.haul(&["rm", "-n", "s3://box/2024-*/x*.nc"]);
     assert_eq!(dry.err.lines().filter(|line| line.starts_with("would remove s3://box/2024-0")).count(), 3, "{dry:?}");
-    for arguments in [&["rm", "s3://box/2024-01"][..], &["rm", "s3://box/2024-01/"]] {
+    let refused = world.haul(&["rm", "s3://box/2024-01/"]);
+    assert!(refused.code == Some(1) && refused.err.contains("-r"), "{refused:?}");
+    for arguments in [&["rm", "s3://box/2024-01"][..], &["rm", "-r", "s3://box/2024-01"]] {
         let refused = world.haul(arguments);
-        assert!(refused.code == Some(1) && refused.err.contains("-r"), "{refused:?}");
+        assert!(refused.code == Some(23) && refused.err.contains("s3://box/2024-01/ names them"), "{refused:?}");
     }
     for place in ["s3://box", "s3://box/", "s3://box/*", "s3://box/**"] {
         let refused = world.haul(&["rm", "-r", place]);
@@ -176,7 +178,7 @@ fn wildcards_and_directories_are_removed_by_lots() {
     (0..1100).for_each(|i| std::fs::write(many.join(format!("{i}")), "x").expect("written"));
     world.ok(&["cp", "-q", "many", "s3://box/"]);
     assert_eq!(world.ok(&["du", "-s", "s3://box/many/"]), ["1100\t1,100 files\ts3://box/many/"]);
-    let gone = world.haul(&["rm", "-rv", "s3://box/many"]);
+    let gone = world.haul(&["rm", "-rv", "s3://box/many/"]);
     assert_eq!(gone.err.lines().filter(|line| line.starts_with("removed s3://box/many/")).count() / 1100, 1, "{gone:?}");
     assert_eq!(world.ok(&["ls", "-R", "s3://box/"]), ["2025/x5.nc"]);
     world.ok(&["rm", "-r", "--force", "s3://box"]);

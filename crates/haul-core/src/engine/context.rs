@@ -10,7 +10,7 @@ use crate::cancel::{Cancel, Stop};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
-use crate::job::{Job, Mode};
+use crate::job::{Job, Links, Mode};
 use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
@@ -97,8 +97,9 @@ pub fn gone_is_done(removed: Result<()>) -> Result<()> {
 impl Context {
     pub fn new(job: Job, observer: Arc<dyn Observer>, journal: Journal, past: Past, cancel: Cancel, spill: PathBuf) -> Self {
         let caps = job.target.caps().clone();
-        // Parts have no holes.
-        let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), ..job };
+        // Parts have no holes. Where names cannot share a file, each gets one of its own.
+        let links = Links { hard: job.links.hard && caps.hard_links, ..job.links };
+        let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), links, ..job };
         let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
         let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets), groups: caps.groups.clone() };
         let bundle_bytes = job.roots.iter().map(|r| r.store.caps().bundle_bytes).min().unwrap_or(caps.bundle_bytes).min(caps.bundle_bytes);

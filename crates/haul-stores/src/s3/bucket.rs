@@ -224,7 +224,7 @@ impl Bucket {
             checksum: sum.as_ref().map(|(algorithm, value)| (*algorithm, value.as_str())),
         });
         let body = xml::complete_upload(named);
-        let call = call.with("content-type", "application/xml");
+        let call = call.with("content-type", "application/xml").patient();
         let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?;
         let until = date(&answer);
         let answer = answer.whole("commit")?;
@@ -303,7 +303,7 @@ impl Bucket {
         if let Some(etag) = etag {
             call = call.with("x-amz-copy-source-if-match", etag);
         }
-        let answer = self.client.send(&call, Body::None)?.whole("copy")?;
+        let answer = self.client.send(&call.patient(), Body::None)?.whole("copy")?;
         xml::copied(&answer).map(|_| ()).map_err(|e| fault::document("copy", &self.name, e))
     }
 
@@ -316,7 +316,8 @@ impl Bucket {
             .ask("uploadId", upload)
             .with("x-amz-copy-source", copy_source(from.0, from.1, ""))
             .with("x-amz-copy-source-range", format!("bytes={}-{}", at.start, at.end - 1))
-            .with("x-amz-copy-source-if-match", etag);
+            .with("x-amz-copy-source-if-match", etag)
+            .patient();
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
         let copied = xml::copied(&answer).map_err(|e| fault::document("copy", &self.name, e))?;
         Ok(Part { number, etag: copied.etag, checksum: None })

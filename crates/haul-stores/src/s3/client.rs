@@ -21,6 +21,10 @@ use super::xml;
 
 /// Tries of one request, the first included. The engine tries again after that, with waits of its own.
 const TRIES: u32 = 5;
+/// Tries that may end without an answer in time. Each takes a minute, and the engine has tries of its own.
+const TIMEOUTS: u32 = 2;
+/// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// The longest wait between two tries that an endpoint may ask for.
 const WAIT_MOST: Duration = Duration::from_secs(30);
 /// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
@@ -86,11 +90,21 @@ pub struct Call<'a> {
     pub key: &'a [u8],
     pub query: Vec<(&'static str, String)>,
     pub headers: HeaderMap,
+    /// The bound for a wait in place of the agent's, for what the service is long at. When it is reached the service may be
+    /// at it still: the request is not sent again.
+    pub patience: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
     pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
-        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new() }
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), patience: None }
+    }
+
+    /// For a request that the service works at for minutes before it says anything.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patience = Some(PATIENCE);
+        self
     }
 
     #[must_use]
@@ -310,7 +324,7 @@ impl Client {
 
     /// Sends a request until it is answered, as often as that is of use. An answer that is no success is an error.
     pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
-        let mut tries = 0;
+        let (mut tries, mut timeouts) = (0, 0);
         let mut refreshed = false;
         loop {
             tries += 1;
@@ -369,7 +383,9 @@ impl Client {
                     std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
                 }
                 Miss::Broken(error) => {
-                    if !may_repeat || error.remedy() == Remedy::None {
+                    timeouts += u32::from(error.kind() == ErrorKind::TimedOut);
+                    let waited = timeouts >= if call.patience.is_some() { 1 } else { TIMEOUTS };
+                    if !may_repeat || waited || error.remedy() == Remedy::None {
                         return Err(error);
                     }
                     // A connection that was closed while it was idle is no reason to wait.
@@ -409,6 +425,9 @@ impl Client {
         let address = uri.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
+        if call.patience.is_some() {
+            request = self.agent.configure_request(request).timeout_per_read(call.patience).build();
+        }
         let answered = match body {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),

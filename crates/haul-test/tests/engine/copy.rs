@@ -69,6 +69,20 @@ fn a_dry_run_says_all_and_does_nothing() {
 }
 
 #[test]
+fn where_names_cannot_share_a_file_each_gets_its_own() {
+    let source = Memory::new();
+    let target = Memory::new().with(|caps| caps.hard_links = false);
+    source.put("d/a", b"x");
+    put_hard_link(&source, "d/b", "d/a");
+    put_hard_link(&source, "c", "d/a");
+    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    assert_eq!((report.failed, report.made.files, report.hard_links), (0, 3, 0), "{report:?}");
+    for path in ["d/a", "d/b", "c"] {
+        assert_eq!(target.get(path), Some(b"x".to_vec()), "{path}");
+    }
+}
+
+#[test]
 fn a_dry_run_knows_which_names_are_one_file_already() {
     let (source, target) = (Memory::new(), Memory::new());
     source.put("d/a", b"x");

@@ -127,8 +127,7 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
     if scope.is_whole(how.recursive) && how.recursive | matches!(scope.what, What::Like(_)) && !how.force {
         return Err(refuse(&asked.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
     }
-    let mut what = &scope.what;
-    let below;
+    let what = &scope.what;
     match what {
         What::Below(_) if !how.recursive => return Err(is_directory(&asked.path)),
         What::Key(key) if how.version.is_none() => {
@@ -145,15 +144,16 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
             if !exact {
                 let prefix = [&key[..], b"/"].concat();
                 let any = if how.versions { has_versions(bucket, &prefix)? } else { bucket.first(&prefix)?.is_some() };
-                match (any, how.recursive) {
-                    (true, false) => return Err(is_directory(&asked.path)),
-                    (true, true) => {
-                        below = What::Below(prefix);
-                        what = &below;
+                return match any {
+                    // Only its slash makes a directory of an address, most of all where it is to be removed.
+                    true => {
+                        let e = Error::new(ErrorKind::NotFound, "remove").at(&asked.path).because("there is no object of this key");
+                        let with = if how.recursive { "" } else { " (with -r)" };
+                        Err(e.hint(format!("there are objects below it: {}/ names them{with}", asked.location)))
                     }
-                    (false, _) if how.quiet_missing => return Ok(0),
-                    (false, _) => return Err(nothing(asked, false)),
-                }
+                    false if how.quiet_missing => Ok(0),
+                    false => Err(nothing(asked, false)),
+                };
             }
         }
         _ => {}

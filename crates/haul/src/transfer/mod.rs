@@ -262,8 +262,11 @@ fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
 fn far_names(roots: &[Root], local: &[Option<Arc<Local>>]) -> Vec<Opened> {
     let mut far = Vec::new();
     for (root, _) in roots.iter().zip(local).filter(|(_, local)| local.is_none()) {
-        if let Pick::Names(names) = &root.pick {
-            far.extend(names.iter().map(|leaf| Opened { store: root.store.clone(), leaf: Some(leaf.clone()) }));
+        match &root.pick {
+            Pick::Names(names) => far.extend(names.iter().map(|leaf| Opened { store: root.store.clone(), leaf: Some(leaf.clone()) })),
+            // Nothing but markers is left of it.
+            Pick::Contents if root.store.caps().markers => far.push(Opened { store: root.store.clone(), leaf: None }),
+            _ => {}
         }
     }
     far

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use haul_core::entry::{Dir, Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, LinkDest, Pick, Root};
-use haul_core::store::{Flow, Place, Store};
+use haul_core::store::{Flow, Place, Store, WriteStyle};
 use haul_stores::agent::RootOptions;
 use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
@@ -374,7 +374,9 @@ fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destinati
                 return clash("the directory above it is not there", "--mkpath makes the directories above the destination");
             }
             if asked.dry {
-                return Ok((Arc::new(Memory::new()), None, path.clone(), None));
+                // What is below a prefix can be looked at, whether or not anything says that it is a directory.
+                let prefix = matches!(*host, Host::Objects(_));
+                return if prefix { at(&path, None) } else { Ok((Arc::new(Memory::new()), None, path.clone(), None)) };
             }
             host.make_dir(&path, asked.make_path)?;
             return at(&path, None);
@@ -568,5 +570,21 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
     if job.delete {
         sentence.push_str(", deleting what is not there");
     }
+    if let Some(lost) = lost(job) {
+        sentence.push_str(&format!(", without {lost}"));
+    }
     sentence
+}
+
+/// What was asked for and the destination can never keep.
+fn lost(job: &Job) -> Option<&'static str> {
+    let caps = job.target.caps();
+    let links = job.links.hard && !caps.hard_links;
+    let holes = job.sparse && matches!(caps.write, WriteStyle::Parts { .. });
+    match (links, holes) {
+        (true, true) => Some("hard links and holes"),
+        (true, false) => Some("hard links"),
+        (false, true) => Some("holes"),
+        (false, false) => None,
+    }
 }

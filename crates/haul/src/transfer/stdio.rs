@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use haul_core::cancel::{Cancel, Stop};
@@ -147,7 +147,7 @@ fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();
-    listen(cancel.clone(), sink.clone());
+    listen(cancel.clone(), Arc::new(Mutex::new(Some(sink.clone()))));
     let meter = Meter::new(cancel, flags.speed.bwlimit);
     let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
         let whole = Entry { size, ..entry.clone() };
@@ -165,6 +165,8 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     let part = chunk_size(flags.transport.chunk.unwrap_or(PART), 0, opened.store.caps().write);
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.speed.bwlimit);
+    let begun = Begun::default();
+    listen(cancel, begun.clone());
     let mut hasher = flags.verify.then(|| Algorithm::Xxh128.begin());
     let mut bytes = Vec::new();
     let mut next = |bytes: &mut Vec<u8>, meter: &Meter| -> Result<()> {
@@ -185,7 +187,7 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     }
     let spec = Spec { entry: &entry, keep: MetaMask::MTIME, chunk: part, in_place: false, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
-    listen(cancel, sink.clone());
+    *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     let sent = (|| {
         let (mut size, mut receipts) = (0, Vec::new());
         loop {
@@ -283,14 +285,19 @@ fn now() -> Time {
     Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() }
 }
 
+/// What is being written, once it was begun.
+type Begun = Arc<Mutex<Option<Arc<dyn Sink>>>>;
+
 /// A read of standard input may wait for ever: what was written is removed and the program left from here.
-fn listen(cancel: Cancel, sink: Arc<dyn Sink>) {
+fn listen(cancel: Cancel, sink: Begun) {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             cancel.set(Stop::Signal);
-            let _left = sink.abort();
+            if let Some(sink) = sink.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                let _left = sink.abort();
+            }
             out::complain(&"haul: stopped by a signal; nothing was left behind\n".to_string().into(), false);
             std::process::exit(i32::from(Exit::Signal.code()));
         }

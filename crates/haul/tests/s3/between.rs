@@ -69,9 +69,10 @@ fn from_one_bucket_to_another() {
     w.tree("src: a=1K d/e=5K large=9M");
     w.haul("cp src/ @/one/").ends(0);
     scripted.clear_seen();
-    w.haul(&format!("sync @/one/ s3://{}/", other.bucket)).ends(0);
+    // The same path in another bucket is another place.
+    w.haul(&format!("sync @/one/ s3://{}/one/", other.bucket)).ends(0);
     assert_eq!(came(&scripted), 0);
-    w.haul(&format!("cp s3://{}/ back", other.bucket)).ends(0);
+    w.haul(&format!("cp s3://{}/one/ back", other.bucket)).ends(0);
     w.assert_same("src", "back", What::USUAL);
 }
 
@@ -91,13 +92,14 @@ fn onto_itself() {
     let w = World::new();
     w.tree("src: a=1K d/e=5K");
     w.haul("cp src/ @/one/").ends(0);
-    let ended = w.haul("cp -I @/one/ @/one/").run();
-    println!("{ended}");
-    assert_eq!(w.get("one/a"), w.content("src/a"));
-    let ended = w.haul("sync --delete @/one/ @/one/d/").run();
-    assert_ne!(ended.status.code(), Some(0), "{ended}");
-    assert_eq!(w.get("one/d/e"), w.content("src/d/e"));
-    let ended = w.haul("mv @/one/a @/one/a").run();
-    println!("{ended}");
-    assert_eq!(w.get("one/a"), w.content("src/a"));
+    w.haul("cp -I @/one/ @/one/").ends(1).says("the same");
+    w.haul("mv @/one/a @/one/a").ends(1).says("the same");
+    w.haul("sync --delete @/one/ @/one/d/").ends(1).says("the destination is inside the source");
+    w.haul("sync --delete @/one/d/ @/one/").ends(1).says("the source is inside the destination");
+    w.haul("cp @/ @/in/").ends(1).says("the destination is inside the source");
+    assert_eq!((w.get("one/a"), w.get("one/d/e")), (w.content("src/a"), w.content("src/d/e")));
+    // Beside each other, one's name the beginning of the other's.
+    w.haul("sync --delete @/one/ @/one-more/").ends(0);
+    w.haul("cp @/one/d/ @/one/").ends(0);
+    assert_eq!((w.get("one-more/d/e"), w.get("one/e")), (w.content("src/d/e"), w.content("src/d/e")));
 }

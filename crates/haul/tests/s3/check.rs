@@ -23,5 +23,6 @@ fn a_tree_and_its_copy() {
     let ended = w.haul("check src/ @/to/").ends(1);
     let ended = ended.says("a").says("d/new").says("extra");
     println!("{ended}");
-    w.haul("check s3://no-such-bucket/ src/").ends(2);
+    w.haul("check s3://no-such-bucket/ src/").ends(23).says("no bucket");
+    w.haul("check @/typo/ src/").ends(23).says("nothing below");
 }

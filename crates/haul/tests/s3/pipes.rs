@@ -35,7 +35,8 @@ fn what_is_broken_off_leaves_nothing() {
     let w = World::new();
     let mut run = w.haul("cp - @/k").piped();
     let mut input = run.input();
-    input.write_all(&vec![7; 20 << 20]).expect("it reads");
+    input.write_all(&vec![7; 40 << 20]).expect("it reads");
+    crate::support::until("an upload", || !w.uploads("k").is_empty());
     run.signal(rustix::process::Signal::TERM);
     run.wait().code(20);
     drop(input);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use haul_test::objects::Minio;
 use haul_test::objects::scripted::{Action, Answer, When};
-use haul_test::objects::{Minio, Server};
 
 use crate::support::World;
 
@@ -42,7 +42,13 @@ fn with_an_unknown_access_key() {
 fn in_no_such_bucket() {
     let w = World::new();
     w.tree("a=10 d/b=10");
-    for words in ["cp a s3://no-such-bucket/a", "cp -r d s3://no-such-bucket/d/", "cp s3://no-such-bucket/a b", "ls s3://no-such-bucket/"] {
+    for words in [
+        "cp a s3://no-such-bucket/a",
+        "cp -r d s3://no-such-bucket/d/",
+        "cp s3://no-such-bucket/a b",
+        "ls s3://no-such-bucket/",
+        "sync s3://no-such-bucket/ d",
+    ] {
         let ended = w.haul(words).run();
         assert_ne!(ended.status.code(), Some(0), "{ended}");
         ended.says("no bucket no-such-bucket").says("haul mb s3://no-such-bucket");
@@ -53,10 +59,10 @@ fn in_no_such_bucket() {
 fn with_a_name_that_no_bucket_has() {
     let w = World::new();
     w.tree("a=10");
-    for name in ["No_Bucket", "ab", "a..b", "-abc"] {
+    for name in ["No_Bucket", "ab", "a..b"] {
         let ended = w.haul(&format!("cp a s3://{name}/a")).run();
         assert_ne!(ended.status.code(), Some(0), "{ended}");
-        ended.says("bucket").says("3 to 63");
+        ended.says("bucket").says(name);
     }
 }
 
@@ -92,7 +98,8 @@ fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
     w.haul("cp a @/a -I --ca-bundle nowhere.pem").run().says("nowhere.pem");
     w.endpoint.url = sealed.replace("https:", "http:");
     failed(&w, "cp a @/x").says("https");
-    w.endpoint.url = World::new().real.url.replace("http:", "https:");
+    let plain = World::new();
+    w.endpoint.url = plain.real.url.replace("http:", "https:");
     failed(&w, "cp a @/x").says("http://");
 }
 

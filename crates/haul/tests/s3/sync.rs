@@ -159,3 +159,20 @@ fn a_changed_mode_goes_without_the_content() {
     w.haul("cp -a @/to/ back").ends(0);
     w.assert_same("src", "back", What { root: true, ..What::USUAL });
 }
+
+#[test]
+fn a_source_that_is_not_there_empties_nothing() {
+    let w = World::new();
+    w.tree("back: kept=10 d/kept=10");
+    w.put(b"typed", &[], b"an object");
+    for source in ["@/typo/", "@/typed/", "s3://no-such-bucket/", "s3://no-such-bucket/typo/"] {
+        let ended = w.haul(&format!("sync --delete {source} back")).run();
+        assert_ne!(ended.status.code(), Some(0), "{ended}");
+        assert!(w.join("back/kept").exists() && w.join("back/d/kept").exists(), "{ended}");
+    }
+    w.request("DELETE", "/typed", &[], b"").success().expect("removed");
+    // An empty bucket, or a directory that has nothing but its marker, is meant.
+    w.put(b"marked/", &[], b"");
+    w.haul("sync --delete @/marked/ back").ends(0);
+    assert_eq!(std::fs::read_dir(w.join("back")).expect("it is there").count(), 0);
+}

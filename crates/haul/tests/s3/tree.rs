@@ -48,8 +48,17 @@ fn rich(w: &World) {
 
 #[test]
 fn all_that_a_bucket_can_keep_comes_back() {
-    let w = World::new();
-    rich(&w);
+    comes_back(&World::new());
+}
+
+/// A server of another make, which keeps an object as a file.
+#[test]
+fn it_comes_back_from_another_server_too() {
+    comes_back(&World::at(std::sync::Arc::new(haul_test::objects::Versitygw::start().expect("servers.sh installs it"))));
+}
+
+fn comes_back(w: &World) {
+    rich(w);
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
@@ -60,6 +69,17 @@ fn all_that_a_bucket_can_keep_comes_back() {
     w.haul("sync -a --delete @/up/ back").moves_nothing();
     w.assert_same("src", "back", KEPT);
     w.haul("check @/up/ back").ends(0);
+}
+
+#[test]
+fn names_of_one_file_and_holes_become_plain_objects() {
+    let w = World::new();
+    w.tree("src: a=3K");
+    fs::hard_link(w.join("src/a"), w.join("src/b")).expect("a link");
+    fs::File::create(w.join("src/hole")).and_then(|file| file.set_len(1 << 20)).expect("a hole");
+    w.haul("cp -a src/ @/x/").ends(0).says("without hard links and holes");
+    w.haul("cp -a @/x/ back").ends(0).never_says("without");
+    w.assert_same("src", "back", KEPT);
 }
 
 #[test]
@@ -131,11 +151,15 @@ fn the_slash_says_what_is_meant() {
     w.haul("cp src/a @/four/").ends(0);
     let files = |keys: Vec<String>| keys.into_iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>();
     assert_eq!(files(w.keys()), ["four/a", "one/src/a", "one/src/d/e", "three", "two/a", "two/d/e"]);
+    // A destination for what is in a directory is one, with or without its slash.
+    w.haul("check src/ @/two").ends(0);
+    w.haul("sync -n src/ @/two").ends(0).says("nothing to move");
     // An object is no prefix, and a prefix is no object.
     w.put(b"twofold", &[], b"x");
     w.haul("cp @/two/ back").ends(0);
     w.assert_same("src", "back", What::CONTENT);
-    w.haul("cp @/two back2/").ends(0);
+    w.haul("cp @/two back2/").ends(23).says("no object").says("/two/");
+    w.haul("cp @/two/ back2/two --mkpath").ends(0);
     w.assert_same("src", "back2/two", What::CONTENT);
     w.haul("cp @/twofold back3").ends(0);
     assert_eq!(w.content("back3"), b"x");
@@ -165,4 +189,27 @@ fn a_directory_of_keys_alone_gets_its_marker() {
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
+}
+
+/// More than one page of a listing has.
+#[test]
+fn a_directory_of_many_pages_is_gone_through_whole() {
+    let w = World::new();
+    w.tree("src/");
+    for index in 0..1100 {
+        write_file(&w.join(format!("src/{index:04}")), index % 7).expect("a file");
+    }
+    w.haul("cp -a src/ @/up/").ends(0);
+    w.haul("cp -a @/up/ back").ends(0);
+    w.assert_same("src", "back", KEPT);
+    for index in (0..1100).filter(|index| index % 3 != 0) {
+        fs::remove_file(w.join(format!("src/{index:04}"))).expect("it is there");
+    }
+    let ended = w.haul("sync -a --delete --json src/ @/up/").ends(0);
+    assert_eq!(ended.finished()["deleted"]["files"], 733, "{ended}");
+    w.haul("sync -a --delete @/up/ back").ends(0);
+    w.assert_same("src", "back", KEPT);
+    w.tree("none/");
+    w.haul("sync --delete none/ @/up/").ends(0);
+    assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
 }
