@@ -244,6 +244,8 @@ fn an_object_is_described_and_handed_out_by_an_address() {
     let address = world.ok(&["presign", "--expires", "60s", "s3://box/d/f.nc"]);
     let [address] = &address[..] else { panic!("one line: {address:?}") };
     assert_eq!(http("GET", address, b""), "content");
+    let nobody = ["presign", "--endpoint-url", "http://127.0.0.1:1", "s3://box/d/f.nc"];
+    assert!(world.ok(&nobody)[0].starts_with("http://127.0.0.1:1/box/d/f.nc?"), "nothing is asked of the service");
     let address = world.ok(&["presign", "--method", "PUT", "s3://box/new key"]);
     http("PUT", &address[0], b"written by whoever has it");
     assert_eq!(world.ok(&["cat", "s3://box/new key"]), ["written by whoever has it"]);
