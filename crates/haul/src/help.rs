@@ -65,6 +65,10 @@ In URLs %20 is a blank and %25 a percent sign; S3 keys are written as they are. 
 
 The slash at the end: SRC makes DST/SRC, SRC/ means what is in it (so do . and ..). A file goes into DST if DST is a
 directory or ends in a slash. For S3 only the slash decides: s3://b/pre is the object, s3://b/pre/ the directory.
+
+s3:// alone is the service: `haul ls s3://` lists its buckets. In keys of sources, and of ls, du and rm, there may be
+wildcards, quoted so that the shell leaves them: 's3://b/2024-*/x*.nc'. * and ? stay between slashes, ** does not, [a-z]
+is one character, and a backslash makes the next one plain.
 ";
 
 const FILTERS: &str =

@@ -262,6 +262,11 @@ impl<'a> Hosts<'a> {
         Ok(host)
     }
 
+    /// A bucket of which nobody has asked whether it is there.
+    pub fn unasked(&self, location: &Location) -> Result<Place> {
+        Place::new(&self.connect.objects, self.client()?, location.host.as_deref().unwrap_or_default(), None)
+    }
+
     /// A bucket, through the one client of the run.
     fn bucket(&self, location: &Location) -> Result<Arc<Host>> {
         let Some(name) = location.host.clone() else {

@@ -178,7 +178,7 @@ fn wildcards_and_directories_are_removed_by_lots() {
     (0..1100).for_each(|i| std::fs::write(many.join(format!("{i}")), "x").expect("written"));
     world.ok(&["cp", "-q", "many", "s3://box/"]);
     assert_eq!(world.ok(&["du", "-s", "s3://box/many/"]), ["1100\t1,100 files\ts3://box/many/"]);
-    let gone = world.haul(&["rm", "-rv", "s3://box/many"]);
+    let gone = world.haul(&["rm", "-rv", "s3://box/many/"]);
     assert_eq!(gone.err.lines().filter(|line| line.starts_with("removed s3://box/many/")).count() / 1100, 1, "{gone:?}");
     assert_eq!(world.ok(&["ls", "-R", "s3://box/"]), ["2025/x5.nc"]);
     world.ok(&["rm", "-r", "--force", "s3://box"]);
@@ -244,6 +244,8 @@ fn an_object_is_described_and_handed_out_by_an_address() {
     let address = world.ok(&["presign", "--expires", "60s", "s3://box/d/f.nc"]);
     let [address] = &address[..] else { panic!("one line: {address:?}") };
     assert_eq!(http("GET", address, b""), "content");
+    let nobody = ["presign", "--endpoint-url", "http://127.0.0.1:1", "s3://box/d/f.nc"];
+    assert!(world.ok(&nobody)[0].starts_with("http://127.0.0.1:1/box/d/f.nc?"), "nothing is asked of the service");
     let address = world.ok(&["presign", "--method", "PUT", "s3://box/new key"]);
     http("PUT", &address[0], b"written by whoever has it");
     assert_eq!(world.ok(&["cat", "s3://box/new key"]), ["written by whoever has it"]);

@@ -336,14 +336,18 @@ fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
                     Ok((page, next)) => (Ok(page), next),
                     Err(e) => (Err(e), None),
                 };
-                // A marker that does not change would go round for ever.
-                let again = next.as_ref() == Some(&marker);
                 if give.send(page).is_err() {
                     return;
                 }
                 match next {
-                    Some(next) if !again => marker = next,
-                    _ => return,
+                    Some(next) if next != marker => marker = next,
+                    // It would go round for ever, and what is behind it would be missing.
+                    Some(_) => {
+                        let e = Error::new(ErrorKind::Other, "list").because("the service says that there is more, and gives the same again");
+                        let _left = give.send(Err(e));
+                        return;
+                    }
+                    None => return,
                 }
             }
         };
@@ -388,15 +392,14 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_that_stands_still_ends_a_listing() {
+    fn a_marker_that_stands_still_is_an_error() {
         let mut count = 0;
         let fetch = |_: Option<&u32>| Ok(((), Some(7)));
-        pages(fetch, &mut |()| {
+        let ended = pages(fetch, &mut |()| {
             count += 1;
             Flow::Go
-        })
-        .expect("an end");
-        assert_eq!(count, 2);
+        });
+        assert_eq!((ended.map_err(|e| e.kind()), count), (Err(ErrorKind::Other), 2));
     }
 
     #[test]

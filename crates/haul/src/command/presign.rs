@@ -9,11 +9,9 @@ use haul_stores::s3::inventory::Purpose;
 use super::scope::key_of;
 use crate::flags::bucket::PresignMethod;
 use crate::open::Argument;
-use crate::remote::Host;
 
 pub fn presign(asked: &Argument<'_>, method: PresignMethod, expires: Duration, out: &mut dyn Write) -> Result<()> {
-    let host = asked.hosts.reach(asked.location)?;
-    let Host::Objects(place) = &*host else { return Ok(()) };
+    let place = asked.hosts.unasked(asked.location)?;
     let purpose = match method {
         PresignMethod::Get => Purpose::Read,
         PresignMethod::Put => Purpose::Write,
