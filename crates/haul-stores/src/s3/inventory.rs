@@ -343,7 +343,8 @@ fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
                     Some(next) if next != marker => marker = next,
                     // It would go round for ever, and what is behind it would be missing.
                     Some(_) => {
-                        let e = Error::new(ErrorKind::Other, "list").because("the service says that there is more, and gives the same again");
+                        let e =
+                            Error::new(ErrorKind::Other, "list").because("the service says that there is more, and gives the same again");
                         let _left = give.send(Err(e));
                         return;
                     }

@@ -153,7 +153,7 @@ impl Source for Reading {
                 },
             };
             let running = match part {
-                0 => Running::Whole(stored.algorithm().begin()),
+                0 => Running::Whole(Box::new(stored.algorithm().begin())),
                 part => Running::Cut(Box::new(checksum::Cut::new(stored.algorithm(), part))),
             };
             return Ok(Some(Box::new(Compared { running, expected: stored.value, convicts: !stored.etag })));
@@ -180,7 +180,7 @@ struct Compared {
 }
 
 enum Running {
-    Whole(checksum::Running),
+    Whole(Box<checksum::Running>),
     Cut(Box<checksum::Cut>),
 }
 

@@ -122,7 +122,7 @@ mod tests {
         (0..10_000u32).map(|i| (i % 251) as u8).collect()
     }
 
-    fn read(witness: &mut Witness, content: &[u8], ranges: &[Range<usize>]) {
+    fn read(witness: &mut Witness, content: &[u8], ranges: impl IntoIterator<Item = Range<usize>>) {
         for range in ranges {
             let mut watch = witness.watch(range.start as u64);
             for piece in content[range.clone()].chunks(700) {
@@ -138,13 +138,13 @@ mod tests {
         for algorithm in [Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32] {
             let stored = Stored { value: algorithm.of(&content), kind: Kind::Whole, etag: false };
             let mut witness = Witness::new(&stored, 10_000, None).expect("it combines");
-            read(&mut witness, &content, &[5000..10_000, 0..3000]);
+            read(&mut witness, &content, [5000..10_000, 0..3000]);
             assert_eq!(witness.verdict(), None);
-            read(&mut witness, &content, &[3000..5000]);
+            read(&mut witness, &content, std::iter::once(3000..5000));
             assert_eq!(witness.verdict(), Some(true));
             let mut damaged = content.clone();
             damaged[4321] ^= 1;
-            read(&mut witness, &damaged, &[3000..5000]);
+            read(&mut witness, &damaged, std::iter::once(3000..5000));
             assert_eq!(witness.verdict(), Some(false));
         }
     }
@@ -158,7 +158,7 @@ mod tests {
         assert!(Witness::new(&stored, 10_000, None).is_none(), "without the size of parts nothing can be said");
         assert!(Witness::new(&stored, 10_000, Some(2000)).is_none(), "that would be five parts");
         let mut witness = Witness::new(&stored, 10_000, Some(3000)).expect("sizes are known");
-        read(&mut witness, &content, &[0..4096, 4096..8192, 8192..10_000]);
+        read(&mut witness, &content, [0..4096, 4096..8192, 8192..10_000]);
         assert_eq!(witness.verdict(), Some(true));
     }
 }
