@@ -525,7 +525,7 @@ impl Client {
                     refusal.code = code.to_string();
                     refusal.message = answer.header("x-minio-error-desc").unwrap_or_default().trim_matches('"').to_string();
                 }
-                None => refusal.bare = true,
+                None => refusal.bare = refusal.message.is_empty(),
             }
         }
         if let Ok(said) = said {

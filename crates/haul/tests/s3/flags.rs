@@ -11,7 +11,7 @@ use crate::support::World;
 fn hard_links_become_files_of_their_own() {
     let w = World::new();
     w.tree("src: a=10 b=>a d/c=>a");
-    w.haul("cp -aH src/ @/to/").ends(0).says("no hard links");
+    w.haul("cp -aH src/ @/to/").ends(0).says("without hard links");
     w.haul("cp -aH @/to/ back").ends(0);
     w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
     w.haul("sync -aH --delete src/ @/to/").moves_nothing();
