@@ -200,12 +200,16 @@ impl Context {
         if let Some((uid, gid)) = self.job.owner {
             entry.uid = uid.unwrap_or(entry.uid);
             entry.gid = gid.unwrap_or(entry.gid);
+            // What was asked for is known, also of a source that has no owners.
+            let known = |id: Option<u32>, class| if id.is_some() { class } else { MetaMask::NONE };
+            entry.have = entry.have.with(known(uid, MetaMask::OWNER)).with(known(gid, MetaMask::GROUP));
         }
         for change in &self.job.chmod {
             let is_dir = entry.kind == Kind::Dir;
             if (is_dir && change.dirs) || (entry.kind == Kind::File && change.files) {
                 let any_exec = entry.mode & 0o111 != 0;
                 entry.mode = (entry.mode & change.keep) | change.add;
+                entry.have = entry.have.with(MetaMask::MODE);
                 if is_dir || any_exec {
                     entry.mode |= change.add_if_exec;
                 }

@@ -5,6 +5,7 @@ mod delete;
 mod faults;
 mod memory;
 mod network;
+mod objects;
 mod property;
 mod roots;
 mod stress;
