@@ -127,6 +127,11 @@ impl Place {
         Ok(Place { bucket, options, learning })
     }
 
+    /// What is remembered of the bucket's objects.
+    pub fn learning(&self) -> Option<Arc<Learning>> {
+        self.learning.clone()
+    }
+
     pub fn bucket(&self) -> &Bucket {
         &self.bucket
     }

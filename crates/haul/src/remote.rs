@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Direct, RootOptions, Wishes};
 use haul_stores::place::{self, Outcome, Program, There};
-use haul_stores::s3::Client;
+use haul_stores::s3::{Client, Learning};
 use haul_stores::sftp::{self, CHANNELS};
 use haul_stores::ssh::{Login, Target, far_command};
 
@@ -283,6 +283,16 @@ impl<'a> Hosts<'a> {
         let host = Arc::new(Host::Objects(place));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
         Ok(host)
+    }
+
+    /// What this run remembers of objects, to be written down at its end.
+    pub fn learnings(&self) -> Vec<Arc<Learning>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |known: &Known| match &*known.host {
+            Host::Objects(place) => place.learning(),
+            Host::Agent(_) | Host::Sftp(_) => None,
+        };
+        known.iter().filter_map(of).collect()
     }
 
     /// The client for object stores.

@@ -13,7 +13,7 @@ use super::wishes::Pair;
 /// An object that is younger than this by the service's clock may have been written twice within one second.
 const SETTLED: i64 = 2;
 
-/// The index of one bucket, written when the last store that uses it is gone.
+/// The index of one bucket, written from time to time and by [`Learning::flush`].
 #[derive(Debug)]
 pub struct Learning(Index);
 
@@ -73,10 +73,9 @@ impl Learning {
     pub(super) fn forget(&self, key: &[u8]) {
         self.0.forget(key);
     }
-}
 
-impl Drop for Learning {
-    fn drop(&mut self) {
+    /// Writes down what was learned, at the end of a run. That it cannot be is no failure: it costs look-ups the next time.
+    pub fn flush(&self) {
         let _kept = self.0.flush();
     }
 }

@@ -249,7 +249,7 @@ impl Objects {
             Some(known) => apply(known, &mut entry, self.options.server_times),
             None if !self.options.look => {
                 entry.kind = Kind::File;
-                entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+                entry.have = MetaMask::BASIC.with(if self.options.server_times { MetaMask::MTIME } else { MetaMask::NONE });
             }
             None => {}
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::outline::Outline;
-use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, Judge, Landed, Reach, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -60,6 +60,15 @@ impl Source for Reading {
     /// A hash that the store makes of itself passes every rule by, too.
     fn hash(&self, at: Range<u64>) -> Result<Option<u128>> {
         if self.core.is_watched(self.op) { Ok(None) } else { self.inner.hash(at) }
+    }
+
+    /// So does what the store says of the content.
+    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.judge() }
+    }
+
+    fn claim(&self) -> Option<String> {
+        if self.core.is_watched(self.op) { None } else { self.inner.claim() }
     }
 
     /// What the kernel copies passes every rule by: no descriptor once reading is watched.

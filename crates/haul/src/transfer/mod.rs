@@ -22,6 +22,7 @@ use haul_core::journal::Identity;
 use haul_core::report::Report;
 use haul_core::store::Store;
 use haul_stores::local::{Local, Options as LocalOptions};
+use haul_stores::s3::Learning;
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
@@ -67,6 +68,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             let identity = identity(&flags.sources, flags.destination.as_ref());
             let journal = run::JournalChoice { restart: flags.restart, wait: flags.wait, kept: !flags.dry };
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
+            prepared.learned.iter().for_each(|learned| learned.flush());
             match report {
                 Ok(report) => {
                     if flags.kind == CopyKind::Mv && !flags.dry && is_clean(&report) {
@@ -99,6 +101,8 @@ struct Prepared {
     notes: Vec<String>,
     /// Sources of a move that are another machine's.
     moved: Vec<Opened>,
+    /// What is remembered of objects, to be written down at the end.
+    learned: Vec<Arc<Learning>>,
 }
 
 fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
@@ -224,7 +228,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         sentence.push_str(", ");
         sentence.push_str(way);
     }
-    Ok(Prepared { job, sentence, missing: places.missing, notes, moved })
+    Ok(Prepared { job, sentence, missing: places.missing, notes, moved, learned: hosts.learnings() })
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
@@ -308,7 +312,9 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
     let ran = Session::open(global, options).and_then(|session| {
         let identity = identity(std::slice::from_ref(source), Some(&flags.tree));
         let journal = run::JournalChoice { restart: false, wait: false, kept: false };
-        session.run(prepared.job, &prepared.sentence, &identity, journal, Vec::new())
+        let report = session.run(prepared.job, &prepared.sentence, &identity, journal, Vec::new());
+        prepared.learned.iter().for_each(|learned| learned.flush());
+        report
     });
     match ran {
         Ok(report) => Exit::of_report(&report, Mode::Check),
@@ -379,7 +385,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         target: places.target,
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
-    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), moved: Vec::new() })
+    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), moved: Vec::new(), learned: hosts.learnings() })
 }
 
 /// The rules of a command that takes filters but is no copy.
