@@ -6,7 +6,7 @@ use std::time::Duration;
 use haul_core::error::ErrorKind;
 use haul_stores::s3::account::{Account, Asked, Environment};
 use haul_stores::s3::bucket::{Expected, Part};
-use haul_stores::s3::client::{Body, Call};
+use haul_stores::s3::{Body, Call};
 use haul_stores::s3::trust::{self, Trust};
 use haul_stores::s3::{Bucket, Client, Wishes};
 use haul_test::objects::scripted::{Action, Answer, When};

@@ -50,8 +50,6 @@ pub struct Context {
     pub spill: PathBuf,
     /// Something could not be listed or copied: nothing is deleted.
     pub impaired: AtomicBool,
-    /// It was said that names of one file become files of their own.
-    parted: AtomicBool,
     /// Both ends are one system, so that equal device and inode mean the same file.
     pub same_system: bool,
     next_flight: AtomicU64,
@@ -131,7 +129,6 @@ impl Context {
             hard: Mutex::default(),
             spill,
             impaired: AtomicBool::new(false),
-            parted: AtomicBool::new(false),
             same_system,
             next_flight: AtomicU64::new(0),
             job,
@@ -257,14 +254,6 @@ impl Context {
 
     pub fn warn(&self, warning: Warning) {
         self.observer.on(&Event::Warned(&warning));
-    }
-
-    /// Names of one file become files of their own, for want of hard links: said once.
-    pub fn parted(&self) {
-        if self.job.mode == Mode::Copy && !self.parted.swap(true, Ordering::Relaxed) {
-            let what = "the destination has no hard links: each name of a file becomes a file of its own";
-            self.warn(Warning::Note(what.into()));
-        }
     }
 
     pub fn refused(&self, entry: &Entry, refused: MetaMask) {

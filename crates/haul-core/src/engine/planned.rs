@@ -99,9 +99,7 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
     // A name that the policy leaves as it is neither leads nor follows.
     let left = step.act == Act::Keep && matches!(step.why, Why::Policy | Why::Newer);
     let has_names = cx.job.links.hard && !matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.nlink > 1 && !left;
-    if has_names && !cx.target().caps().hard_links {
-        cx.parted();
-    } else if has_names {
+    if has_names {
         // The run before this one may have chosen another of its names: what it copied is found first.
         if cx.past.is_rerun() && cx.writes() && matches!(step.act, Act::File { .. } | Act::Compare) {
             planned.done += 1;

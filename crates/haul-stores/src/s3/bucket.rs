@@ -11,8 +11,9 @@ use http::header::HeaderMap;
 
 use super::address::{self, copy_source};
 use super::attributes::{self, Kept};
+use super::call::{Answer, Body, Call};
 use super::checksum::{self, Algorithm, ETag, Kind, Proof, Stored, Value};
-use super::client::{Answer, Body, Call, Client, Warrant};
+use super::client::{Client, Warrant};
 use super::fault;
 use super::framed::Framed;
 use super::sign::Payload;

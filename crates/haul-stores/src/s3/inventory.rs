@@ -10,8 +10,9 @@ use http::Method;
 use http::header::HeaderMap;
 
 use super::account::DEFAULT_REGION;
+use super::call::{Body, Call};
 use super::checksum::Algorithm;
-use super::client::{Body, Call, Client};
+use super::client::Client;
 use super::fault::{self, Refusal};
 use super::look::at_once;
 use super::xml::{self, Listed};

@@ -8,6 +8,7 @@ pub mod account;
 pub mod address;
 pub mod attributes;
 pub mod bucket;
+mod call;
 mod change;
 pub mod checksum;
 pub mod client;
@@ -39,6 +40,7 @@ use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
 
 pub use bucket::Bucket;
+pub use call::{Answer, Body, Call};
 pub use change::Copying;
 pub use client::Client;
 pub use learning::Learning;

@@ -10,8 +10,8 @@ use haul_core::store::{Judge, Source};
 
 use super::Objects;
 use super::bucket::{Bucket, Head};
+use super::call::Answer;
 use super::checksum;
-use super::client::Answer;
 use super::witness::{Watch, Witness};
 
 /// Objects up to this size are asked for whole when they are opened: that saves the request that would ask what they are.

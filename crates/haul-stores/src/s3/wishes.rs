@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 
 use super::attributes;
 use super::bucket::Head;
+use super::call::Call;
 use super::checksum::Algorithm;
-use super::client::Call;
 use haul_core::error::{Error, ErrorKind, Result};
 
 /// A name of user metadata and its value.

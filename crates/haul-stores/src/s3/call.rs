@@ -1,0 +1,129 @@
+//! One request as its pieces, and the answer to it.
+
+use std::io::Read;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+
+use super::checksum::Algorithm;
+use super::client::Warrant;
+use super::fault;
+use super::sign::Payload;
+
+/// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
+const ANSWER_MOST: u64 = 32 << 20;
+
+/// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A request without its body.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub op: &'static str,
+    pub method: Method,
+    pub bucket: &'a str,
+    pub key: &'a [u8],
+    pub query: Vec<(&'static str, String)>,
+    pub headers: HeaderMap,
+    /// The bound for a wait in place of the agent's, for what the service is long at. When it is reached the service may be
+    /// at it still: the request is not sent again.
+    pub patience: Option<Duration>,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), patience: None }
+    }
+
+    /// For a request that the service works at for minutes before it says anything.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patience = Some(PATIENCE);
+        self
+    }
+
+    #[must_use]
+    pub fn ask(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    /// `value` must be of visible characters; one that is not is left out.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_ref()) {
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// A header that is in no message.
+    #[must_use]
+    pub fn secret(mut self, name: &'static str, value: &str) -> Self {
+        if let Ok(mut value) = HeaderValue::from_str(value) {
+            value.set_sensitive(true);
+            self.headers.insert(HeaderName::from_static(name), value);
+        }
+        self
+    }
+
+    /// A pair of user metadata.
+    #[must_use]
+    pub fn meta(mut self, name: &str, value: &[u8]) -> Self {
+        let name = HeaderName::from_bytes(format!("x-amz-meta-{name}").as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+}
+
+/// What is sent. Bytes can be sent again; a reader cannot.
+pub enum Body<'a> {
+    None,
+    Bytes(&'a [u8]),
+    /// A reader that gives exactly so many bytes, framing included.
+    Stream(&'a mut dyn Read, u64, Payload<'static>),
+}
+
+/// Head of an answer, its body still to come.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: ureq::Body,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The body, if it is not larger than answers are.
+    pub fn whole(mut self, op: &'static str) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let read = self.body.as_reader().take(ANSWER_MOST + 1).read_to_end(&mut bytes);
+        read.map_err(|e| fault::io_error(op, &e, "the service"))?;
+        if bytes.len() as u64 > ANSWER_MOST {
+            return Err(Error::new(ErrorKind::Other, op).because("the answer has no end"));
+        }
+        Ok(bytes)
+    }
+}
+
+impl Call<'_> {
+    /// What a streamed request was to be proven with.
+    pub(super) fn warrant(&self) -> Option<Warrant> {
+        let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
+        Some(Warrant { algorithm: Algorithm::of_header(named)?, trailing: true })
+    }
+
+    pub(super) fn is_proven(&self) -> bool {
+        self.headers.keys().any(|name| {
+            let name = name.as_str();
+            name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode" || name == "x-amz-trailer"
+        })
+    }
+}
