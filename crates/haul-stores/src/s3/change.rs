@@ -148,8 +148,9 @@ impl Objects {
         let part = self.copying.part.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
-        let parts =
-            at_once(&numbered, AT_ONCE, |(number, range)| self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number));
+        let parts = at_once(&self.bucket.client.lanes, &numbered, AT_ONCE, |(number, range)| {
+            self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number)
+        });
         // What is known of the source is known of the copy, if the service computes the same of it.
         let whole = head.proof.stored.iter().filter(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
         let whole: Vec<Value> = whole.map(|stored| stored.value).collect();
@@ -192,13 +193,13 @@ impl Objects {
             Kind::Dir => self.empty_marker(&entry.name),
             _ => self.key(&entry.name, "remove"),
         };
-        let keys: Vec<Result<Vec<u8>>> = at_once(entries, AT_ONCE, key);
+        let keys: Vec<Result<Vec<u8>>> = at_once(&self.bucket.client.lanes, entries, AT_ONCE, key);
         let good: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty()).cloned().collect();
         good.iter().for_each(|key| self.forget_key(key));
         let mut failed: std::collections::HashMap<Vec<u8>, Error> = Default::default();
         for lot in good.chunks(DELETE_MOST) {
             let one_by_one = || {
-                at_once(lot, AT_ONCE, |key| self.bucket.delete(key).err().map(|e| (key.clone(), e)))
+                at_once(&self.bucket.client.lanes, lot, AT_ONCE, |key| self.bucket.delete(key).err().map(|e| (key.clone(), e)))
                     .into_iter()
                     .flatten()
                     .collect::<Vec<_>>()

@@ -16,6 +16,7 @@ use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
 use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
+use super::look::Lanes;
 use super::sign::{Credential, Payload, Signer};
 use super::trust;
 use super::xml;
@@ -45,6 +46,8 @@ pub struct Client {
     /// No request is sent before this time, in milliseconds after `began`: the endpoint asked for less.
     quiet_until: AtomicU64,
     began: Instant,
+    /// Threads beside the workers.
+    pub(super) lanes: Lanes,
     /// Tries that were not the first.
     again: AtomicU64,
     /// The service has said once that a credential is over, and no other was to be had.
@@ -120,6 +123,7 @@ impl Client {
             warrant: AtomicU8::new(0),
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
+            lanes: Lanes::default(),
             again: AtomicU64::new(0),
             told_once: AtomicBool::new(false),
             doubted: Mutex::default(),

@@ -282,7 +282,7 @@ impl Bucket {
             let one_by_one = || {
                 let one =
                     |(key, version): &(Vec<u8>, String)| self.remove_key(key, version).err().map(|e| (key.clone(), version.clone(), e));
-                at_once(lot, AT_ONCE, one).into_iter().flatten().collect::<Vec<_>>()
+                at_once(&self.client.lanes, lot, AT_ONCE, one).into_iter().flatten().collect::<Vec<_>>()
             };
             failed.extend(match lot {
                 [_] => one_by_one(),

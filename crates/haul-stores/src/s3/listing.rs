@@ -174,7 +174,7 @@ impl Objects {
                     Line::Object(_) => None,
                 };
                 let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
-                markers.borrow_mut().extend(at_once(&dirs, AT_ONCE, |name| self.look_dir(name)));
+                markers.borrow_mut().extend(at_once(&self.bucket.client.lanes, &dirs, AT_ONCE, |name| self.look_dir(name)));
             }
             for line in lines {
                 if held.push(line, &mut give) == Flow::Stop {

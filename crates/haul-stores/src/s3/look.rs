@@ -116,7 +116,7 @@ impl Objects {
                 Err(e) => Found::Failed(e.on(&name)),
             }
         };
-        at_once(leaves, AT_ONCE, one)
+        at_once(&self.bucket.client.lanes, leaves, AT_ONCE, one)
     }
 
     /// What a link leads to, within this store, under the link's own name. Others are as if they led nowhere.
@@ -179,9 +179,37 @@ pub(super) fn whole_seconds(time: Time) -> Time {
     Time { nanos: 0, ..time }
 }
 
+/// Threads beside the workers that may make requests at the same time, over all calls: each has a connection and its buffers.
+const LANES: usize = 64;
+
+/// How many of them are at work.
+#[derive(Debug, Default)]
+pub struct Lanes(AtomicUsize);
+
+struct Taken<'a>(usize, &'a Lanes);
+
+impl Lanes {
+    fn take(&self, wanted: usize) -> Taken<'_> {
+        let mut granted = 0;
+        let grant = |busy: usize| {
+            granted = wanted.min(LANES.saturating_sub(busy));
+            Some(busy + granted)
+        };
+        let _always = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grant);
+        Taken(granted, self)
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.1.0.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 /// Does something with each item, several at the same time; answers in their order.
-pub(super) fn at_once<I: Sync, O: Send>(items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    let threads = items.len().min(most);
+pub(super) fn at_once<I: Sync, O: Send>(lanes: &Lanes, items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+    let taken = lanes.take(items.len().min(most).saturating_sub(1));
+    let threads = 1 + taken.0;
     if threads <= 1 {
         return items.iter().map(work).collect();
     }

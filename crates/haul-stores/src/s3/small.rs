@@ -22,7 +22,7 @@ impl Objects {
         let began = Instant::now();
         let Bundle { items, data, keep, follow, .. } = bundle;
         let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Listed)).collect();
-        let answers = at_once(&wanted, AT_ONCE, |i| self.get_one(&items[*i].entry, *keep, *follow));
+        let answers = at_once(&self.bucket.client.lanes, &wanted, AT_ONCE, |i| self.get_one(&items[*i].entry, *keep, *follow));
         for (i, answer) in wanted.into_iter().zip(answers) {
             let item: &mut Item = &mut items[i];
             item.outcome = match answer {
@@ -77,7 +77,8 @@ impl Objects {
         let began = Instant::now();
         let Bundle { items, data, keep, .. } = bundle;
         let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Read)).collect();
-        let answers = at_once(&wanted, AT_ONCE, |i| self.put_one(&items[*i].entry, &data[items[*i].at.clone()], *keep));
+        let answers =
+            at_once(&self.bucket.client.lanes, &wanted, AT_ONCE, |i| self.put_one(&items[*i].entry, &data[items[*i].at.clone()], *keep));
         for (i, answer) in wanted.into_iter().zip(answers) {
             let item: &mut Item = &mut items[i];
             item.outcome = match answer {
