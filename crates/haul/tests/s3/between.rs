@@ -103,3 +103,19 @@ fn onto_itself() {
     w.haul("cp @/one/d/ @/one/").ends(0);
     assert_eq!((w.get("one-more/d/e"), w.get("one/e")), (w.content("src/d/e"), w.content("src/d/e")));
 }
+
+/// From a host to a bucket and back, without a file here in between; a second run each way moves nothing.
+#[test]
+fn a_host_and_a_bucket_exchange_trees() {
+    let w = World::new();
+    w.tree("src: a=1K d/e=5K:0640 large=12M none/ l->a");
+    let host = haul_test::sshd::Sshd::start("").expect("sshd can be started: openssh-server and root");
+    let config = host.config().display().to_string();
+    let sync = |from: &str, to: &str| w.haul(&format!("sync -rlptgoD --no-agent -F {config} {from} {to}"));
+    sync("testhost:~/src/", "@/to/").ends(0);
+    assert!(w.get("to/large") == w.content("src/large"));
+    sync("testhost:~/src/", "@/to/").moves_nothing();
+    sync("@/to/", "testhost:~/back/").ends(0);
+    w.assert_same("src", "back", What::CONTENT);
+    sync("@/to/", "testhost:~/back/").moves_nothing();
+}
