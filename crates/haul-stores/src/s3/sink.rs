@@ -47,6 +47,8 @@ enum Way {
         warrant: Warrant,
         /// The service keeps a checksum of the whole.
         whole: bool,
+        /// Of the metadata and wishes that it was begun with.
+        print: u64,
         since: Option<Time>,
         state: Mutex<State>,
     },
@@ -102,8 +104,9 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         None => {
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
+            let print = store.bucket.wishes.print(&metadata);
             let Upload { id, warrant, whole, since } = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, warrant, whole, since, state: Mutex::default() }
+            Way::Upload { id, warrant, whole, print, since, state: Mutex::default() }
         }
     };
     let keep = spec.keep;
@@ -121,25 +124,40 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
 
 /// The id of the upload, of a token that has one.
 pub(super) fn upload_of(token: &Token) -> Option<&str> {
-    let (_, _, id) = split(token)?;
-    Some(id)
+    Some(Begun::of(token)?.id)
 }
 
 /// Stands behind the algorithm in a token where the service keeps no checksum of the whole.
 const OF_PARTS: &str = "-parts";
 
-/// A token names the proof that the upload was begun with, whether that is one of the whole, and the upload.
-fn split(token: &Token) -> Option<(Warrant, bool, &str)> {
-    let text = std::str::from_utf8(&token.0).ok()?;
-    let (algorithm, id) = text.split_once(' ')?;
-    let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
-    Some((Warrant { algorithm: Algorithm::of_word(algorithm)?, trailing: true }, whole, id))
+/// What a token says: the checksum that the upload was begun with, the print of its metadata, and the upload.
+struct Begun<'t> {
+    algorithm: Algorithm,
+    whole: bool,
+    print: u64,
+    id: &'t str,
+}
+
+impl Begun<'_> {
+    fn of(token: &Token) -> Option<Begun<'_>> {
+        let mut words = std::str::from_utf8(&token.0).ok()?.splitn(3, ' ');
+        let algorithm = words.next()?;
+        let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
+        let print = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some(Begun { algorithm: Algorithm::of_word(algorithm)?, whole, print, id: words.next()? })
+    }
 }
 
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
-    let (warrant, whole, id) = split(token).ok_or_else(gone)?;
+    let Begun { algorithm, whole, print, id } = Begun::of(token).ok_or_else(gone)?;
+    let metadata = pairs(attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("attach")?.headers);
+    if store.bucket.wishes.print(&metadata) != print {
+        // It would end with the attributes and in the class that were wished for then.
+        store.bucket.abort(&key, id)?;
+        return Err(gone());
+    }
     match store.bucket.has_upload(&key, id) {
         Ok(true) => {}
         // Who may not look begins anew rather than never.
@@ -147,8 +165,8 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
         Err(e) => return Err(e),
     }
-    let warrant = Warrant { trailing: store.bucket.client.takes_trailers(), ..warrant };
-    let way = Way::Upload { id: id.to_string(), warrant, whole, since: None, state: Mutex::default() };
+    let warrant = Warrant { algorithm, trailing: store.bucket.client.takes_trailers() };
+    let way = Way::Upload { id: id.to_string(), warrant, whole, print, since: None, state: Mutex::default() };
     let (keep, size) = (spec.keep, spec.entry.size);
     Ok(Box::new(Writing {
         bucket: store.bucket.clone(),
@@ -300,9 +318,9 @@ impl Sink for Writing {
     fn token(&self) -> Token {
         match &self.way {
             Way::Held { .. } => Token(NO_UPLOAD.into()),
-            Way::Upload { id, warrant, whole, .. } => {
+            Way::Upload { id, warrant, whole, print, .. } => {
                 let of = if *whole { "" } else { OF_PARTS };
-                Token(format!("{}{of} {id}", warrant.algorithm.word()).into_bytes().into())
+                Token(format!("{}{of} {print:016x} {id}", warrant.algorithm.word()).into_bytes().into())
             }
         }
     }

@@ -116,6 +116,14 @@ impl Wishes {
         self.metadata.iter().map(|(name, value)| attributes::cost(name, value)).sum()
     }
 
+    /// The same for the same wishes and metadata: an upload keeps those that it was begun with. The customer's key is not in
+    /// it, only that there is one.
+    pub fn print(&self, metadata: &[Pair]) -> u64 {
+        let own = [&self.storage_class, &self.encryption, &self.kms_key, &self.acl, &self.content_type, &self.cache_control, &self.tagging];
+        let text = format!("{own:?} {:?} {} {metadata:?}", self.metadata, self.customer_key.is_some());
+        (haul_core::hash::xxh128(text.as_bytes()) & u128::from(u64::MAX)) as u64
+    }
+
     /// Whether a copy within the service must be written with something that its source need not have.
     pub fn change_objects(&self) -> bool {
         !self.metadata.is_empty() || self.content_type.is_some() || self.cache_control.is_some()

@@ -164,3 +164,16 @@ fn a_signal_keeps_what_landed() {
     assert!(w.get("to/large") == w.content("src/large"), "{second}");
     assert_eq!(w.uploads("to/large"), Vec::<String>::new());
 }
+
+/// An upload keeps the metadata that it was begun with: with others it is begun anew.
+#[test]
+fn an_upload_with_other_wishes_begins_anew() {
+    let w = World::new();
+    w.tree("src: large=22M");
+    assert!(w.haul("cp --part-size 5M -j 1 src/large @/large").killed_at(5).run().was_killed());
+    assert_eq!(w.uploads("large").len(), 1);
+    w.haul("cp --part-size 5M -j 1 --metadata mine=new src/large @/large").ends(0);
+    assert!(w.get("large") == w.content("src/large"));
+    assert_eq!(w.header("large", "x-amz-meta-mine").as_deref(), Some("new"));
+    assert_eq!(w.uploads("large"), Vec::<String>::new(), "the one that was begun before is gone");
+}
