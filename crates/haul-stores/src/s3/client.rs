@@ -390,7 +390,7 @@ impl Client {
 
     /// An answer to HEAD has no document that says why it is none: the same request by GET has.
     fn told(&self, call: &Call<'_>, refusal: Refusal, way: &Way, credential: Option<&Arc<super::sign::Credential>>) -> Refusal {
-        if call.method != Method::HEAD || !matches!(refusal.status, 400 | 401 | 403) {
+        if call.method != Method::HEAD || !refusal.bare || !matches!(refusal.status, 400 | 401 | 403) {
             return refusal;
         }
         let get = Call { method: Method::GET, query: call.query.clone(), headers: call.headers.clone(), ..*call };
