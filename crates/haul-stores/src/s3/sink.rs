@@ -109,17 +109,7 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
             Way::Upload { id, warrant, whole, print, since, state: Mutex::default() }
         }
     };
-    let keep = spec.keep;
-    Ok(Box::new(Writing {
-        bucket: store.bucket.clone(),
-        learning: store.learning.clone(),
-        name: name.clone(),
-        key,
-        keep,
-        chunk: spec.chunk,
-        size,
-        way,
-    }))
+    Ok(Writing::new(store, name, key, spec, size, way))
 }
 
 /// The id of the upload, of a token that has one.
@@ -167,20 +157,15 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     }
     let warrant = Warrant { algorithm, trailing: store.bucket.client.takes_trailers() };
     let way = Way::Upload { id: id.to_string(), warrant, whole, print, since: None, state: Mutex::default() };
-    let (keep, size) = (spec.keep, spec.entry.size);
-    Ok(Box::new(Writing {
-        bucket: store.bucket.clone(),
-        learning: store.learning.clone(),
-        name: name.clone(),
-        key,
-        keep,
-        chunk: spec.chunk,
-        size,
-        way,
-    }))
+    Ok(Writing::new(store, name, key, spec, spec.entry.size, way))
 }
 
 impl Writing {
+    fn new(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, way: Way) -> Box<dyn Sink> {
+        let (bucket, learning) = (store.bucket.clone(), store.learning.clone());
+        Box::new(Writing { bucket, learning, name: name.clone(), key, keep: spec.keep, chunk: spec.chunk, size, way })
+    }
+
     fn fail(&self, kind: ErrorKind, op: &'static str, why: impl Into<String>) -> Error {
         Error::new(kind, op).on(&self.name).because(why)
     }
