@@ -81,6 +81,7 @@ fn run(invocation: Invocation) -> Exit {
         Command::Presign(flags) => command::presign(&flags),
         Command::Batch(flags) => command::batch::run(&flags, global),
         Command::Doctor(flags) => command::doctor::run(&flags, global),
+        Command::Bench(bench) => command::bench::run(&bench, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
         Command::Demo(flags) => command::demo::run(&flags, global),
         Command::Help(topic) => match help::page(topic.as_deref()) {

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod batch;
+pub mod bench;
 mod buckets;
 pub mod demo;
 pub mod doctor;

@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::location::{Location, Scheme};
 
 pub mod batch;
+pub mod bench;
 pub mod bucket;
 pub mod change;
 pub mod check;
@@ -87,6 +88,7 @@ pub enum Command {
     /// `haul run`: command lines from a file.
     Batch(BatchFlags),
     Doctor(DoctorFlags),
+    Bench(bench::BenchCommand),
     Jobs(JobsCommand),
     Demo(DemoFlags),
     Completions(clap_complete::Shell),
@@ -173,6 +175,7 @@ enum CommandArgs {
     Presign(bucket::PresignArgs),
     Run(batch::BatchArgs),
     Doctor(other::DoctorArgs),
+    Bench(bench::BenchArgs),
     Jobs(jobs::JobsArgs),
     Demo(other::DemoArgs),
     Completions(other::CompletionsArgs),
@@ -240,6 +243,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Presign(args) => Command::Presign(args.resolve(environment)?),
         CommandArgs::Run(args) => Command::Batch(args.resolve()),
         CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
+        CommandArgs::Bench(args) => Command::Bench(args.resolve(environment)?),
         CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
         CommandArgs::Demo(args) => Command::Demo(args.resolve()),
         CommandArgs::Completions(args) => Command::Completions(args.shell),

@@ -1,0 +1,353 @@
+//! A run of a benchmark as it lies on disk.
+//!
+//! ```text
+//! DIR/run.json        what was run, where, when: Header
+//! DIR/samples.jsonl   one Sample a line; each is on stable storage before the next is begun
+//! DIR/samples.csv     the same as a table, made when the run ends
+//! DIR/report.html     made when the run ends, and by `haul bench report`
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_core::error::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub mod host;
+mod sample;
+
+pub use host::{Host, Place};
+pub use sample::{Latency, Outcome, Sample};
+
+/// Of the files; a run of another version is not read.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a run directory's files that are read at most: nothing that was measured here comes near.
+const MOST: u64 = 1 << 30;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    pub version: u32,
+    pub kind: Kind,
+    /// Random, so that no two runs are taken for each other.
+    pub id: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    /// When it was over; `None` while it runs and after it was interrupted.
+    #[serde(default)]
+    pub ended: Option<String>,
+    /// The command line.
+    pub command: Vec<String>,
+    pub host: Host,
+    #[serde(default)]
+    pub places: Vec<Place>,
+    #[serde(default)]
+    pub tools: Vec<Tool>,
+    /// What was asked for: a run goes on only with the same.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Value>,
+    /// What a reader must know: emulated links, caches that could not be dropped.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    #[default]
+    Files,
+    Net,
+    Sweep,
+    Compare,
+}
+
+impl Kind {
+    pub fn words(self) -> &'static str {
+        match self {
+            Kind::Files => "files",
+            Kind::Net => "net",
+            Kind::Sweep => "sweep",
+            Kind::Compare => "compare",
+        }
+    }
+}
+
+/// A program that takes part.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    pub name: String,
+    pub path: String,
+    /// The first line of what it says of itself.
+    #[serde(default)]
+    pub version: Option<String>,
+}
+
+/// A run directory, open for more samples.
+#[derive(Debug)]
+pub struct Run {
+    pub header: Header,
+    pub samples: Vec<Sample>,
+    dir: PathBuf,
+    file: File,
+}
+
+fn fail(e: std::io::Error, op: &'static str, path: &Path) -> Error {
+    Error::io(e, op).at(path.as_os_str().as_bytes())
+}
+
+impl Run {
+    /// Begins a run in `dir`, which is made if it is not there, or goes on with the one that lies there: it must be of the
+    /// same kind with the same settings, and not be over. Errors: `Exists` for a directory with anything else in it.
+    pub fn begin(dir: &Path, header: Header) -> Result<Run> {
+        fs::create_dir_all(dir).map_err(|e| fail(e, "make directory", dir))?;
+        let refuse = |reason: &str, next: &str| {
+            Error::new(ErrorKind::Exists, "begin a run").at(dir.as_os_str().as_bytes()).because(reason).hint(next)
+        };
+        let (header, samples) = match read(dir) {
+            Ok((old, _)) if old.kind != header.kind || old.settings != header.settings => {
+                return Err(refuse("a run with other settings lies there", "name another directory with --out"));
+            }
+            Ok((old, _)) if old.ended.is_some() => {
+                return Err(refuse(
+                    "a run that is complete lies there",
+                    "name another directory with --out, or look at it with `haul bench report`",
+                ));
+            }
+            Ok((old, samples)) => (Header { host: header.host, ..old }, samples),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                if fs::read_dir(dir).map_err(|e| fail(e, "list", dir))?.next().is_some() {
+                    return Err(refuse("the directory is not empty", "name another directory with --out"));
+                }
+                (Header { version: VERSION, ..header }, Vec::new())
+            }
+            Err(e) => return Err(e),
+        };
+        let path = dir.join("samples.jsonl");
+        // A line that was cut off by a kill is written anew.
+        write_whole(&path, &lines(&samples))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(|e| fail(e, "open", &path))?;
+        let run = Run { header, samples, dir: dir.to_path_buf(), file };
+        run.write_header()?;
+        Ok(run)
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether this repetition of this contender has been measured, by an earlier process that was stopped.
+    pub fn has(&self, contender: &str, factors: &BTreeMap<String, Value>, repetition: u32) -> bool {
+        let same = |s: &Sample| s.contender == contender && s.factors == *factors && s.repetition == repetition;
+        self.samples.iter().any(|s| same(s) && s.outcome != Outcome::Interrupted)
+    }
+
+    /// Keeps a sample; it is on stable storage when this returns. Its number is given here.
+    pub fn add(&mut self, mut sample: Sample) -> Result<()> {
+        sample.number = u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
+        let path = self.dir.join("samples.jsonl");
+        let line = lines(std::slice::from_ref(&sample));
+        self.file.write_all(&line).and_then(|()| self.file.sync_data()).map_err(|e| fail(e, "write", &path))?;
+        self.samples.push(sample);
+        Ok(())
+    }
+
+    /// Writes the table; with `ended` (RFC 3339) the run is over, without it can be gone on with.
+    pub fn finish(&mut self, ended: Option<String>) -> Result<()> {
+        self.header.ended = ended;
+        write_whole(&self.dir.join("samples.csv"), table(&self.samples).as_bytes())?;
+        self.write_header()
+    }
+
+    fn write_header(&self) -> Result<()> {
+        let mut text = serde_json::to_vec_pretty(&self.header).map_err(|e| Error::new(ErrorKind::Other, "write").because(e.to_string()))?;
+        text.push(b'\n');
+        write_whole(&self.dir.join("run.json"), &text)
+    }
+}
+
+/// What lies in a run directory. Errors: `NotFound` where there is no run; `Corrupt` where it cannot be understood. The last
+/// line of the samples may be cut off: it is left out.
+pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
+    let corrupt = |path: &Path, reason: String| Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because(reason);
+    let path = dir.join("run.json");
+    let header: Header = serde_json::from_slice(&slurp(&path)?).map_err(|e| corrupt(&path, e.to_string()))?;
+    if header.version != VERSION {
+        return Err(corrupt(&path, format!("a run of version {}; this haul reads version {VERSION}", header.version)));
+    }
+    let path = dir.join("samples.jsonl");
+    let text = slurp(&path)?;
+    let mut samples = Vec::new();
+    for (at, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match serde_json::from_slice(line) {
+            Ok(sample) => samples.push(sample),
+            Err(_) if !line.ends_with(b"\n") => {}
+            Err(e) => return Err(corrupt(&path, format!("line {}: {e}", at + 1))),
+        }
+    }
+    Ok((header, samples))
+}
+
+fn slurp(path: &Path) -> Result<Vec<u8>> {
+    let size = fs::metadata(path).map_err(|e| fail(e, "open", path))?.len();
+    if size > MOST {
+        return Err(Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because("larger than any run is"));
+    }
+    fs::read(path).map_err(|e| fail(e, "read", path))
+}
+
+fn lines(samples: &[Sample]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for sample in samples {
+        text.extend(serde_json::to_vec(sample).unwrap_or_default());
+        text.push(b'\n');
+    }
+    text
+}
+
+/// Old or whole new, never a part.
+pub fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
+    let beside = path.with_extension("partial");
+    let written = File::create(&beside).and_then(|mut file| file.write_all(text).and_then(|()| file.sync_all()));
+    written.map_err(|e| fail(e, "write", &beside))?;
+    fs::rename(&beside, path).map_err(|e| fail(e, "rename", path))
+}
+
+/// One line a sample, one column a number: for R, pandas and spreadsheets (RFC 4180). What was varied has columns of its own.
+pub fn table(samples: &[Sample]) -> String {
+    let factors: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.factors.keys()).collect();
+    let fixed = [
+        "number",
+        "contender",
+        "repetition",
+        "at",
+        "outcome",
+        "seconds",
+        "files",
+        "bytes",
+        "operations",
+        "user_seconds",
+        "system_seconds",
+        "peak_bytes",
+        "p50_seconds",
+        "p90_seconds",
+        "p99_seconds",
+        "p999_seconds",
+        "max_seconds",
+        "caches",
+        "reason",
+        "command",
+    ];
+    let mut out = String::new();
+    let mut line = |cells: Vec<String>| {
+        let quoted: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
+        out.push_str(&quoted.join(","));
+        out.push_str("\r\n");
+    };
+    line(fixed.iter().map(ToString::to_string).chain(factors.iter().map(ToString::to_string)).collect());
+    for sample in samples {
+        let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+        let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+        let latency = |of: fn(&Latency) -> f64| number(sample.latency.as_ref().map(of));
+        let mut cells = vec![
+            sample.number.to_string(),
+            sample.contender.clone(),
+            sample.repetition.to_string(),
+            sample.at.clone(),
+            sample.outcome.words().to_lowercase(),
+            number(sample.seconds),
+            count(sample.files),
+            count(sample.bytes),
+            count(sample.operations),
+            number(sample.user),
+            number(sample.system),
+            count(sample.peak),
+            latency(|l| l.p50),
+            latency(|l| l.p90),
+            latency(|l| l.p99),
+            latency(|l| l.p999),
+            latency(|l| l.max),
+            sample.caches.clone().unwrap_or_default(),
+            sample.reason.clone().unwrap_or_default(),
+            sample.command.join(" "),
+        ];
+        cells.extend(factors.iter().map(|factor| match sample.factors.get(*factor) {
+            Some(Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => String::new(),
+        }));
+        line(cells);
+    }
+    out
+}
+
+fn quoted(cell: &str) -> String {
+    if cell.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header { kind: Kind::Compare, id: "1".into(), settings: [("repeat".to_string(), 3.into())].into(), ..Header::default() }
+    }
+
+    fn sample(contender: &str, repetition: u32) -> Sample {
+        Sample { contender: contender.into(), repetition, seconds: Some(1.5), bytes: Some(3000), ..Sample::default() }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = Run::begin(dir.path(), header()).unwrap();
+        run.add(sample("cp", 1)).unwrap();
+        run.add(Sample { outcome: Outcome::Interrupted, ..sample("cp", 2) }).unwrap();
+        drop(run);
+        let path = dir.path().join("samples.jsonl");
+        let mut text = fs::read(&path).unwrap();
+        text.extend(b"{\"number\":2,\"cont");
+        fs::write(&path, text).unwrap();
+        let mut run = Run::begin(dir.path(), header()).unwrap();
+        let none = BTreeMap::new();
+        assert_eq!((run.has("cp", &none, 1), run.has("cp", &none, 2), run.has("rsync", &none, 1)), (true, false, false));
+        run.add(sample("cp", 2)).unwrap();
+        run.finish(Some("2026-01-02T03:04:05Z".into())).unwrap();
+        let (read_header, samples) = read(dir.path()).unwrap();
+        assert_eq!(samples.iter().map(|s| s.number).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(samples, run.samples);
+        assert_eq!(read_header, run.header);
+        assert_eq!(samples[0].rate(), Some(2000.0));
+        assert_eq!(samples[1].rate(), None);
+    }
+
+    #[test]
+    fn what_is_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.tex"), "x").unwrap();
+        assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = Run::begin(dir.path(), header()).unwrap();
+        let other = Header { settings: BTreeMap::new(), ..header() };
+        assert_eq!(Run::begin(dir.path(), other).unwrap_err().kind(), ErrorKind::Exists);
+        run.finish(Some("2026-01-02T03:04:05Z".into())).unwrap();
+        assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
+        fs::write(dir.path().join("run.json"), "{}").unwrap();
+        assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn the_table_has_a_column_for_all_that_was_varied() {
+        let mut one = sample("a,\"b\"", 1);
+        one.factors.insert("streams".into(), 4.into());
+        one.factors.insert("direction".into(), "put".into());
+        let text = table(&[one, sample("c", 2)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].ends_with(",command,direction,streams"));
+        assert!(lines[1].starts_with("0,\"a,\"\"b\"\"\",1,,ok,1.5,,3000,") && lines[1].ends_with(",put,4"), "{}", lines[1]);
+        assert!(lines[2].ends_with(",,"));
+    }
+}

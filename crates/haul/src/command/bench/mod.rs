@@ -1,0 +1,23 @@
+//! `haul bench`: one file a subcommand; here they meet, with what they share.
+
+use crate::exit::Exit;
+use crate::flags::Global;
+use crate::flags::bench::BenchCommand;
+
+mod compare;
+mod data;
+mod files;
+mod net;
+mod report;
+mod sweep;
+
+pub fn run(command: &BenchCommand, global: &Global) -> Exit {
+    match command {
+        BenchCommand::Data(flags) => data::run(flags, global),
+        BenchCommand::Files(flags) => files::run(flags, global),
+        BenchCommand::Net(flags) => net::run(flags, global),
+        BenchCommand::Sweep(flags) => sweep::run(flags, global),
+        BenchCommand::Compare(flags) => compare::run(flags, global),
+        BenchCommand::Report(flags) => report::run(flags, global),
+    }
+}

@@ -1,0 +1,69 @@
+//! bench: data sets, measurements, reports.
+
+use clap::{Args, Subcommand};
+
+use super::{Environment, Refusal};
+
+pub mod compare;
+pub mod data;
+pub mod files;
+pub mod net;
+pub mod report;
+pub mod sweep;
+
+pub use compare::CompareFlags;
+pub use data::DataFlags;
+pub use files::FilesFlags;
+pub use net::NetFlags;
+pub use report::ReportFlags;
+pub use sweep::SweepFlags;
+
+#[derive(Debug)]
+pub enum BenchCommand {
+    Data(DataFlags),
+    Files(Box<FilesFlags>),
+    Net(Box<NetFlags>),
+    Sweep(Box<SweepFlags>),
+    Compare(Box<CompareFlags>),
+    Report(ReportFlags),
+}
+
+/// Measure what a storage and a link can do, and which tool does it best
+///
+/// Each measurement leaves a directory with its raw samples and a report to look at in a browser.
+#[derive(Args)]
+#[command(
+    override_usage = "haul bench data|files|net|sweep|compare|report [OPTIONS] ...",
+    before_help = "Examples:
+  haul bench files --threads 1,2,4,8 --same-dir both /scratch/me    creates a second, alone and together
+  haul bench net cluster                                            the link alone, by streams
+  haul bench compare data/ /scratch/me/copy                         haul beside cp, rsync, ...
+  haul bench data 1000x10MiB /scratch/me/set                        a data set to try things on"
+)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchSubcommand,
+}
+
+#[derive(Subcommand)]
+enum BenchSubcommand {
+    Data(data::DataArgs),
+    Files(Box<files::FilesArgs>),
+    Net(Box<net::NetArgs>),
+    Sweep(Box<sweep::SweepArgs>),
+    Compare(Box<compare::CompareArgs>),
+    Report(report::ReportArgs),
+}
+
+impl BenchArgs {
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<BenchCommand, Refusal> {
+        Ok(match self.command {
+            BenchSubcommand::Data(args) => BenchCommand::Data(args.resolve(environment)?),
+            BenchSubcommand::Files(args) => BenchCommand::Files(Box::new(args.resolve(environment)?)),
+            BenchSubcommand::Net(args) => BenchCommand::Net(Box::new(args.resolve(environment)?)),
+            BenchSubcommand::Sweep(args) => BenchCommand::Sweep(Box::new(args.resolve(environment)?)),
+            BenchSubcommand::Compare(args) => BenchCommand::Compare(Box::new(args.resolve(environment)?)),
+            BenchSubcommand::Report(args) => BenchCommand::Report(args.resolve(environment)?),
+        })
+    }
+}
