@@ -109,7 +109,7 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
             Way::Upload { id, warrant, whole, print, since, state: Mutex::default() }
         }
     };
-    Ok(Writing::new(store, name, key, spec, size, way))
+    Ok(Writing::boxed(store, name, key, spec, size, way))
 }
 
 /// The id of the upload, of a token that has one.
@@ -157,11 +157,11 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
     }
     let warrant = Warrant { algorithm, trailing: store.bucket.client.takes_trailers() };
     let way = Way::Upload { id: id.to_string(), warrant, whole, print, since: None, state: Mutex::default() };
-    Ok(Writing::new(store, name, key, spec, spec.entry.size, way))
+    Ok(Writing::boxed(store, name, key, spec, spec.entry.size, way))
 }
 
 impl Writing {
-    fn new(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, way: Way) -> Box<dyn Sink> {
+    fn boxed(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, way: Way) -> Box<dyn Sink> {
         let (bucket, learning) = (store.bucket.clone(), store.learning.clone());
         Box::new(Writing { bucket, learning, name: name.clone(), key, keep: spec.keep, chunk: spec.chunk, size, way })
     }
