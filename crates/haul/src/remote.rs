@@ -295,6 +295,11 @@ impl<'a> Hosts<'a> {
         known.iter().filter_map(of).collect()
     }
 
+    /// Whether keys that are no file names go by names that stand for them.
+    pub fn maps_keys(&self) -> bool {
+        self.connect.objects.map_keys
+    }
+
     /// The client for object stores.
     pub fn client(&self) -> Result<Arc<Client>> {
         // A request that hangs is to be made again before the run counts as stuck.

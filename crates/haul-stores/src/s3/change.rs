@@ -58,6 +58,10 @@ impl Objects {
             }
             let written = attributes::write(spec.entry, spec.keep, self.bucket.wishes.used());
             let metadata = match self.bucket.head(&marker)? {
+                // By the name of a file it is one of the sources.
+                Some(head) if head.size > 0 && self.options.map_keys => {
+                    return Ok(Landed { refused: spec.keep.and(spec.entry.have), ino: 0 });
+                }
                 Some(head) if head.size > 0 => return Err(with_content(spec.name, head.size)),
                 Some(head) => {
                     let mut metadata = head.metadata();
@@ -113,7 +117,7 @@ impl Objects {
         }
         let mut source = from.root.strip_prefix(b"/").unwrap_or(&from.root).to_vec();
         source.extend_from_slice(&self.dir_key(&entry.name.dir)[self.prefix.len()..]);
-        source.extend_from_slice(&entry.name.leaf);
+        source.extend_from_slice(&self.part(&entry.name.leaf));
         let key = self.key(to, "copy")?;
         let place = Bucket { name: from.volume.clone(), ..self.bucket.clone() };
         let absent = || Error::new(ErrorKind::NotFound, "copy").because("no such object");

@@ -9,6 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Depth, Flow};
 
 use super::Objects;
+use super::address;
 use super::checksum;
 use super::fault;
 use super::index::{Cursor, Known};
@@ -135,13 +136,14 @@ impl Objects {
         let markers: RefCell<VecDeque<Result<Entry>>> = RefCell::default();
         let mut give = |line: Line, clash: bool| -> Flow {
             let leaf = &line.key()[prefix.len()..];
+            let beside = |part: &[u8]| address::name_beside(part).filter(|_| self.options.map_keys);
             match line {
-                Line::Prefix(_) if leaf == b"/" && dir.is_root() => {
+                Line::Prefix(_) if leaf == b"/" && dir.is_root() && !self.options.map_keys => {
                     let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
                     each(Err(e.because("there are keys that begin with a slash here, and they are left out")))
                 }
                 Line::Prefix(_) => {
-                    let name = Name::new(dir, &leaf[..leaf.len() - 1]);
+                    let name = Name::new(dir, &self.leaf(&leaf[..leaf.len() - 1]));
                     let looked = markers.borrow_mut().pop_front();
                     each(Ok(looked.and_then(Result::ok).unwrap_or_else(|| {
                         let mut entry = Entry::bare(name, Kind::Dir);
@@ -153,24 +155,32 @@ impl Objects {
                 // The directory's own marker.
                 Line::Object(ref found) if leaf.is_empty() => match found.size {
                     0 => Flow::Go,
-                    size => each(Err(with_content(&Name::of(dir), size))),
+                    size => match beside(b"") {
+                        Some(name) => each(Ok(self.listed(Name::new(dir, &name), found, cursor.as_mut()))),
+                        None => each(Err(with_content(&Name::of(dir), size))),
+                    },
                 },
                 Line::Object(ref found) if clash => {
                     self.hide(&found.key);
+                    if let Some(name) = beside(leaf) {
+                        return each(Ok(self.listed(Name::new(dir, &name), found, cursor.as_mut())));
+                    }
                     let name = Name::new(dir, leaf);
                     let e = Error::new(ErrorKind::BadName, "list")
                         .on(&name)
                         .because("there are both an object of this key and objects below it");
                     each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
                 }
-                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, leaf), found, cursor.as_mut()))),
+                Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, &self.leaf(leaf)), found, cursor.as_mut()))),
             }
         };
         let mut stopped = false;
         self.pages(&prefix, true, &mut |lines| {
             if self.options.look {
                 let below = |line: &Line| match line {
-                    Line::Prefix(key) => Some(Name::new(dir, &key[prefix.len()..key.len() - 1])).filter(|name| !name.leaf.is_empty()),
+                    Line::Prefix(key) => {
+                        Some(Name::new(dir, &self.leaf(&key[prefix.len()..key.len() - 1]))).filter(|name| !name.leaf.is_empty())
+                    }
                     Line::Object(_) => None,
                 };
                 let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
@@ -208,13 +218,13 @@ impl Objects {
                 }
                 let mut parts: Vec<&[u8]> = below.split(|b| *b == b'/').collect();
                 let leaf = parts.pop().unwrap_or_default();
-                let shared = parts.iter().zip(&dirs[1..]).take_while(|(part, dir)| **part == dir.leaf()).count();
+                let shared = parts.iter().zip(&dirs[1..]).take_while(|(part, dir)| *self.leaf(part) == *dir.leaf()).count();
                 dirs.truncate(shared + 1);
                 for part in &parts[shared..] {
-                    let child = dirs.last().unwrap_or(&top).child(part);
+                    let child = dirs.last().unwrap_or(&top).child(&self.leaf(part));
                     dirs.push(child);
                 }
-                let name = Name::new(dirs.last().unwrap_or(&top), leaf);
+                let name = Name::new(dirs.last().unwrap_or(&top), &self.leaf(leaf));
                 if each(Ok(self.listed(name, &found, cursor.as_mut()))) == Flow::Stop {
                     return Flow::Stop;
                 }

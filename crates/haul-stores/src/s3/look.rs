@@ -8,6 +8,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Found;
 
 use super::Objects;
+use super::address;
 use super::bucket::Head;
 use super::checksum;
 
@@ -24,7 +25,8 @@ impl Objects {
             return self.look_dir(name);
         }
         let key = self.key(name, "stat")?;
-        if self.is_hidden(&key) {
+        let beside = self.options.map_keys && address::is_beside(&name.leaf);
+        if !beside && self.is_hidden(&key) {
             return self.look_dir(name);
         }
         match self.bucket.head(&key)? {

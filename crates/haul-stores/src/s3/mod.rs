@@ -28,6 +28,7 @@ mod wishes;
 mod witness;
 pub mod xml;
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -59,11 +60,13 @@ pub struct Options {
     /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
     /// content is not older.
     pub server_times: bool,
+    /// Parts of keys that are no file names go by names that stand for them (see [`address::name_of_part`]).
+    pub map_keys: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true }
+        Options { look: true, server_times: true, map_keys: false }
     }
 }
 
@@ -135,7 +138,7 @@ impl Objects {
     /// The key of a name; of the prefix itself for an empty one.
     fn key(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
         let mut key = self.dir_key(&name.dir);
-        key.extend_from_slice(&name.leaf);
+        key.extend_from_slice(&self.part(&name.leaf));
         checked(key).map_err(|reason| Error::new(ErrorKind::BadName, op).on(name).because(reason))
     }
 
@@ -149,10 +152,23 @@ impl Objects {
         }
         let mut key = self.prefix.clone();
         for leaf in leaves.into_iter().rev() {
-            key.extend_from_slice(leaf);
+            key.extend_from_slice(&self.part(leaf));
             key.push(b'/');
         }
         key
+    }
+
+    /// The part of a key that goes by this name.
+    fn part<'a>(&self, leaf: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.options.map_keys { Cow::Owned(address::part_of_name(leaf)) } else { Cow::Borrowed(leaf) }
+    }
+
+    /// The name by which a part of a key goes; it may yet be no file's name.
+    fn leaf<'a>(&self, part: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.options.map_keys.then(|| address::name_of_part(part)).flatten() {
+            Some(name) => Cow::Owned(name),
+            None => Cow::Borrowed(part),
+        }
     }
 
     /// The key of the marker of a directory, given by its own name; empty for a whole bucket, which has none.

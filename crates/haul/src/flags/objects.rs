@@ -26,6 +26,8 @@ pub struct ObjectFlags {
     pub tagging: Option<String>,
     /// Attributes that listings do not tell are not asked for.
     pub server_times: bool,
+    /// Keys that are no file names go by names that stand for them.
+    pub map_keys: bool,
     /// Objects are read in this version: of `--version-id`, which only some commands have.
     pub version_id: Option<String>,
 }
@@ -84,6 +86,9 @@ pub struct ObjectArgs {
     /// Take the service's times of objects, without asking for those that they carry: one request less an object
     #[arg(long)]
     server_times: bool,
+    /// Give keys that are no file names (a//b, ../x, a beside a/b) names that stand for them, and such names their keys
+    #[arg(long)]
+    map_keys: bool,
 }
 
 impl ObjectArgs {
@@ -106,6 +111,7 @@ impl ObjectArgs {
             cache_control: self.cache_control,
             tagging: self.tagging,
             server_times: self.server_times,
+            map_keys: self.map_keys,
             version_id: None,
         }
     }

@@ -152,6 +152,7 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
     let is_inside = (asked.destination.scheme, &asked.destination.host) == (Scheme::S3, &location.host) && into.len() > base.len();
     let mut paths = lists::Paths::new(&std::env::temp_dir());
     let (mut found, mut unfit, mut trouble) = (0u64, Vec::new(), Ok(()));
+    let map_keys = asked.hosts.maps_keys();
     wild.walk(scope.bucket(), true, &mut |line| {
         let (Match::Line(Line::Object(object)) | Match::Within(Line::Object(object))) = line else { return Flow::Go };
         if is_inside && object.key.starts_with(&into) {
@@ -160,6 +161,8 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
         let below = object.key.get(base.len()..).unwrap_or_default();
         // A marker is a directory, which may be an empty one.
         let path = below.strip_suffix(b"/").unwrap_or(below);
+        let mapped = if map_keys { haul_stores::s3::address::path_of_key(path) } else { None };
+        let path = mapped.as_deref().unwrap_or(path);
         if below.is_empty() {
             return Flow::Go;
         }

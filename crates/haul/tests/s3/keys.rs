@@ -141,3 +141,59 @@ fn an_object_and_a_directory_of_one_name_can_each_be_named() {
     w.haul("cp @/both/ directory").ends(0);
     assert_eq!((w.content("file"), w.content("directory/below")), (b"the object".to_vec(), b"4".to_vec()));
 }
+
+#[test]
+fn where_it_is_asked_for_each_has_a_name_that_stands_for_it() {
+    let mut w = World::new();
+    let long = [b"in/long/", &[b'q'; 300][..]].concat();
+    let objects: Vec<(&[u8], &[u8])> = vec![
+        (b"in/good", b"1"),
+        (b"in/both", b"the object"),
+        (b"in/both/below", b"4"),
+        (b"in/full/", b"content"),
+        (b"in/a//b", b"empty part"),
+        (b"in//x", b"first part empty"),
+        (b"in/../up", b"out"),
+        (b"in/d/.", b"dot"),
+    ];
+    let server = shelf(&mut w, &objects);
+    w.haul("cp --map-keys @/in/ back").ends(0);
+    let found = files(&w, "back");
+    let names = [
+        "a/\u{ff05}2F/b",
+        "both/below",
+        "both\u{ff05}~",
+        "d/\u{ff05}2E",
+        "full/\u{ff05}2F\u{ff05}~",
+        "good",
+        "\u{ff05}2E\u{ff05}2E/up",
+        "\u{ff05}2F/x",
+    ];
+    assert_eq!(found, names.map(|name| format!("back/{name}")));
+    assert_eq!(
+        (w.content("back/both\u{ff05}~"), w.content("back/full/\u{ff05}2F\u{ff05}~")),
+        (b"the object".to_vec(), b"content".to_vec())
+    );
+    w.haul("check --map-keys @/in/ back").ends(0);
+    w.haul("sync --map-keys --delete @/in/ back").ends(0);
+    assert_eq!(files(&w, "back"), found);
+    w.haul("cp --map-keys @/in/*oo* @/in/a/** picked --mkpath").ends(0);
+    assert_eq!(files(&w, "picked"), ["picked/good", "picked/\u{ff05}2F/b"].map(str::to_owned));
+    // The other way: the names stand for the keys, whatever the service then says.
+    w.tree("up: \u{ff05}2E\u{ff05}2E/x=1 a/\u{ff05}2F/c=2 both\u{ff05}~=3");
+    w.haul("cp --map-keys --retries 0 up/ @/in/").ends(23);
+    let bucket = format!("/{}", w.bucket);
+    let put: std::collections::BTreeSet<Vec<u8>> = server
+        .requests()
+        .iter()
+        .filter(|seen| seen.method == "PUT")
+        .map(|seen| decode(seen.path.strip_prefix(&bucket).unwrap_or_default()))
+        .collect();
+    for key in [&b"/in/../x"[..], b"/in/a//c", b"/in/both"] {
+        assert!(put.contains(key), "{:?}", put.iter().map(|key| String::from_utf8_lossy(key)).collect::<Vec<_>>());
+    }
+    // What has no name all the same is a failure of its own.
+    let _server = shelf(&mut w, &[(b"in/good", b"1"), (&long, b"too long for a file")]);
+    w.haul("cp --map-keys @/in/ rest").ends(23).says("qqq");
+    assert_eq!(files(&w, "rest"), ["rest/good"]);
+}

@@ -1,7 +1,7 @@
 //! Where a bucket is: endpoint, path or virtual-host style, names of buckets, keys in URLs.
 
 mod endpoint;
-mod files;
+mod names;
 mod pattern;
 
 #[cfg(test)]
@@ -10,7 +10,7 @@ mod tests;
 use std::fmt::Write as _;
 
 pub use endpoint::{Endpoint, Style};
-pub use files::{Unfit, file_of_key, key_of_file, unfit};
+pub use names::{is_beside, name_beside, name_of_part, part_of_name, path_of_key};
 pub use pattern::Pattern;
 
 /// Bytes that a key can have.

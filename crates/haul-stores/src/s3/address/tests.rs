@@ -216,40 +216,26 @@ fn a_listing_goes_down_only_where_something_can_match() {
 }
 
 #[test]
-fn keys_that_are_no_paths_are_told_and_mapped() {
-    let long = "x".repeat(256);
-    for (key, fault, path) in [
-        ("a/b", None, "a/b"),
-        ("a/b/", None, "a/b"),
-        ("100%/50\u{ff05}", None, "100%/50\u{ff05}"),
-        ("a//b", Some(Unfit::EmptyPart), "a/\u{ff05}2F/b"),
-        ("/x", Some(Unfit::LeadingSlash), "\u{ff05}2F/x"),
-        ("/", Some(Unfit::LeadingSlash), "\u{ff05}2F"),
-        ("//", Some(Unfit::LeadingSlash), "\u{ff05}2F/\u{ff05}2F"),
-        ("a//", Some(Unfit::EmptyPart), "a/\u{ff05}2F"),
-        ("../x", Some(Unfit::Dots), "\u{ff05}2E\u{ff05}2E/x"),
-        ("a/.", Some(Unfit::Dots), "a/\u{ff05}2E"),
-        ("a\0b", Some(Unfit::ZeroByte), "a\u{ff05}00b"),
-        ("\u{ff05}2F", None, "\u{ff05}EF\u{ff05}BC\u{ff05}852F"),
-        ("...", None, "..."),
+fn parts_that_are_no_names_have_some_that_stand_for_them() {
+    for (key, path) in [
+        ("a/b", "a/b"),
+        ("a/b/", "a/b"),
+        ("100%/50\u{ff05}", "100%/50\u{ff05}"),
+        ("a//b", "a/\u{ff05}2F/b"),
+        ("/x", "\u{ff05}2F/x"),
+        ("//", "\u{ff05}2F/\u{ff05}2F"),
+        ("../x", "\u{ff05}2E\u{ff05}2E/x"),
+        ("a/.", "a/\u{ff05}2E"),
+        ("a\0b", "a\u{ff05}00b"),
+        ("\u{ff05}2F", "\u{ff05}EF\u{ff05}BC\u{ff05}852F"),
+        ("\u{ff05}\u{ff05}~", "\u{ff05}\u{ff05}EF\u{ff05}BC\u{ff05}85~"),
+        ("...", "..."),
     ] {
-        assert_eq!(unfit(key.as_bytes()), fault, "{key:?}");
-        let (found, dir) = file_of_key(key.as_bytes()).unwrap();
-        assert_eq!((String::from_utf8(found.clone()).unwrap().as_str(), dir), (path, key.ends_with('/')), "{key:?}");
-        assert_eq!(key_of_file(&found, dir), key.as_bytes());
+        assert_eq!(path_of_key(key.as_bytes()).map(|path| String::from_utf8(path).unwrap()).as_deref(), Some(path), "{key:?}");
     }
-    assert_eq!(unfit(long.as_bytes()), Some(Unfit::LongPart));
-    let (path, _) = file_of_key(long.as_bytes()).unwrap();
-    assert_eq!(path.iter().filter(|byte| **byte == b'/').count(), 1);
-    // What is left over of a long part is no `.` or `..` either.
-    for dots in [".", ".."] {
-        let key = "x".repeat(2 * 251) + dots;
-        let (path, _) = file_of_key(key.as_bytes()).unwrap();
-        assert!(path.split(|byte| *byte == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()));
-        assert_eq!(key_of_file(&path, false), key.as_bytes());
-    }
-    assert_eq!(unfit(b""), Some(Unfit::Empty));
-    assert_eq!(file_of_key(b""), None);
+    assert_eq!(path_of_key("x".repeat(256).as_bytes()), None);
+    assert_eq!(name_beside(&[b'x'; 252]), None);
+    assert_eq!(name_beside(b"").as_deref(), Some("\u{ff05}2F\u{ff05}~".as_bytes()));
 }
 
 /// Keys of the pieces that matter here.
@@ -273,17 +259,16 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_mapped_key_is_a_path_and_comes_back(key in keys()) {
-        let (path, dir) = file_of_key(&key).unwrap();
-        for part in path.split(|byte| *byte == b'/') {
-            prop_assert!(haul_core::entry::check_leaf(part).is_ok() && part.len() <= 255);
+    fn a_name_stands_for_its_part(key in keys()) {
+        for part in key.split(|byte| *byte == b'/') {
+            for name in [name_of_part(part), name_beside(part)].into_iter().flatten() {
+                prop_assert!(haul_core::entry::check_leaf(&name).is_ok() && name.len() <= 255);
+                prop_assert_eq!(part_of_name(&name), part);
+                prop_assert_eq!(std::str::from_utf8(&name).is_ok(), std::str::from_utf8(part).is_ok());
+            }
+            prop_assert!(name_of_part(part).is_none_or(|name| !is_beside(&name)));
+            prop_assert!(name_beside(part).is_none_or(|name| is_beside(&name)));
         }
-        prop_assert_eq!(key_of_file(&path, dir), &*key);
-        // What is a path already stays as it is.
-        if unfit(&key).is_none() && !key.windows(3).any(|bytes| bytes == "\u{ff05}".as_bytes()) {
-            prop_assert_eq!(&path, key.strip_suffix(b"/").unwrap_or(&key));
-        }
-        prop_assert_eq!(std::str::from_utf8(&path).is_ok(), std::str::from_utf8(&key).is_ok());
     }
 
     #[test]
