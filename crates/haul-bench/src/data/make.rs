@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, fchmod, fsetxattr, fstat, fstatvfs, ftruncate, futimens};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags, fchmod, fsetxattr, fstat, ftruncate, futimens};
 use rustix::fs::{linkat, mkdirat, openat, symlinkat, unlinkat, utimensat};
 use rustix::io::{Errno, pwrite};
 
+use super::admit::{admit, room};
 use super::hand::{BUFFER, Hand, Lots, open_top, together};
-use super::look::{BEGUN, Found, Standing, look, survey};
+use super::look::{BEGUN, Found, look, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
 
@@ -76,18 +77,25 @@ pub struct Made {
 pub fn make(plan: &Plan, dir: &Path, how: How<'_>) -> Result<Made> {
     let began = Instant::now();
     let shown = dir.as_os_str().as_encoded_bytes();
-    match mkdirat(CWD, dir, Mode::from_raw_mode(0o777)) {
-        Ok(()) | Err(Errno::EXIST) => {}
+    let new = match mkdirat(CWD, dir, Mode::from_raw_mode(0o777)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
         Err(Errno::NOENT) => {
             let e = Error::io(Errno::NOENT.into(), "make directory").at(shown).because("the directory above it is missing");
             return Err(e.hint("make that first, with mkdir -p"));
         }
         Err(e) => return Err(Error::io(e.into(), "make directory").at(shown)),
-    }
+    };
     let top = open_top(dir)?;
     let standing = survey(plan, top.as_fd(), how.threads, how.cancel)?;
-    admit(&standing, how.add, shown)?;
-    room(plan, top.as_fd(), &standing).map_err(|e| e.at(shown))?;
+    let admitted = admit(&standing, how.add).and_then(|()| room(plan, top.as_fd(), &standing));
+    if let Err(e) = admitted {
+        if new {
+            // It is empty, and nobody asked for that.
+            let _gone = unlinkat(CWD, dir, AtFlags::REMOVEDIR);
+        }
+        return Err(e.at(shown));
+    }
     let work = Work { plan, top: top.as_fd(), how, look_first: !standing.is_empty(), failures: Mutex::default(), large: large(plan) };
     let ended = work.all();
     work.drop_begun();
@@ -100,59 +108,6 @@ pub fn make(plan: &Plan, dir: &Path, how: How<'_>) -> Result<Made> {
     let Tally { entries, bytes, dirs, kept } = how.tally;
     let (entries, bytes, dirs, kept) = (of(entries), of(bytes), of(dirs), of(kept));
     Ok(Made { entries, bytes, dirs, kept, failed, failures, elapsed: began.elapsed(), interrupted })
-}
-
-/// Whether a set may be made beside what is there.
-fn admit(standing: &Standing, add: bool, shown: &[u8]) -> Result<()> {
-    if standing.is_empty() || standing.goes_on() {
-        return Ok(());
-    }
-    let example = standing.example.as_deref().map_or(String::new(), |name| format!(" (for one, {})", haul_core::entry::show(name)));
-    let refuse = |why: String, hint: &str| Err(Error::new(ErrorKind::Usage, "make data").at(shown).because(why).hint(hint));
-    let taken = standing.other + standing.torn;
-    match () {
-        () if taken > 0 && (standing.complete == 0 || standing.other > 0) => {
-            let names = if taken == 1 { "one name of the data set is".into() } else { format!("{taken} names of the data set are") };
-            refuse(format!("{names} there already, with something else{example}"), "name another directory, or empty this one")
-        }
-        () if add => Ok(()),
-        () => {
-            let names = if standing.foreign == 1 { "one name".into() } else { format!("{} names", standing.foreign) };
-            refuse(
-                format!("the directory is not empty: it has {names} that the data set does not have{example}"),
-                "name another directory, or give --add to make the data set beside them",
-            )
-        }
-    }
-}
-
-/// Asks for space and inodes before anything is made.
-fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()> {
-    let free = fstatvfs(top).map_err(|e| Error::io(e.into(), "ask for free space"))?;
-    let totals = plan.totals();
-    let dirs = totals.dirs.saturating_sub(standing.dirs);
-    let bytes = totals.allocated.saturating_sub(standing.allocated) + dirs * super::plan::GRAIN;
-    let inodes = (totals.files + totals.symlinks).saturating_sub(standing.complete) + dirs;
-    let left = if rustix::process::geteuid().is_root() { free.f_bfree } else { free.f_bavail }.saturating_mul(free.f_frsize);
-    let refuse = |why: String| Err(Error::new(ErrorKind::NoSpace, "make data").because(why).hint(SMALLER));
-    if bytes > left {
-        return refuse(format!("the data set needs {}, and the file system has {} free", size(bytes), size(left)));
-    }
-    // File systems that make inodes as they are needed say 0 of 0.
-    if free.f_files > 0 && inodes > free.f_favail {
-        return refuse(format!("the data set needs {inodes} inodes, and the file system has {} free", free.f_favail));
-    }
-    Ok(())
-}
-
-const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was made";
-
-/// `531.1 GiB`.
-fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let at = (bytes.checked_ilog2().unwrap_or(0) / 10) as usize;
-    let value = bytes as f64 / 1024f64.powi(at as i32);
-    if at == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[at]) }
 }
 
 /// A large file under way.

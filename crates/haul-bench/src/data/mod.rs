@@ -9,6 +9,7 @@
 //! Nothing is kept of a set beside the set itself: a file is as planned if its size and its time are the planned ones, and the
 //! time of one that was begun only is another.
 
+mod admit;
 mod content;
 mod hand;
 mod law;
@@ -22,6 +23,8 @@ mod profile;
 mod read;
 mod skeleton;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub use look::Standing;
