@@ -4,7 +4,7 @@
 //! written by one worker as long as there are others; who finds no more work helps with those that are under way.
 
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -312,6 +312,7 @@ impl Work<'_> {
             let fd = create(dir, &name, again)?;
             let written = AtomicU64::new(0);
             let complete = self.write(&fd, file, 0..file.size, &mut buffer, &written).and_then(|()| self.finish(&fd, file));
+            let complete = complete.and_then(|()| close(fd));
             if let Err(e) = complete {
                 // What is not complete would be taken for data.
                 self.how.tally.bytes.fetch_sub(written.into_inner(), Ordering::Relaxed);
@@ -438,6 +439,8 @@ impl Work<'_> {
         let mode = Mode::from_raw_mode(large.mode.load(Ordering::Relaxed) as u32);
         fchmod(fd, mode).map_err(|e| Error::io(e.into(), "set mode"))?;
         self.finish(fd, &large.file)?;
+        // Others may still hold the descriptor: what close would say is asked for with one of its own.
+        fd.try_clone().map_err(|e| Error::io(e, "close")).and_then(close)?;
         large.done.store(true, Ordering::Release);
         *large.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.count(Ok(true), large.part, large.number)
@@ -479,6 +482,19 @@ fn create(dir: BorrowedFd<'_>, name: &[u8], again: bool) -> Result<OwnedFd> {
     let how = if again { OFlags::TRUNC } else { OFlags::EXCL };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
     openat(dir, name, flags, Mode::from_raw_mode(0o666)).map_err(|e| Error::io(e.into(), "create"))
+}
+
+/// Where a network file system says that the disk or the quota was full.
+fn close(fd: OwnedFd) -> Result<()> {
+    // SAFETY: the descriptor was this function's own, and nobody has it any more.
+    match unsafe { libc::close(fd.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => match std::io::Error::last_os_error() {
+            // The descriptor is gone all the same.
+            e if e.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            e => Err(Error::io(e, "close")),
+        },
+    }
 }
 
 fn write_all(fd: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
