@@ -5,6 +5,7 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod data;
 pub mod process;
 pub mod record;
 pub mod stats;

@@ -1,9 +1,382 @@
-//! `haul bench data`.
+//! `haul bench data`: says what the set comes to, makes it or compares it, and says what was made.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_bench::data::{self, How, Made, Plan, Spec, Tally, Totals, Verified};
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::entry::show;
+use haul_core::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
 
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::DataFlags;
+use crate::flags::bench::data::Wanted;
+use crate::flags::global::Progress;
+use crate::render::{JSON_VERSION, PROGRESS_DEFAULT, columns, fold, harmless};
+use crate::{open, out, units};
 
-pub fn run(_: &DataFlags, _: &Global) -> Exit {
-    Exit::Usage
+/// Between two pictures on a terminal.
+const FRAME: Duration = Duration::from_millis(200);
+const WIDTH: usize = 80;
+
+pub fn run(flags: &DataFlags, global: &Global) -> Exit {
+    let cancel = Cancel::default();
+    let _listening = listen(cancel.clone(), flags.verify);
+    match work(flags, global, &cancel) {
+        Ok(exit) => exit,
+        Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {
+            out::say("stopped by a signal; nothing was made");
+            Exit::Signal
+        }
+        Err(e) => out::error(&e),
+    }
+}
+
+fn work(flags: &DataFlags, global: &Global, cancel: &Cancel) -> Result<Exit> {
+    let teller = Teller { global };
+    let threads = flags.workers.map_or_else(open::threads, |n| n as usize);
+    let refuse = |why: String| Error::new(ErrorKind::Usage, "bench data").because(why);
+    let spec = match &flags.wanted {
+        Wanted::Spec(spec) => spec.clone().scaled(flags.scale),
+        Wanted::Like(tree, count) => like(tree, *count, flags.scale, threads, &teller, cancel).and_then(|spec| spec.map_err(refuse))?,
+    };
+    let plan = Plan::new(&spec, &flags.options).map_err(refuse)?;
+    let totals = plan.totals();
+    let dir = show(flags.dir.as_os_str().as_encoded_bytes());
+    let verb = if flags.verify { "compares" } else { "makes" };
+    let below = if flags.verify { "that should be in" } else { "below" };
+    teller.text(&sentence(&format!("{verb} {} {below} {dir}; seed {}", amounts(&totals), flags.options.seed)))?;
+    if flags.dry || global.verbose > 0 {
+        teller.text(&details(&plan))?;
+    }
+    if flags.dry {
+        teller.text("DRY RUN: nothing was made\n")?;
+        teller.document(&json!({ "dry_run": true, "plan": plan_json(&plan, &flags.dir) }))?;
+        return Ok(Exit::Success);
+    }
+    let tally = Tally::default();
+    if flags.verify {
+        let began = Instant::now();
+        let found = teller.while_it_runs("compared", &totals, &tally, || data::verify(&plan, &flags.dir, threads, cancel, &tally))?;
+        return compared(&found, began.elapsed(), &plan, &flags.dir, &teller);
+    }
+    let how = How { threads, add: flags.add, cancel, tally: &tally };
+    let made = teller.while_it_runs("made", &totals, &tally, || data::make(&plan, &flags.dir, how)).map_err(|e| kept_so_far(e, &tally))?;
+    ended(&made, &plan, flags, &teller)
+}
+
+fn like(tree: &Path, count: Option<u64>, scale: u64, threads: usize, teller: &Teller<'_>, cancel: &Cancel) -> Result<Result<Spec, String>> {
+    let unreadable = AtomicU64::new(0);
+    let failed = |e: Error| {
+        unreadable.fetch_add(1, Ordering::Relaxed);
+        out::failure(&e);
+    };
+    let profile = data::read(tree, threads, cancel, &std::env::temp_dir(), &failed)?;
+    let shown = show(tree.as_os_str().as_encoded_bytes());
+    let files = units::count(profile.files);
+    teller.text(&sentence(&format!(
+        "read {shown}: {files} files, {}, {} directories, {} symbolic links, {} hard links",
+        units::bytes(profile.bytes),
+        units::count(profile.dirs),
+        units::count(profile.symlinks),
+        units::count(profile.hard_links)
+    )))?;
+    let unread = unreadable.into_inner();
+    if unread > 0 {
+        out::say(&format!("{} directories could not be read and count as empty", units::count(unread)));
+    }
+    if profile.specials > 0 {
+        out::say(&format!("{} devices, pipes and sockets are left out", units::count(profile.specials)));
+    }
+    Ok(Spec::like(&profile, Some((count.unwrap_or(profile.files) / scale).max(1)).filter(|_| profile.files > 0)))
+}
+
+/// What stays when a run of making ends with an error.
+fn kept_so_far(e: Error, tally: &Tally) -> Error {
+    let made = tally.entries.load(Ordering::Relaxed);
+    if made == 0 || e.next_step().is_some() {
+        return e;
+    }
+    e.hint(format!("{} files that were made stay; the same command goes on from there", units::count(made)))
+}
+
+fn ended(made: &Made, plan: &Plan, flags: &DataFlags, teller: &Teller<'_>) -> Result<Exit> {
+    for failure in &made.failures {
+        out::failure(failure);
+    }
+    let untold = made.failed - made.failures.len() as u64;
+    if untold > 0 {
+        out::say(&format!("... and {} more that could not be made", units::count(untold)));
+    }
+    let seconds = made.elapsed.as_secs_f64().max(1e-9);
+    let mut line = format!(
+        "made {}, {}, {} in {}: {}, {} files/s",
+        things(made.entries, "file", "files"),
+        units::bytes(made.bytes),
+        things(made.dirs, "directory", "directories"),
+        units::duration(made.elapsed),
+        units::rate(made.bytes as f64 / seconds),
+        units::count((made.entries as f64 / seconds) as u64)
+    );
+    if made.kept > 0 && made.entries + made.failed == 0 && !made.interrupted {
+        line = format!("nothing to make: all {} files of this data set are there already", units::count(made.kept));
+    } else if made.kept > 0 {
+        line.push_str(&format!("; {} were there already", things(made.kept, "file", "files")));
+    }
+    if made.failed > 0 {
+        line.push_str(&format!("; {} could not be made", units::count(made.failed)));
+    }
+    if made.interrupted {
+        line.push_str("; stopped by a signal: what is made stays and is complete, and the same command goes on from there");
+    }
+    teller.text(&sentence(&line))?;
+    teller.document(&json!({
+        "plan": plan_json(plan, &flags.dir),
+        "files": made.entries, "bytes": made.bytes, "dirs": made.dirs, "kept": made.kept, "failed": made.failed,
+        "interrupted": made.interrupted, "seconds": made.elapsed.as_secs_f64(),
+        "bytes_per_second": made.bytes as f64 / seconds, "files_per_second": made.entries as f64 / seconds,
+    }))?;
+    Ok(match () {
+        () if made.interrupted => Exit::Signal,
+        () if made.failed > 0 => Exit::Partial,
+        () => Exit::Success,
+    })
+}
+
+fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, teller: &Teller<'_>) -> Result<Exit> {
+    for difference in &found.told {
+        teller.text(&format!("{}: {}\n", show(&difference.path), difference.what))?;
+    }
+    let untold = (found.missing + found.differing + found.unreadable).saturating_sub(found.told.len() as u64);
+    if untold > 0 {
+        teller.text(&format!("... and {} more\n", units::count(untold)))?;
+    }
+    let of = |n: u64, what: &str| format!("{} {what}", units::count(n));
+    let parts = [
+        of(found.same, "the same"),
+        of(found.missing, "missing"),
+        of(found.differing, "differing"),
+        of(found.extra, "extra"),
+        of(found.unreadable, "unreadable"),
+    ];
+    let line = format!("{}; {} compared in {}", parts.join(", "), units::bytes(found.bytes), units::duration(elapsed));
+    teller.text(&sentence(&line))?;
+    let told: Vec<Value> = found.told.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
+    teller.document(&json!({
+        "plan": plan_json(plan, dir), "same": found.same, "missing": found.missing, "differing": found.differing, "extra": found.extra,
+        "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": told,
+    }))?;
+    Ok(match found {
+        found if found.is_same() => Exit::Success,
+        Verified { unreadable: 1.., .. } => Exit::Partial,
+        _ => Exit::Differs,
+    })
+}
+
+fn things(n: u64, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(n)) }
+}
+
+/// `1,000 files (9.77 GiB), 408 symbolic links in 3 directories`.
+fn amounts(totals: &Totals) -> String {
+    let mut text = format!("{} ({})", things(totals.files, "file", "files"), units::bytes(totals.bytes));
+    if totals.stored < totals.bytes {
+        text.push_str(&format!(", {} of it holes", units::bytes(totals.bytes - totals.stored)));
+    }
+    if totals.symlinks > 0 {
+        text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link", "symbolic links")));
+    }
+    if totals.hard_links > 0 {
+        text.push_str(&format!(", {}", things(totals.hard_links, "hard link", "hard links")));
+    }
+    if totals.dirs > 0 {
+        text.push_str(&format!(", {}", things(totals.dirs, "directory", "directories")));
+    }
+    text
+}
+
+/// The sets, where there are several, and a histogram of the sizes.
+fn details(plan: &Plan) -> String {
+    let mut text = String::new();
+    if plan.parts.len() > 1 {
+        text.push_str(&format!("\n{:<20} {:>12} {:>12} {:>12} {:>8}\n", "set", "files", "bytes", "directories", "levels"));
+        for part in &plan.parts {
+            let totals = part.totals;
+            let name = if part.folder.is_empty() { "." } else { &part.folder };
+            let (files, dirs) = (units::count(totals.files), units::count(totals.dirs));
+            text.push_str(&format!("{name:<20} {files:>12} {:>12} {dirs:>12} {:>8}\n", units::bytes(totals.bytes), totals.depth));
+        }
+    }
+    let bins = &plan.histogram().0;
+    let most = bins.iter().map(|bin| bin.files).max().unwrap_or(1).max(1);
+    text.push_str(&format!("\n{:>10}    {:<10} {:>12} {:>12}\n", "from", "below", "files", "bytes"));
+    for bin in bins {
+        let below = if bin.from == 0 { 1 } else { bin.from.saturating_mul(2) };
+        let bar = "#".repeat((bin.files * 25).div_ceil(most) as usize);
+        let (from, below, files) = (units::bytes(bin.from), units::bytes(below), units::count(bin.files));
+        text.push_str(&format!("{from:>10} .. {below:<10} {files:>12} {:>12} {bar}\n", units::bytes(bin.bytes)));
+    }
+    text.push('\n');
+    text
+}
+
+fn plan_json(plan: &Plan, dir: &Path) -> Value {
+    let of = |totals: Totals| {
+        json!({
+            "files": totals.files, "symlinks": totals.symlinks, "hard_links": totals.hard_links, "dirs": totals.dirs,
+            "bytes": totals.bytes, "stored_bytes": totals.stored, "largest_bytes": totals.largest, "levels": totals.depth,
+        })
+    };
+    let mut whole = of(plan.totals());
+    whole["dir"] = String::from_utf8_lossy(dir.as_os_str().as_encoded_bytes()).into();
+    let sets = plan.parts.iter().map(|part| {
+        let mut set = of(part.totals);
+        set["name"] = part.name.clone().into();
+        set["dir"] = part.folder.clone().into();
+        set
+    });
+    whole["sets"] = sets.collect();
+    let sizes = plan.histogram().0.iter().map(|bin| json!({ "from_bytes": bin.from, "files": bin.files, "bytes": bin.bytes }));
+    whole["sizes"] = sizes.collect();
+    whole
+}
+
+fn sentence(text: &str) -> String {
+    let lines = if std::io::stdout().is_terminal() { fold(text, WIDTH, 2) } else { vec![text.to_string()] };
+    lines.join("\n") + "\n"
+}
+
+/// Where text and documents go.
+struct Teller<'a> {
+    global: &'a Global,
+}
+
+impl Teller<'_> {
+    /// For people: standard output, or standard error beside a document.
+    fn text(&self, text: &str) -> Result<()> {
+        match (self.global.quiet, self.global.json) {
+            (true, _) => Ok(()),
+            (false, true) => {
+                out::complain(&text.to_string().into(), false);
+                Ok(())
+            }
+            (false, false) => out::print(text.as_bytes()).map_err(|e| Error::io(e, "write")),
+        }
+    }
+
+    fn document(&self, fields: &Value) -> Result<()> {
+        if !self.global.json {
+            return Ok(());
+        }
+        let mut document = json!({ "event": "bench-data", "time": format!("{:.3}", jiff::Timestamp::now()), "version": JSON_VERSION });
+        if let (Some(document), Some(fields)) = (document.as_object_mut(), fields.as_object()) {
+            document.extend(fields.clone());
+        }
+        out::print(format!("{document}\n").as_bytes()).map_err(|e| Error::io(e, "write"))
+    }
+
+    /// Runs `work`, and shows meanwhile how far it is.
+    fn while_it_runs<T>(&self, verb: &str, totals: &Totals, tally: &Tally, work: impl FnOnce() -> T) -> T {
+        let terminal = std::io::stderr().is_terminal() && crate::render::can_draw(std::env::var("TERM").ok().as_deref());
+        let pause = match self.global.progress {
+            _ if self.global.quiet => return work(),
+            Progress::Every(pause) => pause,
+            _ if terminal => FRAME,
+            Progress::Auto | Progress::On => PROGRESS_DEFAULT,
+        };
+        let drawn = terminal && !matches!(self.global.progress, Progress::Every(_));
+        let (over, wake, began) = (Mutex::new(false), Condvar::new(), Instant::now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut shown = false;
+                let mut over = over.lock().unwrap_or_else(PoisonError::into_inner);
+                loop {
+                    over = wake.wait_timeout_while(over, pause, |over| !*over).unwrap_or_else(PoisonError::into_inner).0;
+                    if *over {
+                        break;
+                    }
+                    let line = progress(verb, totals, tally, began.elapsed());
+                    let mut to = std::io::stderr().lock();
+                    let _unseen = if drawn { write!(to, "\r{}\x1b[K", clipped(&line)) } else { writeln!(to, "{line}") };
+                    shown = true;
+                }
+                if shown && drawn {
+                    let _unseen = write!(std::io::stderr().lock(), "\r\x1b[K");
+                }
+            });
+            let end = Ending { over: &over, wake: &wake };
+            let result = work();
+            drop(end);
+            result
+        })
+    }
+}
+
+/// Ends the display, also when the work panics.
+struct Ending<'a> {
+    over: &'a Mutex<bool>,
+    wake: &'a Condvar,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+}
+
+fn progress(verb: &str, totals: &Totals, tally: &Tally, elapsed: Duration) -> String {
+    let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let (entries, kept, bytes) = (of(&tally.entries), of(&tally.kept), of(&tally.bytes));
+    let seconds = elapsed.as_secs_f64().max(1e-3);
+    let there = if kept > 0 { format!(", {} there already", units::count(kept)) } else { String::new() };
+    format!(
+        "{verb} {} of {} files{there}, {} of {}, {}, {} files/s",
+        units::count(entries),
+        units::count(totals.entries()),
+        units::bytes(bytes),
+        units::bytes(totals.bytes),
+        units::rate(bytes as f64 / seconds),
+        units::count((entries as f64 / seconds) as u64)
+    )
+}
+
+/// Never as wide as the terminal, which would break the line.
+fn clipped(line: &str) -> String {
+    let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDTH, |size| usize::from(size.ws_col).max(2));
+    let line = harmless(line.to_string());
+    if columns(&line) < width { line } else { line.chars().take(width - 1).collect() }
+}
+
+/// Signals are heard while this lives.
+struct Listening(signal_hook::iterator::Handle);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The first signal stops after the files under way, the second at once.
+fn listen(cancel: Cancel, verify: bool) -> Option<Listening> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).ok()?;
+    let listening = Listening(signals.handle());
+    let stopping = AtomicBool::new(false);
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if stopping.swap(true, Ordering::Relaxed) {
+                std::process::exit(i32::from(Exit::Signal.code()));
+            }
+            cancel.set(Stop::Signal);
+            let kept = if verify { "" } else { "; what is made is kept" };
+            std::thread::spawn(move || out::say(&format!("stopping{kept} (a second signal stops at once)")));
+        }
+    });
+    Some(listening)
 }

@@ -1,0 +1,200 @@
+//! What of a set is there already, by a look at every name of it and a count of all other names.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use haul_core::cancel::Cancel;
+use haul_core::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::hand::{Hand, Lots, together};
+use super::plan::{File, GRAIN, Kind, Plan, mtime};
+
+/// The mode of a large file that is not complete: nobody reads it by mistake.
+pub const BEGUN: u32 = 0o200;
+/// Small files that a killed run may have left incomplete: one each worker, and no more workers are of use.
+const MOST_TORN: u64 = 1024;
+/// The coarsest times of file systems in use: two seconds (FAT).
+const TIME_GRAIN: i64 = 2;
+
+/// How a set stands in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Files and links that are as planned, by size and time, not by content.
+    pub complete: u64,
+    pub complete_bytes: u64,
+    /// Blocks of the complete ones, in bytes.
+    pub allocated: u64,
+    pub dirs: u64,
+    /// Files that are begun, as their mode says.
+    pub begun: u64,
+    /// Files that may have been begun: smaller than planned, or with another time.
+    pub torn: u64,
+    /// Planned names that something else has.
+    pub other: u64,
+    /// Names that are not planned.
+    pub foreign: u64,
+    /// One of the names that are in the way, below the top.
+    pub example: Option<Vec<u8>>,
+}
+
+impl Standing {
+    pub fn is_empty(&self) -> bool {
+        self.complete + self.dirs + self.begun + self.torn + self.other + self.foreign == 0
+    }
+
+    /// Whether this is the same set, or what an interrupted run has left of it. Without one complete file, a file with another
+    /// time could be anybody's.
+    pub fn goes_on(&self) -> bool {
+        self.other == 0 && self.foreign == 0 && self.torn <= MOST_TORN && (self.complete > 0 || self.torn == 0)
+    }
+
+    fn add(&mut self, other: Standing) {
+        self.complete += other.complete;
+        self.complete_bytes += other.complete_bytes;
+        self.allocated += other.allocated;
+        self.dirs += other.dirs;
+        self.begun += other.begun;
+        self.torn += other.torn;
+        self.other += other.other;
+        self.example = self.example.take().or(other.example);
+    }
+}
+
+/// What stands under the name of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Absent,
+    Complete,
+    Begun,
+    Torn,
+    Other,
+}
+
+/// Looks an entry up. Links are complete if they lead where they should.
+pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce() -> Vec<u8>) -> Result<Found> {
+    let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(Found::Absent),
+        // A name that cannot be looked up cannot be there.
+        Err(Errno::ILSEQ | Errno::NAMETOOLONG | Errno::INVAL) => return Ok(Found::Absent),
+        Err(e) => return Err(Error::io(e.into(), "look up").at(name)),
+    };
+    if let Kind::Symlink(_) = file.kind {
+        let same = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+            && readlinkat(dir, name, Vec::new()).is_ok_and(|found| found.as_bytes() == target());
+        return Ok(if same { Found::Complete } else { Found::Other });
+    }
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(Found::Other);
+    }
+    let size = stat.st_size.cast_unsigned();
+    Ok(match () {
+        () if stat.st_mode & 0o7777 == BEGUN => Found::Begun,
+        () if size == file.size && same_time(&stat, file.seed) => Found::Complete,
+        () if size <= file.size && !same_time(&stat, file.seed) => Found::Torn,
+        () => Found::Other,
+    })
+}
+
+fn same_time(stat: &Stat, seed: u64) -> bool {
+    (stat.st_mtime - mtime(seed).secs).abs() <= TIME_GRAIN
+}
+
+/// Looks every planned name up, and counts all others. As many system calls as there are names.
+pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<Standing> {
+    if is_empty(top)? {
+        return Ok(Standing::default());
+    }
+    let (found, lots) = (Mutex::new(Standing::default()), Lots::of_entries(plan));
+    together(threads, cancel, || {
+        let (mut hand, mut own) = (Hand::new(plan, top), Standing::default());
+        lots.work(cancel, |part, number| {
+            let (set, file) = (&plan.parts[part], plan.parts[part].file(number));
+            let dir = match hand.dir(part, set.skeleton.dir_of(number)) {
+                Ok(dir) => dir,
+                Err(e) if is_absent(&e) => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            let target = || if let Kind::Symlink(to) = file.kind { set.target(number, to) } else { Vec::new() };
+            let state = look(dir, &set.file_name(number), &file, target)?;
+            match state {
+                Found::Absent => {}
+                Found::Complete => {
+                    own.complete += 1;
+                    if file.kind == Kind::Regular {
+                        own.complete_bytes += file.size;
+                        own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(GRAIN);
+                    }
+                }
+                Found::Begun => own.begun += 1,
+                Found::Torn => own.torn += 1,
+                Found::Other => own.other += 1,
+            }
+            if matches!(state, Found::Torn | Found::Other) && own.example.is_none() {
+                own.example = Some(set.path(number));
+            }
+            Ok(())
+        })?;
+        found.lock().unwrap_or_else(PoisonError::into_inner).add(own);
+        Ok(())
+    })?;
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (listed, dirs) = listed(plan, top, threads, cancel)?;
+    found.dirs = dirs;
+    let known = found.complete + found.begun + found.torn + found.other + dirs;
+    // What is listed twice or has gone in between is no reason to stop.
+    found.foreign = listed.saturating_sub(known);
+    if found.foreign > 0 && found.complete + found.dirs == 0 {
+        found.example = names(top)?.next().transpose()?;
+    }
+    Ok(found)
+}
+
+/// Names in all planned directories that are there, and how many of these there are without the top.
+pub fn listed(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
+    let all = AtomicU64::new(names(top)?.count() as u64);
+    let dirs = AtomicU64::new(0);
+    let lots = Lots::new(plan.parts.iter().map(|part| part.skeleton.dirs()));
+    together(threads, cancel, || {
+        let mut hand = Hand::new(plan, top);
+        lots.work(cancel, |part, dir| {
+            if dir == 0 && plan.parts[part].folder.is_empty() {
+                return Ok(());
+            }
+            match hand.dir(part, dir) {
+                Ok(opened) => {
+                    all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
+                    dirs.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                }
+                Err(e) if is_absent(&e) => Ok(()),
+                Err(e) => Err(e),
+            }
+        })
+    })?;
+    Ok((all.into_inner(), dirs.into_inner()))
+}
+
+/// There is no such directory, or something else under its name, which is then counted as foreign.
+pub fn is_absent(e: &Error) -> bool {
+    let errno = std::error::Error::source(e).and_then(|e| e.downcast_ref::<std::io::Error>()).and_then(std::io::Error::raw_os_error);
+    e.kind() == ErrorKind::NotFound || e.kind() == ErrorKind::BadName || matches!(errno, Some(libc::ENOTDIR | libc::ELOOP | libc::EINVAL))
+}
+
+fn is_empty(dir: BorrowedFd<'_>) -> Result<bool> {
+    names(dir)?.next().transpose().map(|first| first.is_none())
+}
+
+/// The names in a directory without its own two.
+fn names(dir: BorrowedFd<'_>) -> Result<impl Iterator<Item = Result<Vec<u8>>>> {
+    // A descriptor of its own: a listing leaves its place behind in the descriptor.
+    let listing = Dir::read_from(dir.as_fd()).map_err(|e| Error::io(e.into(), "list"))?;
+    Ok(listing.filter_map(|entry| match entry {
+        Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => None,
+        Ok(entry) => Some(Ok(entry.file_name().to_bytes().to_vec())),
+        Err(e) => Some(Err(Error::io(e.into(), "list"))),
+    }))
+}

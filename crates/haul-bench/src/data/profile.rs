@@ -1,0 +1,160 @@
+//! What a real tree looks like: how large its files are, how deep, how many in a directory, how long their names. Histograms
+//! only, so that a tree of any size fits.
+
+use std::collections::BTreeMap;
+
+use super::law::Law;
+use super::skeleton::{MOST_DEPTH, Row, hang};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Regular files, each once however many names it has.
+    pub files: u64,
+    pub bytes: u64,
+    pub symlinks: u64,
+    /// Names of files beyond their first.
+    pub hard_links: u64,
+    /// Without the top.
+    pub dirs: u64,
+    /// Devices, pipes and sockets, of which none are made.
+    pub specials: u64,
+    /// (bytes of the name, how many).
+    pub file_names: Vec<(u8, u64)>,
+    pub dir_names: Vec<(u8, u64)>,
+    sizes: BTreeMap<u16, Bucket>,
+    rows: BTreeMap<(u32, u8), Row>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Bucket {
+    count: u64,
+    total: u64,
+}
+
+/// Steps of the histogram of sizes in each power of two.
+const STEPS: u32 = 3;
+
+/// Sizes that differ by less than an eighth share a step; below 16 bytes each has its own.
+fn size_step(size: u64) -> u16 {
+    if size < 16 {
+        return size as u16;
+    }
+    let exponent = size.ilog2();
+    (16 + ((exponent - 4) << STEPS) + ((size >> (exponent - STEPS)) & 7) as u32) as u16
+}
+
+/// Directories with as many entries to a factor of the square root of two share a row.
+fn crowd(entries: u64) -> u8 {
+    if entries == 0 {
+        0
+    } else {
+        (1 + 2 * entries.ilog2() + u32::from(entries.ilog2() > 0 && entries >> (entries.ilog2() - 1) & 1 == 1)) as u8
+    }
+}
+
+impl Profile {
+    pub fn file(&mut self, size: u64) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(size);
+        let bucket = self.sizes.entry(size_step(size)).or_default();
+        (bucket.count, bucket.total) = (bucket.count + 1, bucket.total.saturating_add(size));
+    }
+
+    pub fn name(&mut self, name: &[u8], dir: bool) {
+        let length = name.len().clamp(1, 255) as u8;
+        let lengths = if dir { &mut self.dir_names } else { &mut self.file_names };
+        match lengths.binary_search_by_key(&length, |(length, _)| *length) {
+            Ok(at) => lengths[at].1 += 1,
+            Err(at) => lengths.insert(at, (length, 1)),
+        }
+    }
+
+    /// A directory with so many files and links, and so many directories, directly in it.
+    pub fn dir(&mut self, depth: u32, entries: u64, subdirs: u64) {
+        let depth = depth.min(MOST_DEPTH);
+        self.dirs += u64::from(depth > 0);
+        let row = self.rows.entry((depth, crowd(entries))).or_insert(Row { depth, ..Row::default() });
+        (row.dirs, row.entries, row.subdirs) = (row.dirs + 1, row.entries + entries, row.subdirs + subdirs);
+    }
+
+    /// Puts what another reader has seen to what this one has.
+    pub fn add(&mut self, other: Profile) {
+        self.files += other.files;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.symlinks += other.symlinks;
+        self.hard_links += other.hard_links;
+        self.dirs += other.dirs;
+        self.specials += other.specials;
+        for (step, more) in other.sizes {
+            let bucket = self.sizes.entry(step).or_default();
+            (bucket.count, bucket.total) = (bucket.count + more.count, bucket.total.saturating_add(more.total));
+        }
+        for (place, more) in other.rows {
+            let row = self.rows.entry(place).or_insert(Row { depth: more.depth, ..Row::default() });
+            (row.dirs, row.entries, row.subdirs) = (row.dirs + more.dirs, row.entries + more.entries, row.subdirs + more.subdirs);
+        }
+        for (own, others) in [(&mut self.file_names, other.file_names), (&mut self.dir_names, other.dir_names)] {
+            for (length, many) in others {
+                match own.binary_search_by_key(&length, |(length, _)| *length) {
+                    Ok(at) => own[at].1 += many,
+                    Err(at) => own.insert(at, (length, many)),
+                }
+            }
+        }
+    }
+
+    /// Directories whose entries could not be listed count as empty.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.rows.values().copied().collect();
+        hang(&mut rows);
+        rows
+    }
+
+    /// A law for every step of the histogram, `count` files in all.
+    pub fn sizes(&self, count: u64) -> Vec<Law> {
+        let part = |n: u64| (u128::from(n) * u128::from(count) / u128::from(self.files.max(1))) as u64;
+        let mut seen = 0;
+        self.sizes
+            .values()
+            .filter_map(|bucket| {
+                let before = part(seen);
+                seen += bucket.count;
+                let own = part(seen) - before;
+                let total = (u128::from(bucket.total) * u128::from(own) / u128::from(bucket.count)) as u64;
+                (own > 0).then_some(Law::Even { count: own, total })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn steps_rise_with_the_size(size in 0u64..1 << 62) {
+            prop_assert!(size_step(size) <= size_step(size + 1));
+            if size >= 16 {
+                prop_assert!(size_step(size) < size_step(size + size / 7 + 1));
+            }
+        }
+
+        #[test]
+        fn rows_rise_with_the_crowd(entries in 0u64..1 << 40) {
+            prop_assert!(crowd(entries) <= crowd(entries + 1));
+            prop_assert!(crowd(entries) < crowd(entries * 2 + 1));
+        }
+
+        #[test]
+        fn parts_add_up(sizes in prop::collection::vec(0u64..1 << 40, 1..200), count in 1u64..1000) {
+            let mut profile = Profile::default();
+            sizes.iter().for_each(|size| profile.file(*size));
+            prop_assert_eq!(profile.sizes(count).iter().map(Law::count).sum::<u64>(), count);
+            let whole = profile.sizes(profile.files);
+            let bytes: u64 = whole.iter().map(|law| (0..law.count()).map(|rank| law.size(rank, 0)).sum::<u64>()).sum();
+            prop_assert_eq!(bytes, profile.bytes);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Whether what is in a directory is a data set: every byte against what it is computed to be. Good for copies, too.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use haul_core::cancel::Cancel;
+use haul_core::{Error, ErrorKind, Result};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::io::{Errno, pread};
+
+use super::hand::{BUFFER, Hand, Lots, open_top, together};
+use super::look::{is_absent, listed};
+use super::make::Tally;
+use super::plan::{File, Kind, Plan};
+
+/// Differences that are told; the others are counted.
+const MOST_TOLD: usize = 20;
+
+#[derive(Debug, Default)]
+pub struct Verified {
+    pub same: u64,
+    /// Bytes that were read and are right.
+    pub bytes: u64,
+    pub missing: u64,
+    pub differing: u64,
+    /// Names that the set does not have.
+    pub extra: u64,
+    pub unreadable: u64,
+    /// The first of those that are not the same.
+    pub told: Vec<Difference>,
+}
+
+impl Verified {
+    pub fn is_same(&self) -> bool {
+        self.missing + self.differing + self.extra + self.unreadable == 0
+    }
+}
+
+#[derive(Debug)]
+pub struct Difference {
+    /// Below the top.
+    pub path: Vec<u8>,
+    /// `it is missing`.
+    pub what: String,
+}
+
+enum Answer {
+    Same(u64),
+    Missing,
+    Differs(String),
+}
+
+/// Compares names, kinds, lengths, bytes, targets of links, and which names are one file; not times, modes and attributes.
+/// `tally` counts what was compared.
+pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &Tally) -> Result<Verified> {
+    let top = open_top(dir)?;
+    let (found, lots) = (Mutex::new((Verified::default(), 0u64)), Lots::of_entries(plan));
+    together(threads, cancel, || {
+        let (mut hand, mut there) = (Hand::new(plan, top.as_fd()), Hand::new(plan, top.as_fd()));
+        lots.work(cancel, |part, number| {
+            let answer = compare(&mut hand, &mut there, part, number, cancel);
+            tally.entries.fetch_add(1, Ordering::Relaxed);
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let (sums, present) = &mut *found;
+            let what = match answer {
+                Ok(Answer::Same(bytes)) => {
+                    (sums.same, sums.bytes) = (sums.same + 1, sums.bytes + bytes);
+                    tally.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    *present += 1;
+                    return Ok(());
+                }
+                Ok(Answer::Missing) => {
+                    sums.missing += 1;
+                    "it is missing".into()
+                }
+                Ok(Answer::Differs(what)) => {
+                    sums.differing += 1;
+                    *present += 1;
+                    what
+                }
+                Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
+                Err(e) => {
+                    sums.unreadable += 1;
+                    *present += 1;
+                    format!("{}: {}", e.op(), e.reason())
+                }
+            };
+            if sums.told.len() < MOST_TOLD {
+                sums.told.push(Difference { path: plan.parts[part].path(number), what });
+            }
+            Ok(())
+        })
+    })?;
+    let (mut found, present) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (all, dirs) = listed(plan, top.as_fd(), threads, cancel)?;
+    found.extra = all.saturating_sub(present + dirs);
+    Ok(found)
+}
+
+fn compare(hand: &mut Hand<'_>, there: &mut Hand<'_>, part: usize, number: u64, cancel: &Cancel) -> Result<Answer> {
+    let plan = hand.plan;
+    let set = &plan.parts[part];
+    let (file, name, mut buffer) = (set.file(number), set.file_name(number), hand.buffer());
+    let dir = match hand.dir(part, set.skeleton.dir_of(number)) {
+        Ok(dir) => dir,
+        Err(e) if is_absent(&e) => return Ok(Answer::Missing),
+        Err(e) => return Err(e),
+    };
+    let stat = match statat(dir, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT | Errno::ILSEQ | Errno::INVAL | Errno::NAMETOOLONG) => return Ok(Answer::Missing),
+        Err(e) => return Err(Error::io(e.into(), "look up")),
+    };
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let answer = match file.kind {
+        Kind::Symlink(_) if kind != FileType::Symlink => Answer::Differs("it is no symbolic link".into()),
+        Kind::Symlink(to) => {
+            let found = readlinkat(dir, name.as_slice(), Vec::new()).map_err(|e| Error::io(e.into(), "read link"))?;
+            if found.as_bytes() == set.target(number, to) { Answer::Same(0) } else { Answer::Differs("it leads elsewhere".into()) }
+        }
+        _ if kind != FileType::RegularFile => Answer::Differs("it is no regular file".into()),
+        _ if stat.st_size.cast_unsigned() != file.size => {
+            Answer::Differs(format!("it has {} bytes instead of {}", stat.st_size, file.size))
+        }
+        Kind::HardLink(leader) => {
+            let leader_name = set.file_name(leader);
+            let other = there
+                .dir(part, set.skeleton.dir_of(leader))
+                .and_then(|dir| statat(dir, leader_name.as_slice(), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| Error::io(e.into(), "look up")));
+            match other {
+                Ok(other) if (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino) => Answer::Same(0),
+                // A copy that does not keep hard links is a file with the same bytes.
+                _ => match content(plan, dir, &name, &file, &mut buffer, cancel)? {
+                    Answer::Same(_) => Answer::Differs("it is a file of its own instead of a hard link, with the right bytes".into()),
+                    other => other,
+                },
+            }
+        }
+        Kind::Regular => content(plan, dir, &name, &file, &mut buffer, cancel)?,
+    };
+    hand.buffer = buffer;
+    Ok(answer)
+}
+
+fn content(plan: &Plan, dir: BorrowedFd<'_>, name: &[u8], file: &File, buffer: &mut [u8], cancel: &Cancel) -> Result<Answer> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = openat(dir, name, flags, Mode::empty()).map_err(|e| Error::io(e.into(), "open"))?;
+    let (found, wanted) = buffer.split_at_mut(BUFFER / 2);
+    let mut at = 0;
+    while at < file.size {
+        cancel.check()?;
+        let many = match pread(&fd, &mut *found, at) {
+            Ok(0) => return Ok(Answer::Differs(format!("it ends at byte {at}"))),
+            Ok(many) => many.min((file.size - at) as usize),
+            Err(Errno::INTR) => continue,
+            Err(e) => return Err(Error::io(e.into(), "read")),
+        };
+        plan.content.fill(file.seed, at, &mut wanted[..many]);
+        if found[..many] != wanted[..many] {
+            let first = found.iter().zip(wanted.iter()).position(|(a, b)| a != b).unwrap_or(0) as u64;
+            return Ok(Answer::Differs(format!("its bytes are others from byte {} on", at + first)));
+        }
+        at += many as u64;
+    }
+    Ok(Answer::Same(file.size))
+}
