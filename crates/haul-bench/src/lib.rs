@@ -5,6 +5,7 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod files;
 pub mod process;
 pub mod record;
 pub mod stats;
