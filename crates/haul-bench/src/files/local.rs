@@ -67,8 +67,9 @@ impl LocalPlace {
         })?;
         let top = open_dir(&above, &leaf)?;
         let place = LocalPlace { above, leaf, top, path };
-        let written = fs::openat(&place.top, MARK, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
-            .and_then(|file| write_all(&file, mark.as_bytes()));
+        let written =
+            fs::openat(&place.top, MARK, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
+                .and_then(|file| write_all(&file, mark.as_bytes()));
         if let Err(e) = written {
             let _gone = place.remove(&Cancel::default());
             return Err(fail(e, "write").at(place.path.join(MARK).as_os_str().as_bytes()));

@@ -23,3 +23,6 @@ pub use place::{MARK, MARK_LINE, PREFIX, Place};
 pub use run::{Event, Measured, run};
 pub use settings::{Case, Count, Settings};
 pub use store::StorePlace;
+
+#[cfg(test)]
+mod tests;

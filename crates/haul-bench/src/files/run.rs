@@ -22,12 +22,20 @@ const MOST_FAILURES: u64 = 100;
 /// How long threads may take to stop when they are told to; one in a call to a dead mount never does.
 const GRACE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the threads are given to wake up before they begin together, and how long more for each.
+const AWAKE: Duration = Duration::from_millis(1);
+const AWAKE_EACH: Duration = Duration::from_micros(20);
 
 /// What happens in a run, as it does.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The `number`-th of `of` cases begins, from 1.
-    Case { case: Case, repetition: u32, number: usize, of: usize },
+    Case {
+        case: Case,
+        repetition: u32,
+        number: usize,
+        of: usize,
+    },
     /// Files are made for an operation that comes next.
     Preparing(Operation),
     Measured(&'a Measured),
@@ -120,7 +128,8 @@ impl Measured {
 struct Gate {
     state: Mutex<(usize, bool)>,
     changed: Condvar,
-    /// Nanoseconds of the clock after which nothing more is begun.
+    /// Nanoseconds of the clock: when all begin, and after what nothing more is begun.
+    start: AtomicU64,
     deadline: AtomicU64,
 }
 
@@ -165,7 +174,11 @@ impl Common {
     fn work(&self, hands: &mut dyn Hands, count: u64) -> (Tally, Option<Error>) {
         let entered = hands.enter(0);
         self.gate.wait();
-        let deadline = self.gate.deadline.load(Ordering::Relaxed);
+        let (start, deadline) = (self.gate.start.load(Ordering::Relaxed), self.gate.deadline.load(Ordering::Relaxed));
+        // All are awake before any begins: being woken takes longer than many an operation.
+        while self.now() < start {
+            std::thread::yield_now();
+        }
         // The end of one operation is the beginning of the next: the clock is read once for each.
         let mut last = self.now();
         let mut tally = Tally::beginning(last);
@@ -271,7 +284,9 @@ impl Work<'_> {
         }
         let limit = self.settings.limit.map_or(u64::MAX, |limit| limit.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
         common.gate.open(begun, self.cancel, || {
-            let deadline = common.now().saturating_add(limit);
+            let start = common.now() + (AWAKE + AWAKE_EACH * begun as u32).as_nanos() as u64;
+            let deadline = start.saturating_add(limit);
+            common.gate.start.store(start, Ordering::Relaxed);
             common.gate.deadline.store(deadline, Ordering::Relaxed);
             common.window.close(deadline);
         });
@@ -348,7 +363,13 @@ pub fn run(
 }
 
 impl Work<'_> {
-    fn case(&self, plan: &[Step], repetition: u32, known: &dyn Fn(Operation) -> bool, each: &mut dyn FnMut(Event<'_>) -> Result<()>) -> Result<()> {
+    fn case(
+        &self,
+        plan: &[Step],
+        repetition: u32,
+        known: &dyn Fn(Operation) -> bool,
+        each: &mut dyn FnMut(Event<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut shape = Shape { size: self.case.size, appended: 0, version: 0, tree: Tree::First };
         let mut usable = self.layout.counts.clone();
         self.place.clear(self.cancel)?;

@@ -106,15 +106,16 @@ impl Settings {
     pub fn check_space(&self, place: &dyn Place) -> Result<()> {
         let Some(space) = place.space()? else { return Ok(()) };
         let needs = self.needs();
-        let refuse = |what: &str, needs: u64, has: u64| {
+        let refuse = |words: String| {
             let e = Error::new(ErrorKind::NoSpace, "bench files").at(place.words().as_bytes());
-            Err(e.because(format!("the run needs {needs} {what}, there are {has}")).hint("make --file-size or --file-count smaller"))
+            Err(e.because(words).hint("make --file-size or --file-count smaller"))
         };
         if needs.bytes > space.bytes {
-            return refuse("bytes", needs.bytes, space.bytes);
+            let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+            return refuse(format!("the files need {} MiB, {} MiB are free", mebibytes(needs.bytes), space.bytes >> 20));
         }
         if needs.files > space.files {
-            return refuse("inodes", needs.files, space.files);
+            return refuse(format!("the run needs {} inodes, {} are free", needs.files, space.files));
         }
         Ok(())
     }

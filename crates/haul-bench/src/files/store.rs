@@ -197,7 +197,17 @@ impl Place for StorePlace {
         let names = (0..task.manner.xattr_count).map(|at| format!("user.haul-bench-{at}").into_bytes().into_boxed_slice());
         let xattrs = names.map(|name| (name, value.clone())).collect();
         let (here, there) = (tree.clone(), other.clone());
-        Ok(Box::new(StoreHands { store: self.store.clone(), task, tree, other, here, there, listed: HashMap::new(), xattrs, buffer: Vec::new() }))
+        Ok(Box::new(StoreHands {
+            store: self.store.clone(),
+            task,
+            tree,
+            other,
+            here,
+            there,
+            listed: HashMap::new(),
+            xattrs,
+            buffer: Vec::new(),
+        }))
     }
 }
 
@@ -387,11 +397,12 @@ impl Hands for StoreHands {
             Op::Stat => self.store.stat(&name, MetaMask::NONE).map(drop),
             Op::Chmod => {
                 let entry = Entry { mode: 0o646, ..described(&name, self.task.shape.whole()) };
-                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::MODE }])).and_then(|landed| {
-                    match landed.refused.is_empty() {
-                        true => Ok(()),
-                        false => Err(Error::new(ErrorKind::Unsupported, "chmod")),
-                    }
+                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::MODE }])).and_then(|landed| match landed
+                    .refused
+                    .is_empty()
+                {
+                    true => Ok(()),
+                    false => Err(Error::new(ErrorKind::Unsupported, "chmod")),
                 })
             }
             Op::Rename => self.store.rename(&name, &there(Role::File), false),
@@ -399,12 +410,12 @@ impl Hands for StoreHands {
                 let have = described(&name, 0).have.with(MetaMask::XATTR);
                 let xattrs = Some(Box::new(self.xattrs.clone()));
                 let entry = Entry { have, xattrs, ..described(&name, self.task.shape.whole()) };
-                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::XATTR }])).and_then(|landed| {
-                    match landed.refused.is_empty() {
+                first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::XATTR }])).and_then(
+                    |landed| match landed.refused.is_empty() {
                         true => Ok(()),
                         false => Err(Error::new(ErrorKind::Unsupported, "setxattr").because("the far side refuses it")),
-                    }
-                })
+                    },
+                )
             }
             Op::Getxattr => {
                 let mut entries = [described(&name, self.task.shape.whole())];
@@ -413,7 +424,9 @@ impl Hands for StoreHands {
                     let got = entry.xattrs.as_deref().map_or(&[][..], |xattrs| &xattrs[..]);
                     match !self.task.manner.verify || self.xattrs.iter().all(|one| got.contains(one)) {
                         true => Ok(()),
-                        false => Err(Error::new(ErrorKind::Corrupt, "get extended attribute").because("the value is not the one that was set")),
+                        false => {
+                            Err(Error::new(ErrorKind::Corrupt, "get extended attribute").because("the value is not the one that was set"))
+                        }
                     }
                 })
             }
@@ -423,7 +436,9 @@ impl Hands for StoreHands {
                 self.store.make_node(&to, &entry, MetaMask::NONE).map(drop)
             }
             Op::Hardlink => self.store.make_hard_link(&there(Role::Hardlink), &name),
-            Op::Mkdir => first(self.store.make_dirs(&[(&self.here.child(Leaf::new(Role::Dir, self.task.thread, index).bytes()), 0o755)])).map(drop),
+            Op::Mkdir => {
+                first(self.store.make_dirs(&[(&self.here.child(Leaf::new(Role::Dir, self.task.thread, index).bytes()), 0o755)])).map(drop)
+            }
             Op::Rmdir => first(self.store.remove(&[Entry::bare(self.name(Role::Dir, index), Kind::Dir)])),
             Op::Delete | Op::DeleteRenamed => first(self.store.remove(&[Entry::bare(name.clone(), Kind::File)])),
             Op::Append | Op::TruncateOverwrite | Op::Readdir | Op::LsL | Op::Cleanup => {

@@ -17,7 +17,7 @@ use crate::units;
 const SIZE: &str = "4K";
 /// Files of each thread, and how long an operation is measured at the most, where neither was said: a useful table within
 /// minutes from any place.
-const COUNT: u64 = 1024;
+const COUNT: u64 = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes that a thread's buffer may have.
 const MOST_RECORD: u64 = 64 << 20;
@@ -74,7 +74,7 @@ pub struct FilesArgs {
     /// Sizes of the files: one run each
     #[arg(long, value_name = "LIST", default_value = SIZE, value_parser = sizes)]
     file_size: List<u64>,
-    /// Files of each thread (1024, and then no operation is measured for longer than 10 s)
+    /// Files of each thread (4096, and then no operation is measured for longer than 10 s)
     #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40), conflicts_with = "total")]
     file_count: Option<u64>,
     /// Files of all threads together, split over them

@@ -122,8 +122,11 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let exit = match ran {
         Ok(()) if failed => Exit::Partial,
         Ok(()) => Exit::Success,
-        Err(e) if interrupted && e.kind() == ErrorKind::Cancelled => {
-            out::say(if removed.is_ok() { "stopped by a signal; no files were left behind" } else { "stopped by a signal" });
+        Err(e) if interrupted => {
+            if e.kind() != ErrorKind::Cancelled {
+                out::failure(&e);
+            }
+            out::say(if removed.is_ok() && !flags.keep { "stopped by a signal; no files were left behind" } else { "stopped by a signal" });
             Exit::Signal
         }
         Err(e) => out::error(&e),
@@ -131,10 +134,6 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     if let Err(e) = removed {
         let left = format!("left there: {}: {}; remove it with `haul bench files --cleanup DIR`", place.words(), e.reason());
         out::say(&left);
-        if stuck {
-            // A thread in a call to a dead mount cannot be waited for.
-            std::process::exit(i32::from(Exit::Signal.code()));
-        }
         return Ok(exit.or_worse(Exit::Partial));
     }
     Ok(exit)

@@ -233,6 +233,13 @@ pub fn one(sample: &Sample) -> String {
     format!("{}: {} files/s, {} s, {} done, p99 {}", row.operation, cells[8], cells[6], cells[5], row.latencies()[2])
 }
 
+const LEGEND: &str = "each, total: files of a thread and of all. same: whether the threads shared their directories. IOPS: \
+    reads or writes of one record, or operations where no bytes move. p50 to max: how long one operation took.";
+/// Below this share of the files smallfile takes a run for no good one.
+const ENOUGH: f64 = 0.9;
+const SHORT: &str = "Where less than 90% is done the threads did not keep pace with each other, or the time was over: more files \
+    for each thread (--file-count), or a longer --duration, tell more.";
+
 const COLUMNS: [&str; 10] = ["threads", "size", "each", "total", "same", "done", "seconds", "IOPS", "files/s", "MiB/s"];
 const TIMES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 
@@ -257,21 +264,26 @@ pub fn text(samples: &[Sample], width: usize, settings: &Settings, local: bool) 
         if width >= WIDE {
             let head = [strings(&COLUMNS), strings(&TIMES)].concat();
             let lines = rows.iter().map(|row| [row.cells(), row.latencies()].concat());
-            text.push_str(&aligned(std::iter::once(head).chain(lines).collect(), 2));
+            text.push_str(&aligned(std::iter::once(head).chain(lines).collect(), width));
         } else {
             let lines = rows.iter().map(Row::cells);
-            text.push_str(&aligned(std::iter::once(strings(&COLUMNS)).chain(lines).collect(), 1));
+            text.push_str(&aligned(std::iter::once(strings(&COLUMNS)).chain(lines).collect(), width));
             let line = |row: &Row| {
                 let cells = row.cells();
                 with(cells[0].clone(), [vec![cells[1].clone(), cells[4].clone()], row.latencies()].concat())
             };
             let head = [strings(&lead), strings(&TIMES)].concat();
-            text.push_str(&aligned(std::iter::once(head).chain(rows.iter().map(line)).collect(), 2));
+            text.push_str(&aligned(std::iter::once(head).chain(rows.iter().map(line)).collect(), width));
         }
         text.push('\n');
     }
-    text.push_str("same: whether the threads shared their directories. p50 to max: how long one operation took.\n");
-    for note in notes(settings, local) {
+    let mut legend = vec![LEGEND.to_string()];
+    let short = |row: &&Row| row.share < ENOUGH && row.outcome == Outcome::Ok;
+    if rows.iter().any(|row| short(&row)) {
+        legend.push(SHORT.into());
+    }
+    legend.extend(notes(settings, local));
+    for note in legend {
         for line in crate::render::fold(&note, width.min(110), 0) {
             text.push_str(&line);
             text.push('\n');
@@ -283,11 +295,12 @@ pub fn text(samples: &[Sample], width: usize, settings: &Settings, local: bool) 
     text
 }
 
-/// Columns to the right, `gap` apart.
-fn aligned(lines: Vec<Vec<String>>, gap: usize) -> String {
+/// Columns to the right, two blanks apart, or one where they would not fit.
+fn aligned(lines: Vec<Vec<String>>, width: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| lines.iter().filter_map(|line| Some(line.get(column)?.chars().count())).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widest = |column: usize| lines.iter().filter_map(|line| Some(line.get(column)?.chars().count())).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    let gap = if widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1) <= width { 2 } else { 1 };
     let line = |line: &Vec<String>| {
         let cells: Vec<String> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
         cells.join(&" ".repeat(gap)) + "\n"
