@@ -23,9 +23,9 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
 use crate::open;
+use crate::out;
 use crate::remote::{Host as Reached, Hosts, is_remote};
 use crate::render::{JSON_VERSION, harmless};
-use crate::out;
 
 /// How long files may be removed for, once a signal has come.
 const GRACE: Duration = Duration::from_secs(30);
@@ -370,7 +370,9 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
             State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
         };
         if global.json {
-            print(&json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": found.state == State::Over }))?;
+            print(
+                &json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": found.state == State::Over }),
+            )?;
         }
         if !global.quiet {
             out::say(&what);

@@ -108,9 +108,8 @@ pub fn rows(samples: &[Sample]) -> Vec<Row> {
 fn row(same: &[&Sample]) -> Option<Row> {
     let first = same.first()?;
     let middle = |of: &dyn Fn(&Sample) -> Option<f64>| median(&same.iter().filter_map(|s| of(s)).collect::<Vec<_>>());
-    let rate = |count: fn(&Sample) -> Option<u64>| {
-        middle(&|s: &Sample| Some(count(s)? as f64 / s.seconds.filter(|seconds| *seconds > 0.0)?))
-    };
+    let rate =
+        |count: fn(&Sample) -> Option<u64>| middle(&|s: &Sample| Some(count(s)? as f64 / s.seconds.filter(|seconds| *seconds > 0.0)?));
     let more = |name: &'static str| middle(&|s: &Sample| s.more.get(name)?.as_f64());
     let latency = |of: fn(&Latency) -> f64| middle(&|s: &Sample| s.latency.as_ref().map(of));
     let bytes = rate(|s| s.bytes);
