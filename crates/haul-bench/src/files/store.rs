@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::cancel::Cancel;
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Depth, Flow, MetaSpec, Receipt, Space, Spec, Store, chunk_size, chunks};
 
@@ -26,12 +26,14 @@ const MODE: u32 = 0o644;
 pub struct StorePlace {
     store: Arc<dyn Store>,
     top: Dir,
+    /// Of the directory above, as the user wrote it.
+    address: String,
 }
 
 impl StorePlace {
     /// Makes the directory `leaf` below the store's root, with the mark in it.
-    pub fn make(store: Arc<dyn Store>, leaf: &str, mark: &str, now: Time) -> Result<StorePlace> {
-        let place = StorePlace { top: Dir::root().child(leaf.as_bytes()), store };
+    pub fn make(store: Arc<dyn Store>, address: &str, leaf: &str, mark: &str, now: Time) -> Result<StorePlace> {
+        let place = StorePlace::found(store, address, leaf.as_bytes());
         place.make_dir(&place.top, 0o700)?;
         let name = Name::new(&place.top, MARK.as_bytes());
         let entry = Entry { mtime: now, ..described(&name, mark.len() as u64) };
@@ -43,8 +45,8 @@ impl StorePlace {
     }
 
     /// A directory that an earlier run has left, to be removed.
-    pub fn found(store: Arc<dyn Store>, leaf: &[u8]) -> StorePlace {
-        StorePlace { store, top: Dir::root().child(leaf) }
+    pub fn found(store: Arc<dyn Store>, address: &str, leaf: &[u8]) -> StorePlace {
+        StorePlace { store, top: Dir::root().child(leaf), address: address.into() }
     }
 
     fn make_dir(&self, dir: &Dir, mode: u32) -> Result<()> {
@@ -133,8 +135,8 @@ fn landed(mut bundle: Bundle) -> Result<()> {
 
 impl Place for StorePlace {
     fn words(&self) -> String {
-        let place = self.store.place().words();
-        format!("{}/{}", place.trim_end_matches('/'), haul_core::entry::show(self.top.leaf()))
+        let between = if self.address.ends_with([':', '/']) { "" } else { "/" };
+        format!("{}{between}{}", self.address, haul_core::entry::show(self.top.leaf()))
     }
 
     fn refuses(&self, operation: Operation) -> Option<String> {
@@ -220,7 +222,7 @@ struct StoreHands {
     there: Dir,
     /// What is to be read, as it was listed: of one directory.
     listed: HashMap<Box<[u8]>, Entry>,
-    xattrs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    xattrs: Xattrs,
     buffer: Vec<u8>,
 }
 

@@ -130,7 +130,7 @@ fn each_operation_does_to_a_directory_what_it_says() {
 
 fn store_place(dir: &Path) -> Arc<dyn Place> {
     let store = Local::open(dir, Options::default()).unwrap();
-    Arc::new(StorePlace::make(Arc::new(store), "haul-bench-files-2", "mark", Time::default()).unwrap())
+    Arc::new(StorePlace::make(Arc::new(store), "there", "haul-bench-files-2", "mark", Time::default()).unwrap())
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn only_what_has_the_mark_is_found_and_only_links_themselves_are_removed() {
     let found = left::find(&*store, "here").unwrap();
     let of = |leaf: &str, state| Left { leaf: leaf.as_bytes().to_vec(), state };
     assert_eq!(found, [of("haul-bench-files-1", left::State::Over), of("haul-bench-files-2", left::State::Foreign)]);
-    StorePlace::found(store, b"haul-bench-files-1").remove(&Cancel::default()).unwrap();
+    StorePlace::found(store, "there", b"haul-bench-files-1").remove(&Cancel::default()).unwrap();
     assert!(!mine.path().exists());
     assert_eq!(fs::read(dir.path().join("thesis/1.tex")).unwrap(), b"x");
 }

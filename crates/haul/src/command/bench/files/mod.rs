@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_bench::files::left::{self, State};
 use haul_bench::files::{self as bench, Event, LocalPlace, Measured, Operation, PREFIX, Place, Settings, StorePlace};
@@ -29,6 +29,8 @@ use crate::render::{JSON_VERSION, harmless};
 
 /// How long files may be removed for, once a signal has come.
 const GRACE: Duration = Duration::from_secs(30);
+/// Files are removed for as long without a word.
+const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
@@ -74,6 +76,10 @@ fn identity() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+fn address(flags: &FilesFlags) -> String {
+    show(&flags.place.to_bytes())
+}
+
 fn host_name() -> String {
     show(rustix::system::uname().nodename().to_bytes())
 }
@@ -88,7 +94,7 @@ fn made(flags: &FilesFlags, opened: &Opened, id: &str) -> Result<Arc<dyn Place>>
         Opened::Store(store) => {
             let now = jiff::Timestamp::now();
             let time = entry::Time { secs: now.as_second(), nanos: now.subsec_nanosecond().unsigned_abs() };
-            Arc::new(StorePlace::make(store.clone(), &leaf, &mark, time)?)
+            Arc::new(StorePlace::make(store.clone(), &address(flags), &leaf, &mark, time)?)
         }
     })
 }
@@ -106,16 +112,16 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let ran = session.all(&place, &signals.cancel);
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
     let interrupted = signals.cancel.is_set();
+    let failed = session.failed;
+    // What was measured is shown and kept first: removing many files may take its time.
+    let shown = session.show();
+    let kept = kept.map_or(Ok(()), |run| finish(run, interrupted || ran.is_err(), global));
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
         (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
-        (false, false) => remove(&place, &signals.cancel),
+        (false, false) => remove(&place, &signals.cancel, global),
     };
-    let failed = session.failed;
-    session.show()?;
-    if let Some(run) = kept {
-        finish(run, interrupted || ran.is_err(), global)?;
-    }
+    shown.and(kept)?;
     if flags.keep && !global.quiet {
         out::say(&format!("left there, as asked: {}", place.words()));
     }
@@ -167,7 +173,7 @@ impl Signals {
 }
 
 /// Removes the directory of the run: for as long as it takes, but no longer than `GRACE` after a signal.
-fn remove(place: &Arc<dyn Place>, signalled: &Cancel) -> Result<()> {
+fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result<()> {
     let over = Cancel::default();
     let (to, from) = mpsc::channel();
     let (theirs, words) = (over.clone(), place.words());
@@ -175,14 +181,20 @@ fn remove(place: &Arc<dyn Place>, signalled: &Cancel) -> Result<()> {
     std::thread::spawn(move || {
         let _heard = to.send(place.remove(&theirs));
     });
+    let (begun, mut told) = (Instant::now(), global.quiet);
     let mut since = None;
     loop {
         match from.recv_timeout(LOOK) {
             Ok(removed) => return removed,
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Other, "remove").at(words.as_bytes())),
-            Err(mpsc::RecvTimeoutError::Timeout) if !signalled.is_set() => {}
+            Err(mpsc::RecvTimeoutError::Timeout) if !signalled.is_set() => {
+                if !told && begun.elapsed() > PATIENCE {
+                    told = true;
+                    out::say_plainly("removing the files ...");
+                }
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                let since = since.get_or_insert_with(std::time::Instant::now);
+                let since = since.get_or_insert_with(Instant::now);
                 if since.elapsed() > GRACE && over.set(Stop::Signal) {
                     continue;
                 }
@@ -196,7 +208,6 @@ fn remove(place: &Arc<dyn Place>, signalled: &Cancel) -> Result<()> {
 }
 
 fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
-    let address = record::host::address(std::ffi::OsStr::from_bytes(&flags.place.to_bytes()));
     let local = (!is_remote(&flags.place)).then(|| open::path_of(&flags.place.to_bytes()));
     let header = Header {
         kind: Kind::Files,
@@ -204,7 +215,7 @@ fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
         started: now(),
         command: std::env::args_os().map(|argument| show(argument.as_bytes())).collect(),
         host: Host::here(env!("CARGO_PKG_VERSION")),
-        places: vec![record::Place::of("place", &address, local.as_deref())],
+        places: vec![record::Place::of("place", &address(flags), local.as_deref())],
         settings: flags.settings.to_settings(),
         notes: tables::notes(&flags.settings, local.is_some()),
         ..Header::default()
@@ -344,6 +355,10 @@ fn print(document: &Value) -> Result<()> {
     out::print((harmless(document.to_string()) + "\n").as_bytes()).map_err(|e| Error::io(e, "write"))
 }
 
+fn left_by(store: &Arc<dyn Store>, flags: &FilesFlags, leaf: &[u8]) -> Arc<dyn Place> {
+    Arc::new(StorePlace::found(store.clone(), &address(flags), leaf))
+}
+
 fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let hosts = Hosts::new(&flags.connect);
     let store: Arc<dyn Store> = match opened(flags, &hosts)? {
@@ -355,7 +370,7 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     for found in left::find(&*store, &host_name())? {
         let name = show(&found.leaf);
         let what = match found.state {
-            State::Over => match remove(&(Arc::new(StorePlace::found(store.clone(), &found.leaf)) as Arc<dyn Place>), &signals.cancel) {
+            State::Over => match remove(&left_by(&store, flags, &found.leaf), &signals.cancel, global) {
                 Ok(()) => {
                     removed += 1;
                     format!("removed {name}")
