@@ -190,7 +190,9 @@ fn a_directory_without_permission_says_so() {
         fs::set_permissions(w.path(path), fs::Permissions::from_mode(0o755)).expect("set");
     }
     let program = w.path("haul");
-    fs::copy(env!("CARGO_BIN_EXE_haul"), &program).expect("copied");
+    // By another process: one that a test starts meanwhile would hold the copy open for writing, and it could not be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_haul")).arg(&program).status().expect("cp runs");
+    assert!(copied.success());
     let mut command = Command::new(&program);
     command.args(["bench", "files", "--state-dir", "/nonexistent"]).arg(w.path("d")).env_clear();
     if fs::metadata("/proc/self").expect("there").uid() == 0 {
