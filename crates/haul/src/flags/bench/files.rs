@@ -52,14 +52,16 @@ enum SameDir {
 #[command(
     override_usage = "haul bench files [OPTIONS] DIR",
     before_help = "Examples:
-  haul bench files /scratch/me                              a table of the usual operations
-  haul bench files --threads 1,2,4,8,16,32 --total 1024 --same-dir both --operation create /efs
-  haul bench files --operation create,read --file-size 1M --fsync --verify-read /scratch/me
-  haul bench files --threads 8,32 --operation create,stat,delete s3://bucket/try/
-  haul bench files --cleanup /scratch/me                    remove what a killed run has left",
-    after_help = "Operations: create append overwrite truncate-overwrite read stat chmod rename setxattr
-getxattr symlink hardlink mkdir rmdir readdir ls-l delete delete-renamed cleanup.
-What an operation needs is made before it, uncounted: stat alone creates files first."
+  haul bench files /scratch/me                        the usual operations
+  haul bench files --same-dir both --threads 1,2,4,8,16,32 --total 1024 \\
+       --operation create /efs
+  haul bench files --operation create,read --file-size 1M --fsync /scratch/me
+  haul bench files --operation create,stat,delete s3://bucket/try/
+  haul bench files --cleanup /scratch/me              what a killed run has left",
+    after_help = "Operations: create append overwrite truncate-overwrite read stat chmod rename
+setxattr getxattr symlink hardlink mkdir rmdir readdir ls-l delete
+delete-renamed cleanup.
+What an operation needs is made before it, uncounted: stat alone creates files."
 )]
 pub struct FilesArgs {
     /// A directory that is there, or an address: HOST:DIR, sftp://HOST/DIR, s3://BUCKET/PREFIX/
