@@ -6,6 +6,7 @@
 //! ```
 
 pub mod data;
+pub mod files;
 pub mod process;
 pub mod record;
 pub mod stats;

@@ -1,19 +1,224 @@
 //! bench files.
 
-use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::flags::{Environment, Refusal};
+use clap::{Args, ValueEnum, ValueHint};
+use haul_bench::files::place::Manner;
+use haul_bench::files::{Count, Operation, Settings};
+
+use crate::flags::connect::{Connect, ConnectArgs};
+use crate::flags::{Environment, Refusal, location};
+use crate::location::Location;
+use crate::units;
+
+/// The reference's files.
+const SIZE: &str = "4K";
+/// Files of each thread, and how long an operation is measured at the most, where neither was said: a useful table within
+/// minutes from any place.
+const COUNT: u64 = 4096;
+const LIMIT: Duration = Duration::from_secs(10);
+/// Bytes that a thread's buffer may have.
+const MOST_RECORD: u64 = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilesFlags {}
+pub struct FilesFlags {
+    pub place: Location,
+    pub connect: Connect,
+    pub settings: Settings,
+    /// The run directory for the samples.
+    pub out: Option<PathBuf>,
+    /// Leave the files there.
+    pub keep: bool,
+    /// Remove what interrupted runs have left, and do nothing else.
+    pub cleanup: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SameDir {
+    #[value(name = "Y", alias = "y")]
+    Yes,
+    #[value(name = "N", alias = "n")]
+    No,
+    Both,
+}
 
 /// How many operations on files a place bears: create, stat, read, rename, delete, ...
+///
+/// All threads start together and counting stops when the first has done its part, as in smallfile. It works in a new
+/// directory of its own below DIR, which is gone at the end, and touches nothing else.
 #[derive(Args)]
-#[command(override_usage = "haul bench files [OPTIONS] DIR")]
-pub struct FilesArgs {}
+#[command(
+    override_usage = "haul bench files [OPTIONS] DIR",
+    before_help = "Examples:
+  haul bench files /scratch/me                        the usual operations
+  haul bench files --same-dir both --threads 1,2,4,8,16,32 --total 1024 \\
+       --operation create /efs
+  haul bench files --operation create,read --file-size 1M --fsync /scratch/me
+  haul bench files --operation create,stat,delete s3://bucket/try/
+  haul bench files --cleanup /scratch/me              what a killed run has left",
+    after_help = "Operations: create append overwrite truncate-overwrite read stat chmod rename
+setxattr getxattr symlink hardlink mkdir rmdir readdir ls-l delete
+delete-renamed cleanup.
+What an operation needs is made before it, uncounted: stat alone creates files."
+)]
+pub struct FilesArgs {
+    /// A directory that is there, or an address: HOST:DIR, sftp://HOST/DIR, s3://BUCKET/PREFIX/
+    #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
+    place: OsString,
+    /// Operations, in this order
+    #[arg(long, visible_alias = "operations", value_name = "LIST", default_value = "create,stat,read,rename,delete", value_parser = operations)]
+    operation: Operations,
+    /// Numbers of threads: one run each
+    #[arg(long, value_name = "LIST", default_value = "1,2,4,8", value_parser = threads)]
+    threads: List<u32>,
+    /// Sizes of the files: one run each
+    #[arg(long, value_name = "LIST", default_value = SIZE, value_parser = sizes)]
+    file_size: List<u64>,
+    /// Files of each thread (4096, and then no operation is measured for longer than 10 s)
+    #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40), conflicts_with = "total")]
+    file_count: Option<u64>,
+    /// Files of all threads together, split over them
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    total: Option<u64>,
+    /// Y: all threads work in the same directories; N: each in its own; both: one run each
+    #[arg(long, value_name = "Y|N|both", default_value = "N", hide_possible_values = true)]
+    same_dir: SameDir,
+    /// A thread goes on to the next directory after N files
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    files_per_dir: u64,
+    /// Bytes of one read or write (the file's size, 1M at the most)
+    #[arg(long, value_name = "SIZE", value_parser = record)]
+    record_size: Option<u64>,
+    /// Bring each file to stable storage before the next
+    #[arg(long)]
+    fsync: bool,
+    /// Compare what is read with what was written; a wrong byte is a failure
+    #[arg(long)]
+    verify_read: bool,
+    /// Measure no operation for longer: 30s
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Do everything N times; the tables show medians
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Bytes of an extended attribute's value
+    #[arg(long, value_name = "SIZE", default_value = "32B", value_parser = xattr_size)]
+    xattr_size: u64,
+    /// Extended attributes of each file
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    xattr_count: u32,
+    /// Keep all samples in RUNDIR, for `haul bench report`; a run that was interrupted goes on there
+    #[arg(long, value_name = "RUNDIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    /// Leave the files of the last case there
+    #[arg(long)]
+    keep: bool,
+    /// Remove what interrupted runs have left in DIR, and do nothing else
+    #[arg(long, conflicts_with_all = ["keep", "out"])]
+    cleanup: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// clap takes a `Vec` for an argument that may be given often.
+#[derive(Clone, Debug)]
+struct List<T>(Vec<T>);
+
+#[derive(Clone, Debug)]
+struct Operations(Vec<Operation>);
+
+fn operations(text: &str) -> Result<Operations, String> {
+    let of = |word: &str| {
+        Operation::parse(word).ok_or_else(|| {
+            let known: Vec<&str> = Operation::ALL.iter().map(|op| op.word()).collect();
+            format!("'{word}' is no operation; there are {}", known.join(", "))
+        })
+    };
+    let all: Vec<Operation> = text.split(',').map(|word| of(word.trim())).collect::<Result<_, _>>()?;
+    match all.iter().any(|op| *op != Operation::Cleanup) {
+        true => Ok(Operations(all)),
+        false => Err("nothing would be measured; --cleanup removes what interrupted runs have left".into()),
+    }
+}
+
+fn list<T: PartialEq>(text: &str, of: impl Fn(&str) -> Result<T, String>) -> Result<List<T>, String> {
+    let mut all = Vec::new();
+    for word in text.split(',') {
+        let one = of(word.trim()).map_err(|why| format!("'{word}': {why}"))?;
+        if all.contains(&one) {
+            return Err(format!("'{word}' stands there twice; --repeat measures more than once"));
+        }
+        all.push(one);
+    }
+    Ok(List(all))
+}
+
+fn threads(text: &str) -> Result<List<u32>, String> {
+    let of = |word: &str| match word.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("a number of threads is from 1 to 1024".to_string()),
+    };
+    list(text, of)
+}
+
+fn sizes(text: &str) -> Result<List<u64>, String> {
+    list(text, units::parse_size)
+}
+
+fn record(text: &str) -> Result<u64, String> {
+    match units::parse_size(text)? {
+        size @ 1..=MOST_RECORD => Ok(size),
+        _ => Err("a record is from 1 byte to 64 MiB".into()),
+    }
+}
+
+/// XATTR_SIZE_MAX of the kernel.
+fn xattr_size(text: &str) -> Result<u64, String> {
+    match units::parse_size(text)? {
+        size @ 0..=65_536 => Ok(size),
+        _ => Err("a value has at most 64 KiB".into()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text)? {
+        Duration::ZERO => Err("longer than nothing".into()),
+        duration => Ok(duration),
+    }
+}
 
 impl FilesArgs {
-    pub(super) fn resolve(self, _: &Environment<'_>) -> Result<FilesFlags, Refusal> {
-        Ok(FilesFlags {})
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<FilesFlags, Refusal> {
+        let place = location(&self.place, environment)?;
+        let counted = self.file_count.is_some() || self.total.is_some();
+        let count = match (self.file_count, self.total) {
+            (_, Some(total)) => Count::Total(total),
+            (count, None) => Count::Each(count.unwrap_or(COUNT)),
+        };
+        let settings = Settings {
+            operations: self.operation.0,
+            threads: self.threads.0,
+            sizes: self.file_size.0,
+            same_dir: match self.same_dir {
+                SameDir::Yes => vec![true],
+                SameDir::No => vec![false],
+                SameDir::Both => vec![true, false],
+            },
+            count,
+            files_per_dir: self.files_per_dir,
+            record: self.record_size,
+            manner: Manner {
+                fsync: self.fsync,
+                verify: self.verify_read,
+                xattr_size: usize::try_from(self.xattr_size).unwrap_or(0),
+                xattr_count: self.xattr_count,
+            },
+            limit: self.duration.or((!counted).then_some(LIMIT)),
+            repeat: self.repeat,
+        };
+        let connect = self.connect.resolve();
+        Ok(FilesFlags { place, connect, settings, out: self.out, keep: self.keep, cleanup: self.cleanup })
     }
 }

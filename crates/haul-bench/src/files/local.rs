@@ -1,0 +1,402 @@
+//! A directory of this machine, by system calls relative to open directories and nothing in between: what is measured is the
+//! file system.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_core::cancel::Cancel;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Space;
+use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom, XattrFlags};
+use rustix::io::Errno;
+
+use super::operation::Operation;
+use super::place::{Hands, Layout, Leaf, MARK, Place, Role, Task, Tree};
+use super::window::Done;
+
+/// Bytes of a listing that one call returns at the most, as glibc has it.
+const LISTING: usize = 32 << 10;
+
+/// The directory of a run, made and marked.
+#[derive(Debug)]
+pub struct LocalPlace {
+    above: OwnedFd,
+    leaf: CString,
+    top: OwnedFd,
+    path: PathBuf,
+}
+
+fn fail(e: Errno, op: &'static str) -> Error {
+    Error::io(e.into(), op)
+}
+
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn open_dir(at: impl AsFd, leaf: &CStr) -> Result<OwnedFd> {
+    fs::openat(at, leaf, DIRECTORY, Mode::empty()).map_err(|e| fail(e, "open directory").at(leaf.to_bytes()))
+}
+
+/// `open_dir` for a directory that the user named, which may be a link.
+fn open_named(path: &Path) -> Result<OwnedFd> {
+    let flags = DIRECTORY.difference(OFlags::NOFOLLOW);
+    fs::open(path, flags, Mode::empty()).map_err(|e| {
+        let e = fail(e, "open directory").at(path.as_os_str().as_bytes());
+        match e.kind() {
+            ErrorKind::NotFound => e.hint("make it first, with `haul mkdir`"),
+            _ => e,
+        }
+    })
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).expect("names of the benchmark have no zero byte")
+}
+
+impl LocalPlace {
+    /// Makes the directory `leaf` in `dir`, with the mark in it. Nothing is left of it when that fails.
+    pub fn make(dir: &Path, leaf: &str, mark: &str) -> Result<LocalPlace> {
+        let above = open_named(dir)?;
+        let path = dir.join(leaf);
+        let leaf = c_string(leaf);
+        let hint = "name a directory that you may write to";
+        fs::mkdirat(&above, &leaf, Mode::from_raw_mode(0o700)).map_err(|e| {
+            let e = fail(e, "make directory").at(path.as_os_str().as_bytes());
+            if e.kind() == ErrorKind::Denied { e.hint(hint) } else { e }
+        })?;
+        let top = open_dir(&above, &leaf)?;
+        let place = LocalPlace { above, leaf, top, path };
+        let written =
+            fs::openat(&place.top, MARK, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
+                .and_then(|file| write_all(&file, mark.as_bytes()));
+        if let Err(e) = written {
+            let _gone = place.remove(&Cancel::default());
+            return Err(fail(e, "write").at(place.path.join(MARK).as_os_str().as_bytes()));
+        }
+        Ok(place)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Removes what is in a directory; `keep` stays where it is. A link is removed, never followed, and no other file system entered.
+fn empty(dir: &OwnedFd, device: u64, keep: Option<&CStr>, cancel: &Cancel) -> Result<()> {
+    let mut buffer = Vec::with_capacity(LISTING);
+    // A directory that changes while it is listed may hide names: it is listed until nothing is left.
+    loop {
+        let mut removed = false;
+        let again = open_dir(dir, c".")?;
+        let mut listing = RawDir::new(&again, buffer.spare_capacity_mut());
+        while let Some(entry) = listing.next() {
+            let entry = entry.map_err(|e| fail(e, "list"))?;
+            let leaf = entry.file_name();
+            if matches!(leaf.to_bytes(), b"." | b"..") || Some(leaf) == keep {
+                continue;
+            }
+            cancel.check()?;
+            let named = |e: Errno, op| fail(e, op).at(leaf.to_bytes());
+            match fs::unlinkat(dir, leaf, AtFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => continue,
+                Err(Errno::ISDIR | Errno::PERM) => {
+                    let below = open_dir(dir, leaf)?;
+                    if fs::fstat(&below).map_err(|e| named(e, "stat"))?.st_dev != device {
+                        return Err(named(Errno::XDEV, "remove").because("another file system is mounted there"));
+                    }
+                    empty(&below, device, None, cancel)?;
+                    fs::unlinkat(dir, leaf, AtFlags::REMOVEDIR).map_err(|e| named(e, "remove"))?;
+                }
+                Err(e) => return Err(named(e, "remove")),
+            }
+            removed = true;
+        }
+        if !removed {
+            return Ok(());
+        }
+    }
+}
+
+impl Place for LocalPlace {
+    fn words(&self) -> String {
+        haul_core::entry::show(self.path.as_os_str().as_bytes())
+    }
+
+    fn refuses(&self, operation: Operation) -> Option<String> {
+        match operation {
+            Operation::Setxattr | Operation::Getxattr => {
+                let tried = fs::fsetxattr(&self.top, c"user.haul-bench", b"1", XattrFlags::empty());
+                let _gone = fs::fremovexattr(&self.top, c"user.haul-bench");
+                tried.err().map(|e| format!("the file system keeps no extended attributes of users ({e})"))
+            }
+            Operation::Symlink => self.tried("symlinks", |probe| fs::symlinkat(c"none", &self.top, probe)),
+            Operation::Hardlink => self.tried("hard links", |probe| fs::linkat(&self.top, MARK, &self.top, probe, AtFlags::empty())),
+            _ => None,
+        }
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        let stat = fs::fstatvfs(&self.top).map_err(|e| fail(e, "ask for space").at(self.path.as_os_str().as_bytes()))?;
+        // Some file systems make inodes as they are needed and say 0 of all numbers.
+        let files = if stat.f_files == 0 { u64::MAX } else { stat.f_favail };
+        Ok(Some(Space { bytes: stat.f_bavail.saturating_mul(stat.f_frsize), files }))
+    }
+
+    fn lay(&self, layout: &Layout) -> Result<()> {
+        let mode = Mode::from_raw_mode(0o755);
+        let leaves: Vec<CString> = layout.leaves().iter().map(|leaf| c_string(leaf)).collect();
+        for tree in Tree::BOTH {
+            let make = |at: &OwnedFd, leaf: &CStr| match fs::mkdirat(at, leaf, mode) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(e) => Err(fail(e, "make directory").at(self.path.as_os_str().as_bytes())),
+            };
+            let name = c_string(tree.leaf());
+            make(&self.top, &name)?;
+            let tree = open_dir(&self.top, &name)?;
+            leaves.iter().try_for_each(|leaf| make(&tree, leaf))?;
+        }
+        Ok(())
+    }
+
+    fn clear(&self, cancel: &Cancel) -> Result<()> {
+        let device = fs::fstat(&self.top).map_err(|e| fail(e, "stat"))?.st_dev;
+        empty(&self.top, device, Some(&c_string(MARK)), cancel)
+    }
+
+    fn remove(&self, cancel: &Cancel) -> Result<()> {
+        // The mark goes last, so that what is left of a removal that was cut off is still known as a run's.
+        self.clear(cancel)?;
+        let gone = |result: rustix::io::Result<()>| match result {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(fail(e, "remove").at(self.path.as_os_str().as_bytes())),
+        };
+        gone(fs::unlinkat(&self.top, MARK, AtFlags::empty()))?;
+        gone(fs::unlinkat(&self.above, &self.leaf, AtFlags::REMOVEDIR))
+    }
+
+    fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
+        let open = |tree: Tree| open_dir(&self.top, &c_string(tree.leaf()));
+        let (tree, other) = (task.shape.tree, task.shape.tree.other());
+        let needs_other = matches!(task.operation, Operation::Rename | Operation::Symlink | Operation::Hardlink);
+        let dirs = matches!(task.operation, Operation::Mkdir | Operation::Rmdir);
+        let tree = open(if dirs { Tree::First } else { tree })?;
+        let other = if needs_other { Some(open(other)?) } else { None };
+        let buffer = if task.operation == Operation::Read { vec![0; task.pattern.record()] } else { Vec::new() };
+        let value = task.pattern.parts(task.content(0).key(0), 0, task.manner.xattr_size as u64).flatten().copied().collect();
+        let names = (0..task.manner.xattr_count).map(|at| c_string(&format!("user.haul-bench-{at}"))).collect();
+        let here = open_dir(&tree, c".")?;
+        let there = other.as_ref().map(|other| open_dir(other, c".")).transpose()?;
+        Ok(Box::new(LocalHands { task, tree, other, here, there, leaf: String::new(), buffer, value, names }))
+    }
+}
+
+impl LocalPlace {
+    /// Makes something for a moment, to see whether it can be made.
+    fn tried(&self, what: &str, make: impl Fn(&CStr) -> rustix::io::Result<()>) -> Option<String> {
+        let probe = c"probe";
+        let made = make(probe);
+        let _gone = fs::unlinkat(&self.top, probe, AtFlags::empty());
+        made.err().map(|e| format!("the file system keeps no {what} ({e})"))
+    }
+}
+
+struct LocalHands {
+    task: Task,
+    tree: OwnedFd,
+    other: Option<OwnedFd>,
+    here: OwnedFd,
+    there: Option<OwnedFd>,
+    /// Of the directory that was entered.
+    leaf: String,
+    buffer: Vec<u8>,
+    /// Of each extended attribute.
+    value: Vec<u8>,
+    names: Vec<CString>,
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Closes a file and hears what a network file system says of it then.
+fn close(file: OwnedFd) -> rustix::io::Result<()> {
+    // SAFETY: the descriptor is owned and given up here, so nobody closes it twice.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    match closed {
+        0 => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
+}
+
+impl LocalHands {
+    fn open(&self, leaf: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        fs::openat(&self.here, leaf, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666))
+    }
+
+    /// Opens, writes the segment in records, and closes.
+    fn write(&self, leaf: &CStr, flags: OFlags, index: u64, segment: u64) -> rustix::io::Result<Done> {
+        let (pattern, size) = (&self.task.pattern, self.task.shape.size);
+        let key = self.task.content(index).key(segment);
+        let file = self.open(leaf, flags | OFlags::WRONLY)?;
+        if segment > 0 {
+            fs::seek(&file, SeekFrom::End(0))?;
+        }
+        let record = pattern.record() as u64;
+        let mut requests = 0;
+        while requests * record < size {
+            let length = (size - requests * record).min(record) as usize;
+            write_all(&file, pattern.bytes(key, requests, length))?;
+            requests += 1;
+        }
+        if self.task.manner.fsync {
+            fs::fsync(&file)?;
+        }
+        close(file)?;
+        // A file without bytes has been made all the same.
+        Ok(Done { files: 1, bytes: size, requests: requests.max(1) })
+    }
+
+    fn read(&mut self, leaf: &CStr, index: u64) -> Result<Done> {
+        let named = |e: Errno| fail(e, "read").at(leaf.to_bytes());
+        let file = self.open(leaf, OFlags::RDONLY).map_err(named)?;
+        let (size, content) = (self.task.shape.whole(), self.task.content(index));
+        let (mut at, mut requests) = (0, 0);
+        while at < size {
+            let want = (size - at).min(self.buffer.len() as u64) as usize;
+            let got = match rustix::io::read(&file, &mut self.buffer[..want]) {
+                Err(Errno::INTR) => continue,
+                got => got.map_err(named)?,
+            };
+            requests += 1;
+            let short = || format!("{at} bytes where {size} were written");
+            if got == 0 {
+                return Err(Error::new(ErrorKind::Corrupt, "read").at(leaf.to_bytes()).because(short()));
+            }
+            if self.task.manner.verify
+                && let Some(wrong) = content.wrong(&self.task.pattern, at, &self.buffer[..got])
+            {
+                return Err(wrong_byte(leaf.to_bytes(), wrong));
+            }
+            at += got as u64;
+        }
+        close(file).map_err(named)?;
+        Ok(Done { files: 1, bytes: size, requests: requests.max(1) })
+    }
+
+    fn attributes(&mut self, leaf: &CStr, set: bool) -> Result<Done> {
+        let named = |e: Errno| fail(e, if set { "set extended attribute" } else { "get extended attribute" }).at(leaf.to_bytes());
+        let file = self.open(leaf, if set { OFlags::WRONLY } else { OFlags::RDONLY }).map_err(named)?;
+        let mut got = vec![0; if set { 0 } else { self.value.len() + 1 }];
+        for name in &self.names {
+            if set {
+                fs::fsetxattr(&file, name, &self.value, XattrFlags::empty()).map_err(named)?;
+                continue;
+            }
+            let length = fs::fgetxattr(&file, name, &mut got[..]).map_err(named)?;
+            if self.task.manner.verify && got[..length] != self.value[..] {
+                let e = Error::new(ErrorKind::Corrupt, "get extended attribute").at(leaf.to_bytes());
+                return Err(e.because("the value is not the one that was set"));
+            }
+        }
+        if set && self.task.manner.fsync {
+            fs::fsync(&file).map_err(named)?;
+        }
+        close(file).map_err(named)?;
+        Ok(Done { files: 1, bytes: 0, requests: 1 })
+    }
+
+    fn there(&self) -> &OwnedFd {
+        self.there.as_ref().unwrap_or(&self.here)
+    }
+}
+
+/// Bytes that were read and are not those that were written.
+pub(super) fn wrong_byte(leaf: &[u8], at: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, "read").at(leaf).because(format!("byte {at} is not what was written"))
+}
+
+/// Names of files in a directory, without `.` and `..`.
+fn count(dir: &OwnedFd, buffer: &mut Vec<u8>) -> rustix::io::Result<u64> {
+    let again = fs::openat(dir, c".", DIRECTORY, Mode::empty())?;
+    buffer.clear();
+    buffer.reserve(LISTING);
+    let mut listing = RawDir::new(&again, buffer.spare_capacity_mut());
+    let mut names = 0;
+    while let Some(entry) = listing.next() {
+        names += u64::from(entry?.file_name().to_bytes().first() == Some(&(Role::File as isize as u8)));
+    }
+    Ok(names)
+}
+
+impl Hands for LocalHands {
+    fn enter(&mut self, number: u64) -> Result<()> {
+        self.leaf = self.task.layout.leaf(self.task.thread, number);
+        let leaf = c_string(&self.leaf);
+        self.here = open_dir(&self.tree, &leaf)?;
+        if let Some(other) = &self.other {
+            self.there = Some(open_dir(other, &leaf)?);
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, index: u64) -> Result<Done> {
+        use Operation as Op;
+        let thread = self.task.thread;
+        let file = Leaf::new(Role::File, thread, index);
+        let leaf = file.c_str();
+        let named = |role| Leaf::new(role, thread, index);
+        let moved = Done { files: 1, bytes: 0, requests: 1 };
+        let done = match self.task.operation {
+            Op::Create => self.write(leaf, OFlags::CREATE | OFlags::EXCL, index, 0),
+            Op::Append => self.write(leaf, OFlags::empty(), index, self.task.shape.appended),
+            Op::Overwrite => self.write(leaf, OFlags::empty(), index, 0),
+            Op::TruncateOverwrite => self.write(leaf, OFlags::TRUNC, index, 0),
+            Op::Read => return self.read(leaf, index),
+            Op::Setxattr => return self.attributes(leaf, true),
+            Op::Getxattr => return self.attributes(leaf, false),
+            Op::Stat => fs::statat(&self.here, leaf, AtFlags::SYMLINK_NOFOLLOW).map(|_| moved),
+            Op::Chmod => fs::chmodat(&self.here, leaf, Mode::from_raw_mode(0o646), AtFlags::empty()).map(|()| moved),
+            Op::Rename => fs::renameat(&self.here, leaf, self.there(), leaf).map(|()| moved),
+            Op::Symlink => {
+                let target = format!("../../{}/{}/{}\0", self.task.shape.tree.leaf(), self.leaf, haul_core::entry::show(file.bytes()));
+                let target = CStr::from_bytes_until_nul(target.as_bytes()).expect("it ends in a zero byte");
+                fs::symlinkat(target, self.there(), named(Role::Symlink).c_str()).map(|()| moved)
+            }
+            Op::Hardlink => {
+                let link = named(Role::Hardlink);
+                fs::linkat(&self.here, leaf, self.there(), link.c_str(), AtFlags::empty()).map(|()| moved)
+            }
+            Op::Mkdir => fs::mkdirat(&self.here, named(Role::Dir).c_str(), Mode::from_raw_mode(0o777)).map(|()| moved),
+            Op::Rmdir => fs::unlinkat(&self.here, named(Role::Dir).c_str(), AtFlags::REMOVEDIR).map(|()| moved),
+            Op::Delete | Op::DeleteRenamed => fs::unlinkat(&self.here, leaf, AtFlags::empty()).map(|()| moved),
+            Op::Readdir | Op::LsL | Op::Cleanup => Err(Errno::OPNOTSUPP),
+        };
+        done.map_err(|e| fail(e, self.task.operation.word()).at(leaf.to_bytes()))
+    }
+
+    fn list(&mut self, first: u64, files: u64) -> Result<Done> {
+        let named = |e: Errno| fail(e, "list").at(self.leaf.as_bytes());
+        let found = count(&self.here, &mut self.buffer).map_err(named)?;
+        if found < files {
+            let e = Error::new(ErrorKind::Corrupt, "list").at(self.leaf.as_bytes());
+            return Err(e.because(format!("{found} files are listed where {files} are")));
+        }
+        if self.task.operation == Operation::LsL {
+            for index in first..first + files {
+                let leaf = Leaf::new(Role::File, self.task.thread, index);
+                fs::statat(&self.here, leaf.c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| fail(e, "stat").at(leaf.bytes()))?;
+            }
+        }
+        Ok(Done { files, bytes: 0, requests: 1 })
+    }
+}

@@ -1,0 +1,442 @@
+//! The cases one after the other, and in each the operations one after the other, each by all threads together.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_core::cancel::Cancel;
+use haul_core::error::{Error, ErrorKind, Result};
+use serde_json::Value;
+
+use super::operation::{Operation, Step, steps};
+use super::pattern::Pattern;
+use super::place::{Hands, Layout, Place, Shape, Task, Tree};
+use super::settings::{Case, Settings};
+use super::window::{Tally, Window};
+use crate::record::{Outcome, Sample};
+
+/// Failures after which a thread gives up.
+const MOST_FAILURES: u64 = 100;
+/// How long threads may take to stop when they are told to; one in a call to a dead mount never does.
+const GRACE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long the threads are given to wake up before they begin together, and how long more for each.
+const AWAKE: Duration = Duration::from_millis(1);
+const AWAKE_EACH: Duration = Duration::from_micros(20);
+
+/// What happens in a run, as it does.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The `number`-th of `of` cases begins, from 1.
+    Case {
+        case: Case,
+        repetition: u32,
+        number: usize,
+        of: usize,
+    },
+    /// Files are made for an operation that comes next.
+    Preparing(Operation),
+    Measured(&'a Measured),
+    /// Nothing is left to do an operation with: what came before was cut off.
+    Nothing(Operation),
+}
+
+/// One operation in one case.
+#[derive(Debug)]
+pub struct Measured {
+    pub operation: Operation,
+    pub case: Case,
+    /// From 1.
+    pub repetition: u32,
+    /// RFC 3339, UTC.
+    pub at: String,
+    /// Files of each thread; of the first one where they differ.
+    pub each: u64,
+    /// Files of all threads.
+    pub asked: u64,
+    pub tally: Tally,
+    /// How long the window was open.
+    pub seconds: f64,
+    /// It closed because the time was over.
+    pub limited: bool,
+    pub interrupted: bool,
+    pub failure: Option<Error>,
+    /// Processor time of the whole process meanwhile, seconds.
+    pub user: f64,
+    pub system: f64,
+}
+
+impl Measured {
+    /// How many of the files that were asked for count, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.tally.files as f64 / self.asked.max(1) as f64
+    }
+
+    pub fn factors(operation: Operation, case: Case, each: u64) -> BTreeMap<String, Value> {
+        let factors: [(&str, Value); 5] = [
+            ("operation", operation.word().into()),
+            ("threads", case.threads.into()),
+            ("file_size", case.size.into()),
+            ("same_dir", if case.same_dir { "Y" } else { "N" }.into()),
+            ("file_count", each.into()),
+        ];
+        factors.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    }
+
+    pub fn sample(&self) -> Sample {
+        let (outcome, reason) = match &self.failure {
+            _ if self.interrupted => (Outcome::Interrupted, None),
+            None => (Outcome::Ok, None),
+            Some(e) => {
+                let outcome = if self.tally.wrong > 0 { Outcome::Wrong } else { Outcome::Failed };
+                (outcome, Some(format!("{} failed, the first: {e}", self.tally.failures)))
+            }
+        };
+        let more: [(&str, Value); 5] = [
+            ("asked_files", self.asked.into()),
+            ("share", self.share().into()),
+            ("whole_files", (self.tally.reached - self.tally.failures.min(self.tally.reached)).into()),
+            ("whole_seconds", self.tally.whole().into()),
+            ("limited_by_duration", self.limited.into()),
+        ];
+        Sample {
+            contender: self.operation.word().into(),
+            repetition: self.repetition,
+            at: self.at.clone(),
+            factors: Self::factors(self.operation, self.case, self.each),
+            outcome,
+            reason,
+            seconds: Some(self.seconds),
+            files: Some(self.tally.files),
+            bytes: self.operation.moves_bytes().then_some(self.tally.bytes),
+            operations: Some(self.tally.requests),
+            user: Some(self.user),
+            system: Some(self.system),
+            caches: Some("not dropped".into()),
+            latency: self.tally.times.latency(),
+            series: self.tally.series.sums(),
+            more: more.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+            ..Sample::default()
+        }
+    }
+}
+
+/// Where the threads wait for each other.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+    /// Nanoseconds of the clock: when all begin, and after what nothing more is begun.
+    start: AtomicU64,
+    deadline: AtomicU64,
+}
+
+impl Gate {
+    /// One thread is ready; it goes on when all are.
+    fn wait(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0 += 1;
+        self.changed.notify_all();
+        let open = self.changed.wait_while(state, |state| !state.1);
+        drop(open.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Opens when `all` are ready, or at once for 0. `before` runs while nobody does.
+    fn open(&self, all: usize, cancel: &Cancel, before: impl FnOnce()) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.0 < all && !cancel.is_set() {
+            state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        before();
+        state.1 = true;
+        self.changed.notify_all();
+    }
+}
+
+/// What the threads of one operation have in common.
+struct Common {
+    operation: Operation,
+    files_per_dir: u64,
+    clock: Instant,
+    window: Window,
+    gate: Gate,
+    cancel: Cancel,
+}
+
+impl Common {
+    fn now(&self) -> u64 {
+        self.clock.elapsed().as_nanos() as u64
+    }
+
+    /// One thread's part, of `count` files.
+    fn work(&self, hands: &mut dyn Hands, count: u64) -> (Tally, Option<Error>) {
+        let entered = hands.enter(0);
+        self.gate.wait();
+        let (start, deadline) = (self.gate.start.load(Ordering::Relaxed), self.gate.deadline.load(Ordering::Relaxed));
+        // All are awake before any begins: being woken takes longer than many an operation.
+        while self.now() < start {
+            std::thread::yield_now();
+        }
+        // The end of one operation is the beginning of the next: the clock is read once for each.
+        let mut last = self.now();
+        let mut tally = Tally::beginning(last);
+        let mut failure = entered.err();
+        let by_directory = self.operation.by_directory();
+        let mut index = 0;
+        while index < count && failure.as_ref().is_none_or(|_| tally.failures > 0) {
+            if index > 0 && index.is_multiple_of(self.files_per_dir) {
+                if let Err(e) = hands.enter(index / self.files_per_dir) {
+                    failure = Some(e);
+                    tally.failures += 1;
+                    break;
+                }
+                last = self.now();
+            }
+            if self.cancel.is_set() || last >= deadline {
+                break;
+            }
+            let files = if by_directory { self.files_per_dir.min(count - index) } else { 1 };
+            let result = if by_directory { hands.list(index, files) } else { hands.work(index) };
+            let now = self.now();
+            index += files;
+            tally.reached = index;
+            match result {
+                Ok(done) => tally.add(done, last, now, &self.window),
+                Err(e) => {
+                    tally.ended = now;
+                    tally.failures += 1;
+                    tally.wrong += u64::from(e.kind() == ErrorKind::Corrupt);
+                    let over = e.kind().ends_the_run() || tally.failures >= MOST_FAILURES;
+                    failure.get_or_insert(e);
+                    if over {
+                        break;
+                    }
+                }
+            }
+            last = now;
+        }
+        if failure.is_some() && tally.failures == 0 {
+            tally.failures = 1;
+        }
+        self.window.close(tally.ended.max(tally.began + 1));
+        (tally, failure)
+    }
+}
+
+/// All threads of one operation, each as it ended.
+struct Worked {
+    parts: Vec<(u32, Tally)>,
+    /// Of the window.
+    end: u64,
+    failure: Option<Error>,
+    limited: bool,
+}
+
+/// One operation in one case.
+struct Work<'a> {
+    place: &'a Arc<dyn Place>,
+    settings: &'a Settings,
+    case: Case,
+    layout: Arc<Layout>,
+    pattern: Arc<Pattern>,
+    cancel: &'a Cancel,
+}
+
+impl Work<'_> {
+    /// With the first files of each thread, as many as `usable` says.
+    fn operate(&self, operation: Operation, shape: Shape, usable: &[u64]) -> Result<Worked> {
+        let mut shape = shape;
+        if operation.writes() {
+            // Bytes are told by what the file is to become.
+            shape.after(operation);
+        }
+        let common = Arc::new(Common {
+            operation,
+            files_per_dir: self.layout.files_per_dir,
+            clock: Instant::now(),
+            window: Window::default(),
+            gate: Gate::default(),
+            cancel: self.cancel.clone(),
+        });
+        let active: Vec<(u32, u64)> = usable.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (at as u32, *n)).collect();
+        let mut hands = Vec::new();
+        for (thread, _) in &active {
+            let (layout, pattern) = (self.layout.clone(), self.pattern.clone());
+            hands.push(self.place.hands(Task { thread: *thread, operation, shape, manner: self.settings.manner, layout, pattern })?);
+        }
+        let (to, from) = mpsc::channel();
+        let mut begun = 0;
+        for ((thread, count), mut hands) in active.iter().copied().zip(hands) {
+            let (shared, to) = (common.clone(), to.clone());
+            let work = move || {
+                let (tally, failure) = shared.work(&mut *hands, count);
+                // Nobody listens to a thread that took too long to stop.
+                let _heard = to.send((thread, tally, failure));
+            };
+            if let Err(e) = std::thread::Builder::new().name(format!("bench-{thread}")).spawn(work) {
+                common.gate.deadline.store(0, Ordering::Relaxed);
+                common.gate.open(0, self.cancel, || {});
+                return Err(Error::io(e, "start a thread").hint("ask for fewer --threads"));
+            }
+            begun += 1;
+        }
+        let limit = self.settings.limit.map_or(u64::MAX, |limit| limit.as_nanos().min(u128::from(u64::MAX / 2)) as u64);
+        common.gate.open(begun, self.cancel, || {
+            let start = common.now() + (AWAKE + AWAKE_EACH * begun as u32).as_nanos() as u64;
+            let deadline = start.saturating_add(limit);
+            common.gate.start.store(start, Ordering::Relaxed);
+            common.gate.deadline.store(deadline, Ordering::Relaxed);
+            common.window.close(deadline);
+        });
+        drop(to);
+        let (mut parts, mut failure, mut told) = (Vec::new(), None, None);
+        while parts.len() < begun {
+            match from.recv_timeout(LOOK) {
+                Ok((thread, tally, error)) => {
+                    parts.push((thread, tally));
+                    failure = failure.or(error);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let told: &mut Instant = match self.cancel.is_set() {
+                        true => told.get_or_insert_with(Instant::now),
+                        false => continue,
+                    };
+                    if told.elapsed() > GRACE {
+                        let reason = format!("{} of {begun} threads are stuck in {}", begun - parts.len(), operation.word());
+                        return Err(Error::new(ErrorKind::TimedOut, "stop").at(self.place.words().as_bytes()).because(reason));
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Other, operation.word()).because("a thread ended without a result"));
+                }
+            }
+        }
+        let asked: u64 = usable.iter().sum();
+        let reached: u64 = parts.iter().map(|(_, tally)| tally.reached).sum();
+        let limited = reached < asked && failure.is_none() && !self.cancel.is_set();
+        Ok(Worked { parts, end: common.window.end(), failure, limited })
+    }
+}
+
+/// Processor time that the process has used, in user mode and in the kernel, seconds.
+fn processor() -> (f64, f64) {
+    // SAFETY: rusage is plain numbers, for which zero is a value; getrusage fills it in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    (seconds(usage.ru_utime), seconds(usage.ru_stime))
+}
+
+/// Measures all cases, as often as was asked for, but for those of which `have` says that they were. What stands below the
+/// place is cleared before each case; the place itself stays. `Cancelled` when it was told to stop, after what was under way
+/// was told to `each`; `TimedOut` when a thread could not be stopped.
+pub fn run(
+    place: &Arc<dyn Place>,
+    settings: &Settings,
+    cancel: &Cancel,
+    have: &dyn Fn(Operation, Case, u64, u32) -> bool,
+    each: &mut dyn FnMut(Event<'_>) -> Result<()>,
+) -> Result<()> {
+    let plan = steps(&settings.operations);
+    let cases = settings.cases();
+    let of = cases.len() * settings.repeat as usize;
+    for repetition in 1..=settings.repeat {
+        for (at, case) in cases.iter().copied().enumerate() {
+            let layout = Arc::new(settings.layout(case));
+            let files = layout.counts.first().copied().unwrap_or(0);
+            let known = |op| have(op, case, files, repetition);
+            if plan.iter().all(|step| !matches!(step, Step::Measure(op) if !known(*op))) {
+                continue;
+            }
+            each(Event::Case { case, repetition, number: (repetition as usize - 1) * cases.len() + at + 1, of })?;
+            let pattern = Arc::new(Pattern::new(settings.record_of(case.size)));
+            let work = Work { place, settings, case, layout, pattern, cancel };
+            work.case(&plan, repetition, &known, each)?;
+        }
+    }
+    Ok(())
+}
+
+impl Work<'_> {
+    fn case(
+        &self,
+        plan: &[Step],
+        repetition: u32,
+        known: &dyn Fn(Operation) -> bool,
+        each: &mut dyn FnMut(Event<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut shape = Shape { size: self.case.size, appended: 0, version: 0, tree: Tree::First };
+        let mut usable = self.layout.counts.clone();
+        self.place.clear(self.cancel)?;
+        self.place.lay(&self.layout)?;
+        for step in plan {
+            self.cancel.check()?;
+            let (operation, counted) = match step {
+                Step::Clear => {
+                    self.place.clear(self.cancel)?;
+                    self.place.lay(&self.layout)?;
+                    usable.clone_from(&self.layout.counts);
+                    shape.after(Operation::Create);
+                    continue;
+                }
+                Step::Prepare(operation) => (*operation, false),
+                Step::Measure(operation) => (*operation, !known(*operation)),
+            };
+            if operation == Operation::Create {
+                usable.clone_from(&self.layout.counts);
+            }
+            if usable.iter().sum::<u64>() == 0 {
+                each(Event::Nothing(operation))?;
+                continue;
+            }
+            if !counted {
+                each(Event::Preparing(operation))?;
+            }
+            let (at, before) = (format!("{:.3}", jiff::Timestamp::now()), processor());
+            let worked = self.operate(operation, shape, &usable)?;
+            let after = processor();
+            let asked = usable.iter().sum();
+            shape.after(operation);
+            let mut parts = worked.parts.into_iter();
+            let Some((thread, mut all)) = parts.next() else { continue };
+            let mut reached = vec![0; usable.len()];
+            reached[thread as usize] = all.reached;
+            for (thread, tally) in parts {
+                reached[thread as usize] = tally.reached;
+                all.merge(&tally);
+            }
+            if !operation.only_looks() {
+                // What was cut off is done for the first files only: with the others nothing can go on.
+                usable = reached;
+            }
+            if !counted {
+                if let Some(e) = worked.failure {
+                    return Err(e);
+                }
+                continue;
+            }
+            let measured = Measured {
+                operation,
+                case: self.case,
+                repetition,
+                at,
+                each: self.layout.counts.first().copied().unwrap_or(0),
+                asked,
+                seconds: all.seconds(worked.end),
+                tally: all,
+                limited: worked.limited,
+                interrupted: self.cancel.is_set(),
+                failure: worked.failure,
+                user: after.0 - before.0,
+                system: after.1 - before.1,
+            };
+            each(Event::Measured(&measured))?;
+        }
+        self.cancel.check()
+    }
+}

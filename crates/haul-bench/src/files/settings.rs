@@ -1,0 +1,148 @@
+//! What was asked for, and what that means in files and bytes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Space;
+use serde_json::Value;
+
+use super::operation::Operation;
+use super::place::{Layout, Manner, Place};
+
+/// Bytes that one read or write moves at the most, where nothing was asked for: as smallfile has it.
+const RECORD: u64 = 1 << 20;
+/// Space is given in pieces of this size nearly everywhere.
+const BLOCK: u64 = 4 << 10;
+
+/// How many files there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    Each(u64),
+    /// Of all threads together.
+    Total(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub operations: Vec<Operation>,
+    /// From 1 to 1,024 each.
+    pub threads: Vec<u32>,
+    /// Bytes.
+    pub sizes: Vec<u64>,
+    /// Whether all threads share their directories; with both values each case is run twice.
+    pub same_dir: Vec<bool>,
+    pub count: Count,
+    /// At least 1: of one thread, in one directory.
+    pub files_per_dir: u64,
+    /// Bytes of one read or write; `None` is the file's size, 1 MiB at the most.
+    pub record: Option<u64>,
+    pub manner: Manner,
+    /// No operation is measured, and no preparation made, for longer.
+    pub limit: Option<Duration>,
+    /// At least 1.
+    pub repeat: u32,
+}
+
+/// One combination of what is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub threads: u32,
+    pub size: u64,
+    pub same_dir: bool,
+}
+
+impl Settings {
+    pub fn cases(&self) -> Vec<Case> {
+        let of = |same_dir: bool, size: u64| self.threads.iter().map(move |threads| Case { threads: *threads, size, same_dir });
+        let each = |same_dir: bool| self.sizes.iter().flat_map(move |size| of(same_dir, *size));
+        self.same_dir.iter().flat_map(|same_dir| each(*same_dir)).collect()
+    }
+
+    pub fn layout(&self, case: Case) -> Layout {
+        let threads = u64::from(case.threads);
+        let counts = (0..threads).map(|thread| match self.count {
+            Count::Each(count) => count,
+            Count::Total(total) => total / threads + u64::from(thread < total % threads),
+        });
+        Layout { same_dir: case.same_dir, files_per_dir: self.files_per_dir, counts: counts.collect() }
+    }
+
+    pub fn record_of(&self, size: u64) -> usize {
+        self.record.unwrap_or(RECORD).min(size.max(1)) as usize
+    }
+
+    /// What stands there at the most, of all cases.
+    pub fn needs(&self) -> Space {
+        let appends = self.operations.iter().filter(|op| **op == Operation::Append).count() as u64;
+        // A store puts a new file beside the old one before it takes its place.
+        let beside = u64::from(self.operations.contains(&Operation::Symlink))
+            + u64::from(self.operations.iter().any(|op| matches!(op, Operation::Mkdir | Operation::Rmdir)));
+        let of = |case: Case| {
+            let layout = self.layout(case);
+            let files: u64 = layout.counts.iter().sum();
+            let bytes = case.size.saturating_mul(appends + 1).checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
+            let dirs = 2 * layout.counts.iter().map(|count| count.div_ceil(self.files_per_dir)).sum::<u64>() + 4;
+            Space { bytes: files.saturating_mul(bytes), files: files.saturating_mul(1 + beside).saturating_add(dirs) }
+        };
+        let all = self.cases().into_iter().map(of);
+        all.fold(Space { bytes: 0, files: 0 }, |most, one| Space { bytes: most.bytes.max(one.bytes), files: most.files.max(one.files) })
+    }
+
+    /// What makes no sense, before anything is touched.
+    pub fn check(&self) -> Result<()> {
+        let least = self.threads.iter().copied().max().unwrap_or(0);
+        let refuse = |reason: String, hint: &str| Err(Error::new(ErrorKind::Usage, "bench files").because(reason).hint(hint));
+        match self.count {
+            Count::Each(0) | Count::Total(0) => refuse("no files were asked for".into(), "--file-count is 1 or more"),
+            Count::Total(total) if total < u64::from(least) => {
+                refuse(format!("{total} files cannot be split over {least} threads"), "give a larger --total")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// `NoSpace` where the files would not fit.
+    pub fn check_space(&self, place: &dyn Place) -> Result<()> {
+        let Some(space) = place.space()? else { return Ok(()) };
+        let needs = self.needs();
+        let refuse = |words: String| {
+            let e = Error::new(ErrorKind::NoSpace, "bench files").at(place.words().as_bytes());
+            Err(e.because(words).hint("make --file-size or --file-count smaller"))
+        };
+        if needs.bytes > space.bytes {
+            let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+            return refuse(format!("the files need {} MiB, {} MiB are free", mebibytes(needs.bytes), space.bytes >> 20));
+        }
+        if needs.files > space.files {
+            return refuse(format!("the run needs {} inodes, {} are free", needs.files, space.files));
+        }
+        Ok(())
+    }
+
+    /// For the header of a run.
+    pub fn to_settings(&self) -> BTreeMap<String, Value> {
+        let words: Vec<&str> = self.operations.iter().map(|op| op.word()).collect();
+        let (count, total) = match self.count {
+            Count::Each(count) => (Some(count), None),
+            Count::Total(total) => (None, Some(total)),
+        };
+        let all: [(&str, Value); 14] = [
+            ("operations", words.into()),
+            ("threads", self.threads.clone().into()),
+            ("file_sizes", self.sizes.clone().into()),
+            ("same_dir", self.same_dir.clone().into()),
+            ("file_count", count.into()),
+            ("total", total.into()),
+            ("files_per_dir", self.files_per_dir.into()),
+            ("record_size", self.record.into()),
+            ("fsync", self.manner.fsync.into()),
+            ("verify_read", self.manner.verify.into()),
+            ("xattr_size", self.manner.xattr_size.into()),
+            ("xattr_count", self.manner.xattr_count.into()),
+            ("duration_seconds", self.limit.map(|limit| limit.as_secs_f64()).into()),
+            ("repeat", self.repeat.into()),
+        ];
+        all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
+    }
+}

@@ -1,0 +1,224 @@
+//! What counts: from the moment when all threads begin until the first of them has done its part, as smallfile has it.
+//!
+//! Beyond that moment fewer threads are at work than were asked for, and what they do would be counted as if all were.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::histogram::Histogram;
+
+/// Slots of a series.
+const SLOTS: usize = 128;
+/// Width of a slot at first, nanoseconds, as a power of two: 65 µs.
+const NARROW: u32 = 16;
+
+/// The moment from which on nothing counts, in nanoseconds of the run's clock, which all threads share.
+#[derive(Debug)]
+pub struct Window(AtomicU64);
+
+impl Default for Window {
+    fn default() -> Self {
+        Window(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Window {
+    /// The earliest moment named is the end.
+    pub fn close(&self, at: u64) {
+        self.0.fetch_min(at, Ordering::Relaxed);
+    }
+
+    pub fn end(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread has done, or several together.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// When it began and when it ended its last operation, counted or not.
+    pub began: u64,
+    pub ended: u64,
+    /// Within the window.
+    pub files: u64,
+    pub bytes: u64,
+    /// Reads or writes of a record; of what has no bytes, operations.
+    pub requests: u64,
+    pub times: Histogram,
+    pub series: Series,
+    /// Files done in all, up to the first that was not tried.
+    pub reached: u64,
+    pub failures: u64,
+    /// How many of the failures were wrong bytes.
+    pub wrong: u64,
+}
+
+/// What one operation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    pub files: u64,
+    pub bytes: u64,
+    pub requests: u64,
+}
+
+impl Tally {
+    pub fn beginning(at: u64) -> Tally {
+        Tally {
+            began: at,
+            ended: at,
+            files: 0,
+            bytes: 0,
+            requests: 0,
+            times: Histogram::default(),
+            series: Series::default(),
+            reached: 0,
+            failures: 0,
+            wrong: 0,
+        }
+    }
+
+    /// An operation from `from` to `to`. It counts if it ended within the window; one that ended at its edge may be counted
+    /// by a thread that has not yet seen the window close.
+    pub fn add(&mut self, done: Done, from: u64, to: u64, window: &Window) {
+        self.ended = to;
+        if to > window.end() {
+            return;
+        }
+        self.files += done.files;
+        self.bytes += done.bytes;
+        self.requests += done.requests;
+        self.times.add(to.saturating_sub(from));
+        self.series.add(to.saturating_sub(self.began), if done.bytes > 0 { done.bytes } else { done.files });
+    }
+
+    pub fn merge(&mut self, other: &Tally) {
+        self.began = self.began.min(other.began);
+        self.ended = self.ended.max(other.ended);
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.requests += other.requests;
+        self.times.merge(&other.times);
+        self.series.merge(&other.series);
+        self.reached += other.reached;
+        self.failures += other.failures;
+        self.wrong += other.wrong;
+    }
+
+    /// How long the window that closed at `end` was open, in seconds.
+    pub fn seconds(&self, end: u64) -> f64 {
+        end.min(self.ended).saturating_sub(self.began) as f64 / 1e9
+    }
+
+    /// Until the last thread ended, in seconds.
+    pub fn whole(&self) -> f64 {
+        self.ended.saturating_sub(self.began) as f64 / 1e9
+    }
+}
+
+/// How much was done when: slots that grow twice as wide when they do not suffice.
+#[derive(Clone, Debug)]
+pub struct Series {
+    slots: [u64; SLOTS],
+    /// log2 of the width in nanoseconds.
+    width: u32,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Series { slots: [0; SLOTS], width: NARROW }
+    }
+}
+
+impl Series {
+    pub fn add(&mut self, at: u64, amount: u64) {
+        while (at >> self.width) >= SLOTS as u64 {
+            self.widen();
+        }
+        self.slots[(at >> self.width) as usize] += amount;
+    }
+
+    fn widen(&mut self) {
+        for at in 0..SLOTS {
+            self.slots[at] = if at < SLOTS / 2 { self.slots[2 * at] + self.slots[2 * at + 1] } else { 0 };
+        }
+        self.width += 1;
+    }
+
+    fn merge(&mut self, other: &Series) {
+        let mut other = other.clone();
+        while other.width < self.width {
+            other.widen();
+        }
+        while self.width < other.width {
+            self.widen();
+        }
+        for (mine, theirs) in self.slots.iter_mut().zip(other.slots) {
+            *mine += theirs;
+        }
+    }
+
+    /// Sums up to each slot's end, in seconds, the empty ones behind the last left out.
+    pub fn sums(&self) -> Vec<(f64, u64)> {
+        let last = self.slots.iter().rposition(|slot| *slot > 0).map_or(0, |at| at + 1);
+        let mut sum = 0;
+        let ends = self.slots[..last].iter().enumerate().map(|(at, slot)| {
+            sum += slot;
+            (((at as u64 + 1) << self.width) as f64 / 1e9, sum)
+        });
+        ends.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Done = Done { files: 1, bytes: 10, requests: 2 };
+
+    /// A thread that does `count` files of `each` nanoseconds, from `began` on.
+    fn thread(window: &Window, began: u64, each: u64, count: u64) -> Tally {
+        let mut tally = Tally::beginning(began);
+        for at in 0..count {
+            tally.add(FILE, began + at * each, began + (at + 1) * each, window);
+            tally.reached += 1;
+        }
+        tally
+    }
+
+    #[test]
+    fn counting_stops_when_the_first_thread_ends() {
+        let window = Window::default();
+        // The fast one ends after 1000 files of 1 µs each; the slow one takes a hundred times as long for each.
+        let mut all = thread(&window, 0, 1000, 1000);
+        window.close(all.ended);
+        let slow = thread(&window, 5000, 100_000, 1000);
+        assert_eq!((slow.files, slow.requests, slow.reached), (9, 18, 1000));
+        assert_eq!(slow.times.count(), 9);
+        all.merge(&slow);
+        assert_eq!((all.files, all.bytes, all.reached), (1009, 10_090, 2000));
+        assert!((all.seconds(window.end()) - 0.001).abs() < 1e-12);
+        assert!((all.whole() - 0.100_005).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_earliest_end_is_the_end() {
+        let window = Window::default();
+        window.close(700);
+        window.close(900);
+        assert_eq!(window.end(), 700);
+    }
+
+    #[test]
+    fn a_series_keeps_its_sum_however_long_it_gets() {
+        let (mut long, mut short) = (Series::default(), Series::default());
+        for second in 0..1000 {
+            long.add(second * 1_000_000_000, 3);
+        }
+        short.add(5, 7);
+        short.merge(&long);
+        let sums = short.sums();
+        assert!(sums.len() <= SLOTS && sums.len() > SLOTS / 4, "{}", sums.len());
+        assert_eq!(sums.last().unwrap().1, 3007);
+        assert!(sums[0].1 >= 7 && sums.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1));
+        assert_eq!(Series::default().sums(), []);
+    }
+}

@@ -1,0 +1,400 @@
+//! `haul bench files`: opens the place, runs the cases, shows what they gave, and leaves nothing behind.
+
+mod tables;
+
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use haul_bench::files::left::{self, State};
+use haul_bench::files::{self as bench, Event, LocalPlace, Measured, Operation, PREFIX, Place, Settings, StorePlace};
+use haul_bench::record::{self, Header, Host, Kind, Outcome, Run, Sample};
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::entry::{self, show};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use haul_stores::local::{Local, Options};
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::flags::Global;
+use crate::flags::bench::FilesFlags;
+use crate::open;
+use crate::out;
+use crate::remote::{Host as Reached, Hosts, is_remote};
+use crate::render::{JSON_VERSION, harmless};
+
+/// How long files may be removed for, once a signal has come.
+const GRACE: Duration = Duration::from_secs(30);
+/// Files are removed for as long without a word.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(50);
+
+pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
+    let done = match flags.cleanup {
+        true => cleanup(flags, global),
+        false => measure(flags, global),
+    };
+    done.unwrap_or_else(|e| out::error(&e))
+}
+
+/// Where the user's directory is, opened.
+enum Opened {
+    Local,
+    Store(Arc<dyn Store>),
+}
+
+fn opened(flags: &FilesFlags, hosts: &Hosts<'_>) -> Result<Opened> {
+    let argument = open::Argument::new(&flags.place, hosts);
+    if !is_remote(&flags.place) {
+        return Ok(Opened::Local);
+    }
+    let host = hosts.reach(&flags.place)?;
+    let mut path = host.path(&flags.place);
+    if matches!(*host, Reached::Objects(_)) {
+        // A prefix is there as soon as a key begins with it.
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        return host.open_target(&path, haul_stores::agent::RootOptions::default()).map(Opened::Store);
+    }
+    match host.look(&path)? {
+        Some(entry::Kind::Dir) => host.open(&path).map(Opened::Store),
+        Some(_) => Err(Error::new(ErrorKind::Usage, "open").at(&argument.path).because("is not a directory")),
+        None => Err(open::missing(&argument.path).hint("make it first, with `haul mkdir`")),
+    }
+}
+
+/// Twelve random hexadecimal digits.
+fn identity() -> Result<String> {
+    let mut bytes = [0; 6];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|e| Error::io(e, "read").at(b"/dev/urandom"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn address(flags: &FilesFlags) -> String {
+    show(&flags.place.to_bytes())
+}
+
+fn host_name() -> String {
+    show(rustix::system::uname().nodename().to_bytes())
+}
+
+/// Makes the directory of the run.
+fn made(flags: &FilesFlags, opened: &Opened, id: &str) -> Result<Arc<dyn Place>> {
+    let leaf = format!("{PREFIX}{id}");
+    let process = std::process::id();
+    let mark = bench::mark(&host_name(), process, left::started(process).unwrap_or(0));
+    Ok(match opened {
+        Opened::Local => Arc::new(LocalPlace::make(&open::path_of(&flags.place.to_bytes()), &leaf, &mark)?),
+        Opened::Store(store) => {
+            let now = jiff::Timestamp::now();
+            let time = entry::Time { secs: now.as_second(), nanos: now.subsec_nanosecond().unsigned_abs() };
+            Arc::new(StorePlace::make(store.clone(), &address(flags), &leaf, &mark, time)?)
+        }
+    })
+}
+
+fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
+    flags.settings.check()?;
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
+    let opened = opened(flags, &hosts)?;
+    let id = identity()?;
+    // Before anything is made at the place: whether the samples can be kept is known now.
+    let mut kept = flags.out.as_deref().map(|dir| begin(dir, flags, &id)).transpose()?;
+    let signals = Signals::listen();
+    let place = made(flags, &opened, &id)?;
+    let mut session = Session { flags, global, kept: kept.as_mut(), samples: Vec::new(), failed: false };
+    let ran = session.all(&place, &signals.cancel);
+    let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
+    let interrupted = signals.cancel.is_set();
+    let failed = session.failed;
+    // What was measured is shown and kept first: removing many files may take its time.
+    let shown = session.show();
+    let kept = kept.map_or(Ok(()), |run| finish(run, interrupted || ran.is_err(), global));
+    let removed = match (flags.keep, stuck) {
+        (true, _) => Ok(()),
+        (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
+        (false, false) => remove(&place, &signals.cancel, global),
+    };
+    shown.and(kept)?;
+    if flags.keep && !global.quiet {
+        out::say(&format!("left there, as asked: {}", place.words()));
+    }
+    let exit = match ran {
+        Ok(()) if failed => Exit::Partial,
+        Ok(()) => Exit::Success,
+        Err(e) if interrupted => {
+            if e.kind() != ErrorKind::Cancelled {
+                out::failure(&e);
+            }
+            out::say(if removed.is_ok() && !flags.keep { "stopped by a signal; no files were left behind" } else { "stopped by a signal" });
+            Exit::Signal
+        }
+        Err(e) => out::error(&e),
+    };
+    if let Err(e) = removed {
+        let left = format!("left there: {}: {}; remove it with `haul bench files --cleanup DIR`", place.words(), e.reason());
+        out::say(&left);
+        return Ok(exit.or_worse(Exit::Partial));
+    }
+    Ok(exit)
+}
+
+/// The signals that end a run. The first stops what is under way; a second leaves at once.
+struct Signals {
+    cancel: Cancel,
+}
+
+impl Signals {
+    fn listen() -> Signals {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let cancel = Cancel::default();
+        let told = cancel.clone();
+        let first = AtomicBool::new(true);
+        if let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) {
+            std::thread::spawn(move || {
+                for _ in signals.forever() {
+                    if !first.swap(false, Ordering::Relaxed) {
+                        out::say("stopped at once; `haul bench files --cleanup DIR` removes what is left there");
+                        std::process::exit(i32::from(Exit::Signal.code()));
+                    }
+                    told.set(Stop::Signal);
+                    out::say("stopping and removing the files (a second signal stops at once)");
+                }
+            });
+        }
+        Signals { cancel }
+    }
+}
+
+/// Removes the directory of the run: for as long as it takes, but no longer than `GRACE` after a signal.
+fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result<()> {
+    let over = Cancel::default();
+    let (to, from) = mpsc::channel();
+    let (theirs, words) = (over.clone(), place.words());
+    let place = place.clone();
+    std::thread::spawn(move || {
+        let _heard = to.send(place.remove(&theirs));
+    });
+    let (begun, mut told) = (Instant::now(), global.quiet);
+    let mut since = None;
+    loop {
+        match from.recv_timeout(LOOK) {
+            Ok(removed) => return removed,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Other, "remove").at(words.as_bytes())),
+            Err(mpsc::RecvTimeoutError::Timeout) if !signalled.is_set() => {
+                if !told && begun.elapsed() > PATIENCE {
+                    told = true;
+                    out::say_plainly("removing the files ...");
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let since = since.get_or_insert_with(Instant::now);
+                if since.elapsed() > GRACE && over.set(Stop::Signal) {
+                    continue;
+                }
+                if since.elapsed() > GRACE + Duration::from_secs(5) {
+                    let e = Error::new(ErrorKind::TimedOut, "remove").at(words.as_bytes());
+                    return Err(e.because(format!("not all was removed within {} s", GRACE.as_secs())));
+                }
+            }
+        }
+    }
+}
+
+fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
+    let local = (!is_remote(&flags.place)).then(|| open::path_of(&flags.place.to_bytes()));
+    let header = Header {
+        kind: Kind::Files,
+        id: id.into(),
+        started: now(),
+        command: std::env::args_os().map(|argument| show(argument.as_bytes())).collect(),
+        host: Host::here(env!("CARGO_PKG_VERSION")),
+        places: vec![record::Place::of("place", &address(flags), local.as_deref())],
+        settings: flags.settings.to_settings(),
+        notes: tables::notes(&flags.settings, local.is_some()),
+        ..Header::default()
+    };
+    Run::begin(dir, header)
+}
+
+fn finish(mut run: Run, cut_off: bool, global: &Global) -> Result<()> {
+    run.finish((!cut_off).then(now))?;
+    if !global.quiet {
+        let dir = show(run.dir().as_os_str().as_bytes());
+        out::say(&match cut_off {
+            false => format!("samples: {dir}/samples.csv"),
+            true => format!("what was measured is kept in {dir}; the same command goes on there"),
+        });
+    }
+    Ok(())
+}
+
+fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}
+
+/// One run, as its measurements come in.
+struct Session<'a> {
+    flags: &'a FilesFlags,
+    global: &'a Global,
+    kept: Option<&'a mut Run>,
+    samples: Vec<Sample>,
+    /// Something was not measured, or not well.
+    failed: bool,
+}
+
+impl Session<'_> {
+    fn say(&self, line: &str) {
+        if !self.global.quiet {
+            out::say_plainly(line);
+        }
+    }
+
+    fn all(&mut self, place: &Arc<dyn Place>, cancel: &Cancel) -> Result<()> {
+        let mut settings = self.flags.settings.clone();
+        self.leave_out(place, &mut settings)?;
+        settings.check_space(&**place)?;
+        self.say(&tables::plan(&settings, &place.words()));
+        for prepared in tables::prepared(&settings.operations) {
+            self.say(&prepared);
+        }
+        let before: Vec<Sample> = self.kept.as_ref().map(|run| run.samples.clone()).unwrap_or_default();
+        self.samples = before.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
+        let have = |op: Operation, case, each, repetition| {
+            let factors = Measured::factors(op, case, each);
+            let same = |s: &&Sample| s.contender == op.word() && s.factors == factors && s.repetition == repetition;
+            before.iter().filter(|s| s.outcome != Outcome::Interrupted).any(|s| same(&s))
+        };
+        bench::run(place, &settings, cancel, &have, &mut |event| self.event(&event))
+    }
+
+    /// What the place cannot do is said before anything begins.
+    fn leave_out(&mut self, place: &Arc<dyn Place>, settings: &mut Settings) -> Result<()> {
+        let mut refused: Vec<(Operation, String)> = Vec::new();
+        for op in settings.operations.clone() {
+            if let Some(why) = place.refuses(op).filter(|_| !refused.iter().any(|(known, _)| *known == op)) {
+                refused.push((op, why));
+            }
+        }
+        for (op, why) in &refused {
+            out::say(&format!("{} is left out: {why}", op.word()));
+        }
+        settings.operations.retain(|op| !refused.iter().any(|(known, _)| known == op));
+        if settings.operations.iter().all(|op| *op == Operation::Cleanup) {
+            let e = Error::new(ErrorKind::Unsupported, "bench files").at(place.words().as_bytes());
+            return Err(e.because("none of the operations can be done there").hint("choose others with --operation"));
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> Result<()> {
+        match event {
+            Event::Case { case, repetition, number, of } => {
+                let again = if self.flags.settings.repeat > 1 { format!(", repetition {repetition}") } else { String::new() };
+                let each = self.flags.settings.layout(*case).counts.first().copied().unwrap_or(0);
+                self.say(&format!("case {number} of {of}: {}{again}", tables::case_words(*case, each)));
+            }
+            Event::Preparing(op) if self.global.verbose > 0 => self.say(&format!("  {} (not counted)", op.word())),
+            Event::Preparing(_) => {}
+            Event::Nothing(op) => {
+                self.failed = true;
+                out::say(&format!("{} has no files to work on: nothing was done before it within its time", op.word()));
+            }
+            Event::Measured(measured) => self.measured(measured)?,
+        }
+        Ok(())
+    }
+
+    fn measured(&mut self, measured: &Measured) -> Result<()> {
+        let sample = measured.sample();
+        if self.global.verbose > 0 {
+            self.say(&format!("  {}", tables::one(&sample)));
+        }
+        if let Some(e) = &measured.failure {
+            self.failed = true;
+            let of = format!("{} of {} files failed in {}; the first", measured.tally.failures, measured.asked, measured.operation.word());
+            out::say(&format!("{of}: {}", show(e.to_string().as_bytes())));
+        }
+        if self.global.json {
+            let document = json!({ "event": "files", "time": now(), "version": JSON_VERSION, "sample": sample });
+            print(&document)?;
+        }
+        if let Some(run) = &mut self.kept {
+            run.add(sample.clone())?;
+        }
+        if sample.outcome != Outcome::Interrupted {
+            self.samples.push(sample);
+        }
+        Ok(())
+    }
+
+    /// The tables, or with `--json` the last line.
+    fn show(&self) -> Result<()> {
+        let text = tables::text(&self.samples, tables::width(), &self.flags.settings, !is_remote(&self.flags.place));
+        if self.global.json {
+            if !self.global.quiet && !self.samples.is_empty() {
+                out::complain(&text.into(), false);
+            }
+            let rows: Vec<Value> = tables::rows(&self.samples).iter().map(tables::Row::json).collect();
+            return print(&json!({ "event": "summary", "time": now(), "version": JSON_VERSION, "rows": rows }));
+        }
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))
+    }
+}
+
+fn print(document: &Value) -> Result<()> {
+    out::print((harmless(document.to_string()) + "\n").as_bytes()).map_err(|e| Error::io(e, "write"))
+}
+
+fn left_by(store: &Arc<dyn Store>, flags: &FilesFlags, leaf: &[u8]) -> Arc<dyn Place> {
+    Arc::new(StorePlace::found(store.clone(), &address(flags), leaf))
+}
+
+fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
+    let hosts = Hosts::new(&flags.connect);
+    let store: Arc<dyn Store> = match opened(flags, &hosts)? {
+        Opened::Local => Arc::new(Local::open(&open::path_of(&flags.place.to_bytes()), Options::default())?),
+        Opened::Store(store) => store,
+    };
+    let signals = Signals::listen();
+    let (mut removed, mut exit) = (0u32, Exit::Success);
+    for found in left::find(&*store, &host_name())? {
+        let name = show(&found.leaf);
+        let what = match found.state {
+            State::Over => match remove(&left_by(&store, flags, &found.leaf), &signals.cancel, global) {
+                Ok(()) => {
+                    removed += 1;
+                    format!("removed {name}")
+                }
+                Err(e) => {
+                    exit = exit.or_worse(if signals.cancel.is_set() { Exit::Signal } else { Exit::Partial });
+                    out::failure(&e);
+                    continue;
+                }
+            },
+            State::Running => format!("{name} is left: its run is at work on this machine"),
+            State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
+        };
+        if global.json {
+            print(
+                &json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": found.state == State::Over }),
+            )?;
+        }
+        if !global.quiet {
+            out::say(&what);
+        }
+    }
+    if removed == 0 && !global.quiet && exit == Exit::Success {
+        out::say("no run has left anything there that could be removed");
+    }
+    Ok(exit)
+}
