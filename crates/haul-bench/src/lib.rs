@@ -5,6 +5,9 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod compare;
+pub mod contest;
 pub mod process;
 pub mod record;
 pub mod stats;
+pub mod sweep;
