@@ -29,8 +29,11 @@ pub struct Ran {
     /// Processor time, seconds: of the process and of those of its children that it has waited for.
     pub user: f64,
     pub system: f64,
-    /// The largest resident memory of each process or of one of its children, added up, bytes.
-    pub peak: u64,
+    /// The largest resident memory of each process or of one of its children, added up, bytes. `None` where a process had no
+    /// more than this one when it began it: the system counts that memory as the new process's own, until it is another program.
+    pub peak: Option<u64>,
+    /// The bound that is known where `peak` is `None`: bytes.
+    pub peak_below: u64,
     pub ending: Ending,
     /// The last 64 KiB of each.
     pub stdout: Vec<u8>,
@@ -59,6 +62,7 @@ pub fn run(argv: &[OsString], env: &[(OsString, OsString)], limit: Duration, can
 /// later, SIGKILL. Times and memory are those of all of them together, the ending is that of the last one that did not end
 /// well: those before it have only lost their reader. Errors: a program cannot be begun (`NotFound` where there is none).
 pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Option<File>, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+    let floor = own_peak();
     let began = Instant::now();
     let mut children: Vec<Child> = Vec::with_capacity(stages.len());
     let mut errors = Vec::with_capacity(stages.len());
@@ -91,14 +95,25 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
     let (told, reaped) = wait(&children, began, limit, cancel);
     // What they left behind must not run on beside the next contender.
     signal_group(first, libc::SIGKILL);
-    let mut ran = Ran { seconds: 0.0, user: 0.0, system: 0.0, peak: 0, ending: Ending::Exit(0), stdout: stdout.take(), stderr: Vec::new() };
+    let mut ran = Ran {
+        seconds: 0.0,
+        user: 0.0,
+        system: 0.0,
+        peak: Some(0),
+        peak_below: 0,
+        ending: Ending::Exit(0),
+        stdout: stdout.take(),
+        stderr: Vec::new(),
+    };
     for (reaped, at) in reaped {
         let (status, usage) = reaped.map_err(|e| Error::io(e, "wait for a process"))?;
         ran.seconds = ran.seconds.max(at.duration_since(began).as_secs_f64());
         ran.user += seconds_of(usage.ru_utime);
         ran.system += seconds_of(usage.ru_stime);
         // In KiB on Linux: getrusage(2).
-        ran.peak += usage.ru_maxrss.cast_unsigned() * 1024;
+        let peak = usage.ru_maxrss.cast_unsigned() * 1024;
+        ran.peak_below += peak;
+        ran.peak = ran.peak.filter(|_| peak > floor).map(|sum| sum + peak);
         match ending_of(status) {
             Ending::Exit(0) => {}
             bad => ran.ending = bad,
@@ -122,6 +137,13 @@ fn begin(argv: &[OsString], env: &[(OsString, OsString)], input: Stdio, first: O
     command.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group);
     command.spawn().map_err(|e| Error::io(e, "run").at(program.as_encoded_bytes()))
+}
+
+/// The largest resident memory that this process has had, bytes; 0 where the system does not say.
+fn own_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
 fn seconds_of(time: libc::timeval) -> f64 {
@@ -248,7 +270,7 @@ mod tests {
     fn an_ending_is_told_with_its_output() {
         let ran = sh("echo out; echo err >&2; exit 3", LONG, &Cancel::default());
         assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
-        assert!(ran.peak > 0);
+        assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak == ran.peak_below));
         assert_eq!(sh("kill -9 $$", LONG, &Cancel::default()).ending, Ending::Signal(9));
         let missing = run(&["no-such-program".into()], &[], LONG, &Cancel::default()).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
@@ -287,6 +309,16 @@ mod tests {
         let ran = sh("yes x | head -c 1000000; echo end", LONG, &Cancel::default());
         assert_eq!(ran.stdout.len(), KEPT);
         assert!(ran.stdout.ends_with(b"end\n"));
+    }
+
+    #[test]
+    fn memory_is_that_of_the_program_and_not_of_who_began_it() {
+        let own = own_peak();
+        assert!(own > 1 << 20);
+        let large = (own >> 20) + 100;
+        // dd's block is memory of its own.
+        let ran = sh(&format!("exec dd if=/dev/zero of=/dev/null bs={large}M count=1"), LONG, &Cancel::default());
+        assert!(ran.peak.is_some_and(|peak| peak > (large << 20)), "{:?} of {large} MiB", ran.peak);
     }
 
     #[test]

@@ -12,8 +12,10 @@ pub struct Row {
     /// Median of the processor time in user mode and in the kernel, seconds.
     pub user: f64,
     pub system: f64,
-    /// The largest of all, bytes.
-    pub peak: u64,
+    /// The largest of all, bytes; `None` where no run had more than can be told.
+    pub peak: Option<u64>,
+    /// What it was below then, bytes.
+    pub peak_below: Option<u64>,
     /// At the median time: bytes and files a second.
     pub rate: Option<f64>,
     pub files_rate: Option<f64>,
@@ -55,7 +57,8 @@ pub fn rank(names: &[String], samples: &[Sample]) -> Vec<Row> {
                 wall,
                 user: numbers(|s| s.user),
                 system: numbers(|s| s.system),
-                peak: good.iter().filter_map(|s| s.peak).max().unwrap_or(0),
+                peak: good.iter().filter_map(|s| s.peak).max(),
+                peak_below: good.iter().filter_map(|s| s.more.get("peak_below")?.as_u64()).max(),
                 rate: per_second(|s| s.bytes),
                 files_rate: per_second(|s| s.files),
                 against,
@@ -125,7 +128,7 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.ranked).collect::<Vec<_>>(), [true, true, false, false]);
         let cp = rows[0].against.unwrap();
         assert!(cp.verdict == Verdict::Faster && cp.ratio < 0.52, "{cp:?}");
-        assert_eq!((rows[1].against, rows[1].right, rows[1].made, rows[1].peak), (None, 5, 5, 5));
+        assert_eq!((rows[1].against, rows[1].right, rows[1].made, rows[1].peak), (None, 5, 5, Some(5)));
         assert!((rows[1].rate.unwrap() - 1000.0 / 2.03).abs() < 1e-6, "the warm-up does not count");
         assert_eq!((rows[2].wall, rows[2].right, rows[2].made), (None, 4, 5));
         assert_eq!(rows[2].troubles, [(Outcome::Wrong, "why".to_string())]);

@@ -233,7 +233,10 @@ impl Contest<'_> {
         sample.seconds = Some(ran.seconds);
         sample.user = Some(ran.user);
         sample.system = Some(ran.system);
-        sample.peak = Some(ran.peak);
+        sample.peak = ran.peak;
+        if ran.peak.is_none() {
+            sample.more.insert("peak_below".into(), ran.peak_below.into());
+        }
         let (outcome, reason) = match ran.ending {
             Ending::Exit(0) => {
                 told(Event::Checking { contender: &sample.contender });
@@ -311,6 +314,19 @@ impl Own {
 fn own_names(file: &Path) -> Vec<String> {
     let safe = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
     std::fs::read_to_string(file).unwrap_or_default().lines().filter(safe).map(str::to_string).collect()
+}
+
+/// Notes a directory at the destination, which was made beside the measurements, as the run's own.
+pub fn own(dir: &Path, name: &str) -> Result<()> {
+    Own { file: dir.join("fresh.txt") }.add(name)
+}
+
+/// It is gone again.
+pub fn disown(dir: &Path, name: &str) -> Result<()> {
+    let own = Own { file: dir.join("fresh.txt") };
+    own.done(name)?;
+    own.forget();
+    Ok(())
 }
 
 /// What an earlier process of the run in `dir` may have left at the destination.

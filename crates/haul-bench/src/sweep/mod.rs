@@ -102,11 +102,18 @@ impl Point {
             }
         };
         option("-j", self.workers.map(|n| n.to_string()));
-        option("--chunk-size", self.chunk.map(|bytes| format!("{bytes}B")));
+        option("--chunk-size", self.chunk.map(size));
         option("--concurrency", self.concurrency.map(|n| n.to_string()));
         option("--logins", self.logins.map(|n| n.to_string()));
         out
     }
+}
+
+/// As `haul cp` reads it, and as people do.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let unit = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| format!("{bytes}B"), |(unit, word)| format!("{}{word}", bytes / unit))
 }
 
 #[cfg(test)]
@@ -119,10 +126,11 @@ mod tests {
         let points = grid.points();
         assert_eq!(points.len(), 5);
         assert!(points[0].is_own() && points[0].options().is_empty());
-        assert_eq!(points[4].options(), ["-j", "2", "--chunk-size", "8388608B"]);
+        assert_eq!(points[4].options(), ["-j", "2", "--chunk-size", "8MiB"]);
         assert_eq!(grid.factors(points[0], Some(Direction::Get))["streams"], OWN);
         assert_eq!(grid.factors(points[4], None)["chunk"], 8 << 20);
         assert_eq!(grid.factors(points[4], None).len(), 2);
+        assert_eq!((size(1 << 30), size(65 << 10), size(1000)), ("1GiB".into(), "65KiB".into(), "1000B".into()));
         assert_eq!(Grid::default().points(), [Point::default()]);
     }
 }

@@ -317,17 +317,24 @@ fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {
         Column::right("rate", ranked(&|row| contest::rate(row.rate, row.files_rate))),
         Column::left(&format!("to {first}"), cells(&|row| row.against.as_ref().map(contest::ratio))),
         Column::left("copies", rows.iter().map(copies).collect()),
-        Column::right("user", ranked(&|row| contest::time(row.user))),
-        Column::right("system", ranked(&|row| contest::time(row.system))),
-        Column::right("memory", ranked(&|row| units::bytes(row.peak))),
+        Column::right("CPU", ranked(&|row| contest::time(row.user + row.system))),
+        Column::right("memory", ranked(&memory)),
     ];
-    if let Some(bytes) = flags.extrapolate {
-        let head = format!("{} takes", units::bytes(bytes));
+    if let Some((text, bytes)) = flags.extrapolate.clone() {
+        let head = format!("{text} takes");
         let long = |row: &Row| ranking::extrapolate(row.rate, bytes).map(contest::time);
         columns.push(Column::right(&head, cells(&|row| long(row).filter(|_| row.ranked))));
     }
     columns.push(Column::left("came along", cells(&|row| Some(row.kept.clone()).filter(|kept| !kept.is_empty()))));
     columns
+}
+
+fn memory(row: &Row) -> String {
+    match (row.peak, row.peak_below) {
+        (Some(peak), _) => units::bytes(peak),
+        (None, Some(below)) => format!("< {}", units::bytes(below)),
+        (None, None) => "-".into(),
+    }
 }
 
 /// `5 right`, `WRONG 2 of 5`, `missing`.
@@ -346,7 +353,7 @@ fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
     if let Some(wall) = rows.iter().find_map(|row| row.wall).filter(|wall| wall.count > 1) {
         let sure = (wall.coverage * 1000.0).floor() / 10.0;
         lines.push(format!(
-            "time: median of {}; between: where the true median lies with {sure:.1} % confidence. user, system: processor time.",
+            "time: median of {}; between: where the true median lies with {sure:.1} % confidence. CPU: processor time, in user mode and in the kernel.",
             wall.count
         ));
     }
@@ -373,11 +380,12 @@ fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
             "wall": row.wall.as_ref().map(contest::summary_json),
             "user_seconds": row.ranked.then_some(row.user),
             "system_seconds": row.ranked.then_some(row.system),
-            "peak_bytes": row.ranked.then_some(row.peak),
+            "peak_bytes": row.peak,
+            "peak_below_bytes": row.peak_below,
             "bytes_per_second": row.rate,
             "files_per_second": row.files_rate,
             "against_first": row.against.as_ref().map(contest::difference_json),
-            "extrapolated_seconds": flags.extrapolate.and_then(|bytes| ranking::extrapolate(row.rate, bytes)),
+            "extrapolated_seconds": flags.extrapolate.as_ref().and_then(|(_, bytes)| ranking::extrapolate(row.rate, *bytes)),
             "copies_made": row.made,
             "copies_right": row.right,
             "came_along": row.kept,

@@ -19,8 +19,8 @@ pub struct CompareFlags {
     pub table: Option<PathBuf>,
     /// What tools that can are told to do at once.
     pub threads: Option<u32>,
-    /// Bytes.
-    pub extrapolate: Option<u64>,
+    /// As it was written, and in bytes.
+    pub extrapolate: Option<(String, u64)>,
     pub contest: ContestFlags,
 }
 
@@ -60,8 +60,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
     /// Also say how long so much of the same would take: 13TB
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
-    extrapolate: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = named_size)]
+    extrapolate: Option<(String, u64)>,
     #[command(flatten)]
     contest: ContestArgs,
 }
@@ -88,4 +88,8 @@ impl CompareArgs {
             contest: self.contest.resolve(),
         })
     }
+}
+
+fn named_size(text: &str) -> Result<(String, u64), String> {
+    units::parse_size(text).map(|bytes| (text.to_string(), bytes))
 }

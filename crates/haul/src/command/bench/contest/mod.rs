@@ -53,7 +53,9 @@ impl From {
         let shown = location.to_bytes();
         let location = match location.scheme {
             Scheme::Stdio => {
-                return Err(Error::new(ErrorKind::Usage, "open").at(&shown).because("is no directory or file to be copied again and again"));
+                return Err(Error::new(ErrorKind::Usage, "open")
+                    .at(&shown)
+                    .because("is no directory or file to be copied again and again"));
             }
             Scheme::S3 => location.clone(),
             _ if is_remote(location) => {
