@@ -111,7 +111,9 @@ fn compare_lot(lot: &[Record], copy: &dyn Store, at: &mut Option<(Vec<u8>, Dir)>
             }
             match found {
                 Found::Entry(entry) => {
-                    tally.found.fetch_add(1, Ordering::Relaxed);
+                    if entry.kind != Kind::Dir || copy.caps().dirs {
+                        tally.found.fetch_add(1, Ordering::Relaxed);
+                    }
                     compare(record, &entry, copy, tally, cancel);
                 }
                 Found::Absent if record.kind == Kind::Link => {
@@ -189,7 +191,7 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
 /// Counts what lies below the copy: names beyond those that were found are too many.
 fn surplus(source: &Source, copy: &dyn Store, threads: usize, tally: &Tally, cancel: &Cancel) -> Result<()> {
     let count = AtomicU64::new(0);
-    let has_dirs = copy.caps().dirs;
+    let has_dirs = copy.caps().dirs && source.has_dirs;
     let stranger = Mutex::new(None);
     let visit = |entry: &Entry| {
         if entry.kind != Kind::Dir || has_dirs {

@@ -41,6 +41,8 @@ pub struct Source {
     /// Fifos, sockets, devices: nobody is asked to copy them.
     pub specials: u64,
     pub bytes: u64,
+    /// Directories are things of their own there; else they are not looked at.
+    pub has_dirs: bool,
     list: PathBuf,
 }
 
@@ -58,10 +60,15 @@ impl Source {
             links: 0,
             specials: 0,
             bytes: 0,
+            has_dirs: store.caps().dirs,
             list: list.to_path_buf(),
         };
         let counts = Mutex::new((&mut source, None::<Error>));
+        let has_dirs = store.caps().dirs;
         let note = |entry: &Entry, path: Vec<u8>| {
+            if entry.kind == Kind::Dir && !has_dirs {
+                return;
+            }
             let record = match record(store, entry, path, cancel) {
                 Ok(record) => record,
                 Err(e) => {
@@ -93,10 +100,8 @@ impl Source {
                 note(&entry, name.to_vec());
             }
             None => {
-                if let Ok(top) = store.stat(&haul_core::entry::Name::of(&Dir::root()), MetaMask::NONE)
-                    && store.caps().dirs
-                {
-                    note(&top, name.to_vec());
+                if has_dirs {
+                    note(&store.stat(&haul_core::entry::Name::of(&Dir::root()), MetaMask::NONE)?, name.to_vec());
                 }
                 let spill = std::env::temp_dir();
                 let survey = Survey { store, threads, want: MetaMask::NONE, cancel, spill: &spill };

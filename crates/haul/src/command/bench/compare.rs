@@ -62,8 +62,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);
     let from = From::open(source, &hosts)?;
-    let ground = Ground::open(destination, &hosts, &keeping.own)?;
-    contest::apart(&from, &ground)?;
+    let ground = Ground::open(destination, &hosts, &from, &keeping.own)?;
     let task = Task {
         route: route(source, destination),
         from: &from,
@@ -315,7 +314,10 @@ fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {
         Column::right("time", cells(&|row| row.wall.map(|wall| contest::time(wall.median)))),
         Column::left("between", cells(&|row| row.wall.as_ref().map(contest::interval))),
         Column::right("rate", ranked(&|row| contest::rate(row.rate, row.files_rate))),
-        Column::left(&format!("to {first}"), cells(&|row| row.against.as_ref().map(contest::ratio))),
+        Column::left(
+            &if first.is_empty() { "ratio".into() } else { format!("to {first}") },
+            cells(&|row| row.against.as_ref().map(contest::ratio)),
+        ),
         Column::left("copies", rows.iter().map(copies).collect()),
         Column::right("CPU", ranked(&|row| contest::time(row.user + row.system))),
         Column::right("memory", ranked(&memory)),

@@ -39,13 +39,9 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);
     let from = From::open(&flags.source, &hosts)?;
-    let target = Ground::open(&flags.destination, &hosts, &keeping.own)?;
-    contest::apart(&from, &target)?;
-    let back =
-        flags.back.as_ref().map(|dir| Ground::open(&Location::local(dir.as_os_str().as_bytes()), &hosts, &keeping.own)).transpose()?;
-    if let Some(back) = &back {
-        contest::apart(&from, back)?;
-    }
+    let target = Ground::open(&flags.destination, &hosts, &from, &keeping.own)?;
+    let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
+    let back = back.map(|dir| Ground::open(&dir, &hosts, &from, &keeping.own)).transpose()?;
     let grounds: Vec<&Ground<'_>> = std::iter::once(&target).chain(&back).collect();
     let far = Far {
         target: &target,
@@ -99,7 +95,6 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         if keeping.dir.exists() {
             haul_bench::contest::disown(&keeping.dir, FAR)?;
         }
-        target.leave();
     }
     let held = held?;
     let sides = summary::sides(&held.run.samples);

@@ -10,6 +10,7 @@ use haul_core::entry::{Entry, Kind, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Depth, Flow, Space, Store};
 
+use super::From;
 use crate::command::{files, lots, scope};
 use crate::location::{Location, Scheme};
 use crate::open::{self, Argument};
@@ -28,35 +29,34 @@ pub struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    /// The directory at an address; made if only its last part is missing. Errors: `Exists` where anything is in it but `own`.
-    pub fn open(location: &Location, hosts: &'a Hosts<'a>, own: &[String]) -> Result<Ground<'a>> {
+    /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
+    /// `Exists` where anything is in it but `own`.
+    pub fn open(location: &Location, hosts: &'a Hosts<'a>, from: &From, own: &[String]) -> Result<Ground<'a>> {
         if location.scheme == Scheme::S3 && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("a pattern is no destination").hint("name a prefix without * ? ["));
         }
-        let mut made = false;
-        let base = match location.scheme {
-            Scheme::S3 => Location { trailing_slash: true, ..location.clone() },
-            _ if is_remote(location) => {
-                let host = hosts.reach(location)?;
-                let path = host.path(location);
-                if host.look(&path)?.is_none() {
-                    host.make_dir(&path, false)?;
-                    made = true;
+        let base = base(location, hosts)?;
+        apart(from, &base)?;
+        let local = (!is_remote(&base)).then(|| open::path_of(&base.path));
+        let made = match &local {
+            None if base.scheme == Scheme::S3 => false,
+            None => {
+                let host = hosts.reach(&base)?;
+                let missing = host.look(&base.path)?.is_none();
+                if missing {
+                    host.make_dir(&base.path, false)?;
                 }
-                Location { path, trailing_slash: false, ..location.clone() }
+                missing
             }
-            _ => {
-                let place = open::path_of(&location.path);
-                if std::fs::symlink_metadata(&place).is_err() {
-                    files::mkdir(&Argument::new(location, hosts), false)?;
-                    made = true;
+            Some(place) => {
+                let missing = std::fs::symlink_metadata(place).is_err();
+                if missing {
+                    files::mkdir(&Argument::new(&base, hosts), false)?;
                 }
-                let real = place.canonicalize().map_err(|e| Error::io(e, "open").at(&location.path))?;
-                Location::local(real.as_os_str().as_bytes())
+                missing
             }
         };
-        let local = (!is_remote(&base)).then(|| open::path_of(&base.path));
         let ground = Ground { base, hosts, local, made };
         ground.must_be_empty(own)?;
         Ok(ground)
@@ -102,9 +102,11 @@ impl<'a> Ground<'a> {
         let path = [above, slash, name.as_bytes()].concat();
         Location { path, trailing_slash: self.base.scheme == Scheme::S3, ..self.base.clone() }
     }
+}
 
-    /// Leaves the place as it was found: a directory that was made goes, if nothing is in it.
-    pub fn leave(&self) {
+/// The place is left as it was found, however the run ends: a directory that was made goes, if nothing is in it.
+impl Drop for Ground<'_> {
+    fn drop(&mut self) {
         if !self.made || self.must_be_empty(&[]).is_err() {
             return;
         }
@@ -112,6 +114,39 @@ impl<'a> Ground<'a> {
             let _it_may_stay = opened.store.remove(&[Entry::bare(opened.name(), Kind::Dir)]);
         }
     }
+}
+
+/// The address with an absolute path, links resolved; the last part need not be there.
+fn base(location: &Location, hosts: &Hosts<'_>) -> Result<Location> {
+    if location.scheme == Scheme::S3 {
+        return Ok(Location { trailing_slash: true, ..location.clone() });
+    }
+    if is_remote(location) {
+        let path = hosts.reach(location)?.path(location);
+        return Ok(Location { path, trailing_slash: false, ..location.clone() });
+    }
+    let place = open::path_of(&location.path);
+    let real = place.canonicalize().or_else(|e| {
+        let above = place.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+        match (above, place.file_name()) {
+            (Some(above), Some(leaf)) => above.canonicalize().map(|above| above.join(leaf)),
+            _ => Err(e),
+        }
+    });
+    let real = real.map_err(|e| Error::io(e, "open").at(&location.path).hint("make the directories above it first"))?;
+    Ok(Location::local(real.as_os_str().as_bytes()))
+}
+
+/// Refuses a destination that is the source or in it.
+fn apart(from: &From, target: &Location) -> Result<()> {
+    let source = &from.location;
+    let same_place = source.scheme == target.scheme && source.host == target.host;
+    let below = target.path.strip_prefix(&source.path[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+    if same_place && below {
+        let e = Error::new(ErrorKind::Usage, "begin").at(&target.to_bytes()).because("the destination is the source or inside it");
+        return Err(e.hint("name a place outside of the source"));
+    }
+    Ok(())
 }
 
 impl contest::Ground for Ground<'_> {

@@ -164,7 +164,7 @@ impl Asked<'_> {
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
         let list = dir.join("source.list");
-        let held = self.prepare(&run, &list).and_then(|source| {
+        let held = self.prepare(&run, &list).map(|source| {
             let grounds: Vec<&dyn haul_bench::contest::Ground> = self.grounds.iter().map(|ground| *ground as _).collect();
             let contest = Contest {
                 contenders: self.contenders,
@@ -185,12 +185,9 @@ impl Asked<'_> {
                     tell(&event, repeat)
                 }
             });
-            Ok((source, held))
+            (source, held)
         });
         let _it_may_be_gone = std::fs::remove_dir_all(&self.keeping.state);
-        for ground in self.grounds {
-            ground.leave();
-        }
         let (source, held) = match held {
             Ok(held) => held,
             Err(e) => {
@@ -463,18 +460,6 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
         _ if destination.scheme == Scheme::Stdio => refuse("is no directory"),
         _ => Ok(()),
     }
-}
-
-/// Refuses a destination that is the source or in it.
-pub fn apart(from: &From, ground: &Ground<'_>) -> Result<()> {
-    let (source, target) = (&from.location, ground.location());
-    let same_place = source.scheme == target.scheme && source.host == target.host;
-    let below = target.path.strip_prefix(&source.path[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
-    if same_place && below {
-        let e = Error::new(ErrorKind::Usage, "begin").at(&target.to_bytes()).because("the destination is the source or inside it");
-        return Err(e.hint("name a place outside of the source"));
-    }
-    Ok(())
 }
 
 /// The widest that a line of a command may be, for a page.
