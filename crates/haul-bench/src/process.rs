@@ -29,8 +29,9 @@ pub struct Ran {
     /// Processor time, seconds: of the process and of those of its children that it has waited for.
     pub user: f64,
     pub system: f64,
-    /// The largest resident memory of each process or of one of its children, added up, bytes. `None` where a process had no
-    /// more than this one when it began it: the system counts that memory as the new process's own, until it is another program.
+    /// The largest resident memory of each process or of one of its children, added up, bytes. The system counts the memory that
+    /// this process has when it begins another as that one's own; where it says no more than that, it is what was seen at looks
+    /// every 20 ms, and `None` where the process was gone before there was one.
     pub peak: Option<u64>,
     /// The bound that is known where `peak` is `None`: bytes.
     pub peak_below: u64,
@@ -92,7 +93,8 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
         return Err(Error::new(ErrorKind::Usage, "run").because("an empty command"));
     };
     let stdout = Tail::of(last);
-    let (told, reaped) = wait(&children, began, limit, cancel);
+    let mut seen = vec![0; children.len()];
+    let (told, reaped) = wait(&children, began, limit, cancel, &mut seen);
     // What they left behind must not run on beside the next contender.
     signal_group(first, libc::SIGKILL);
     let mut ran = Ran {
@@ -105,7 +107,7 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
         stdout: stdout.take(),
         stderr: Vec::new(),
     };
-    for (reaped, at) in reaped {
+    for ((reaped, at), seen) in reaped.into_iter().zip(seen) {
         let (status, usage) = reaped.map_err(|e| Error::io(e, "wait for a process"))?;
         ran.seconds = ran.seconds.max(at.duration_since(began).as_secs_f64());
         ran.user += seconds_of(usage.ru_utime);
@@ -113,7 +115,8 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
         // In KiB on Linux: getrusage(2).
         let peak = usage.ru_maxrss.cast_unsigned() * 1024;
         ran.peak_below += peak;
-        ran.peak = ran.peak.filter(|_| peak > floor).map(|sum| sum + peak);
+        let known = if peak > floor { Some(peak) } else { Some(seen).filter(|seen| *seen > 0) };
+        ran.peak = ran.peak.zip(known).map(|(sum, peak)| sum + peak);
         match ending_of(status) {
             Ending::Exit(0) => {}
             bad => ran.ending = bad,
@@ -141,9 +144,27 @@ fn begin(argv: &[OsString], env: &[(OsString, OsString)], input: Stdio, first: O
 
 /// The largest resident memory that this process has had, bytes; 0 where the system does not say.
 fn own_peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    peak_of("self")
+}
+
+fn peak_of(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// The largest that a process or one of those below it has had so far, as far as they are alive.
+fn peak_below(process: u32) -> u64 {
+    let mut most = 0;
+    let mut waiting = vec![process.to_string()];
+    // A fork bomb is not counted to its end.
+    for _ in 0..256 {
+        let Some(process) = waiting.pop() else { break };
+        most = most.max(peak_of(&process));
+        let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+        waiting.extend(children.split_whitespace().map(str::to_string));
+    }
+    most
 }
 
 fn seconds_of(time: libc::timeval) -> f64 {
@@ -163,8 +184,8 @@ fn signal_group(child: &Child, signal: libc::c_int) {
 
 type Reaped = (std::io::Result<(libc::c_int, libc::rusage)>, Instant);
 
-/// Waits for all of them; also says whether they were told to end.
-fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel) -> (Option<Ending>, Vec<Reaped>) {
+/// Waits for all of them; also says whether they were told to end. The largest memory that was seen of each goes to `seen`.
+fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel, seen: &mut [u64]) -> (Option<Ending>, Vec<Reaped>) {
     let mut told: Option<(Ending, Instant)> = None;
     // Threads wait, so that the end is seen when it comes and not at the next look.
     let (send, receive) = std::sync::mpsc::channel();
@@ -176,11 +197,17 @@ fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel) ->
         });
     }
     let mut killed = false;
+    // What is over soon is looked at sooner.
+    let mut look = Duration::from_millis(2);
     let mut ended: Vec<(usize, Reaped)> = Vec::with_capacity(children.len());
     while ended.len() < children.len() {
-        if let Ok(end) = receive.recv_timeout(LOOK) {
+        if let Ok(end) = receive.recv_timeout(look) {
             ended.push(end);
             continue;
+        }
+        look = (look * 2).min(LOOK);
+        for (child, seen) in children.iter().zip(&mut *seen) {
+            *seen = (*seen).max(peak_below(child.id()));
         }
         match told {
             None if cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
@@ -270,7 +297,7 @@ mod tests {
     fn an_ending_is_told_with_its_output() {
         let ran = sh("echo out; echo err >&2; exit 3", LONG, &Cancel::default());
         assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
-        assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak == ran.peak_below));
+        assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak <= ran.peak_below));
         assert_eq!(sh("kill -9 $$", LONG, &Cancel::default()).ending, Ending::Signal(9));
         let missing = run(&["no-such-program".into()], &[], LONG, &Cancel::default()).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
@@ -319,6 +346,10 @@ mod tests {
         // dd's block is memory of its own.
         let ran = sh(&format!("exec dd if=/dev/zero of=/dev/null bs={large}M count=1"), LONG, &Cancel::default());
         assert!(ran.peak.is_some_and(|peak| peak > (large << 20)), "{:?} of {large} MiB", ran.peak);
+        // A small one does not count as large as this process; it lives long enough to be seen.
+        let ballast = std::hint::black_box(vec![1u8; 64 << 20]);
+        let small = sh("sleep 0.3", LONG, &Cancel::default());
+        assert!(small.peak.is_some_and(|peak| peak > 0 && peak < 32 << 20), "{:?} beside {}", small.peak, ballast.len());
     }
 
     #[test]

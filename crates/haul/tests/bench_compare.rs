@@ -284,6 +284,37 @@ fn tools_meet_behind_ssh_in_both_directions() {
     run(&far(&world.path("src/big")), "near");
 }
 
+/// What a shell, an option parser or a batch would take for something else than a name.
+#[test]
+fn a_name_is_a_name_and_nothing_else() {
+    let world = World::new();
+    let name = "-x 'y\" $(touch pwned); *{dst} \\";
+    fs::rename(world.path("src"), world.path(name)).expect("renamed");
+    fs::write(world.path(name).join("new\nline"), "x").expect("written");
+    let server = Sshd::start("").expect("sshd can be started: openssh-server and root");
+    let run = |tools: &str, from: String, to: String| {
+        let mut command = world.command(&format!("--json --repeat 1 --tools {tools} -F {}", server.config().display()));
+        command.args(["--", &from, &to]);
+        let document = ended(command, 0).json();
+        for tool in tools.split(',') {
+            assert_eq!(of(&document, tool)["copies_right"], 1, "{}", of(&document, tool));
+        }
+        document
+    };
+    let here = world.path(name).display().to_string();
+    run("haul,cp,rsync,tar", here.clone(), world.path("dst").display().to_string());
+    run("haul,rsync,tar", here.clone(), format!("testhost:{}", world.path("far").display()));
+    run("haul,rsync,tar", format!("testhost:{here}"), world.path("near").display().to_string());
+    // A program that hands the path to a far shell is kept out rather than trusted.
+    let document = {
+        let mut command = world.command(&format!("--json --repeat 1 --tools haul,scp -F {}", server.config().display()));
+        command.args(["--", &format!("testhost:{here}"), "near"]);
+        ended(command, 0).json()
+    };
+    assert!(of(&document, "scp")["troubles"][0]["reason"].as_str().is_some_and(|reason| reason.contains("shell")), "{document}");
+    assert!(!world.names(".").iter().any(|name| name == "pwned") && !PathBuf::from("/root/pwned").exists());
+}
+
 #[test]
 fn tools_meet_at_an_object_store_in_both_directions() {
     let world = World::new();
