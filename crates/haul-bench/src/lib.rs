@@ -5,8 +5,11 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod compare;
+pub mod contest;
 pub mod data;
 pub mod files;
 pub mod process;
 pub mod record;
 pub mod stats;
+pub mod sweep;

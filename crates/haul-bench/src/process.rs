@@ -1,6 +1,7 @@
 //! A contender as a process of its own: how long it took, what it cost, how it ended.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -23,13 +24,17 @@ const GRACE: Duration = Duration::from_secs(2);
 /// A process that has ended.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// From before the process is made until it has been waited for, seconds.
+    /// From before the first process is made until all have been waited for, seconds.
     pub seconds: f64,
     /// Processor time, seconds: of the process and of those of its children that it has waited for.
     pub user: f64,
     pub system: f64,
-    /// The largest resident memory of the process or of one of its children, bytes.
-    pub peak: u64,
+    /// The largest resident memory of each process or of one of its children, added up, bytes. The system counts the memory that
+    /// this process has when it begins another as that one's own; where it says no more than that, it is what was seen at looks
+    /// every 20 ms, and `None` where the process was gone before there was one.
+    pub peak: Option<u64>,
+    /// The bound that is known where `peak` is `None`: bytes.
+    pub peak_below: u64,
     pub ending: Ending,
     /// The last 64 KiB of each.
     pub stdout: Vec<u8>,
@@ -46,34 +51,128 @@ pub enum Ending {
     Cancelled,
 }
 
-/// Runs a program to its end, in a process group of its own, with nothing on standard input.
+/// Runs a program to its end: [`pipe`] of one.
+pub fn run(argv: &[OsString], env: &[(OsString, OsString)], limit: Duration, cancel: &Cancel) -> Result<Ran> {
+    pipe(&[argv.to_vec()], env, None, limit, cancel)
+}
+
+/// Runs programs to their end, in a process group of their own, each reading what the one before it writes; the first reads
+/// `input`, or nothing.
 ///
 /// No shell sees the arguments. When `limit` has passed or `cancel` is set, the group is sent SIGTERM and, two seconds
-/// later, SIGKILL. Errors: the program cannot be begun (`NotFound` where there is none).
-pub fn run(argv: &[OsString], env: &[(OsString, OsString)], limit: Duration, cancel: &Cancel) -> Result<Ran> {
+/// later, SIGKILL. Times and memory are those of all of them together, the ending is that of the last one that did not end
+/// well: those before it have only lost their reader. Errors: a program cannot be begun (`NotFound` where there is none).
+pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Option<File>, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+    let floor = own_peak();
+    let began = Instant::now();
+    let mut children: Vec<Child> = Vec::with_capacity(stages.len());
+    let mut errors = Vec::with_capacity(stages.len());
+    let mut input = input.map_or_else(Stdio::null, Stdio::from);
+    let mut last = None;
+    for argv in stages {
+        input = last.take().map_or(input, Stdio::from);
+        match begin(argv, env, input, children.first()) {
+            Ok(mut child) => {
+                errors.push(Tail::of(child.stderr.take()));
+                last = child.stdout.take();
+                input = Stdio::null();
+                children.push(child);
+            }
+            Err(e) => {
+                if let Some(first) = children.first() {
+                    signal_group(first, libc::SIGKILL);
+                }
+                for child in &mut children {
+                    let _killed = child.wait();
+                }
+                return Err(e);
+            }
+        }
+    }
+    let Some(first) = children.first() else {
+        return Err(Error::new(ErrorKind::Usage, "run").because("an empty command"));
+    };
+    let stdout = Tail::of(last);
+    let mut seen = vec![0; children.len()];
+    let (told, reaped) = wait(&children, began, limit, cancel, &mut seen);
+    // What they left behind must not run on beside the next contender.
+    signal_group(first, libc::SIGKILL);
+    let mut ran = Ran {
+        seconds: 0.0,
+        user: 0.0,
+        system: 0.0,
+        peak: Some(0),
+        peak_below: 0,
+        ending: Ending::Exit(0),
+        stdout: stdout.take(),
+        stderr: Vec::new(),
+    };
+    for ((reaped, at), seen) in reaped.into_iter().zip(seen) {
+        let (status, usage) = reaped.map_err(|e| Error::io(e, "wait for a process"))?;
+        ran.seconds = ran.seconds.max(at.duration_since(began).as_secs_f64());
+        ran.user += seconds_of(usage.ru_utime);
+        ran.system += seconds_of(usage.ru_stime);
+        // In KiB on Linux: getrusage(2).
+        let peak = usage.ru_maxrss.cast_unsigned() * 1024;
+        ran.peak_below += peak;
+        let known = if peak > floor { Some(peak) } else { Some(seen).filter(|seen| *seen > 0) };
+        ran.peak = ran.peak.zip(known).map(|(sum, peak)| sum + peak);
+        match ending_of(status) {
+            Ending::Exit(0) => {}
+            bad => ran.ending = bad,
+        }
+    }
+    if let Some(told) = told {
+        ran.ending = told;
+    }
+    for error in errors {
+        ran.stderr.extend(error.take());
+    }
+    Ok(ran)
+}
+
+fn begin(argv: &[OsString], env: &[(OsString, OsString)], input: Stdio, first: Option<&Child>) -> Result<Child> {
     let Some((program, arguments)) = argv.split_first() else {
         return Err(Error::new(ErrorKind::Usage, "run").because("an empty command"));
     };
+    let group = first.and_then(|child| i32::try_from(child.id()).ok()).unwrap_or(0);
     let mut command = Command::new(program);
     command.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let began = Instant::now();
-    let mut child = command.spawn().map_err(|e| Error::io(e, "run").at(program.as_encoded_bytes()))?;
-    let (stdout, stderr) = (Tail::of(child.stdout.take()), Tail::of(child.stderr.take()));
-    let (ending, usage, seconds) = wait(&child, began, limit, cancel)?;
-    // What it left behind must not run on beside the next contender.
-    signal_group(&child, libc::SIGKILL);
-    let seconds_of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Ok(Ran {
-        seconds,
-        user: seconds_of(usage.ru_utime),
-        system: seconds_of(usage.ru_stime),
-        // In KiB on Linux: getrusage(2).
-        peak: usage.ru_maxrss.cast_unsigned() * 1024,
-        ending,
-        stdout: stdout.take(),
-        stderr: stderr.take(),
-    })
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group);
+    command.spawn().map_err(|e| Error::io(e, "run").at(program.as_encoded_bytes()))
+}
+
+/// The largest resident memory that this process has had, bytes; 0 where the system does not say.
+fn own_peak() -> u64 {
+    peak_of("self")
+}
+
+fn peak_of(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|kib| kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}
+
+/// The largest that a process or one of those below it has had so far, as far as they are alive.
+fn peak_below(process: u32) -> u64 {
+    let mut most = 0;
+    let mut waiting = vec![process.to_string()];
+    // A fork bomb is not counted to its end.
+    for _ in 0..256 {
+        let Some(process) = waiting.pop() else { break };
+        most = most.max(peak_of(&process));
+        let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+        waiting.extend(children.split_whitespace().map(str::to_string));
+    }
+    most
+}
+
+fn seconds_of(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 / 1e6
+}
+
+fn ending_of(status: libc::c_int) -> Ending {
+    if libc::WIFSIGNALED(status) { Ending::Signal(libc::WTERMSIG(status)) } else { Ending::Exit(libc::WEXITSTATUS(status)) }
 }
 
 fn signal_group(child: &Child, signal: libc::c_int) {
@@ -83,47 +182,47 @@ fn signal_group(child: &Child, signal: libc::c_int) {
     }
 }
 
-fn wait(child: &Child, began: Instant, limit: Duration, cancel: &Cancel) -> Result<(Ending, libc::rusage, f64)> {
-    let pid = child.id().cast_signed();
+type Reaped = (std::io::Result<(libc::c_int, libc::rusage)>, Instant);
+
+/// Waits for all of them; also says whether they were told to end. The largest memory that was seen of each goes to `seen`.
+fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel, seen: &mut [u64]) -> (Option<Ending>, Vec<Reaped>) {
     let mut told: Option<(Ending, Instant)> = None;
-    // A thread waits, so that the end is seen when it comes and not at the next look.
-    let ended = Arc::new((Mutex::new(None), std::sync::Condvar::new()));
-    let teller = ended.clone();
-    let waiter = std::thread::spawn(move || {
-        let reaped = reap(pid);
-        let at = Instant::now();
-        *teller.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((reaped, at));
-        teller.1.notify_all();
-    });
+    // Threads wait, so that the end is seen when it comes and not at the next look.
+    let (send, receive) = std::sync::mpsc::channel();
+    for (nth, child) in children.iter().enumerate() {
+        let (pid, send) = (child.id().cast_signed(), send.clone());
+        std::thread::spawn(move || {
+            let reaped = reap(pid);
+            let _nobody_waits = send.send((nth, (reaped, Instant::now())));
+        });
+    }
     let mut killed = false;
-    let (reaped, at) = loop {
-        let state = ended.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut state, _) = ended.1.wait_timeout_while(state, LOOK, |state| state.is_none()).unwrap_or_else(PoisonError::into_inner);
-        if let Some(end) = state.take() {
-            break end;
+    // What is over soon is looked at sooner.
+    let mut look = Duration::from_millis(2);
+    let mut ended: Vec<(usize, Reaped)> = Vec::with_capacity(children.len());
+    while ended.len() < children.len() {
+        if let Ok(end) = receive.recv_timeout(look) {
+            ended.push(end);
+            continue;
         }
-        drop(state);
+        look = (look * 2).min(LOOK);
+        for (child, seen) in children.iter().zip(&mut *seen) {
+            *seen = (*seen).max(peak_below(child.id()));
+        }
         match told {
             None if cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
             None if began.elapsed() >= limit => told = Some((Ending::Timeout, Instant::now())),
-            None => continue,
             Some((_, since)) if !killed && since.elapsed() >= GRACE => {
                 killed = true;
-                signal_group(child, libc::SIGKILL);
+                signal_group(&children[0], libc::SIGKILL);
                 continue;
             }
-            Some(_) => continue,
+            _ => continue,
         }
-        signal_group(child, libc::SIGTERM);
-    };
-    let _joined = waiter.join();
-    let (status, usage) = reaped.map_err(|e| Error::io(e, "wait for a process"))?;
-    let ending = match told {
-        Some((ending, _)) => ending,
-        None if libc::WIFSIGNALED(status) => Ending::Signal(libc::WTERMSIG(status)),
-        None => Ending::Exit(libc::WEXITSTATUS(status)),
-    };
-    Ok((ending, usage, at.duration_since(began).as_secs_f64()))
+        signal_group(&children[0], libc::SIGTERM);
+    }
+    ended.sort_by_key(|(nth, _)| *nth);
+    (told.map(|(ending, _)| ending), ended.into_iter().map(|(_, reaped)| reaped).collect())
 }
 
 /// Waits for one child, with what it and its own children used.
@@ -198,7 +297,7 @@ mod tests {
     fn an_ending_is_told_with_its_output() {
         let ran = sh("echo out; echo err >&2; exit 3", LONG, &Cancel::default());
         assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
-        assert!(ran.peak > 0);
+        assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak <= ran.peak_below));
         assert_eq!(sh("kill -9 $$", LONG, &Cancel::default()).ending, Ending::Signal(9));
         let missing = run(&["no-such-program".into()], &[], LONG, &Cancel::default()).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
@@ -215,10 +314,42 @@ mod tests {
     }
 
     #[test]
+    fn programs_read_each_other() {
+        let argv = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let mut input = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut input, b"c\nb\na\n").unwrap();
+        std::io::Seek::rewind(&mut input).unwrap();
+        let never = Cancel::default();
+        let ran = pipe(&[argv(&["sort"]), argv(&["head", "-n1"])], &[], Some(input), LONG, &never).unwrap();
+        assert_eq!((ran.ending, &ran.stdout[..]), (Ending::Exit(0), &b"a\n"[..]));
+        // The reader fails and the writer dies of it: the reader's end counts.
+        let ran = pipe(&[argv(&["yes"]), argv(&["sh", "-c", "echo no >&2; exit 4"])], &[], None, LONG, &never).unwrap();
+        assert_eq!((ran.ending, &ran.stderr[..]), (Ending::Exit(4), &b"no\n"[..]));
+        let missing = pipe(&[argv(&["sleep", "60"]), argv(&["no-such-program"])], &[], None, LONG, &never).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        let ran = pipe(&[argv(&["sleep", "60"]), argv(&["cat"])], &[], None, Duration::from_millis(100), &never).unwrap();
+        assert_eq!(ran.ending, Ending::Timeout);
+    }
+
+    #[test]
     fn only_the_end_of_a_long_output_is_kept() {
         let ran = sh("yes x | head -c 1000000; echo end", LONG, &Cancel::default());
         assert_eq!(ran.stdout.len(), KEPT);
         assert!(ran.stdout.ends_with(b"end\n"));
+    }
+
+    #[test]
+    fn memory_is_that_of_the_program_and_not_of_who_began_it() {
+        let own = own_peak();
+        assert!(own > 1 << 20);
+        let large = (own >> 20) + 100;
+        // dd's block is memory of its own.
+        let ran = sh(&format!("exec dd if=/dev/zero of=/dev/null bs={large}M count=1"), LONG, &Cancel::default());
+        assert!(ran.peak.is_some_and(|peak| peak > (large << 20)), "{:?} of {large} MiB", ran.peak);
+        // A small one does not count as large as this process; it lives long enough to be seen.
+        let ballast = std::hint::black_box(vec![1u8; 64 << 20]);
+        let small = sh("sleep 0.3", LONG, &Cancel::default());
+        assert!(small.peak.is_some_and(|peak| peak > 0 && peak < 32 << 20), "{:?} beside {}", small.peak, ballast.len());
     }
 
     #[test]

@@ -1,9 +1,406 @@
 //! `haul bench compare`.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_bench::compare::{BUILT_IN, Route, Row, Tool, Words, ranking, table, words};
+use haul_bench::contest::Contender;
+use haul_bench::record::{self, Kind};
+use haul_core::cancel::Cancel;
+use haul_core::error::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+
+use super::contest::columns::{self, Column};
+use super::contest::{self, Asked, From, Ground, Held, Keeping, Page, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
+use crate::flags::connect::Connect;
+use crate::location::{Location, Scheme};
+use crate::remote::{Hosts, is_remote};
+use crate::{out, units};
 
-pub fn run(_: &CompareFlags, _: &Global) -> Exit {
-    Exit::Usage
+/// What tools that must be told do at once, at least and at most, where nobody says.
+const THREADS: (u32, u32) = (4, 16);
+
+pub fn run(flags: &CompareFlags, global: &Global) -> Exit {
+    let done = match &flags.places {
+        None => print_table(flags.table.as_deref()),
+        Some((source, destination)) => compare(flags, source, destination, global),
+    };
+    done.unwrap_or_else(|e| out::error(&e))
+}
+
+fn print_table(file: Option<&Path>) -> Result<Exit> {
+    let mut text = BUILT_IN.as_bytes().to_vec();
+    if let Some(file) = file {
+        tools(Some(file))?;
+        text.extend_from_slice(format!("\n# From {}:\n\n", haul_core::entry::show(file.as_os_str().as_bytes())).as_bytes());
+        text.extend(std::fs::read(file).map_err(|e| Error::io(e, "read").at(file.as_os_str().as_bytes()))?);
+    }
+    out::print(&text).map_err(|e| Error::io(e, "write"))?;
+    Ok(Exit::Success)
+}
+
+/// The built-in tools, and those of a file.
+fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
+    let built_in = table::parse(BUILT_IN, &[])?;
+    let Some(file) = file else { return Ok(built_in) };
+    let shown = file.as_os_str().as_bytes();
+    let text = std::fs::read_to_string(file).map_err(|e| Error::io(e, "read the table").at(shown))?;
+    table::parse(&text, &built_in).map_err(|e| e.at(shown).hint("`haul bench compare --print-table` shows how one is written"))
+}
+
+fn compare(flags: &CompareFlags, source: &Location, destination: &Location, global: &Global) -> Result<Exit> {
+    contest::one_here(source, destination)?;
+    let tools = tools(flags.table.as_deref())?;
+    let chosen = chosen(&flags.tools, &tools)?;
+    let cancel = Cancel::default();
+    contest::listen(&cancel);
+    let keeping = Keeping::of(&flags.contest, global, Kind::Compare);
+    let connect = &flags.contest.connect;
+    let hosts = Hosts::new(connect);
+    let from = From::open(source, &hosts)?;
+    let ground = Ground::open(destination, &hosts, &from, &keeping.own)?;
+    let task = Task {
+        route: route(source, destination),
+        from: &from,
+        ground: &ground,
+        connect,
+        keeping: &keeping,
+        threads: flags.threads.unwrap_or_else(|| {
+            let processors = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+            processors.clamp(THREADS.0, THREADS.1)
+        }),
+    };
+    let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel)?;
+    if !global.quiet && !line_up.left_out.is_empty() {
+        let words = format!("not found here, so not in it: {}", line_up.left_out.join(", "));
+        contest::folded(&words).iter().for_each(|line| out::say_plainly(line));
+    }
+    let names: Vec<String> = line_up.contenders.iter().map(|contender| contender.name.clone()).collect();
+    let templates = chosen.iter().filter(|tool| names.contains(&tool.name));
+    let templates: serde_json::Map<String, Value> =
+        templates.map(|tool| (tool.name.clone(), tool.template(task.route, from.is_dir).into())).collect();
+    let asked = Asked {
+        kind: Kind::Compare,
+        flags: &flags.contest,
+        global,
+        keeping: &keeping,
+        from: &from,
+        grounds: &[&ground],
+        contenders: &line_up.contenders,
+        tools: line_up.programs,
+        settings: [
+            ("tools".to_string(), names.clone().into()),
+            ("commands".to_string(), Value::Object(templates)),
+            ("threads".to_string(), task.threads.into()),
+        ]
+        .into(),
+        cancel: &cancel,
+    };
+    let held = asked.hold()?;
+    let rows = ranking::rank(&names, &held.run.samples);
+    show(flags, global, &held, &rows).map_err(|e| Error::io(e, "write"))?;
+    Ok(match (held.stopped, rows.iter().any(|row| row.ranked)) {
+        (true, _) => Exit::Signal,
+        (false, true) => Exit::Success,
+        (false, false) => Exit::Partial,
+    })
+}
+
+/// The tools that were named, in that order; all where none was. Errors: `Usage` for a name that the table does not have.
+fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
+    if names.is_empty() {
+        return Ok(tools.iter().collect());
+    }
+    let known = || tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
+    let find = |name: &String| {
+        tools.iter().find(|tool| tool.name == *name).ok_or_else(|| {
+            let e = Error::new(ErrorKind::Usage, "choose tools").at(name.as_bytes()).because("there is no such tool in the table");
+            e.hint(format!("there are {}; --table FILE adds others", known()))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+fn route(source: &Location, destination: &Location) -> Route {
+    match (source.scheme, destination.scheme) {
+        (Scheme::S3, _) => Route::S3Local,
+        (_, Scheme::S3) => Route::LocalS3,
+        _ if is_remote(source) => Route::HostLocal,
+        _ if is_remote(destination) => Route::LocalHost,
+        _ => Route::LocalLocal,
+    }
+}
+
+/// What every tool is to do.
+struct Task<'a> {
+    route: Route,
+    from: &'a From,
+    ground: &'a Ground<'a>,
+    connect: &'a Connect,
+    keeping: &'a Keeping,
+    threads: u32,
+}
+
+struct LineUp<'a> {
+    contenders: Vec<Contender<'a>>,
+    programs: Vec<record::Tool>,
+    /// They fit and are not here.
+    left_out: Vec<String>,
+}
+
+impl Task<'_> {
+    /// Those that fit and are here; with `all` also those that do not or are not, to be shown as such.
+    fn line_up<'a>(&'a self, chosen: &[&'a Tool], all: bool, cancel: &Cancel) -> Result<LineUp<'a>> {
+        let is_dir = self.from.is_dir;
+        let mut line_up = LineUp { contenders: Vec::new(), programs: Vec::new(), left_out: Vec::new() };
+        // What holds for every copy is told now, not as a failure of each.
+        let words = self.words("x-1")?;
+        for &tool in chosen {
+            let missing = tool
+                .programs(self.route, is_dir)
+                .into_iter()
+                .find(|program| !program.starts_with('{') && contest::found(program).is_none());
+            let what = if is_dir { "a directory" } else { "a single file" };
+            let absent = match missing {
+                _ if !tool.goes(self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route.word())),
+                Some(program) => Some(format!("no program {program} is found here")),
+                None => tool.call(self.route, is_dir, &words).err().map(|e| e.reason()),
+            };
+            if absent.is_some() && !all {
+                if tool.goes(self.route, is_dir) {
+                    line_up.left_out.push(tool.name.clone());
+                }
+                continue;
+            }
+            if absent.is_none() {
+                line_up.programs.push(self.program(tool, &words, cancel));
+            }
+            let prepare = move |fresh: &str| {
+                let mut call = tool.call(self.route, is_dir, &self.words(fresh)?)?;
+                call.env.extend(self.env());
+                Ok(call)
+            };
+            line_up.contenders.push(Contender {
+                name: tool.name.clone(),
+                factors: [].into(),
+                ground: 0,
+                prepare: Box::new(prepare),
+                absent,
+            });
+        }
+        if line_up.contenders.is_empty() {
+            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no tool is here that goes {}", self.route.word()));
+            return Err(e.hint("--print-table shows the tools that are known, --table FILE adds others"));
+        }
+        Ok(line_up)
+    }
+
+    fn env(&self) -> Vec<(OsString, OsString)> {
+        let mut env = self.keeping.env();
+        if let Some(profile) = &self.connect.objects.profile {
+            env.push(("AWS_PROFILE".into(), profile.into()));
+        }
+        if let Some(region) = reach::region(self.connect) {
+            env.push(("AWS_REGION".into(), region.into()));
+        }
+        env
+    }
+
+    fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel) -> record::Tool {
+        let programs = tool.programs(self.route, self.from.is_dir);
+        let path = programs.first().and_then(|program| contest::found(program));
+        let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
+        let argv = words::fill(tool.version(), words).unwrap_or_default();
+        let version = if argv.is_empty() { None } else { contest::version(&argv, cancel) };
+        record::Tool { name: tool.name.clone(), path: haul_core::entry::show(path.as_os_str().as_bytes()), version }
+    }
+
+    /// What the table's words stand for, for a copy into the fresh directory of this name.
+    fn words(&self, fresh: &str) -> Result<Words> {
+        let mut words = Words::default();
+        let (source, target) = (&self.from.location, self.ground.at(fresh));
+        let bytes = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+        let (above, _) = crate::open::split(&source.path);
+        words.one("src", bytes(&source.path));
+        words.one("parent", bytes(above));
+        words.one("name", bytes(&self.from.name));
+        words.one("dst", bytes(&target.path));
+        words.one("copy", bytes(&[&target.path[..], b"/", &self.from.name].concat()));
+        let bare = Location { trailing_slash: false, ..source.clone() };
+        words.one("from", bytes(&bare.to_bytes()));
+        words.one("to", bytes(&Location { trailing_slash: true, ..target.clone() }.to_bytes()));
+        words.one("threads", self.threads.to_string());
+        words.one("haul", std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?);
+        let other = if is_remote(source) { source } else { &target };
+        let ssh_options = reach::ssh_options(self.connect, other);
+        words.one("ssh", words::for_rsync(&[reach::ssh(self.connect), ssh_options.clone()].concat()));
+        words.many("ssh_options", ssh_options);
+        words.many("haul_options", reach::haul_options(self.connect));
+        for name in ["login", "target", "bucket", "key", "endpoint", "endpoint_host", "no_ssl", "region"] {
+            words.absent(name);
+        }
+        match other.scheme {
+            Scheme::Ssh | Scheme::Sftp => {
+                let (login, bracketed) = reach::login(other)?;
+                words.one("login", login);
+                words.one("target", bracketed);
+            }
+            Scheme::S3 => {
+                words.one("bucket", other.host.clone().unwrap_or_default());
+                words.one("key", bytes(&other.path));
+                if let Some(url) = reach::endpoint(self.connect) {
+                    let (scheme, rest) = url.split_once("://").unwrap_or(("https", &url));
+                    words.one("endpoint_host", rest.trim_end_matches('/'));
+                    if scheme.eq_ignore_ascii_case("http") {
+                        words.one("no_ssl", "--no-ssl");
+                    }
+                    words.one("endpoint", url.clone());
+                }
+                if let Some(region) = reach::region(self.connect) {
+                    words.one("region", region);
+                }
+            }
+            _ => {}
+        }
+        Ok(words)
+    }
+}
+
+fn show(flags: &CompareFlags, global: &Global, held: &Held, rows: &[Row]) -> std::io::Result<()> {
+    let mut page = Page::new(global);
+    page.gap();
+    let first = rows.iter().find(|row| row.ranked && row.against.is_none()).map(|row| row.name.clone()).unwrap_or_default();
+    page.lines(columns::table(&table_of(flags, rows, &first), columns::width()));
+    let troubled: Vec<&Row> = rows.iter().filter(|row| !row.troubles.is_empty()).collect();
+    if !troubled.is_empty() {
+        page.gap();
+    }
+    for row in troubled {
+        for (outcome, reason) in &row.troubles {
+            page.say(&format!("{}: {}: {reason}", row.name, outcome.words()));
+        }
+    }
+    page.gap();
+    for line in explanation(flags, rows, &first) {
+        page.say(&line);
+    }
+    page.gap();
+    page.say("Run as:");
+    for row in rows {
+        if let Some(sample) = held.run.samples.iter().find(|s| s.contender == row.name && !s.command.is_empty()) {
+            page.lines(contest::folded(&format!("  {}: {}", row.name, sample.command.join(" "))));
+        }
+    }
+    if held.stopped {
+        contest::how_to_go_on(&mut page, held.run.dir(), &flags.contest);
+    }
+    page.print()?;
+    if global.json {
+        let text = document(flags, held, rows).to_string();
+        out::print(format!("{text}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {
+    let cells = |of: &dyn Fn(&Row) -> Option<String>| rows.iter().map(|row| contest::or_dash(of(row))).collect::<Vec<_>>();
+    let ranked = |of: &dyn Fn(&Row) -> String| cells(&|row| row.ranked.then(|| of(row)));
+    let mut columns = vec![
+        Column::left("tool", rows.iter().map(|row| row.name.clone()).collect()),
+        Column::right("time", cells(&|row| row.wall.map(|wall| contest::time(wall.median)))),
+        Column::left("between", cells(&|row| row.wall.as_ref().map(contest::interval))),
+        Column::right("rate", ranked(&|row| contest::rate(row.rate, row.files_rate))),
+        Column::left(
+            &if first.is_empty() { "ratio".into() } else { format!("to {first}") },
+            cells(&|row| row.against.as_ref().map(contest::ratio)),
+        ),
+        Column::left("copies", rows.iter().map(copies).collect()),
+        Column::right("CPU", ranked(&|row| contest::time(row.user + row.system))),
+        Column::right("memory", ranked(&memory)),
+    ];
+    if let Some((text, bytes)) = flags.extrapolate.clone() {
+        let head = format!("{text} takes");
+        let long = |row: &Row| ranking::extrapolate(row.rate, bytes).map(contest::time);
+        columns.push(Column::right(&head, cells(&|row| long(row).filter(|_| row.ranked))));
+    }
+    columns.push(Column::left("came along", cells(&|row| Some(row.kept.clone()).filter(|kept| !kept.is_empty()))));
+    columns
+}
+
+fn memory(row: &Row) -> String {
+    match (row.peak, row.peak_below) {
+        (Some(peak), _) => units::bytes(peak),
+        (None, Some(below)) => format!("< {}", units::bytes(below)),
+        (None, None) => "-".into(),
+    }
+}
+
+/// `5 right`, `WRONG 2 of 5`, `missing`.
+fn copies(row: &Row) -> String {
+    let wrong = row.made - row.right;
+    match row.troubles.first() {
+        _ if wrong > 0 => format!("WRONG {wrong} of {}", row.made),
+        Some((outcome, _)) if row.right == 0 => outcome.words().to_string(),
+        Some((outcome, _)) => format!("{} right, {}", row.right, outcome.words()),
+        None => format!("{} right", row.right),
+    }
+}
+
+fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(wall) = rows.iter().find_map(|row| row.wall).filter(|wall| wall.count > 1) {
+        let sure = (wall.coverage * 1000.0).floor() / 10.0;
+        lines.push(format!(
+            "time: median of {}; between: where the true median lies with {sure:.1} % confidence. CPU: processor time, in user mode and in the kernel.",
+            wall.count
+        ));
+    }
+    if rows.iter().any(|row| row.against.is_some()) {
+        lines.push(format!("to {first}: its time as a multiple of {first}'s; not shown: these measurements show no difference."));
+    }
+    if rows.iter().any(|row| row.against.is_some_and(|d| d.verdict == haul_bench::stats::Verdict::NotShown)) && flags.contest.repeat < 4 {
+        lines.push("Three repetitions or fewer can never show a difference; --repeat 5 can.".to_string());
+    }
+    lines.push(
+        "Every copy was compared with the source: names, kinds, sizes, contents. came along: what else is as it was there.".to_string(),
+    );
+    if flags.extrapolate.is_some() {
+        lines.push("What so much more would take is reckoned from the rate, as if all of it were like this source.".to_string());
+    }
+    lines
+}
+
+fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
+    let row = |row: &Row| {
+        json!({
+            "tool": row.name,
+            "ranked": row.ranked,
+            "wall": row.wall.as_ref().map(contest::summary_json),
+            "user_seconds": row.ranked.then_some(row.user),
+            "system_seconds": row.ranked.then_some(row.system),
+            "peak_bytes": row.peak,
+            "peak_below_bytes": row.peak_below,
+            "bytes_per_second": row.rate,
+            "files_per_second": row.files_rate,
+            "against_first": row.against.as_ref().map(contest::difference_json),
+            "extrapolated_seconds": flags.extrapolate.as_ref().and_then(|(_, bytes)| ranking::extrapolate(row.rate, *bytes)),
+            "copies_made": row.made,
+            "copies_right": row.right,
+            "came_along": row.kept,
+            "troubles": contest::troubles_json(&row.troubles),
+        })
+    };
+    json!({
+        "kind": "compare",
+        "run": haul_core::entry::show(held.run.dir().as_os_str().as_bytes()),
+        "complete": !held.stopped,
+        "seed": held.run.header.settings.get("seed"),
+        "files": held.source.files,
+        "bytes": held.source.bytes,
+        "tools": rows.iter().map(row).collect::<Vec<_>>(),
+    })
 }

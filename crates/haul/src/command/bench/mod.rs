@@ -5,6 +5,7 @@ use crate::flags::Global;
 use crate::flags::bench::BenchCommand;
 
 mod compare;
+mod contest;
 mod data;
 mod files;
 mod net;

@@ -1,9 +1,318 @@
 //! `haul bench sweep`.
 
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+use haul_bench::contest::{Call, Contender, Ground as _};
+use haul_bench::process::Ending;
+use haul_bench::record::{Kind, Tool};
+use haul_bench::sweep::summary::{self, Line, Side};
+use haul_bench::sweep::{Direction, Point};
+use haul_core::cancel::Cancel;
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Result};
+use serde_json::{Value, json};
+
+use super::contest::columns::{self, Column};
+use super::contest::{self, Asked, From, Ground, Held, Keeping, Page, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::SweepFlags;
+use crate::flags::connect::Connect;
+use crate::location::{Location, Scheme};
+use crate::remote::Hosts;
+use crate::{out, units};
 
-pub fn run(_: &SweepFlags, _: &Global) -> Exit {
-    Exit::Usage
+/// The copy at the destination that is read back; the name stands for nothing that is measured.
+const FAR: &str = "read-back";
+
+pub fn run(flags: &SweepFlags, global: &Global) -> Exit {
+    sweep(flags, global).unwrap_or_else(|e| out::error(&e))
+}
+
+fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
+    contest::one_here(&flags.source, &flags.destination)?;
+    let cancel = Cancel::default();
+    contest::listen(&cancel);
+    let keeping = Keeping::of(&flags.contest, global, Kind::Sweep);
+    let connect = &flags.contest.connect;
+    let hosts = Hosts::new(connect);
+    let from = From::open(&flags.source, &hosts)?;
+    let target = Ground::open(&flags.destination, &hosts, &from, &keeping.own)?;
+    let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
+    let back = back.map(|dir| Ground::open(&dir, &hosts, &from, &keeping.own)).transpose()?;
+    let grounds: Vec<&Ground<'_>> = std::iter::once(&target).chain(&back).collect();
+    let far = Far {
+        target: &target,
+        from: &from,
+        keeping: &keeping,
+        connect,
+        flags,
+        cancel: &cancel,
+        made: Cell::new(false),
+        failed: RefCell::default(),
+    };
+    let directions: Vec<Option<Direction>> =
+        if flags.directions.is_empty() { vec![None] } else { flags.directions.iter().copied().map(Some).collect() };
+    let mut contenders = Vec::new();
+    for direction in directions {
+        for point in flags.grid.points() {
+            contenders.push(contender(flags, point, direction, &far, &grounds));
+        }
+    }
+    let program = std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?;
+    let tool = Tool {
+        name: "haul".into(),
+        path: show(program.as_os_str().as_bytes()),
+        version: Some(format!("haul {}", env!("CARGO_PKG_VERSION"))),
+    };
+    let asked = Asked {
+        kind: Kind::Sweep,
+        flags: &flags.contest,
+        global,
+        keeping: &keeping,
+        from: &from,
+        grounds: &grounds,
+        contenders: &contenders,
+        tools: vec![tool],
+        settings: [(
+            "grid".to_string(),
+            json!({
+                "workers": flags.grid.workers,
+                "chunk": flags.grid.chunks,
+                "concurrency": flags.grid.concurrency,
+                "logins": flags.grid.logins,
+                "directions": flags.directions.iter().map(|direction| direction.word()).collect::<Vec<_>>(),
+            }),
+        )]
+        .into(),
+        cancel: &cancel,
+    };
+    let held = asked.hold();
+    if far.made.get() {
+        target.clear(FAR)?;
+        if keeping.dir.exists() {
+            haul_bench::contest::disown(&keeping.dir, FAR)?;
+        }
+    }
+    let held = held?;
+    let sides = summary::sides(&held.run.samples);
+    print(flags, global, &held, &sides).map_err(|e| Error::io(e, "write"))?;
+    Ok(match (held.stopped, sides.iter().flat_map(|side| &side.lines).any(|line| line.wall.is_some())) {
+        (true, _) => Exit::Signal,
+        (false, true) => Exit::Success,
+        (false, false) => Exit::Partial,
+    })
+}
+
+fn contender<'a>(
+    flags: &'a SweepFlags,
+    point: Point,
+    direction: Option<Direction>,
+    far: &'a Far<'a>,
+    grounds: &'a [&'a Ground<'a>],
+) -> Contender<'a> {
+    let reads_back = direction == Some(Direction::Get) && flags.back.is_some();
+    let ground = usize::from(reads_back);
+    let options = point.options();
+    let name = std::iter::once("haul".to_string()).chain(options.iter().cloned()).collect::<Vec<_>>().join(" ");
+    let prepare = move |fresh: &str| {
+        let from = if reads_back { far.address()? } else { far.from.location.clone() };
+        let target = grounds[ground].at(fresh);
+        Ok(far.call(&point.options().iter().map(OsString::from).collect::<Vec<_>>(), &from, &target))
+    };
+    let way = direction.filter(|_| flags.directions.len() > 1).map_or(String::new(), |direction| format!(" ({})", direction.word()));
+    Contender { name: name + &way, factors: flags.grid.factors(point, direction), ground, prepare: Box::new(prepare), absent: None }
+}
+
+/// A copy at the destination to be read back, made when it is first needed.
+struct Far<'a> {
+    target: &'a Ground<'a>,
+    from: &'a From,
+    keeping: &'a Keeping,
+    connect: &'a Connect,
+    flags: &'a SweepFlags,
+    cancel: &'a Cancel,
+    made: Cell<bool>,
+    failed: RefCell<Option<Error>>,
+}
+
+impl Far<'_> {
+    /// `haul cp`, with the options of a point, of a source into a directory.
+    fn call(&self, options: &[OsString], from: &Location, target: &Location) -> Call {
+        let name = &self.from.name;
+        // A prefix of an object store has no name of its own: what is in it goes into a directory of that name.
+        let prefix = from.scheme == Scheme::S3 && self.from.is_dir;
+        let source = Location { trailing_slash: prefix, ..from.clone() };
+        let target = match prefix {
+            true => Location { path: [&target.path[..], b"/", name].concat(), trailing_slash: false, ..target.clone() },
+            false => Location { trailing_slash: true, ..target.clone() },
+        };
+        let mut argv: Vec<OsString> = vec![std::env::current_exe().unwrap_or_else(|_| "haul".into()).into(), "cp".into(), "-q".into()];
+        argv.extend(options.iter().cloned());
+        if crate::remote::is_remote(&source) || crate::remote::is_remote(&target) {
+            // A point that has logins of its own comes before what was asked for all.
+            let fixed = options.iter().any(|option| option == "--logins");
+            argv.extend(
+                reach::haul_options(self.connect).into_iter().filter(|option| !(fixed && option.as_bytes().starts_with(b"--logins="))),
+            );
+        }
+        argv.extend([source.to_bytes(), target.to_bytes()].iter().map(|bytes| OsStr::from_bytes(bytes).to_os_string()));
+        Call { stages: vec![argv], input: None, env: self.keeping.env() }
+    }
+
+    /// Where the copy lies.
+    fn address(&self) -> Result<Location> {
+        if let Some(e) = self.failed.borrow().as_ref() {
+            return Err(e.again());
+        }
+        let dir = self.target.at(FAR);
+        if !self.made.get() {
+            self.made.set(true);
+            haul_bench::contest::own(&self.keeping.dir, FAR)?;
+            let made = self.target.make(FAR).and_then(|()| self.copy(&dir));
+            if let Err(e) = made {
+                *self.failed.borrow_mut() = Some(e.again());
+                return Err(e);
+            }
+        }
+        let path = [&dir.path[..], b"/", &self.from.name].concat();
+        Ok(Location { path, trailing_slash: dir.scheme == Scheme::S3 && self.from.is_dir, ..dir })
+    }
+
+    fn copy(&self, dir: &Location) -> Result<()> {
+        let call = self.call(&[], &self.from.location, dir);
+        let ran = haul_bench::process::run(&call.stages[0], &call.env, self.flags.contest.limit, self.cancel)?;
+        let e = Error::new(ErrorKind::Other, "make the copy that is read back").at(&dir.to_bytes());
+        match ran.ending {
+            Ending::Exit(0) => Ok(()),
+            Ending::Cancelled => Err(e.kind_is(ErrorKind::Cancelled)),
+            Ending::Timeout => Err(e.kind_is(ErrorKind::TimedOut).because("not done within --limit").hint("give it a longer --limit")),
+            _ => Err(e.because(show(ran.stderr.trim_ascii()))),
+        }
+    }
+}
+
+fn print(flags: &SweepFlags, global: &Global, held: &Held, sides: &[Side]) -> std::io::Result<()> {
+    let mut page = Page::new(global);
+    for side in sides {
+        page.gap();
+        if !side.direction.is_empty() {
+            page.say(&format!("{}:", if side.direction == "put" { "put, from this machine" } else { "get, to this machine" }));
+        }
+        page.lines(columns::table(&table_of(flags, side), columns::width()));
+        for line in &side.lines {
+            for (outcome, reason) in &line.troubles {
+                page.say(&format!("{}: {}: {reason}", line.name, outcome.words()));
+            }
+        }
+        for sentence in sentences(side) {
+            page.say(&sentence);
+        }
+    }
+    page.gap();
+    page.say("time: median; between: bounds of the true median. Every copy was compared with the source: names, kinds, sizes, contents.");
+    if sides.iter().any(|side| side.lines.len() > 3) {
+        page.say("The best of many points is picked by these same times, and so looks a little better than it is.");
+    }
+    if held.stopped {
+        contest::how_to_go_on(&mut page, held.run.dir(), &flags.contest);
+    }
+    page.print()?;
+    if global.json {
+        out::print(format!("{}\n", document(held, sides)).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn table_of(flags: &SweepFlags, side: &Side) -> Vec<Column> {
+    let factor = |line: &Line, name: &str| match line.factors.get(name) {
+        Some(Value::Number(n)) if name == "chunk" => n.as_u64().map_or("-".into(), units::bytes),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "-".into(),
+    };
+    let cells = |of: &dyn Fn(&Line) -> Option<String>| side.lines.iter().map(|line| contest::or_dash(of(line))).collect::<Vec<_>>();
+    let mut columns = vec![Column::left("workers", cells(&|line| Some(factor(line, "streams"))))];
+    let varied = [
+        ("chunk", !flags.grid.chunks.is_empty()),
+        ("concurrency", !flags.grid.concurrency.is_empty()),
+        ("logins", !flags.grid.logins.is_empty()),
+    ];
+    for (name, _) in varied.into_iter().filter(|(_, varied)| *varied) {
+        columns.push(Column::left(name, cells(&|line| Some(factor(line, name)))));
+    }
+    columns.extend([
+        Column::right("time", cells(&|line| line.wall.map(|wall| contest::time(wall.median)))),
+        Column::left("between", cells(&|line| line.wall.as_ref().map(contest::interval))),
+        Column::right("rate", cells(&|line| line.wall.map(|_| contest::rate(line.rate, line.files_rate)))),
+        Column::left(
+            "copies",
+            cells(&|line| {
+                Some(match line.troubles.first() {
+                    None => format!("{} right", line.right),
+                    Some((outcome, _)) => format!("{} right, {}", line.right, outcome.words()),
+                })
+            }),
+        ),
+    ]);
+    columns
+}
+
+/// The best point, and how near haul's own choice came.
+fn sentences(side: &Side) -> Vec<String> {
+    let Some(best) = side.best() else { return Vec::new() };
+    let time = best.wall.map_or(f64::NAN, |wall| wall.median);
+    let mut out = vec![format!("Best fixed point: {}, {}.", best.name, contest::time(time))];
+    if let Some(reached) = side.reached {
+        let percent = |share: f64| format!("{:.0}", share * 100.0);
+        let verdict = match reached.difference.verdict {
+            haul_bench::stats::Verdict::NotShown => "; no difference shown",
+            _ => "",
+        };
+        out.push(format!(
+            "haul's own choice reaches {} % of its speed (between {} and {} %{verdict}).",
+            percent(reached.share),
+            percent(reached.interval.0),
+            percent(reached.interval.1)
+        ));
+    }
+    out
+}
+
+fn document(held: &Held, sides: &[Side]) -> Value {
+    let line = |line: &Line| {
+        json!({
+            "name": line.name,
+            "own_choice": line.own,
+            "factors": line.factors,
+            "wall": line.wall.as_ref().map(contest::summary_json),
+            "bytes_per_second": line.rate,
+            "files_per_second": line.files_rate,
+            "copies_right": line.right,
+            "troubles": contest::troubles_json(&line.troubles),
+        })
+    };
+    let side = |side: &Side| {
+        json!({
+            "direction": (!side.direction.is_empty()).then_some(&side.direction),
+            "points": side.lines.iter().map(line).collect::<Vec<_>>(),
+            "best": side.best().map(|best| &best.name),
+            "own_choice_reaches": side.reached.map(|reached| json!({
+                "share": reached.share,
+                "interval": [reached.interval.0, reached.interval.1],
+                "time": contest::difference_json(&reached.difference),
+            })),
+        })
+    };
+    json!({
+        "kind": "sweep",
+        "run": show(held.run.dir().as_os_str().as_bytes()),
+        "complete": !held.stopped,
+        "seed": held.run.header.settings.get("seed"),
+        "files": held.source.files,
+        "bytes": held.source.bytes,
+        "sides": sides.iter().map(side).collect::<Vec<_>>(),
+    })
 }

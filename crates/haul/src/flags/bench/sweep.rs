@@ -1,19 +1,108 @@
 //! bench sweep.
 
-use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
-use crate::flags::{Environment, Refusal};
+use clap::{Args, ValueHint};
+use haul_bench::sweep::{Direction, Grid};
+
+use super::contest::{ContestArgs, ContestFlags};
+use crate::flags::{Environment, Refusal, location};
+use crate::location::Location;
+use crate::remote::is_remote;
+use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SweepFlags {}
+pub struct SweepFlags {
+    pub source: Location,
+    pub destination: Location,
+    pub grid: Grid,
+    /// Empty where both are on this machine.
+    pub directions: Vec<Direction>,
+    /// Where copies go that are read back.
+    pub back: Option<PathBuf>,
+    pub contest: ContestFlags,
+}
 
 /// Time a copy over a grid of workers, chunk sizes and directions
+///
+/// Each point is `haul cp` with these settings, into a fresh directory below DST that is removed again; haul's own choice is one
+/// more contender, and how near it comes to the best point is said. DST must be empty; nothing else is touched.
 #[derive(Args)]
-#[command(override_usage = "haul bench sweep [OPTIONS] SRC DST")]
-pub struct SweepArgs {}
+#[command(
+    override_usage = "haul bench sweep [OPTIONS] SRC DST",
+    before_help = "Examples:
+  haul bench sweep data /scratch/me/empty                   1, 2, 4, 8 and 16 workers
+  haul bench sweep --workers 4,16 --chunk 1MiB,8MiB data cluster:/scratch/me/empty
+  haul bench sweep --direction both --back /scratch/back data cluster:/scratch/me/empty"
+)]
+pub struct SweepArgs {
+    /// A directory or file to copy: here, HOST:PATH or s3://BUCKET/KEY
+    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
+    source: OsString,
+    /// An empty directory, or one to be made; SRC or DST is on this machine
+    #[arg(value_name = "DST", value_hint = ValueHint::DirPath)]
+    destination: OsString,
+    /// Workers: -j of haul cp
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,2,4,8,16",
+        value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Vec<u32>,
+    /// Sizes of the pieces of large files: --chunk-size of haul cp
+    #[arg(long, value_name = "SIZE,SIZE,...", value_delimiter = ',', value_parser = chunk)]
+    chunk: Vec<u64>,
+    /// Workers at the same file: --concurrency of haul cp
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    concurrency: Vec<u32>,
+    /// Logins by ssh: --logins of haul cp
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
+    connections: Vec<u32>,
+    /// Which way, seen from this machine: put, get or both; the other way than SRC to DST needs --back
+    #[arg(long, value_name = "WAY", value_parser = ["put", "get", "both"])]
+    direction: Option<String>,
+    /// An empty directory of this machine, or one to be made, for copies that are read back from DST
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    back: Option<PathBuf>,
+    #[command(flatten)]
+    contest: ContestArgs,
+}
 
 impl SweepArgs {
-    pub(super) fn resolve(self, _: &Environment<'_>) -> Result<SweepFlags, Refusal> {
-        Ok(SweepFlags {})
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<SweepFlags, Refusal> {
+        let (source, destination) = (location(&self.source, environment)?, location(&self.destination, environment)?);
+        let natural = match (is_remote(&source), is_remote(&destination)) {
+            (false, true) => Some(Direction::Put),
+            (true, false) => Some(Direction::Get),
+            _ => None,
+        };
+        let directions = match (self.direction.as_deref(), natural) {
+            (None, natural) => natural.into_iter().collect(),
+            (Some(_), None) => return Err("--direction is for one place on this machine and one elsewhere".into()),
+            (Some("put"), Some(Direction::Put)) => vec![Direction::Put],
+            (Some("get"), Some(Direction::Get)) => vec![Direction::Get],
+            (Some(_), Some(Direction::Get)) => return Err("to measure put as well, name the place on this machine as SRC".into()),
+            (Some("get"), Some(Direction::Put)) => vec![Direction::Get],
+            (Some(_), Some(Direction::Put)) => vec![Direction::Put, Direction::Get],
+        };
+        let reads_back = natural == Some(Direction::Put) && directions.contains(&Direction::Get);
+        match (&self.back, reads_back) {
+            (None, true) => return Err("what is read back needs a place: name an empty directory with --back DIR".into()),
+            (Some(_), false) => return Err("--back is for --direction get or both, with SRC on this machine".into()),
+            _ => {}
+        }
+        Ok(SweepFlags {
+            source,
+            destination,
+            grid: Grid { workers: self.workers, chunks: self.chunk, concurrency: self.concurrency, logins: self.connections },
+            directions,
+            back: self.back,
+            contest: self.contest.resolve(),
+        })
+    }
+}
+
+fn chunk(text: &str) -> Result<u64, String> {
+    match units::parse_size(text)? {
+        size if size < 64 << 10 => Err("at least 64K".into()),
+        size => Ok(size),
     }
 }

@@ -1,0 +1,338 @@
+//! Rounds in which every contender copies the same once, in an order of chance: so all of them meet the same minutes.
+//!
+//! ```text
+//! for each round: for each contender, shuffled:
+//!     a fresh directory -> caches -> the copy, timed -> is it right? -> away with it -> sample
+//! ```
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use serde_json::Value;
+
+use crate::process::{self, Ending, Ran};
+use crate::record::{Outcome, Run, Sample};
+
+pub mod caches;
+pub mod order;
+pub mod proof;
+pub mod source;
+
+pub use caches::{Caches, Settled};
+pub use source::Source;
+
+/// A place for copies.
+pub trait Ground {
+    /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
+    fn make(&self, name: &str) -> Result<()>;
+
+    /// Removes it with all that is in it; no error if it is not there.
+    fn clear(&self, name: &str) -> Result<()>;
+
+    /// What lies in it now, read afresh.
+    fn open(&self, name: &str) -> Result<Arc<dyn Store>>;
+
+    /// Where it is on this machine, if it is.
+    fn local(&self) -> Option<&Path>;
+}
+
+/// Programs to run, each reading what the one before it writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    pub stages: Vec<Vec<OsString>>,
+    /// For the first one's standard input.
+    pub input: Option<Vec<u8>>,
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl Call {
+    /// As a person may read it; `|` between programs.
+    pub fn shown(&self) -> Vec<String> {
+        let stage = |stage: &Vec<OsString>| stage.iter().map(|word| show(word.as_encoded_bytes())).collect::<Vec<_>>();
+        let mut words = self.stages.iter().map(stage).collect::<Vec<_>>().join(&"|".to_string());
+        if let Some(input) = &self.input {
+            words.push(format!("<<< {}", show(input.trim_ascii())));
+        }
+        words
+    }
+
+    fn run(&self, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+        let input = self.input.as_ref().map(|text| {
+            let mut file = unnamed()?;
+            file.write_all(text)?;
+            file.rewind()?;
+            Ok(file)
+        });
+        let input = input.transpose().map_err(|e: std::io::Error| Error::io(e, "write a command's input"))?;
+        process::pipe(&self.stages, &self.env, input, limit, cancel)
+    }
+}
+
+/// A file in memory that no name leads to.
+fn unnamed() -> std::io::Result<std::fs::File> {
+    Ok(rustix::fs::memfd_create("input", rustix::fs::MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Makes the command of a contender for the copy that goes into the directory of this name.
+pub type Prepare<'a> = Box<dyn Fn(&str) -> Result<Call> + 'a>;
+
+/// Who takes part.
+pub struct Contender<'a> {
+    pub name: String,
+    pub factors: BTreeMap<String, Value>,
+    /// Which of the grounds it copies to.
+    pub ground: usize,
+    pub prepare: Prepare<'a>,
+    /// Why it cannot run at all.
+    pub absent: Option<String>,
+}
+
+/// What is to be measured, and where.
+pub struct Contest<'a> {
+    pub contenders: &'a [Contender<'a>],
+    pub grounds: &'a [&'a dyn Ground],
+    pub source: &'a Source,
+    pub repeat: u32,
+    pub warmup: u32,
+    pub seed: u64,
+    /// For each copy.
+    pub limit: Duration,
+    pub caches: Settled,
+    /// That look at the copies.
+    pub threads: usize,
+    pub cancel: &'a Cancel,
+}
+
+/// What goes on.
+#[derive(Debug)]
+pub enum Event<'a> {
+    Begins {
+        nth: u32,
+        of: u32,
+        round: u32,
+        contender: &'a str,
+    },
+    Checking {
+        contender: &'a str,
+    },
+    Ended(&'a Sample),
+    /// A directory could not be removed.
+    Left(Error),
+}
+
+impl Contest<'_> {
+    /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
+    /// `Cancelled` when it was told to stop, and everything that was measured is kept.
+    pub fn hold(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+        let own = Own { file: run.dir().join("fresh.txt") };
+        for name in own.names() {
+            for ground in self.grounds {
+                ground.clear(&name)?;
+            }
+        }
+        let rounds = self.warmup + self.repeat;
+        let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
+        let mut nth = 0;
+        for round in 0..rounds {
+            for place in order::order(self.seed, round, self.contenders.len()) {
+                nth += 1;
+                self.cancel.check()?;
+                let contender = &self.contenders[place];
+                // Warm-ups are numbered from 0 downwards in time and count for nothing.
+                let repetition = (round + 1).saturating_sub(self.warmup);
+                if self.is_done(run, contender, repetition) {
+                    continue;
+                }
+                told(Event::Begins { nth, of, round: repetition, contender: &contender.name });
+                let sample = self.measure(contender, repetition, round + 1, &own, told)?;
+                told(Event::Ended(&sample));
+                let stopped = sample.outcome == Outcome::Interrupted;
+                run.add(sample)?;
+                if stopped {
+                    return Err(Error::new(ErrorKind::Cancelled, "stop"));
+                }
+            }
+        }
+        own.forget();
+        Ok(())
+    }
+
+    /// Measured already, or not worth another try: what is missing stays missing, and what has used up its time once would again.
+    fn is_done(&self, run: &Run, contender: &Contender<'_>, repetition: u32) -> bool {
+        let given_up = |sample: &&Sample| {
+            let over = matches!(sample.outcome, Outcome::Missing | Outcome::Timeout);
+            over && sample.contender == contender.name && sample.factors == contender.factors
+        };
+        run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
+    }
+
+    fn measure(
+        &self,
+        contender: &Contender<'_>,
+        repetition: u32,
+        number: u32,
+        own: &Own,
+        told: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Sample> {
+        let mut sample = Sample {
+            contender: contender.name.clone(),
+            factors: contender.factors.clone(),
+            repetition,
+            at: jiff::Timestamp::now().to_string(),
+            files: Some(self.source.files + self.source.links),
+            bytes: Some(self.source.bytes),
+            caches: Some(self.caches.words.to_string()),
+            ..Sample::default()
+        };
+        if let Some(reason) = &contender.absent {
+            sample.outcome = Outcome::Missing;
+            sample.reason = Some(reason.clone());
+            return Ok(sample);
+        }
+        let ground = self.grounds[contender.ground];
+        let name = fresh_name(&contender.name, number);
+        let call = (contender.prepare)(&name)?;
+        sample.command = call.shown();
+        own.add(&name)?;
+        ground.make(&name)?;
+        let ran = self.caches.prepare(ground.local()).and_then(|()| call.run(self.limit, self.cancel));
+        match ran {
+            Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                sample.outcome = Outcome::Missing;
+                sample.reason = Some(e.to_string());
+            }
+            Err(e) => {
+                sample.outcome = Outcome::Failed;
+                sample.reason = Some(e.to_string());
+            }
+        }
+        // What is left of a copy that was killed may still be written to for a moment from the far side.
+        let cleared = (0..4).find_map(|attempt| {
+            if attempt > 0 {
+                std::thread::sleep(Duration::from_millis(200 << attempt));
+            }
+            ground.clear(&name).ok()
+        });
+        match cleared {
+            Some(()) => own.done(&name)?,
+            None => told(Event::Left(ground.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
+        }
+        Ok(sample)
+    }
+
+    fn judge(&self, ran: &Ran, sample: &mut Sample, ground: &dyn Ground, name: &str, told: &mut dyn FnMut(Event<'_>)) {
+        sample.seconds = Some(ran.seconds);
+        sample.user = Some(ran.user);
+        sample.system = Some(ran.system);
+        sample.peak = ran.peak;
+        if ran.peak.is_none() {
+            sample.more.insert("peak_below".into(), ran.peak_below.into());
+        }
+        let (outcome, reason) = match ran.ending {
+            Ending::Exit(0) => {
+                told(Event::Checking { contender: &sample.contender });
+                let checked = ground.open(name).and_then(|copy| proof::check(self.source, &*copy, self.threads, self.cancel));
+                match checked {
+                    Ok(proof) => {
+                        sample.more.insert("kept".into(), proof.kept.clone().into());
+                        sample.more.insert("wrong".into(), proof.wrong.into());
+                        match proof.wrong {
+                            0 => (Outcome::Ok, None),
+                            1 => (Outcome::Wrong, Some(proof.named.join("; "))),
+                            wrong => (Outcome::Wrong, Some(format!("{wrong} wrong names, as {}", proof.named.join("; ")))),
+                        }
+                    }
+                    Err(_) if self.cancel.is_set() => (Outcome::Interrupted, None),
+                    Err(e) => (Outcome::Wrong, Some(format!("the copy cannot be read: {e}"))),
+                }
+            }
+            Ending::Exit(code) => (Outcome::Failed, Some(format!("ended with code {code}{}", last_words(&ran.stderr)))),
+            Ending::Signal(signal) => (Outcome::Failed, Some(format!("ended by signal {signal}{}", last_words(&ran.stderr)))),
+            Ending::Timeout => (Outcome::Timeout, Some(format!("not done after {} s, and killed", self.limit.as_secs_f64()))),
+            Ending::Cancelled => (Outcome::Interrupted, None),
+        };
+        sample.outcome = outcome;
+        sample.reason = reason;
+    }
+}
+
+/// The last line that a program said, if any.
+fn last_words(stderr: &[u8]) -> String {
+    const LONGEST: usize = 200;
+    let line = stderr.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).rfind(|line| !line.is_empty());
+    line.map_or(String::new(), |line| format!(": {}", show(&line[..line.len().min(LONGEST)])))
+}
+
+/// The name of a fresh directory: nothing but letters, digits and `.`, `_`, `-`.
+pub fn fresh_name(contender: &str, number: u32) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
+    let name: String = contender.chars().map(plain).collect();
+    format!("{}-{number}", name.trim_start_matches('.'))
+}
+
+/// The directories that this run has made and not removed, so that a run that goes on knows what is its own.
+struct Own {
+    file: PathBuf,
+}
+
+impl Own {
+    fn names(&self) -> Vec<String> {
+        own_names(&self.file)
+    }
+
+    fn write(&self, names: &[String]) -> Result<()> {
+        crate::record::write_whole(&self.file, names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())
+    }
+
+    fn add(&self, name: &str) -> Result<()> {
+        let mut names = self.names();
+        names.push(name.to_string());
+        self.write(&names)
+    }
+
+    fn done(&self, name: &str) -> Result<()> {
+        let names: Vec<String> = self.names().into_iter().filter(|known| known != name).collect();
+        self.write(&names)
+    }
+
+    fn forget(&self) {
+        if self.names().is_empty() {
+            let _it_may_be_gone = std::fs::remove_file(&self.file);
+        }
+    }
+}
+
+fn own_names(file: &Path) -> Vec<String> {
+    let safe = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    std::fs::read_to_string(file).unwrap_or_default().lines().filter(safe).map(str::to_string).collect()
+}
+
+/// Notes a directory at the destination, which was made beside the measurements, as the run's own.
+pub fn own(dir: &Path, name: &str) -> Result<()> {
+    Own { file: dir.join("fresh.txt") }.add(name)
+}
+
+/// It is gone again.
+pub fn disown(dir: &Path, name: &str) -> Result<()> {
+    let own = Own { file: dir.join("fresh.txt") };
+    own.done(name)?;
+    own.forget();
+    Ok(())
+}
+
+/// What an earlier process of the run in `dir` may have left at the destination.
+pub fn leftovers(dir: &Path) -> Vec<String> {
+    own_names(&dir.join("fresh.txt"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! A destination, wherever it is: an empty directory, in which fresh ones are made and removed.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_bench::contest;
+use haul_core::cancel::Cancel;
+use haul_core::entry::{Entry, Kind, show};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Depth, Flow, Space, Store};
+
+use super::From;
+use crate::command::{files, lots, scope};
+use crate::location::{Location, Scheme};
+use crate::open::{self, Argument};
+use crate::remote::{Hosts, is_remote};
+
+/// Names of a directory that is not empty that are shown.
+const SHOWN: usize = 3;
+
+pub struct Ground<'a> {
+    /// Absolute.
+    base: Location,
+    hosts: &'a Hosts<'a>,
+    local: Option<PathBuf>,
+    /// It was not there before.
+    made: bool,
+}
+
+impl<'a> Ground<'a> {
+    /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
+    /// `Exists` where anything is in it but `own`.
+    pub fn open(location: &Location, hosts: &'a Hosts<'a>, from: &From, own: &[String]) -> Result<Ground<'a>> {
+        if location.scheme == Scheme::S3 && location.path.iter().any(|byte| b"*?[".contains(byte)) {
+            let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
+            return Err(e.because("a pattern is no destination").hint("name a prefix without * ? ["));
+        }
+        let base = base(location, hosts)?;
+        apart(from, &base)?;
+        let local = (!is_remote(&base)).then(|| open::path_of(&base.path));
+        let made = match &local {
+            None if base.scheme == Scheme::S3 => false,
+            None => {
+                let host = hosts.reach(&base)?;
+                let missing = host.look(&base.path)?.is_none();
+                if missing {
+                    host.make_dir(&base.path, false)?;
+                }
+                missing
+            }
+            Some(place) => {
+                let missing = std::fs::symlink_metadata(place).is_err();
+                if missing {
+                    files::mkdir(&Argument::new(&base, hosts), false)?;
+                }
+                missing
+            }
+        };
+        let ground = Ground { base, hosts, local, made };
+        ground.must_be_empty(own)?;
+        Ok(ground)
+    }
+
+    fn must_be_empty(&self, own: &[String]) -> Result<()> {
+        let mut strange = Vec::new();
+        let is_own = |leaf: &[u8]| own.iter().any(|name| name.as_bytes() == leaf);
+        self.store()?.list(&haul_core::entry::Dir::root(), Depth::One, &mut |entry| {
+            match entry {
+                Ok(entry) if entry.name.leaf.is_empty() || is_own(&entry.name.leaf) => return Flow::Go,
+                Ok(entry) => strange.push(show(&entry.name.leaf)),
+                Err(e) => strange.push(show(e.path().unwrap_or_default())),
+            }
+            if strange.len() > SHOWN { Flow::Stop } else { Flow::Go }
+        })?;
+        if strange.is_empty() {
+            return Ok(());
+        }
+        let more = if strange.len() > SHOWN { ", ..." } else { "" };
+        strange.truncate(SHOWN);
+        let e = Error::new(ErrorKind::Exists, "begin").at(&self.base.to_bytes());
+        let e = e.because(format!("the directory is not empty: it has {}{more}", strange.join(", ")));
+        Err(e.hint("name an empty directory, or one to be made; copies of a run that was interrupted go when it is gone on with by --out"))
+    }
+
+    fn store(&self) -> Result<Arc<dyn Store>> {
+        open::argument(&Argument::new(&self.base, self.hosts)).map(|opened| opened.store)
+    }
+
+    pub fn space(&self) -> Result<Option<Space>> {
+        self.store()?.space()
+    }
+
+    pub fn location(&self) -> &Location {
+        &self.base
+    }
+
+    /// The fresh directory of this name.
+    pub fn at(&self, name: &str) -> Location {
+        let above = &self.base.path[..];
+        let slash: &[u8] = if above.is_empty() || above.ends_with(b"/") { b"" } else { b"/" };
+        let path = [above, slash, name.as_bytes()].concat();
+        Location { path, trailing_slash: self.base.scheme == Scheme::S3, ..self.base.clone() }
+    }
+}
+
+/// The place is left as it was found, however the run ends: a directory that was made goes, if nothing is in it.
+impl Drop for Ground<'_> {
+    fn drop(&mut self) {
+        if !self.made || self.must_be_empty(&[]).is_err() {
+            return;
+        }
+        if let Ok(opened) = open::name_of(&Argument::new(&self.base, self.hosts)) {
+            let _it_may_stay = opened.store.remove(&[Entry::bare(opened.name(), Kind::Dir)]);
+        }
+    }
+}
+
+/// The address with an absolute path, links resolved; the last part need not be there.
+fn base(location: &Location, hosts: &Hosts<'_>) -> Result<Location> {
+    if location.scheme == Scheme::S3 {
+        return Ok(Location { trailing_slash: true, ..location.clone() });
+    }
+    if is_remote(location) {
+        let path = hosts.reach(location)?.path(location);
+        return Ok(Location { path, trailing_slash: false, ..location.clone() });
+    }
+    let place = open::path_of(&location.path);
+    let real = place.canonicalize().or_else(|e| {
+        let above = place.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+        match (above, place.file_name()) {
+            (Some(above), Some(leaf)) => above.canonicalize().map(|above| above.join(leaf)),
+            _ => Err(e),
+        }
+    });
+    let real = real.map_err(|e| Error::io(e, "open").at(&location.path).hint("make the directories above it first"))?;
+    Ok(Location::local(real.as_os_str().as_bytes()))
+}
+
+/// Refuses a destination that is the source or in it.
+fn apart(from: &From, target: &Location) -> Result<()> {
+    let source = &from.location;
+    let same_place = source.scheme == target.scheme && source.host == target.host;
+    let below = target.path.strip_prefix(&source.path[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+    if same_place && below {
+        let e = Error::new(ErrorKind::Usage, "begin").at(&target.to_bytes()).because("the destination is the source or inside it");
+        return Err(e.hint("name a place outside of the source"));
+    }
+    Ok(())
+}
+
+impl contest::Ground for Ground<'_> {
+    fn make(&self, name: &str) -> Result<()> {
+        match self.base.scheme {
+            // A prefix is there when something is below it.
+            Scheme::S3 => Ok(()),
+            _ => files::mkdir(&Argument::new(&self.at(name), self.hosts), false),
+        }
+    }
+
+    fn clear(&self, name: &str) -> Result<()> {
+        let place = self.at(name);
+        let asked = Argument::new(&place, self.hosts);
+        let first = Mutex::new(None);
+        let failed = |e: &Error| {
+            first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e.again());
+        };
+        // What is to be cleaned up is, also where the run was told to stop.
+        match scope::Scope::of(&asked)? {
+            Some(scope) => {
+                let how = lots::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
+                lots::rm(&asked, &scope, how, lots::Told { failed: &failed, each: &|_, _| {} })?;
+            }
+            None => {
+                let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false };
+                files::rm(&asked, how, &Cancel::default(), &failed, &|_| {})?;
+            }
+        }
+        first.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn Store>> {
+        let place = self.at(name);
+        open::argument(&Argument::new(&place, self.hosts)).map(|opened| opened.store)
+    }
+
+    fn local(&self) -> Option<&Path> {
+        self.local.as_deref()
+    }
+}

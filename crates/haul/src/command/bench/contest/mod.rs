@@ -1,0 +1,468 @@
+//! What compare and sweep share: places are opened, the run directory is begun, rounds are held, and it is said how they go.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_bench::contest::{Contender, Contest, Event, Ground as _, Source, leftovers};
+use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
+use haul_bench::stats::{Difference, Summary, Verdict};
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use serde_json::{Value, json};
+
+use crate::exit::Exit;
+use crate::flags::Global;
+use crate::flags::bench::contest::ContestFlags;
+use crate::location::{Location, Scheme};
+use crate::open::{self, Argument};
+use crate::remote::{Hosts, is_remote};
+use crate::render::{command_line, fold};
+use crate::{out, units};
+
+pub mod columns;
+mod ground;
+pub mod reach;
+
+pub use ground::Ground;
+
+/// For lines of text.
+const WIDTH: usize = 80;
+
+/// The source, where it is.
+pub struct From {
+    /// Absolute; of an object store's prefix with its slash.
+    pub location: Location,
+    pub is_dir: bool,
+    /// Its own name.
+    pub name: Vec<u8>,
+    store: Arc<dyn Store>,
+    leaf: Option<Vec<u8>>,
+}
+
+impl From {
+    /// Errors: `NotFound`; `Usage` for what has no name of its own.
+    pub fn open(location: &Location, hosts: &Hosts<'_>) -> Result<From> {
+        let shown = location.to_bytes();
+        let location = match location.scheme {
+            Scheme::Stdio => {
+                return Err(Error::new(ErrorKind::Usage, "open")
+                    .at(&shown)
+                    .because("is no directory or file to be copied again and again"));
+            }
+            Scheme::S3 => location.clone(),
+            _ if is_remote(location) => {
+                let path = hosts.reach(location)?.path(location);
+                Location { path, trailing_slash: false, ..location.clone() }
+            }
+            _ => {
+                let place = open::path_of(&location.path);
+                let real = place.canonicalize().map_err(|e| Error::io(e, "open").at(&location.path))?;
+                Location::local(real.as_os_str().as_bytes())
+            }
+        };
+        let name = location.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
+        if name.is_empty() || name == b".." || name == b"." {
+            let e = Error::new(ErrorKind::Usage, "open").at(&shown).because("has no name of its own, under which copies could lie");
+            return Err(e.hint("name a directory or file in it"));
+        }
+        let (opened, entry) = open::existing(&Argument::new(&location, hosts))?;
+        let is_dir = entry.kind == haul_core::entry::Kind::Dir;
+        Ok(From { is_dir, name, store: opened.store, leaf: opened.leaf.filter(|_| !is_dir), location })
+    }
+
+    fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
+        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
+    }
+}
+
+/// SIGINT, SIGTERM and SIGHUP stop the run and clean up, a second one at once.
+pub fn listen(cancel: &Cancel) {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let cancel = cancel.clone();
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if !cancel.set(Stop::Signal) {
+                std::process::exit(i32::from(Exit::Signal.code()));
+            }
+            out::say("stopping and cleaning up (a second signal stops at once and leaves the last copy there)");
+        }
+    });
+}
+
+/// Where a run is kept, and the seed that it has or gets.
+pub struct Keeping {
+    pub dir: PathBuf,
+    pub seed: u64,
+    /// Directories at the destination that the run has left there.
+    pub own: Vec<String>,
+    /// For the state of haul as a contender: not the user's.
+    pub state: PathBuf,
+}
+
+impl Keeping {
+    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind) -> Keeping {
+        let dir = flags.out.clone().unwrap_or_else(|| {
+            let above = global.state_dir.clone().or_else(|| haul_core::journal::default_root(|name| std::env::var_os(name)));
+            let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+            let name = format!("{}-{stamp}-{:04x}", kind.words(), chance() & 0xffff);
+            above.unwrap_or_else(std::env::temp_dir).join("bench").join(name)
+        });
+        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        let old = record::read(&dir).ok().filter(|(header, _)| header.ended.is_none());
+        let old_seed = old.and_then(|(header, _)| header.settings.get("seed")?.as_u64());
+        let seed = flags.seed.or(old_seed).unwrap_or_else(|| chance() & 0xffff_ffff);
+        Keeping { own: leftovers(&dir), state: dir.join("haul-state"), dir, seed }
+    }
+
+    /// For programs that are run: haul's own jobs are not to lie among the user's.
+    pub fn env(&self) -> Vec<(OsString, OsString)> {
+        vec![("HAUL_STATE_DIR".into(), self.state.clone().into())]
+    }
+}
+
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// All that a run is made of.
+pub struct Asked<'a> {
+    pub kind: Kind,
+    pub flags: &'a ContestFlags,
+    pub global: &'a Global,
+    pub keeping: &'a Keeping,
+    pub from: &'a From,
+    pub grounds: &'a [&'a Ground<'a>],
+    pub contenders: &'a [Contender<'a>],
+    pub tools: Vec<Tool>,
+    /// A run goes on only with the same.
+    pub settings: BTreeMap<String, Value>,
+    pub cancel: &'a Cancel,
+}
+
+/// A run that is over, or was stopped.
+pub struct Held {
+    pub run: Run,
+    pub source: Source,
+    pub stopped: bool,
+}
+
+impl Asked<'_> {
+    /// Holds all rounds that are not in the run directory yet.
+    pub fn hold(self) -> Result<Held> {
+        let dir = &self.keeping.dir;
+        let caches = self.flags.caches.settle()?;
+        let new = !dir.exists();
+        let mut run = Run::begin(dir, self.header(caches.words))?;
+        let had = run.samples.len();
+        let list = dir.join("source.list");
+        let held = self.prepare(&run, &list).map(|source| {
+            let grounds: Vec<&dyn haul_bench::contest::Ground> = self.grounds.iter().map(|ground| *ground as _).collect();
+            let contest = Contest {
+                contenders: self.contenders,
+                grounds: &grounds,
+                source: &source,
+                repeat: self.flags.repeat,
+                warmup: self.flags.warmup,
+                seed: self.keeping.seed,
+                limit: self.flags.limit,
+                caches,
+                threads: open::threads(),
+                cancel: self.cancel,
+            };
+            let quiet = self.global.quiet;
+            let repeat = self.flags.repeat;
+            let held = contest.hold(&mut run, &mut |event| {
+                if !quiet {
+                    tell(&event, repeat)
+                }
+            });
+            (source, held)
+        });
+        let _it_may_be_gone = std::fs::remove_dir_all(&self.keeping.state);
+        let (source, held) = match held {
+            Ok(held) => held,
+            Err(e) => {
+                // Nothing was measured: nothing is worth keeping.
+                if new && had == 0 {
+                    let _it_may_stay = std::fs::remove_dir_all(dir);
+                }
+                return Err(e);
+            }
+        };
+        source.forget();
+        let stopped = match held {
+            Ok(()) => false,
+            Err(e) if e.kind() == ErrorKind::Cancelled => true,
+            Err(e) => {
+                run.finish(None)?;
+                return Err(e);
+            }
+        };
+        run.finish((!stopped).then(|| jiff::Timestamp::now().to_string()))?;
+        Ok(Held { run, source, stopped })
+    }
+
+    fn header(&self, caches: &str) -> Header {
+        let mut settings = self.settings.clone();
+        let mut set = |name: &str, value: Value| {
+            settings.insert(name.to_string(), value);
+        };
+        set("source", self.from.location.to_string().into());
+        set("destination", self.grounds.iter().map(|ground| ground.location().to_string()).collect::<Vec<_>>().into());
+        set("repeat", self.flags.repeat.into());
+        set("warmup", self.flags.warmup.into());
+        set("seed", self.keeping.seed.into());
+        set("limit_seconds", self.flags.limit.as_secs_f64().into());
+        set("caches", self.flags.caches.word().into());
+        let place = |role: &str, location: &Location| {
+            let path = (!is_remote(location)).then(|| open::path_of(&location.path));
+            Place::of(role, &location.to_string(), path.as_deref())
+        };
+        let mut places = vec![place("source", &self.from.location)];
+        places.extend(self.grounds.iter().map(|ground| place("destination", ground.location())));
+        let mut notes = vec![format!("caches: {caches}")];
+        if places.iter().any(|place| place.file_system.is_none()) {
+            notes.push("only this machine's caches are meant, not those of the other side".to_string());
+        }
+        notes.push("a time ends when the tool ends; none of this says when the data are on disk".to_string());
+        Header {
+            version: record::VERSION,
+            kind: self.kind,
+            id: format!("{:016x}", chance()),
+            started: jiff::Timestamp::now().to_string(),
+            ended: None,
+            command: std::env::args_os().map(|word| show(word.as_bytes())).collect(),
+            host: Host::here(env!("CARGO_PKG_VERSION")),
+            places,
+            tools: self.tools.clone(),
+            settings,
+            notes,
+        }
+    }
+
+    /// Reads the source, and asks whether there is room for a copy.
+    fn prepare(&self, run: &Run, list: &Path) -> Result<Source> {
+        let quiet = self.global.quiet;
+        if !quiet {
+            let goes_on = match run.samples.len() {
+                0 => String::new(),
+                n => format!("; goes on behind the {n} that are there"),
+            };
+            let words = format!("samples in {}, seed {}{goes_on}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
+            out::say_plainly(&words);
+        }
+        let source = self.from.read(list, self.cancel)?;
+        if !quiet {
+            out::say_plainly(&format!(
+                "{}: {} files, {}; every copy will be compared with it",
+                self.from.location,
+                units::count(source.files),
+                units::bytes(source.bytes)
+            ));
+            if source.specials > 0 {
+                out::say_plainly(&format!("{} fifos, sockets or devices in it do not count", units::count(source.specials)));
+            }
+        }
+        for ground in self.grounds {
+            // A copy that was left by a kill goes before the first is made.
+            for name in &self.keeping.own {
+                ground.clear(name)?;
+            }
+            let Some(space) = ground.space()? else { continue };
+            if space.bytes < source.bytes || space.files < source.files + source.dirs {
+                let e = Error::new(ErrorKind::NoSpace, "begin").at(&ground.location().to_bytes());
+                let e = e.because(format!(
+                    "a copy needs {} and {} files, and there is room for {} and {}",
+                    units::bytes(source.bytes),
+                    units::count(source.files + source.dirs),
+                    units::bytes(space.bytes),
+                    units::count(space.files)
+                ));
+                return Err(e.hint("name another destination, or a smaller source"));
+            }
+        }
+        Ok(source)
+    }
+}
+
+/// One line a copy; it begins when the copy does.
+fn tell(event: &Event<'_>, repeat: u32) {
+    let mut to = io::stderr().lock();
+    // Nobody reads it any more: the measurement goes on.
+    let _unread = match event {
+        Event::Begins { nth, of, round: 0, contender } => write!(to, "{nth:>4} of {of}, warm-up, {contender}: "),
+        Event::Begins { nth, of, round, contender } => write!(to, "{nth:>4} of {of}, round {round} of {repeat}, {contender}: "),
+        Event::Checking { .. } => Ok(()),
+        Event::Ended(sample) => writeln!(to, "{}", ended(sample)),
+        Event::Left(e) => writeln!(to, "haul: a copy could not be removed: {e}"),
+    };
+    let _unread = to.flush();
+}
+
+fn ended(sample: &Sample) -> String {
+    let reason = sample.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+    match (sample.outcome, sample.seconds) {
+        (Outcome::Ok, Some(seconds)) => format!("{}, right", time(seconds)),
+        (outcome, Some(seconds)) if outcome == Outcome::Wrong => format!("{}, {}{reason}", time(seconds), outcome.words()),
+        (outcome, _) => format!("{}{reason}", outcome.words()),
+    }
+}
+
+/// Looks for a program as the system does.
+pub fn found(program: &str) -> Option<PathBuf> {
+    let is_program = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| is_program(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| is_program(path))
+}
+
+/// What a program says of itself: its first line.
+pub fn version(argv: &[OsString], cancel: &Cancel) -> Option<String> {
+    const LONGEST: Duration = Duration::from_secs(10);
+    let ran = haul_bench::process::run(argv, &[], LONGEST, cancel).ok()?;
+    let first = |text: &[u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).map(show);
+    first(&ran.stdout).or_else(|| first(&ran.stderr))
+}
+
+/// `0.123 s`, `1.23 s`, `12.3 s`, `4m05s`: three digits, since medians are compared.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if !s.is_finite() => "-".into(),
+        s if s < 0.9995 => format!("{s:.3} s"),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
+        s => units::duration(Duration::from_secs_f64(s)),
+    }
+}
+
+/// The bounds of a median.
+pub fn interval(summary: &Summary) -> String {
+    let (low, high) = (time(summary.interval.0), time(summary.interval.1));
+    match (low.strip_suffix(" s"), summary.count) {
+        (_, 1) => "-".into(),
+        (Some(low), _) if high.ends_with(" s") => format!("{low}-{high}"),
+        _ => format!("{low}-{high}"),
+    }
+}
+
+/// `1.90 slower`.
+pub fn ratio(difference: &Difference) -> String {
+    let word = match difference.verdict {
+        Verdict::NotShown => "not shown",
+        shown => shown.words(),
+    };
+    format!("{:.2} {word}", difference.ratio)
+}
+
+/// MiB/s, or files a second where the files are small.
+pub fn rate(bytes: Option<f64>, files: Option<f64>) -> String {
+    const SMALL: f64 = 256.0 * 1024.0;
+    match (bytes, files) {
+        (Some(bytes), Some(files)) if files > 0.0 && bytes / files < SMALL => format!("{} files/s", units::count(files.round() as u64)),
+        (Some(bytes), _) => units::rate(bytes),
+        _ => "-".into(),
+    }
+}
+
+pub fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".into())
+}
+
+/// Text for people: standard output, or standard error where standard output is for machines.
+pub struct Page {
+    lines: Vec<String>,
+    json: bool,
+}
+
+impl Page {
+    pub fn new(global: &Global) -> Page {
+        Page { lines: Vec::new(), json: global.json }
+    }
+
+    pub fn lines(&mut self, lines: impl IntoIterator<Item = String>) {
+        self.lines.extend(lines);
+    }
+
+    /// A sentence, folded.
+    pub fn say(&mut self, text: &str) {
+        self.lines.extend(fold(text, columns::width().clamp(40, 120), 2));
+    }
+
+    pub fn gap(&mut self) {
+        self.lines.push(String::new());
+    }
+
+    pub fn print(self) -> io::Result<()> {
+        let text = self.lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        if self.json { io::stderr().lock().write_all(text.as_bytes()) } else { out::print(text.as_bytes()) }
+    }
+}
+
+/// How to go on with a run that was stopped.
+pub fn how_to_go_on(page: &mut Page, dir: &Path, flags: &ContestFlags) {
+    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
+    if let Some(first) = words.first_mut() {
+        *first = b"haul".to_vec();
+    }
+    if flags.out.is_none() {
+        words.extend([b"--out".to_vec(), dir.as_os_str().as_bytes().to_vec()]);
+    }
+    page.gap();
+    page.say("Stopped before the end. What was measured is kept, and the copies are removed. To go on:");
+    page.lines([format!("  {}", command_line(words.iter().map(Vec::as_slice)))]);
+}
+
+/// What a summary has for machines.
+pub fn summary_json(summary: &Summary) -> Value {
+    json!({
+        "count": summary.count,
+        "median_seconds": summary.median,
+        "interval_seconds": [summary.interval.0, summary.interval.1],
+        "coverage": summary.coverage,
+        "least_seconds": summary.least,
+        "most_seconds": summary.most,
+    })
+}
+
+pub fn difference_json(difference: &Difference) -> Value {
+    json!({
+        "ratio": difference.ratio,
+        "interval": [difference.interval.0, difference.interval.1],
+        "p": difference.p,
+        "verdict": difference.verdict.words(),
+    })
+}
+
+pub fn troubles_json(troubles: &[(Outcome, String)]) -> Value {
+    troubles.iter().map(|(outcome, reason)| json!({"outcome": outcome, "reason": reason})).collect()
+}
+
+/// Refuses places that no two of the tools could work between. Errors: `Usage`.
+pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
+    let shown = destination.to_bytes();
+    let refuse = |reason: &str| Err(Error::new(ErrorKind::Usage, "begin").at(&shown).because(reason));
+    match (is_remote(source), is_remote(destination)) {
+        (true, true) => refuse("source and destination are both on other machines: one of them must be on this one"),
+        _ if destination.scheme == Scheme::Stdio => refuse("is no directory"),
+        _ => Ok(()),
+    }
+}
+
+/// The widest that a line of a command may be, for a page.
+pub fn folded(text: &str) -> Vec<String> {
+    fold(text, columns::width().max(WIDTH), 4)
+}

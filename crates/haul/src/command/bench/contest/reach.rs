@@ -1,0 +1,156 @@
+//! How other programs reach what the flags say: options of ssh and of haul, the endpoint of an object store.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use crate::flags::connect::Connect;
+use crate::location::Location;
+
+/// ssh with the words that `--ssh` has for it.
+pub fn ssh(connect: &Connect) -> Vec<OsString> {
+    let words = |command: &OsString| {
+        let words = command.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        words.map(|word| OsStr::from_bytes(word).to_os_string()).collect::<Vec<_>>()
+    };
+    connect.ssh.as_ref().map(words).filter(|words| !words.is_empty()).unwrap_or_else(|| vec!["ssh".into()])
+}
+
+/// Options that ssh, scp and sftp understand. Nobody is there to be asked for a password.
+pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    if let Some(config) = &connect.ssh_config {
+        out.extend(["-F".into(), absolute(config)]);
+    }
+    let mut option = |name: &str, value: &OsStr| {
+        let mut word = OsString::from(format!("{name}="));
+        word.push(value);
+        out.extend(["-o".into(), word]);
+    };
+    option("BatchMode", OsStr::new("yes"));
+    if let Some(port) = location.port.or(connect.port) {
+        option("Port", OsStr::new(&port.to_string()));
+    }
+    if let Some(jump) = &connect.jump {
+        option("ProxyJump", OsStr::new(jump));
+    }
+    for identity in &connect.identities {
+        option("IdentityFile", &absolute(identity));
+    }
+    for given in &connect.ssh_options {
+        out.extend(["-o".into(), given.into()]);
+    }
+    out
+}
+
+/// The same for haul.
+pub fn haul_options(connect: &Connect) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::new();
+    let mut option = |name: &str, value: Option<OsString>| {
+        if let Some(value) = value {
+            let mut word = OsString::from(format!("{name}="));
+            word.push(value);
+            out.push(word);
+        }
+    };
+    option("--port", connect.port.map(|port| port.to_string().into()));
+    for identity in &connect.identities {
+        option("--identity", Some(absolute(identity)));
+    }
+    option("--jump", connect.jump.clone().map(Into::into));
+    option("--ssh-config", connect.ssh_config.as_deref().map(absolute));
+    for given in &connect.ssh_options {
+        option("--ssh-option", Some(given.into()));
+    }
+    option("--ssh", connect.ssh.clone());
+    option("--agent", connect.agent.clone().map(Into::into));
+    option("--logins", (connect.logins > 1).then(|| connect.logins.to_string().into()));
+    option("--data-ports", connect.data_ports.map(|(low, high)| format!("{low}:{high}").into()));
+    let objects = &connect.objects;
+    option("--endpoint-url", objects.endpoint_url.clone().map(Into::into));
+    option("--profile", objects.profile.clone().map(Into::into));
+    option("--region", objects.region.clone().map(Into::into));
+    option("--ca-bundle", objects.ca_bundle.as_deref().map(absolute));
+    option("--storage-class", objects.storage_class.clone().map(Into::into));
+    let switches = [
+        ("--no-agent", connect.no_agent),
+        ("--no-direct", !connect.direct),
+        ("--no-sign-request", objects.no_sign_request),
+        ("--no-verify-ssl", objects.no_verify_ssl),
+        ("--request-payer", objects.request_payer),
+    ];
+    out.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.into()));
+    out
+}
+
+fn absolute(path: &Path) -> OsString {
+    std::path::absolute(path).map_or_else(|_| path.as_os_str().to_os_string(), Into::into)
+}
+
+/// `USER@HOST`, and the same with the brackets that an IPv6 address has in front of a colon. Errors: what ssh would take for an
+/// option.
+pub fn login(location: &Location) -> Result<(String, String)> {
+    let host = location.host.clone().unwrap_or_default();
+    let user = location.user.as_ref().map_or(String::new(), |user| format!("{user}@"));
+    if host.is_empty() || host.starts_with('-') || user.starts_with('-') {
+        return Err(Error::new(ErrorKind::Usage, "connect").at(&location.to_bytes()).because("this is no host that ssh takes"));
+    }
+    let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+    Ok((format!("{user}{host}"), format!("{user}{bracketed}")))
+}
+
+/// Where the flags or the environment say that the object store is.
+pub fn endpoint(connect: &Connect) -> Option<String> {
+    let named = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
+    let from_environment = || ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(named);
+    connect.objects.endpoint_url.clone().or_else(from_environment)
+}
+
+pub fn region(connect: &Connect) -> Option<String> {
+    let named = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
+    connect.objects.region.clone().or_else(|| named("AWS_REGION")).or_else(|| named("AWS_DEFAULT_REGION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_words_of_their_own() {
+        let connect = Connect {
+            ssh_config: Some("/my config".into()),
+            jump: Some("gate".into()),
+            identities: vec!["/key".into()],
+            ssh_options: vec!["Compression=no".into()],
+            direct: true,
+            port: Some(22),
+            ..Connect::default()
+        };
+        let host = Location::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
+        let words: Vec<String> = ssh_options(&connect, &host).into_iter().map(|w| w.into_string().expect("text")).collect();
+        let expected = [
+            "-F",
+            "/my config",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "Port=2222",
+            "-o",
+            "ProxyJump=gate",
+            "-o",
+            "IdentityFile=/key",
+            "-o",
+            "Compression=no",
+        ];
+        assert_eq!(words, expected);
+        assert_eq!(login(&host).expect("a host"), ("me@::1".to_string(), "me@[::1]".to_string()));
+        assert_eq!(
+            haul_options(&connect),
+            ["--port=22", "--identity=/key", "--jump=gate", "--ssh-config=/my config", "--ssh-option=Compression=no"]
+        );
+        let evil = Location { host: Some("-oProxyCommand=x".into()), user: None, ..host };
+        assert!(login(&evil).is_err());
+    }
+}
