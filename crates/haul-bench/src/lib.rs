@@ -5,6 +5,8 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod plot;
 pub mod process;
 pub mod record;
+pub mod report;
 pub mod stats;
