@@ -161,9 +161,19 @@ pub fn scale_for(values: &[f64], factor: f64) -> Scale {
     if most > least * factor { Scale::Log10 } else { Scale::Linear }
 }
 
-/// `1.8 times`, `23 times`, with no more digits than it has.
+/// `1.80 times`, `23.4 times`, `1,200 times`.
 pub fn times(ratio: f64) -> String {
-    if ratio >= 100.0 { format!("{} times", grouped(ratio, 0)) } else { format!("{} times", digits((ratio * 100.0).round() / 100.0)) }
+    format!("{} times", quotient(ratio))
+}
+
+/// `0.58`, `1.80`, `23.4`, `1,200`: two places where they say something.
+pub fn quotient(ratio: f64) -> String {
+    match ratio.abs() {
+        0.0..0.01 => digits(ratio),
+        0.01..10.0 => grouped(ratio, 2),
+        10.0..100.0 => grouped(ratio, 1),
+        _ => grouped(ratio, 0),
+    }
 }
 
 #[cfg(test)]

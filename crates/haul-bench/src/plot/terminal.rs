@@ -23,25 +23,35 @@ pub fn terminal(chart: &Chart, width: usize, unicode: bool) -> String {
         out += &line;
         out.push('\n');
     }
-    out += &match &chart.body {
+    let drawing = match &chart.body {
         Body::Lines(lines) => of_lines(chart, lines, width, unicode),
         Body::Strips(strips) => of_strips(chart, strips, width, unicode),
         Body::Histograms(rows) => of_histograms(chart, rows, width, unicode),
     };
+    for line in drawing.lines() {
+        // The name of an axis may be wider than a narrow terminal.
+        out += shortened(line, width).trim_end();
+        out.push('\n');
+    }
     for line in folded(&chart.caption, width) {
         out += &line;
         out.push('\n');
     }
-    if unicode { out } else { out.chars().map(plain).collect() }
+    if unicode { out } else { ascii(&out) }
 }
 
-/// What stands for a character where there is ASCII only.
+/// The text in ASCII alone, with as many characters as before.
+pub fn ascii(text: &str) -> String {
+    text.chars().map(plain).collect()
+}
+
 fn plain(c: char) -> char {
     match c {
         c if c.is_ascii() => c,
         'µ' => 'u',
         '…' => '~',
-        '\u{2013}' => '-',
+        '“' | '”' => '"',
+        '✕' => 'x',
         _ => '?',
     }
 }

@@ -8,7 +8,7 @@ use super::columns::{interval, varied};
 use super::document::{Cell, Section, Table, name, number};
 use super::point::{Metric, Point, points};
 use super::verdict::listed;
-use crate::plot::ruler::times;
+use crate::plot::ruler::quotient;
 use crate::record::{Header, Kind, Sample};
 use crate::stats::{Difference, Summary, Verdict};
 
@@ -109,7 +109,7 @@ pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&st
     let mut section = Section { title: format!("{} beside {}", names.1, names.0), ..Section::default() };
     if a.0.kind != b.0.kind {
         let (x, y) = (a.0.kind.words(), b.0.kind.words());
-        section.paragraphs.push(format!("{} is a run of `bench {x}` and {} one of `bench {y}`: they have nothing in common.", names.0, names.1));
+        section.paragraphs.push(format!("{} is a run of haul bench {x} and {} one of haul bench {y}: there is nothing to compare.", names.0, names.1));
         return section;
     }
     let changes = compare_runs(a, b);
@@ -129,8 +129,8 @@ pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&st
                 bounds(change.first),
                 shown(change.second),
                 bounds(change.second),
-                Cell::of(d.map(|d| ratio(d.ratio))),
-                Cell::of(d.map(|d| format!("{} to {}", ratio(d.interval.0), ratio(d.interval.1)))),
+                Cell::of(d.map(|d| quotient(d.ratio))),
+                Cell::of(d.map(|d| format!("{} to {}", quotient(d.interval.0), quotient(d.interval.1)))),
                 if change.difference.is_none() { Cell::bad(change.words().to_string()) } else { change.words().into() },
             ]
         })
@@ -153,10 +153,6 @@ pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&st
     }
     section.tables.push(table.without_empty_columns());
     section
-}
-
-fn ratio(ratio: f64) -> String {
-    times(ratio).trim_end_matches(" times").to_string()
 }
 
 fn sentence(changes: &[Change], names: (&str, &str)) -> String {

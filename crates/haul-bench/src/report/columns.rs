@@ -1,9 +1,12 @@
 //! Columns that tables of several kinds of run share.
 
 use super::document::{Cell, Column, name, number};
-use super::point::{Metric, Point, factor_name};
+use super::point::{Metric, Point, capital, factor_name, number as number_of};
 use crate::plot::Unit;
 use crate::stats::Summary;
+
+/// Other numbers of a run that have columns.
+const MORE: usize = 6;
 
 /// Median, interval, range of a metric; how many repetitions, and what went wrong.
 pub fn measured(metric: Metric, what: &str) -> Vec<Column> {
@@ -70,11 +73,7 @@ pub fn varied<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
 }
 
 pub fn factor_columns(factors: &[&str], numeric: impl Fn(&str) -> bool) -> Vec<Column> {
-    let title = |name: &str| {
-        let text = factor_name(name);
-        let mut letters = text.chars();
-        letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect::<String>())
-    };
+    let title = |name: &str| capital(&factor_name(name));
     factors.iter().map(|factor| if numeric(factor) { number(&title(factor), 0) } else { name(&title(factor), 0) }).collect()
 }
 
@@ -88,6 +87,34 @@ pub fn latency_cells(point: &Point<'_>) -> Vec<Cell> {
         Cell::of(point.median_of(|s| s.latency.as_ref().filter(|l| l.count > 0).map(get)).map(|v| Unit::Seconds.show(v)))
     };
     vec![of(|l| l.p50), of(|l| l.p90), of(|l| l.p99), of(|l| l.p999), of(|l| l.max)]
+}
+
+/// What limited most of the repetitions, and other numbers that were kept.
+pub fn more(points: &[&Point<'_>]) -> (Vec<Column>, Vec<String>) {
+    let samples = || points.iter().flat_map(|p| &p.samples).filter(|s| s.counts());
+    let numeric: std::collections::BTreeSet<&String> =
+        samples().flat_map(|s| &s.more).filter(|(_, value)| number_of(value).is_some()).map(|(name, _)| name).collect();
+    let names: Vec<String> = numeric.into_iter().take(MORE).cloned().collect();
+    let mut columns = vec![name("Limited by", 4)];
+    columns.extend(names.iter().map(|key| number(&capital(&key.trim_end_matches("_seconds").replace('_', " ")), 8)));
+    (columns, names)
+}
+
+pub fn more_cells(point: &Point<'_>, names: &[String]) -> Vec<Cell> {
+    let mut limits: Vec<(&str, usize)> = Vec::new();
+    for limit in point.samples.iter().filter(|s| s.counts()).filter_map(|s| s.limited_by.as_deref()) {
+        match limits.iter_mut().find(|(of, _)| *of == limit) {
+            Some((_, count)) => *count += 1,
+            None => limits.push((limit, 1)),
+        }
+    }
+    let most = limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit.to_string());
+    let mut cells = vec![Cell::of(most)];
+    cells.extend(names.iter().map(|key| {
+        let unit = if key.ends_with("_seconds") { Unit::Seconds } else { Unit::Name };
+        Cell::of(point.median_of(|s| number_of(s.more.get(key)?)).map(|v| unit.show(v)))
+    }));
+    cells
 }
 
 pub fn median_cell(point: &Point<'_>, metric: Metric) -> Cell {

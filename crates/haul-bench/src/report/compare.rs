@@ -1,11 +1,11 @@
 //! `haul bench compare`: tools on the same work.
 
-use super::columns::{factors, measured, measured_cells, median_cell, varied};
+use super::columns::{factors, measured, measured_cells, median_cell, more, more_cells, varied};
 use super::document::{Cell, Document, Section, Table, name, number};
-use super::figure::{courses, latencies, mark, strips};
-use super::point::{Metric, Point, grouped};
+use super::figure::{courses, latencies, mark, strips, with_missing};
+use super::point::{Metric, Point, capital, grouped};
 use super::verdict::{Lead, beside, listed, ranked, troubles};
-use crate::plot::ruler::{scale_for, times};
+use crate::plot::ruler::{quotient, scale_for};
 use crate::plot::unit::{digits, parse_bytes};
 use crate::plot::{Axis, Body, Chart, LINES, Line, Scale, Unit};
 use crate::record::Header;
@@ -27,13 +27,16 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
         let label = work[0].described(if several { &constant } else { &[] });
         if let Some(lead) = Lead::of(work, TIME) {
             let sentence = lead.sentence(TIME, "took the least time", &by_name);
-            document.answer.push(if several { format!("{label}: {sentence}") } else { sentence });
+            document.answer.push(if several { format!("{}: {sentence}", capital(&label)) } else { sentence });
         } else {
-            document.answer.push(format!("{}Nothing went well, so no tool has a time.", if several { format!("{label}: ") } else { String::new() }));
+            let label = if several { format!("{}: nothing", capital(&label)) } else { "Nothing".into() };
+            document.answer.push(format!("{label} went well, so no tool has a time."));
         }
     }
     if several {
-        document.answer.insert(0, wins(&works));
+        document.main.push(wins(&works));
+    } else {
+        document.main = std::mem::take(&mut document.answer);
     }
     let place = |point: &Point<'_>| if several { point.described(&constant) } else { String::new() };
     document.troubles = troubles(points, &place);
@@ -41,7 +44,8 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
     for (at, work) in works.iter().enumerate() {
         let label = work[0].described(&[]);
         let title = if label.is_empty() { "Time of each tool".to_string() } else { format!("Time of each tool: {label}") };
-        let mut section = Section { title: title.clone(), ..Section::default() };
+        let heading = if label.is_empty() { "The tools".to_string() } else { capital(&label) };
+        let mut section = Section { title: heading, ..Section::default() };
         let ordered = with_those_without(work);
         let rows: Vec<(String, usize, &Point<'_>)> = ordered.iter().map(|p| (p.contender.to_string(), look(p.contender), *p)).collect();
         if at < PLOTTED {
@@ -115,19 +119,22 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
     let mut columns = vec![name("Tool", 0)];
     columns.extend(measured(TIME, ""));
     let ratio = of.map_or("Ratio".to_string(), |of| format!("Time, {} = 1", crate::plot::shortened(of.contender, 16)));
-    columns.extend([number(&ratio, 1), name("Difference", 3), number("Rate", 2), number("Files/s", 4)]);
+    columns.extend([number(&ratio, 1), number("Its interval", 5), name("Difference", 3), number("Rate", 2), number("Files/s", 4)]);
     columns.extend([number("Processor", 5), number("Peak memory", 5)]);
     let unit = Unit::Bytes;
     columns.push(number(&format!("Time for {}", amount.map_or(String::new(), |amount| unit.show(amount))), 2));
+    let (others, names) = more(work);
+    columns.extend(others);
     let rows = work
         .iter()
         .map(|point| {
             let mut row: Vec<Cell> = vec![point.contender.into()];
             row.extend(measured_cells(point, TIME));
             let found = of.filter(|of| !std::ptr::eq(*of, *point)).and_then(|of| beside(of, point, TIME));
-            let interval = |found: &crate::stats::Difference| format!("{} ({} to {})", digits2(found.ratio), digits2(found.interval.0), digits2(found.interval.1));
+            let interval = |found: &crate::stats::Difference| format!("{} to {}", quotient(found.interval.0), quotient(found.interval.1));
             let itself = of.is_some_and(|of| std::ptr::eq(of, *point));
-            row.push(if itself { "1".into() } else { Cell::of(found.as_ref().map(interval)) });
+            row.push(if itself { "1".into() } else { Cell::of(found.map(|found| quotient(found.ratio))) });
+            row.push(Cell::of(found.as_ref().map(interval)));
             row.push(Cell::of(found.map(|found| found.verdict.words().to_string())));
             row.push(median_cell(point, Metric::Rate));
             row.push(Cell::of(point.summary(Metric::Files).map(|s| digits(s.median))));
@@ -135,15 +142,12 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
             row.push(median_cell(point, Metric::Peak));
             let whole = amount.zip(point.summary(Metric::Rate)).filter(|(_, s)| s.median > 0.0);
             row.push(Cell::of(whole.map(|(amount, s)| Unit::Seconds.show(amount / s.median))));
+            row.extend(more_cells(point, &names));
             row
         })
         .collect();
-    let caption = if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{label}: medians; the fastest first") };
+    let caption = if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{}: medians; the fastest first", capital(label)) };
     Table { caption, columns, rows, folded: false }.without_empty_columns()
-}
-
-fn digits2(ratio: f64) -> String {
-    times(ratio).trim_end_matches(" times").to_string()
 }
 
 /// Time against size, a line a tool.
@@ -151,7 +155,7 @@ fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document
     let bytes = |point: &Point<'_>| point.median_of(|s| s.bytes.map(|b| b as f64)).filter(|b| *b > 0.0);
     let by_file = points.iter().filter(|p| p.number("file_size").is_some()).count() == points.len() && !points.is_empty();
     let others: Vec<&str> = factors(points).into_iter().filter(|name| !matches!(*name, "work" | "file_size" | "file_count" | "files")).collect();
-    let mut section = Section { title: "Time against size".into(), ..Section::default() };
+    let mut section = Section { title: "How time grows with size".into(), ..Section::default() };
     for group in grouped(points, &others) {
         // What a work is: its size is that of any tool that did it well.
         let size = |point: &Point<'_>| {
@@ -180,6 +184,7 @@ fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document
         if hidden > 0 {
             caption += &format!(" {hidden} more tools stand in the tables only.");
         }
+        let caption = with_missing(caption, &group);
         let times: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().map(|m| m.y)).collect();
         let name = if by_file { "Size of a file" } else { "Bytes in all" };
         let chart = Chart {

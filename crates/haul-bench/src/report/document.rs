@@ -8,7 +8,9 @@ pub struct Document {
     pub title: String,
     /// Where and when.
     pub place: String,
-    /// The main sentence and those that belong to it.
+    /// What was to be found out, in as few sentences as there are questions.
+    pub main: Vec<String>,
+    /// What else belongs to that.
     pub answer: Vec<String>,
     /// What went wrong, each in a sentence.
     pub troubles: Vec<String>,

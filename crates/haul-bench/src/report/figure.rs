@@ -21,6 +21,21 @@ pub fn mark(x: f64, point: &Point<'_>, metric: Metric) -> Option<Mark> {
     Some(Mark { x, y: summary.median, interval, values: point.values(metric) })
 }
 
+/// A caption, with the points of which there is nothing to draw.
+pub fn with_missing(caption: String, points: &[&Point<'_>]) -> String {
+    let several = points.iter().any(|p| p.contender != points[0].contender);
+    let names: Vec<String> = points
+        .iter()
+        .filter(|p| p.good() == 0)
+        .map(|p| match (several, p.described(&["file_count"])) {
+            (true, words) if words.is_empty() => p.contender.to_string(),
+            (true, words) => format!("{} ({words})", p.contender),
+            (false, words) => words,
+        })
+        .collect();
+    if names.is_empty() { caption } else { format!("{caption} No mark, because it never went well: {}.", super::verdict::listed(&names, 4)) }
+}
+
 /// One row a point: every repetition.
 pub fn strips(title: &str, rows_are: &str, rows: &[(String, usize, &Point<'_>)], metric: Metric, less_is_better: bool) -> Chart {
     let values: Vec<f64> = rows.iter().flat_map(|(.., point)| point.values(metric)).collect();
@@ -191,7 +206,7 @@ pub fn courses(title: &str, rows: &[(String, usize, &Point<'_>)]) -> Option<Char
     let left_out = all - with.len();
     let caption = match left_out {
         0 => caption,
-        count => format!("{caption} {count} that took more than {APART} times as long as the quickest are not drawn."),
+        count => format!("{caption} Not drawn: {count} that took more than {APART} times as long as the quickest."),
     };
     Some(Chart {
         title: title.into(),

@@ -2,8 +2,8 @@
 
 use super::columns::{factors, measured, measured_cells};
 use super::document::{Cell, Document, Drawn, Section, Table, name, number};
-use super::figure::{courses, latencies, mark, peak, strips};
-use super::point::{Metric, Point, grouped};
+use super::figure::{courses, latencies, mark, peak, strips, with_missing};
+use super::point::{Metric, Point, capital, grouped};
 use super::streams::against;
 use super::verdict::{ranked, troubles};
 use crate::plot::ruler::times;
@@ -54,17 +54,16 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
         }
     }
     let sentences: Vec<String> =
-        lines.iter().filter_map(|line| Some(format!("{}: {}.", line_name(line[0]), peak(line, "threads", metric)?))).collect();
-    document.answer.push(match ranked(group, metric).first() {
-        None => format!("{what}: nothing went well, so there is no rate."),
+        lines.iter().filter_map(|line| Some(format!("{}: {}.", capital(&line_name(line[0])), peak(line, "threads", metric)?))).collect();
+    document.main.push(match ranked(group, metric).first() {
+        None => format!("{}: nothing went well, so there is no rate.", capital(&what)),
         Some(best) => {
             let rate = best.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
-            format!("{what}: {rate} at best, with {}, {}.", threads_words(best), line_name(best))
+            format!("{}: {rate} at best, with {}, {}.", capital(&what), threads_words(best), line_name(best))
         }
     });
-    document.answer.extend(sentences.iter().cloned().chain(apart_or_together(&lines, metric)).map(|s| capital(&s)));
-
     let mut section = Section { title: capital(&what), ..Section::default() };
+    section.paragraphs.extend(apart_or_together(&lines, metric));
     if plotted {
         let drawn = |metric: Metric| -> Vec<Line> {
             let line = |(look, line): (usize, &Vec<&Point<'_>>)| {
@@ -76,12 +75,12 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
         };
         let threads = Unit::Count("threads");
         let iops = drawn(metric);
-        section.draw(against(&format!("{what}: rate"), sentences.join(" "), "Threads", threads, metric, iops), false);
+        section.draw(against(&format!("Rate: {what}"), with_missing(sentences.join(" "), group), "Threads", threads, metric, iops), false);
         let durations = drawn(Metric::Seconds);
         let caption = durations_in_words(&durations);
-        section.draw(against(&format!("{what}: duration"), caption, "Threads", threads, Metric::Seconds, durations), false);
+        section.draw(against(&format!("Duration: {what}"), with_missing(caption, group), "Threads", threads, Metric::Seconds, durations), false);
     }
-    section.tables.push(table(group, several, &what));
+    section.tables.push(table(group, several, &capital(&what)));
     if plotted {
         let rows: Vec<(String, usize, &Point<'_>)> = lines
             .iter()
@@ -89,7 +88,7 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
             .flat_map(|(look, line)| line.iter().map(move |p| (look, *p)))
             .map(|(look, p)| (format!("{}, {}", threads_words(p), line_name(p)), look, p))
             .collect();
-        section.draw(strips("Each repetition", "Threads and directories", &rows, metric, false), true);
+        section.draw(strips("Each repetition", "Threads, directories", &rows, metric, false), true);
         let ends: Vec<_> = lines.iter().enumerate().flat_map(|(look, line)| ends(line).into_iter().map(move |p| (look, p))).collect();
         let ends: Vec<_> = ends.into_iter().map(|(look, p)| (format!("{}, {}", threads_words(p), line_name(p)), look, p)).collect();
         section.charts.extend(latencies("How long single operations took, with fewest and most threads", &ends).map(|chart| Drawn { chart, wide: true }));
@@ -109,11 +108,6 @@ fn threads_words(point: &Point<'_>) -> String {
         "1" => "1 thread".into(),
         count => format!("{count} threads"),
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Fewest and most threads.
@@ -138,12 +132,12 @@ fn apart_or_together(lines: &[Vec<&Point<'_>>], metric: Metric) -> Option<String
     let threads = threads_words(own);
     Some(match found.verdict {
         crate::stats::Verdict::Slower => {
-            format!("With {threads} a directory for each thread makes it {} as fast as one shared directory.", times(found.ratio))
+            format!("With {threads} own directories are {} as fast as one shared directory.", times(found.ratio))
         }
         crate::stats::Verdict::Faster => {
-            format!("With {threads} one shared directory is {} as fast as a directory for each thread.", times(1.0 / found.ratio))
+            format!("With {threads} one shared directory is {} as fast as own directories.", times(1.0 / found.ratio))
         }
-        crate::stats::Verdict::NotShown => format!("With {threads} no difference is shown between a shared directory and one for each thread."),
+        crate::stats::Verdict::NotShown => format!("With {threads} no difference is shown between own directories and a shared one."),
     })
 }
 

@@ -9,8 +9,10 @@ use crate::plot::terminal::folded;
 const PROSE: usize = 110;
 /// A table that is narrower than this cannot be read.
 const NARROWEST: usize = 40;
-/// Of a name or a reason, where there is room for it.
+/// Of a name or a reason, where there is room for it; what is longer goes on below.
 const LONGEST: usize = 60;
+/// Lines of one cell.
+const TALLEST: usize = 8;
 const GAP: usize = 2;
 
 pub fn text(documents: &[Document], differences: &[Section], width: usize) -> String {
@@ -21,16 +23,16 @@ pub fn text(documents: &[Document], differences: &[Section], width: usize) -> St
         for (at, document) in documents.iter().enumerate() {
             paragraph(&format!("Run {}: {}", at + 1, document.title), "", prose, &mut out);
             paragraph(&document.place, "  ", prose, &mut out);
+            for sentence in document.main.iter().chain(&document.troubles) {
+                paragraph(sentence, "  ", prose, &mut out);
+            }
         }
         for difference in differences {
             out.push('\n');
             section(difference, width, prose, &mut out);
         }
     }
-    for (at, document) in documents.iter().enumerate() {
-        if documents.len() > 1 {
-            out += &format!("\nRun {}\n", at + 1);
-        }
+    if let [document] = documents {
         run(document, width, prose, &mut out);
     }
     out
@@ -40,7 +42,7 @@ fn run(document: &Document, width: usize, prose: usize, out: &mut String) {
     paragraph(&document.title, "", prose, out);
     paragraph(&document.place, "", prose, out);
     out.push('\n');
-    for sentence in &document.answer {
+    for sentence in document.main.iter().chain(&document.answer) {
         paragraph(sentence, "", prose, out);
     }
     for trouble in &document.troubles {
@@ -108,11 +110,15 @@ fn table_of(table: &Table, width: usize) -> String {
     }
     let mut out = format!("  {}\n", cell(&table.caption, width - 2));
     let aligned = |text: &str, at: usize| {
-        let (text, wide) = (cell(text, widths[at]), widths[at]);
+        let wide = widths[at];
         if table.columns[at].numeric { format!("{text:>wide$}") } else { format!("{text:<wide$}") }
     };
+    // A number is never broken, a name is.
+    let parts = |text: &str, at: usize| -> Vec<String> {
+        if table.columns[at].numeric { vec![cell(text, widths[at])] } else { folded(&cell(text, widths[at] * TALLEST), widths[at]) }
+    };
     let mut line = |cells: Vec<String>| {
-        let joined = format!("  {}", cells.join("  "));
+        let joined = shortened(&format!("  {}", cells.join("  ")), width);
         out += joined.trim_end();
         out.push('\n');
     };
@@ -127,7 +133,11 @@ fn table_of(table: &Table, width: usize) -> String {
     }
     line(shown.iter().map(|at| "-".repeat(widths[*at])).collect());
     for row in &table.rows {
-        line(shown.iter().map(|at| aligned(row.get(*at).map_or("", |cell| &cell.text), *at)).collect());
+        let cells: Vec<Vec<String>> = shown.iter().map(|at| parts(row.get(*at).map_or("", |cell| &cell.text), *at)).collect();
+        for level in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+            let part = |(cell, at): (&Vec<String>, &usize)| aligned(cell.get(level).map_or("", String::as_str), *at);
+            line(cells.iter().zip(&shown).map(part).collect());
+        }
     }
     if !gone.is_empty() {
         gone.reverse();

@@ -48,7 +48,7 @@ pub fn write(dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Sentences and tables in at most `width` columns, for people. Several runs of a kind are set beside the first of it.
+/// Sentences and tables in at most `width` columns, for people; of several runs the main sentences, and what differs.
 pub fn text(runs: &[(Header, Vec<Sample>)], width: usize) -> String {
     let documents: Vec<Document> = runs.iter().map(describe).collect();
     lines::text(&documents, &differences(runs), width)
@@ -150,7 +150,7 @@ fn describe(run: &(Header, Vec<Sample>)) -> Document {
         ..Document::default()
     };
     if samples.is_empty() {
-        document.answer.push("Nothing has been measured in this run yet.".into());
+        document.main.push("Nothing has been measured in this run yet.".into());
     } else {
         match header.kind {
             Kind::Files => files::describe(&all, &mut document),

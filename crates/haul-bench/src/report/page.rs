@@ -12,7 +12,10 @@ const STYLE: &str = include_str!("style.css");
 /// Widths that drawings are made in: for a telephone, beside each other, alone. The style sheet shows the one that fits.
 const NARROW: f64 = 340.0;
 const HALF: f64 = 540.0;
-const WIDE: f64 = 880.0;
+const WIDE: f64 = 980.0;
+
+/// A name of a row that is no longer is not broken.
+const SHORT: usize = 26;
 
 pub fn page(documents: &[Document], differences: &[Section]) -> String {
     let title = match documents {
@@ -53,9 +56,11 @@ fn run(document: &Document, at: usize, several: bool) -> String {
     let (tag, number) = if several { ("h2", format!("Run {}: ", at + 1)) } else { ("h1", String::new()) };
     let mut out = format!("<article id=\"run-{}\">\n<header>\n<{tag}>{number}{}</{tag}>\n", at + 1, escape(&document.title));
     out += "<div class=\"answer\">\n";
-    for (place, sentence) in document.answer.iter().enumerate() {
-        let class = if place == 0 { " class=\"main\"" } else { "" };
-        out += &format!("<p{class}>{}</p>\n", escape(sentence));
+    for sentence in &document.main {
+        out += &format!("<p class=\"main\">{}</p>\n", escape(sentence));
+    }
+    for sentence in &document.answer {
+        out += &format!("<p>{}</p>\n", escape(sentence));
     }
     if !document.troubles.is_empty() {
         out += "<ul class=\"troubles\">\n";
@@ -140,6 +145,7 @@ fn table_of(table: &Table) -> String {
                 _ => "",
             };
             let text = escape(&cell.text);
+            let class = if at == 0 && class.is_empty() && cell.text.chars().count() > SHORT { " class=\"long\"" } else { class };
             out += &if at == 0 { format!("<th scope=\"row\"{class}>{text}</th>") } else { format!("<td{class}>{text}</td>") };
         }
         out += "</tr>\n";

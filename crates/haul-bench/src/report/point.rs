@@ -139,12 +139,10 @@ impl<'a> Point<'a> {
 
     /// All factors but these: `16 streams, chunk 4 MiB, out`.
     pub fn described(&self, without: &[&str]) -> String {
-        let words: Vec<String> = self
-            .factors
-            .iter()
-            .filter(|(name, _)| !without.contains(&name.as_str()))
-            .map(|(name, value)| factor_words(name, value))
-            .collect();
+        let first = ["operation", "work", "direction", "threads", "streams", "chunk", "connections"];
+        let rest = self.factors.keys().map(String::as_str).filter(|name| !first.contains(name));
+        let names = first.into_iter().chain(rest).filter(|name| !without.contains(name));
+        let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
         words.join(", ")
     }
 
@@ -184,16 +182,25 @@ pub fn factor_value(name: &str, value: &Value) -> String {
     }
 }
 
-fn factor_words(name: &str, value: &Value) -> String {
+/// `16 streams`, `files of 4 KiB`, `own directories`.
+pub fn factor_words(name: &str, value: &Value) -> String {
     let shown = factor_value(name, value);
     match (name, shown.as_str()) {
         ("same_dir", "Y") => "one shared directory".into(),
-        ("same_dir", "N") => "a directory for each thread".into(),
+        ("same_dir", "N") => "own directories".into(),
+        ("file_size", _) => format!("files of {shown}"),
+        ("chunk", _) => format!("chunks of {shown}"),
         ("streams" | "threads" | "connections", "1") => format!("1 {}", name.trim_end_matches('s')),
         ("streams" | "threads" | "connections", _) => format!("{shown} {name}"),
         ("direction" | "operation" | "work", _) => shown,
         _ => format!("{} {shown}", factor_name(name)),
     }
+}
+
+/// With a capital at its beginning, as sentences and headings have it.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// By number where both are numbers.

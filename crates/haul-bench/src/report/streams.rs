@@ -1,9 +1,9 @@
 //! `haul bench net` and `haul bench sweep`: rates against streams, in each direction.
 
-use super::columns::{factor_columns, factors, latency, latency_cells, measured, measured_cells, varied};
+use super::columns::{factor_columns, factors, latency, latency_cells, measured, measured_cells, more, more_cells, varied};
 use super::document::{Cell, Document, Section, Table, name, number};
-use super::figure::{courses, latencies, mark, peak, strips};
-use super::point::{Metric, Point, compare_values, distinct, factor_value, grouped};
+use super::figure::{courses, latencies, mark, peak, strips, with_missing};
+use super::point::{Metric, Point, capital, compare_values, distinct, factor_value, factor_words, grouped, number as number_of};
 use super::verdict::{Lead, beside, ranked, troubles};
 use crate::plot::ruler::scale_for;
 use crate::plot::{Axis, Body, Chart, LINES, Line, Scale, Unit};
@@ -21,9 +21,9 @@ fn metric_of(points: &[&Point<'_>]) -> Metric {
 fn direction_words(direction: &str) -> String {
     match direction {
         "" => String::new(),
-        "out" | "put" => format!("{direction} (from here)"),
-        "in" | "get" => format!("{direction} (to here)"),
-        other => other.to_string(),
+        "out" | "put" => format!("{} (from here)", capital(direction)),
+        "in" | "get" => format!("{} (to here)", capital(direction)),
+        other => capital(other),
     }
 }
 
@@ -47,18 +47,19 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     };
     let sentences: Vec<String> =
         groups.iter().filter_map(|group| Some(format!("{}: {}.", line_name(group[0]), peak(group, "streams", metric)?))).collect();
-    document.answer = sentences.clone();
-    if document.answer.is_empty() {
-        document.answer.push("Nothing went well, so there is no rate.".into());
+    document.main = sentences.clone();
+    if document.main.is_empty() {
+        document.main.push("Nothing went well, so there is no rate.".into());
     }
+    document.answer.extend(round_trip(points));
     document.troubles = troubles(points, &|p| p.described(&[]));
-    let mut section = Section { title: "Rate against streams".into(), ..Section::default() };
+    let mut section = Section { title: "Streams and directions".into(), ..Section::default() };
     let lines = lines_of(&groups, "streams", metric, &line_name);
-    section.draw(against("Rate against streams", sentences.join(" "), "Streams", Unit::Count("streams"), metric, lines), true);
+    section.draw(against("Rate against streams", with_missing(sentences.join(" "), points), "Streams", Unit::Count("streams"), metric, lines), true);
     let rows: Vec<(String, usize, &Point<'_>)> =
         groups.iter().enumerate().flat_map(|(look, group)| group.iter().map(move |p| (p, look))).map(|(p, look)| (label(p, &[], several), look, *p)).collect();
     section.tables.push(table(points, metric, several, "Medians by streams"));
-    section.draw(strips("Each repetition", "Streams and direction", &rows, metric, false), true);
+    section.draw(strips("Each repetition", "Direction, streams", &rows, metric, false), true);
     let best: Vec<(String, usize, &Point<'_>)> = groups
         .iter()
         .enumerate()
@@ -68,6 +69,14 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     section.charts.extend(courses("Rate over time, with the best number of streams", &best).map(|chart| super::document::Drawn { chart, wide: true }));
     section.charts.extend(latencies("Round trips", &best).map(|chart| super::document::Drawn { chart, wide: true }));
     document.sections.push(section);
+}
+
+/// Where a run has kept it.
+fn round_trip(points: &[&Point<'_>]) -> Option<String> {
+    let is_it = |name: &str| (name.contains("round_trip") || name.contains("rtt")) && name.ends_with("seconds");
+    let value = |s: &crate::record::Sample| s.more.iter().find(|(name, _)| is_it(name)).and_then(|(_, value)| number_of(value));
+    let all: Vec<f64> = points.iter().filter_map(|p| p.median_of(value)).collect();
+    (!all.is_empty()).then(|| format!("A round trip takes {}.", Unit::Seconds.show(crate::stats::median(&all))))
 }
 
 fn by_contender<'p, 'a>(group: &[&'p Point<'a>]) -> Vec<Vec<&'p Point<'a>>> {
@@ -110,12 +119,15 @@ fn table(points: &[&Point<'_>], metric: Metric, contenders: bool, caption: &str)
     columns.extend(measured(metric, ""));
     columns.push(number("Time", 4));
     columns.extend(latency());
+    let (others, kept) = more(points);
+    columns.extend(others);
     let rows = points.iter().map(|point| {
         let mut row: Vec<Cell> = if contenders { vec![point.contender.into()] } else { vec![] };
         row.extend(names.iter().map(|f| Cell::from(point.shown(f))));
         row.extend(measured_cells(point, metric));
         row.push(super::columns::median_cell(point, Metric::Seconds));
         row.extend(latency_cells(point));
+        row.extend(more_cells(point, &kept));
         row
     });
     Table { caption: caption.into(), rows: rows.collect(), columns, folded: false }.without_empty_columns()
@@ -129,12 +141,14 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
         let place = direction_words(&group[0].described(&grid_factors));
         let (tuner, grid): (Vec<&Point<'_>>, Vec<&Point<'_>>) = group.iter().copied().partition(|p| p.contender == TUNER);
         let title = if place.is_empty() { "Rate against streams".to_string() } else { format!("Rate against streams: {place}") };
-        let mut section = Section { title: title.clone(), ..Section::default() };
-        let differing: Vec<&str> = varied(&grid).into_iter().filter(|f| grid_factors.contains(f)).collect();
+        let heading = if place.is_empty() { "The grid".to_string() } else { place.clone() };
+        let mut section = Section { title: heading, ..Section::default() };
+        let several = varied(&grid);
+        let differing: Vec<&str> = grid_factors.into_iter().filter(|f| several.contains(f)).collect();
         let constant: Vec<&str> = factors(&group).into_iter().filter(|f| !differing.contains(f)).collect();
         let named = |p: &Point<'_>| if p.contender == TUNER { "haul's own choice".to_string() } else { label(p, &constant, false) };
         let sentence = sweet_spot(&grid, tuner.first().copied(), metric, &named);
-        document.answer.push(if place.is_empty() { sentence.clone() } else { format!("{place}: {sentence}") });
+        document.main.push(if place.is_empty() { sentence.clone() } else { format!("{place}: {sentence}") });
 
         // A line a chunk size and number of connections; those with the best peaks first.
         let apart: Vec<&str> = differing.iter().copied().filter(|f| *f != "streams").collect();
@@ -156,12 +170,13 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
         }
         lines.extend(tuner.first().and_then(|point| level(point, &lines, metric)));
         let mut caption = sentence;
+        caption = with_missing(caption, &grid);
         if hidden > 0 {
             caption += &format!(" {hidden} more combinations that do worse stand in the table only.");
         }
         section.draw(against(&title, caption, "Streams", Unit::Count("streams"), metric, lines), true);
         section.tables.extend(matrices(&grid, &differing, metric));
-        section.tables.push(ranking(&group, &differing, metric, &named));
+        section.tables.push(ranking(&group, &differing, metric));
         let mut ordered = ranked(&group, metric);
         ordered.truncate(12);
         if let Some(own) = tuner.first().filter(|own| !ordered.iter().any(|p| std::ptr::eq(*p, **own))) {
@@ -182,10 +197,11 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
 fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, named: &dyn Fn(&Point<'_>) -> String) -> String {
     let Some(lead) = Lead::of(grid, metric) else { return "Nothing went well, so there is no rate.".into() };
     let show = |p: &Point<'_>| p.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
-    let mut out = format!("{} gives most ({})", named(lead.best), show(lead.best));
+    let name = Some(named(lead.best)).filter(|name| !name.is_empty()).unwrap_or_else(|| lead.best.contender.to_string());
+    let mut out = format!("most, {}, with {name}", show(lead.best));
     if !lead.level.is_empty() {
         let count = lead.level.len();
-        out += &format!("; of {count} other {} no difference to it is shown", if count == 1 { "combination" } else { "combinations" });
+        out += &format!("; {count} other {} no different as far as is shown", if count == 1 { "combination is" } else { "combinations are" });
     }
     let Some(own) = tuner else { return out + "." };
     let Some(found) = beside(lead.best, own, metric) else {
@@ -193,11 +209,11 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
     };
     let change = (1.0 / found.ratio - 1.0) * 100.0;
     let words = match found.verdict {
-        Verdict::NotShown => format!("no difference is shown (median {:+.0} %)", change).replace("-0 %", "0 %").replace("+0 %", "0 %"),
+        Verdict::NotShown => format!("{change:+.0} %, which is no difference shown"),
         Verdict::Slower => format!("{:.0} % less", -change),
         Verdict::Faster => format!("{change:.0} % more"),
     };
-    format!("{out}. haul's own choice gives {}: {words}.", show(own))
+    format!("{out}. haul's own choice gives {}, {words}.", show(own))
 }
 
 /// The tuner's choice from end to end: it has no number of streams.
@@ -236,28 +252,35 @@ fn matrices(grid: &[&Point<'_>], differing: &[&str], metric: Metric) -> Vec<Tabl
                 row
             };
             let rows = distinct(&group, "streams").iter().map(row).collect();
-            let connections = group[0].shown("connections");
-            let of = if differing.contains(&"connections") { format!(", {connections} connections") } else { String::new() };
+            let connections = group[0].factors.get("connections").filter(|_| differing.contains(&"connections"));
+            let of = connections.map_or(String::new(), |value| format!(", {}", factor_words("connections", value)));
             Table { caption: format!("{} by streams and chunk size{of} (*: the best)", metric.words()), columns, rows, folded: false }
         })
         .collect()
 }
 
-fn ranking(group: &[&Point<'_>], differing: &[&str], metric: Metric, named: &dyn Fn(&Point<'_>) -> String) -> Table {
+fn ranking(group: &[&Point<'_>], differing: &[&str], metric: Metric) -> Table {
     let mut ordered = ranked(group, metric);
-    ordered.extend(group.iter().filter(|p| p.values(metric).is_empty()));
+    let without: Vec<&Point<'_>> = group.iter().copied().filter(|p| !ordered.iter().any(|of| std::ptr::eq(*of, *p))).collect();
+    ordered.extend(without);
     let best = ordered.first().copied();
-    let mut columns = vec![name("Combination", 0)];
+    let mut columns = vec![name("Choice", 0)];
+    columns.extend(factor_columns(differing, |_| true));
     columns.extend(measured(metric, ""));
     columns.extend([name("Beside the best", 1), number("Time", 5)]);
+    let (others, kept) = more(group);
+    columns.extend(others);
     let rows = ordered
         .iter()
         .map(|point| {
-            let mut row: Vec<Cell> = vec![if differing.is_empty() { point.contender.into() } else { named(point).into() }];
+            let own = point.contender == TUNER;
+            let mut row: Vec<Cell> = vec![if own { "haul's own".into() } else { point.contender.into() }];
+            row.extend(differing.iter().map(|f| if own { Cell::from("its own") } else { point.shown(f).into() }));
             row.extend(measured_cells(point, metric));
             let found = best.filter(|best| !std::ptr::eq(*best, *point)).and_then(|best| beside(best, point, metric));
             row.push(Cell::of(found.map(|f| f.verdict.words().to_string())));
             row.push(super::columns::median_cell(point, Metric::Seconds));
+            row.extend(more_cells(point, &kept));
             row
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Who was best, and whether that is shown.
 
 use super::point::{Metric, Point};
-use crate::plot::ruler::times;
+use crate::plot::ruler::{quotient, times};
 use crate::stats::{Difference, Verdict, difference};
 
 /// Points by what they cost, the best first; those without a number are left out.
@@ -56,7 +56,7 @@ impl<'p, 'a> Lead<'p, 'a> {
             return format!("{best}. There is nothing else to compare it with.");
         }
         let next = self.next.as_ref().map(|(point, found)| {
-            let sure = format!("between {} and {}", times(found.interval.0), times(found.interval.1).trim_end_matches(" times"));
+            let sure = format!("{} to {}", quotient(found.interval.0), times(found.interval.1));
             format!("{} took {} as long ({sure})", name(point), times(found.ratio))
         });
         if self.level.is_empty() {
@@ -80,6 +80,12 @@ pub fn listed(words: &[String], most: usize) -> String {
         Some((last, others)) => format!("{} and {last}", others.join(", ")),
         None => String::new(),
     }
+}
+
+fn few(places: &[String]) -> String {
+    let (shown, rest) = places.split_at(places.len().min(3));
+    let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
+    format!("{}{more}", shown.join("; "))
 }
 
 /// What went wrong, a sentence a contender and kind of failure; reasons are those of the first.
@@ -111,9 +117,9 @@ pub fn troubles(points: &[&Point<'_>], name: &dyn Fn(&Point<'_>) -> String) -> V
     out.into_iter()
         .map(|(what, bad, tried, places, reason)| {
             let missing = what.ends_with("is not on this machine");
-            let often = if missing { String::new() } else { format!(", {bad} of {tried} times") };
+            let often = if missing { String::new() } else { format!(" {bad} of {tried} times") };
             let places: Vec<String> = places.into_iter().filter(|p| !p.is_empty()).collect();
-            let places = if places.is_empty() || missing { String::new() } else { format!(" ({})", listed(&places, 3)) };
+            let places = if places.is_empty() || missing { String::new() } else { format!(" ({})", few(&places)) };
             let reason = reason.filter(|_| !missing).map_or(String::new(), |why| format!(": {}", crate::plot::shortened(&why, 200)));
             format!("{what}{often}{places}{reason}.").replace("..", ".")
         })

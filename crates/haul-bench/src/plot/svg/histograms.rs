@@ -9,7 +9,7 @@ const HEAD: f64 = 24.0;
 /// Of the bars of a row.
 const TALL: f64 = 38.0;
 /// Of the name above them.
-const NAME: f64 = 22.0;
+const NAME: f64 = 28.0;
 
 pub fn draw(chart: &Chart, rows: &[Histogram], width: f64) -> (f64, String) {
     let bottom = HEAD + (TALL + NAME) * rows.len() as f64;
@@ -28,8 +28,8 @@ pub fn draw(chart: &Chart, rows: &[Histogram], width: f64) -> (f64, String) {
         let numbers = format!("p50 {}, p99 {}", chart.x.unit.show(row.p50), chart.x.unit.show(row.p99));
         let letters = ((width - left - text_width(&numbers) - 20.0) / 7.7).max(6.0) as usize;
         out += &format!("<g><title>{}</title>", super::escape(&format!("{}: {numbers}", row.name)));
-        out += &text(left, top - 5.0, "label", &shortened(&row.name, letters.min(if width < NARROW { 28 } else { 60 })));
-        out += &text(width - 2.0, top - 5.0, "label end", &numbers);
+        out += &text(left, top - 8.0, "label", &shortened(&row.name, letters.min(if width < NARROW { 28 } else { 60 })));
+        out += &text(width - 2.0, top - 8.0, "label end", &numbers);
         for tick in [share.ticks.first(), share.ticks.last()].into_iter().flatten() {
             let Some(y) = band.y(&share, tick.at) else { continue };
             out += &format!("<path class=\"grid\" d=\"M{} {}H{}\"/>", n(band.left), n(y), n(band.right));
