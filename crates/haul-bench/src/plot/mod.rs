@@ -1,0 +1,147 @@
+//! Plots: one description, drawn as SVG for a page or as text for a terminal.
+//!
+//! ```text
+//! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg | terminal
+//! ```
+//!
+//! A plot shows medians with their intervals and every repetition. Lines are told apart by colour, mark and dash at once, so
+//! that neither eyes nor printers need to see colours.
+
+pub mod ruler;
+pub mod svg;
+pub mod terminal;
+pub mod unit;
+
+pub use svg::svg;
+pub use terminal::terminal;
+pub use unit::Unit;
+
+/// As many lines can be told apart in one plot.
+pub const LINES: usize = 8;
+
+/// What a plot shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    pub title: String,
+    /// What there is to see, from the numbers.
+    pub caption: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    pub name: String,
+    pub unit: Unit,
+    pub scale: Scale,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// From zero.
+    Linear,
+    /// For what is doubled: threads, streams, sizes. Ticks at what was measured, where there is room.
+    Log2,
+    Log10,
+    /// Names, one below the other.
+    Names,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    Lines(Vec<Line>),
+    Strips(Vec<Strip>),
+    Histograms(Vec<Histogram>),
+}
+
+/// A line through medians, or a course over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub name: String,
+    /// Colour, mark and dash: below `LINES`; the same thing has the same in all plots of a page.
+    pub look: usize,
+    pub marks: Vec<Mark>,
+    /// Without marks at its points, level between them.
+    pub course: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mark {
+    pub x: f64,
+    /// The median.
+    pub y: f64,
+    /// Of the median; `None` where there is one value only.
+    pub interval: Option<(f64, f64)>,
+    /// Each repetition.
+    pub values: Vec<f64>,
+}
+
+/// The repetitions of one contender, along x.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Strip {
+    pub name: String,
+    pub look: usize,
+    /// `None` where nothing went well.
+    pub median: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    pub values: Vec<f64>,
+    /// `failed 3 of 3`, `WRONG 1 of 3`.
+    pub failures: Option<String>,
+}
+
+/// How long operations took: x is time, the height of a class its share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    pub name: String,
+    pub look: usize,
+    /// Lower and upper bound in seconds, and the share of operations in percent; by rising bounds.
+    pub classes: Vec<(f64, f64, f64)>,
+    pub p50: f64,
+    pub p99: f64,
+}
+
+impl Chart {
+    /// Whether anything can be drawn.
+    pub fn is_empty(&self) -> bool {
+        match &self.body {
+            Body::Lines(lines) => lines.iter().all(|line| line.marks.is_empty()),
+            Body::Strips(strips) => strips.iter().all(|strip| strip.median.is_none()),
+            Body::Histograms(rows) => rows.iter().all(|row| row.classes.is_empty()),
+        }
+    }
+
+    /// Names and looks of what is drawn in lines: the legend.
+    pub fn legend(&self) -> Vec<(&str, usize)> {
+        match &self.body {
+            Body::Lines(lines) => lines.iter().map(|line| (line.name.as_str(), line.look % LINES)).collect(),
+            Body::Strips(_) | Body::Histograms(_) => Vec::new(),
+        }
+    }
+
+    /// How its marks are to be read.
+    pub fn key(&self) -> &'static str {
+        match &self.body {
+            Body::Lines(lines) if lines.iter().any(|line| line.course) => {
+                "Each line is the repetition with the median time, averaged over equal spans."
+            }
+            Body::Lines(_) | Body::Strips(_) => {
+                "Large mark: median. Bar: its confidence interval. Dots: the repetitions. What lies at one place is drawn side by side."
+            }
+            Body::Histograms(_) => "Height: share of the operations in a class. Solid line: p50, the median. Dashed line: p99.",
+        }
+    }
+}
+
+/// Shortened in the middle to at most `most` characters.
+pub fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_string();
+    }
+    let head = most.saturating_sub(1) * 2 / 3;
+    let tail = most.saturating_sub(1) - head;
+    let first: String = text.chars().take(head).collect();
+    let last: String = text.chars().skip(count - tail).collect();
+    format!("{first}…{last}")
+}

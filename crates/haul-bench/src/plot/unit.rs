@@ -1,0 +1,216 @@
+//! Numbers with their units, for people: three digits.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    /// In powers of 1024 or of 1000, whichever is round.
+    Bytes,
+    /// Bytes a second, in powers of 1000.
+    Rate,
+    /// So many of these a second: `files`.
+    PerSecond(&'static str),
+    /// So many of these.
+    Count(&'static str),
+    Percent,
+    /// What is named, not counted.
+    Name,
+}
+
+const SMALL: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
+const THOUSANDS: [(f64, &str); 7] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB"), (1e18, "EB")];
+/// From here on digits would fill the line.
+const HUGE: f64 = 1e15;
+const BINARY: [(f64, &str); 7] = [
+    (1.0, "B"),
+    (1024.0, "KiB"),
+    (1_048_576.0, "MiB"),
+    (1_073_741_824.0, "GiB"),
+    (1_099_511_627_776.0, "TiB"),
+    (1_125_899_906_842_624.0, "PiB"),
+    (1_152_921_504_606_846_976.0, "EiB"),
+];
+
+impl Unit {
+    /// `12.3 s`, `47.0 MB/s`, `4 KiB`, `1,973 files/s`; `-` for what is no number.
+    pub fn show(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "-".into();
+        }
+        match self {
+            Unit::Seconds if value.abs() >= 600.0 => long(value),
+            Unit::Seconds => {
+                let (by, name) = small(value);
+                format!("{} {name}", digits(value / by))
+            }
+            Unit::Bytes => bytes(value),
+            Unit::Rate => {
+                let (by, name) = largest(&THOUSANDS, value);
+                format!("{} {name}/s", digits(value / by))
+            }
+            Unit::PerSecond(what) => format!("{} {what}/s", digits(value)),
+            Unit::Count(what) => format!("{} {}", grouped(value, 0), if value == 1.0 { what.trim_end_matches('s') } else { what }),
+            Unit::Percent => format!("{} %", digits(value)),
+            Unit::Name => digits(value),
+        }
+    }
+
+    /// By what the numbers of an axis from 0 to `most` are divided, and the name of that.
+    pub fn of_axis(self, most: f64) -> (f64, String) {
+        match self {
+            Unit::Seconds if most >= 14_400.0 => (3600.0, "hours".into()),
+            Unit::Seconds if most >= 600.0 => (60.0, "minutes".into()),
+            Unit::Seconds => {
+                let (by, name) = small(most);
+                (by, name.into())
+            }
+            Unit::Bytes => {
+                let (by, name) = largest(&BINARY, most);
+                (by, name.into())
+            }
+            Unit::Rate => {
+                let (by, name) = largest(&THOUSANDS, most);
+                (by, format!("{name}/s"))
+            }
+            Unit::PerSecond(what) if most >= 5e6 => (1e6, format!("millions of {what}/s")),
+            Unit::PerSecond(what) if most >= 5e4 => (1e3, format!("thousands of {what}/s")),
+            Unit::PerSecond(what) => (1.0, format!("{what}/s")),
+            Unit::Count(_) => (1.0, "number".into()),
+            Unit::Percent => (1.0, "%".into()),
+            Unit::Name => (1.0, String::new()),
+        }
+    }
+
+    /// At a tick of a logarithmic axis: `200 ms`; what is merely counted stands without its name.
+    pub fn tick(self, value: f64) -> String {
+        match self {
+            Unit::Seconds => {
+                let (by, name) = small(value);
+                format!("{} {name}", digits(value / by))
+            }
+            Unit::PerSecond(_) | Unit::Count(_) | Unit::Name => digits(value),
+            Unit::Bytes | Unit::Rate | Unit::Percent => self.show(value),
+        }
+    }
+}
+
+fn small(value: f64) -> (f64, &'static str) {
+    let value = value.abs();
+    SMALL.into_iter().find(|(by, _)| value >= *by * 0.9995).unwrap_or(if value == 0.0 { SMALL[0] } else { SMALL[3] })
+}
+
+fn largest(steps: &[(f64, &'static str)], value: f64) -> (f64, &'static str) {
+    steps.iter().rev().find(|(by, _)| value.abs() >= *by * 0.9995).copied().unwrap_or(steps[0])
+}
+
+fn bytes(value: f64) -> String {
+    let round = |number: f64| (number * 10.0).fract() == 0.0 && number < 10_000.0;
+    let binary = largest(&BINARY, value);
+    let thousands = largest(&THOUSANDS, value);
+    let (by, name) = if !round(value / binary.0) && round(value / thousands.0) { thousands } else { binary };
+    format!("{} {name}", digits(value / by))
+}
+
+/// Three digits that count, without trailing zeros behind a whole number: `0.0123`, `1.5`, `47`, `1,973`.
+pub fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    if !(1e-12..HUGE).contains(&value.abs()) {
+        return format!("{value:.2e}");
+    }
+    if value == value.trunc() {
+        return grouped(value, 0);
+    }
+    let places = |value: f64| (2.0 - value.abs().log10().floor()).clamp(0.0, 12.0) as usize;
+    // 0.9999 is 1.00, not 1.000.
+    let step = 10f64.powi(places(value) as i32);
+    let rounded = (value * step).round() / step;
+    grouped(value, if rounded == 0.0 { places(value) } else { places(rounded) })
+}
+
+/// With that many places behind the point, and commas between thousands.
+pub fn grouped(value: f64, places: usize) -> String {
+    if value.abs() >= HUGE {
+        return format!("{value:.2e}");
+    }
+    let plain = format!("{:.places$}", value.abs());
+    let (whole, rest) = plain.split_once('.').map_or((plain.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let mut out = String::from(if value < 0.0 { "-" } else { "" });
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(rest) = rest {
+        out.push('.');
+        out.push_str(rest);
+    }
+    out
+}
+
+/// `12m05s`, `1h02m`, `3d04h`, `2,400 d`.
+fn long(seconds: f64) -> String {
+    let whole = Duration::try_from_secs_f64(seconds.abs()).map_or(u64::MAX, |d| d.as_secs());
+    let sign = if seconds < 0.0 { "-" } else { "" };
+    match whole {
+        0..3600 => format!("{sign}{}m{:02}s", whole / 60, whole % 60),
+        3600..86_400 => format!("{sign}{}h{:02}m", whole / 3600, whole / 60 % 60),
+        86_400..8_640_000 => format!("{sign}{}d{:02}h", whole / 86_400, whole / 3600 % 24),
+        _ => format!("{sign}{} d", grouped((whole / 86_400) as f64, 0)),
+    }
+}
+
+/// Bytes in `13TB`, `4 GiB`, `5e9`, as settings have them; `None` for anything else.
+pub fn parse_bytes(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let end = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e').unwrap_or(text.len());
+    let number: f64 = text[..end].trim().parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0)?;
+    let unit = text[end..].trim();
+    let steps = if unit.is_empty() || unit.ends_with("iB") { BINARY } else { THOUSANDS };
+    if unit.is_empty() {
+        return Some(number);
+    }
+    let found = steps.iter().find(|(_, name)| name.eq_ignore_ascii_case(unit) || name[..1].eq_ignore_ascii_case(unit))?;
+    Some(number * found.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        for (value, shown) in [
+            (0.0, "0 s"),
+            (12.345, "12.3 s"),
+            (0.999_9, "1.00 s"),
+            (0.000_45, "450 µs"),
+            (2e-9, "2 ns"),
+            (725.0, "12m05s"),
+            (3720.0, "1h02m"),
+            (f64::NAN, "-"),
+        ] {
+            assert_eq!(Unit::Seconds.show(value), shown);
+        }
+        assert_eq!(Unit::Bytes.show(4096.0), "4 KiB");
+        assert_eq!(Unit::Bytes.show(6500.0), "6.50 kB");
+        assert_eq!(Unit::Bytes.show(1_234_567.0), "1.18 MiB");
+        assert_eq!(Unit::Rate.show(47_000_000.0), "47 MB/s");
+        assert_eq!(Unit::PerSecond("files").show(1973.44), "1,973 files/s");
+        assert_eq!(Unit::Count("runs").show(1.0), "1 run");
+        assert_eq!(digits(1_234_567.0), "1,234,567");
+        assert_eq!(digits(0.012_345), "0.0123");
+    }
+
+    #[test]
+    fn sizes_in_settings() {
+        assert_eq!(parse_bytes("13TB"), Some(13e12));
+        assert_eq!(parse_bytes("4 KiB"), Some(4096.0));
+        assert_eq!(parse_bytes("12"), Some(12.0));
+        assert_eq!(parse_bytes("lots"), None);
+        assert_eq!(parse_bytes("-1TB"), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! `haul bench compare`: tools on the same work.
+
+use super::columns::{factors, measured, measured_cells, median_cell, more, more_cells, varied};
+use super::document::{Cell, Document, Section, Table, name, number};
+use super::figure::{courses, latencies, mark, strips, with_missing};
+use super::point::{Metric, Point, capital, grouped};
+use super::verdict::{Lead, beside, listed, ranked, troubles};
+use crate::plot::ruler::{quotient, scale_for};
+use crate::plot::unit::{digits, parse_bytes};
+use crate::plot::{Axis, Body, Chart, LINES, Line, Scale, Unit};
+use crate::record::Header;
+
+/// Works that have a plot of their own.
+const PLOTTED: usize = 8;
+const TIME: Metric = Metric::Seconds;
+
+pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document) {
+    let all = factors(points);
+    let works = grouped(points, &all);
+    let looks = looks(points);
+    let look = |name: &str| looks.iter().position(|of| of == name).unwrap_or(0);
+    let by_name = |point: &Point<'_>| point.contender.to_string();
+    let several = works.len() > 1;
+    let varied = varied(points);
+    let constant: Vec<&str> = all.iter().copied().filter(|name| !varied.contains(name)).collect();
+    for work in &works {
+        let label = work[0].described(if several { &constant } else { &[] });
+        if let Some(lead) = Lead::of(work, TIME) {
+            let sentence = lead.sentence(TIME, "took the least time", &by_name);
+            document.answer.push(if several { format!("{}: {sentence}", capital(&label)) } else { sentence });
+        } else {
+            let label = if several { format!("{}: nothing", capital(&label)) } else { "Nothing".into() };
+            document.answer.push(format!("{label} went well, so no tool has a time."));
+        }
+    }
+    if several {
+        document.main.push(wins(&works));
+    } else {
+        document.main = std::mem::take(&mut document.answer);
+    }
+    let place = |point: &Point<'_>| if several { point.described(&constant) } else { String::new() };
+    document.troubles = troubles(points, &place);
+    against_size(points, &looks, document);
+    for (at, work) in works.iter().enumerate() {
+        let label = work[0].described(&[]);
+        let title = if label.is_empty() { "Time of each tool".to_string() } else { format!("Time of each tool: {label}") };
+        let heading = if label.is_empty() { "The tools".to_string() } else { capital(&label) };
+        let mut section = Section { title: heading, ..Section::default() };
+        let ordered = with_those_without(work);
+        let rows: Vec<(String, usize, &Point<'_>)> = ordered.iter().map(|p| (p.contender.to_string(), look(p.contender), *p)).collect();
+        if at < PLOTTED {
+            section.draw(strips(&title, "Tool", &rows, TIME, true), true);
+        }
+        section.tables.push(table(header, &ordered, &label));
+        if at < PLOTTED {
+            let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0).take(LINES).cloned().collect();
+            if let Some(chart) = courses("Rate over time", &fast) {
+                section.draw(chart, true);
+            }
+            if let Some(chart) = latencies("How long single operations took", &fast) {
+                section.draw(chart, true);
+            }
+        }
+        document.sections.push(section);
+    }
+}
+
+/// Contenders in the order in which they get their colours: haul, and the others as they do best.
+fn looks(points: &[&Point<'_>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in points.iter().map(|p| p.contender).filter(|name| *name == "haul").chain(ranked(points, TIME).iter().map(|p| p.contender)) {
+        if !names.iter().any(|of| of == name) {
+            names.push(name.to_string());
+        }
+    }
+    names.extend(points.iter().map(|p| p.contender.to_string()).filter(|name| !names.contains(name)).collect::<std::collections::BTreeSet<_>>());
+    names
+}
+
+/// By time, and after those what has none.
+fn with_those_without<'p, 'a>(work: &[&'p Point<'a>]) -> Vec<&'p Point<'a>> {
+    let mut ordered = ranked(work, TIME);
+    ordered.extend(work.iter().filter(|point| point.summary(TIME).is_none_or(|s| s.median <= 0.0) && point.values(TIME).is_empty()));
+    ordered
+}
+
+fn wins(works: &[Vec<&Point<'_>>]) -> String {
+    let mut wins: Vec<(&str, usize)> = Vec::new();
+    let mut open = 0;
+    for work in works {
+        match Lead::of(work, TIME) {
+            Some(lead) if lead.level.is_empty() && lead.next.is_some() => match wins.iter_mut().find(|(name, _)| *name == lead.best.contender) {
+                Some((_, count)) => *count += 1,
+                None => wins.push((lead.best.contender, 1)),
+            },
+            _ => open += 1,
+        }
+    }
+    wins.sort_by(|a, b| b.1.cmp(&a.1));
+    let won: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
+    let all = works.len();
+    match (won.is_empty(), open) {
+        (true, _) => format!("In none of {all} works is it shown which tool is fastest."),
+        (false, 0) => format!("Fastest of {all} works: {}.", listed(&won, 6)),
+        (false, open) => format!("Fastest of {all} works: {}; in {open} no difference is shown to the next.", listed(&won, 6)),
+    }
+}
+
+/// The contender that others are set beside: haul, or the first of the tools.
+fn reference<'p, 'a>(header: &Header, work: &[&'p Point<'a>]) -> Option<&'p Point<'a>> {
+    let with = || work.iter().copied().filter(|point| point.good() > 0);
+    let first = header.tools.first().map(|tool| tool.name.as_str());
+    with().find(|p| p.contender == "haul").or_else(|| with().find(|p| Some(p.contender) == first)).or_else(|| with().next())
+}
+
+fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
+    let of = reference(header, work);
+    let amount = header.settings.get("extrapolate").and_then(|v| v.as_f64().or_else(|| parse_bytes(v.as_str()?)));
+    let mut columns = vec![name("Tool", 0)];
+    columns.extend(measured(TIME, ""));
+    let ratio = of.map_or("Ratio".to_string(), |of| format!("Time, {} = 1", crate::plot::shortened(of.contender, 16)));
+    columns.extend([number(&ratio, 1), number("Its interval", 5), name("Difference", 3), number("Rate", 2), number("Files/s", 4)]);
+    columns.extend([number("Processor", 5), number("Peak memory", 5)]);
+    let unit = Unit::Bytes;
+    columns.push(number(&format!("Time for {}", amount.map_or(String::new(), |amount| unit.show(amount))), 2));
+    let (others, names) = more(work);
+    columns.extend(others);
+    let rows = work
+        .iter()
+        .map(|point| {
+            let mut row: Vec<Cell> = vec![point.contender.into()];
+            row.extend(measured_cells(point, TIME));
+            let found = of.filter(|of| !std::ptr::eq(*of, *point)).and_then(|of| beside(of, point, TIME));
+            let interval = |found: &crate::stats::Difference| format!("{} to {}", quotient(found.interval.0), quotient(found.interval.1));
+            let itself = of.is_some_and(|of| std::ptr::eq(of, *point));
+            row.push(if itself { "1".into() } else { Cell::of(found.map(|found| quotient(found.ratio))) });
+            row.push(Cell::of(found.as_ref().map(interval)));
+            row.push(Cell::of(found.map(|found| found.verdict.words().to_string())));
+            row.push(median_cell(point, Metric::Rate));
+            row.push(Cell::of(point.summary(Metric::Files).map(|s| digits(s.median))));
+            row.push(median_cell(point, Metric::Processor));
+            row.push(median_cell(point, Metric::Peak));
+            let whole = amount.zip(point.summary(Metric::Rate)).filter(|(_, s)| s.median > 0.0);
+            row.push(Cell::of(whole.map(|(amount, s)| Unit::Seconds.show(amount / s.median))));
+            row.extend(more_cells(point, &names));
+            row
+        })
+        .collect();
+    let caption = if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{}: medians; the fastest first", capital(label)) };
+    Table { caption, columns, rows, folded: false }.without_empty_columns()
+}
+
+/// Time against size, a line a tool.
+fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document) {
+    let bytes = |point: &Point<'_>| point.median_of(|s| s.bytes.map(|b| b as f64)).filter(|b| *b > 0.0);
+    let by_file = points.iter().filter(|p| p.number("file_size").is_some()).count() == points.len() && !points.is_empty();
+    let others: Vec<&str> = factors(points).into_iter().filter(|name| !matches!(*name, "work" | "file_size" | "file_count" | "files")).collect();
+    let mut section = Section { title: "How time grows with size".into(), ..Section::default() };
+    for group in grouped(points, &others) {
+        // What a work is: its size is that of any tool that did it well.
+        let size = |point: &Point<'_>| {
+            let same = || group.iter().filter(|other| other.factors == point.factors);
+            if by_file { point.number("file_size") } else { same().find_map(|other| bytes(other)) }
+        };
+        let mut lines: Vec<Line> = Vec::new();
+        for (look, name) in looks.iter().enumerate().take(LINES) {
+            let mut marks: Vec<_> =
+                group.iter().filter(|p| p.contender == name).filter_map(|p| mark(size(p).filter(|s| *s > 0.0)?, p, TIME)).collect();
+            marks.sort_by(|a, b| a.x.total_cmp(&b.x));
+            if !marks.is_empty() {
+                lines.push(Line { name: name.clone(), look, marks, course: false });
+            }
+        }
+        let mut sizes: Vec<f64> = group.iter().filter_map(|p| size(p)).collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        let clash = lines.iter().any(|line| line.marks.windows(2).any(|two| two[0].x >= two[1].x));
+        if sizes.len() < 2 || clash {
+            continue;
+        }
+        let label = group[0].described(&factors(points).into_iter().filter(|name| !others.contains(name)).collect::<Vec<_>>());
+        let hidden = looks.len().saturating_sub(LINES);
+        let mut caption = crossing(&lines, &sizes);
+        if hidden > 0 {
+            caption += &format!(" {hidden} more tools stand in the tables only.");
+        }
+        let caption = with_missing(caption, &group);
+        let times: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().map(|m| m.y)).collect();
+        let name = if by_file { "Size of a file" } else { "Bytes in all" };
+        let chart = Chart {
+            title: if label.is_empty() { "Time against size".into() } else { format!("Time against size: {label}") },
+            caption,
+            x: Axis { name: name.into(), unit: Unit::Bytes, scale: Scale::Log2 },
+            y: Axis { name: "Time".into(), unit: Unit::Seconds, scale: scale_for(&times, 30.0) },
+            body: Body::Lines(lines),
+        };
+        section.draw(chart, true);
+    }
+    if !section.charts.is_empty() {
+        document.sections.push(section);
+    }
+}
+
+/// Who leads at the smallest and at the largest size.
+fn crossing(lines: &[Line], sizes: &[f64]) -> String {
+    let least_at = |size: f64| {
+        let at = lines.iter().filter_map(|line| Some((line, line.marks.iter().find(|m| m.x == size)?)));
+        at.min_by(|a, b| a.1.y.total_cmp(&b.1.y)).map(|(line, m)| (line.name.as_str(), m.y))
+    };
+    let ends = (sizes.first().copied(), sizes.last().copied());
+    let (Some(small), Some(large)) = ends else { return String::new() };
+    match (least_at(small), least_at(large)) {
+        (Some(a), Some(b)) if a.0 == b.0 => {
+            let (small, large) = (Unit::Bytes.show(small), Unit::Bytes.show(large));
+            format!("{} has the least median at both ends: {} at {small} and {} at {large}.", a.0, Unit::Seconds.show(a.1), Unit::Seconds.show(b.1))
+        }
+        (Some(a), Some(b)) => format!(
+            "The lines cross: {} has the least median at {} ({}), {} at {} ({}).",
+            a.0,
+            Unit::Bytes.show(small),
+            Unit::Seconds.show(a.1),
+            b.0,
+            Unit::Bytes.show(large),
+            Unit::Seconds.show(b.1)
+        ),
+        _ => "At one of the ends nothing went well.".into(),
+    }
+}

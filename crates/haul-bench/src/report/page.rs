@@ -1,0 +1,158 @@
+//! The report as HTML that is also well-formed XML: one file, no script, nothing loaded.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
+
+use super::document::{Document, Drawn, Section, Table};
+use crate::plot::svg::{escape, swatch};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Widths that drawings are made in: for a telephone, beside each other, alone. The style sheet shows the one that fits.
+const NARROW: f64 = 340.0;
+const HALF: f64 = 540.0;
+const WIDE: f64 = 980.0;
+
+/// A name of a row that is no longer is not broken.
+const SHORT: usize = 26;
+
+pub fn page(documents: &[Document], differences: &[Section]) -> String {
+    let title = match documents {
+        [] => "No runs".to_string(),
+        [one] => one.title.clone(),
+        [first, rest @ ..] => format!("{} and {} more", first.title, rest.len()),
+    };
+    // The style sheet is named by its hash: no other style, and no script, has any effect.
+    let hash = BASE64_STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'; img-src data:; \
+         base-uri 'none'; form-action 'none'\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta name=\"referrer\" content=\"no-referrer\"/>\n<meta name=\"color-scheme\" content=\"light dark\"/>\n\
+         <link rel=\"icon\" href=\"data:,\"/>\n<title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        escape(&title)
+    );
+    let several = documents.len() > 1;
+    if several {
+        out += &format!("<h1>{} runs</h1>\n<ol class=\"runs\">\n", documents.len());
+        for (at, document) in documents.iter().enumerate() {
+            let (title, place) = (escape(&document.title), escape(&document.place));
+            out += &format!("<li><a href=\"#run-{}\">{title}</a><br/>{place}</li>\n", at + 1);
+        }
+        out += "</ol>\n";
+    }
+    for (at, difference) in differences.iter().enumerate() {
+        out += &section(difference, &format!("x{at}"));
+    }
+    for (at, document) in documents.iter().enumerate() {
+        out += &run(document, at, several);
+    }
+    out + "</main>\n</body>\n</html>\n"
+}
+
+fn run(document: &Document, at: usize, several: bool) -> String {
+    let (tag, number) = if several { ("h2", format!("Run {}: ", at + 1)) } else { ("h1", String::new()) };
+    let mut out = format!("<article id=\"run-{}\">\n<header>\n<{tag}>{number}{}</{tag}>\n", at + 1, escape(&document.title));
+    out += "<div class=\"answer\">\n";
+    for sentence in &document.main {
+        out += &format!("<p class=\"main\">{}</p>\n", escape(sentence));
+    }
+    for sentence in &document.answer {
+        out += &format!("<p>{}</p>\n", escape(sentence));
+    }
+    if !document.troubles.is_empty() {
+        out += "<ul class=\"troubles\">\n";
+        for trouble in &document.troubles {
+            out += &format!("<li>{}</li>\n", escape(trouble));
+        }
+        out += "</ul>\n";
+    }
+    out += &format!("</div>\n<p class=\"place\">{}</p>\n</header>\n", escape(&document.place));
+    for (place, part) in document.sections.iter().enumerate() {
+        out += &section(part, &format!("r{at}s{place}"));
+    }
+    out + "</article>\n"
+}
+
+fn section(section: &Section, id: &str) -> String {
+    let mut out = format!("<section>\n<h2>{}</h2>\n", escape(&section.title));
+    for paragraph in &section.paragraphs {
+        out += &format!("<p>{}</p>\n", escape(paragraph));
+    }
+    // Plots that go beside each other stand together.
+    let (wide, half): (Vec<&Drawn>, Vec<&Drawn>) = section.charts.iter().partition(|drawn| drawn.wide);
+    if !half.is_empty() {
+        out += "<div class=\"pair\">\n";
+        for (at, drawn) in half.iter().enumerate() {
+            out += &figure(drawn, &format!("{id}h{at}"));
+        }
+        out += "</div>\n";
+    }
+    let mut wide = wide.into_iter().enumerate();
+    // The main plot, the numbers, and what goes into detail.
+    if half.is_empty()
+        && let Some((at, drawn)) = wide.next()
+    {
+        out += &figure(drawn, &format!("{id}w{at}"));
+    }
+    for table in &section.tables {
+        out += &table_of(table);
+    }
+    for (at, drawn) in wide {
+        out += &figure(drawn, &format!("{id}w{at}"));
+    }
+    out + "</section>\n"
+}
+
+fn figure(drawn: &Drawn, id: &str) -> String {
+    let chart = &drawn.chart;
+    let mut out = format!("<figure class=\"{}\">\n<h3>{}</h3>\n", if drawn.wide { "wide" } else { "half" }, escape(&chart.title));
+    let legend = chart.legend();
+    if !legend.is_empty() {
+        out += "<ul class=\"legend\">";
+        for (name, look) in legend {
+            out += &format!("<li>{} {}</li>", swatch(look), escape(name));
+        }
+        out += "</ul>\n";
+    }
+    let width = if drawn.wide { WIDE } else { HALF };
+    out += &format!("<div class=\"large\">{}</div>\n", crate::plot::svg(chart, &format!("{id}l"), width));
+    out += &format!("<div class=\"small\">{}</div>\n", crate::plot::svg(chart, &format!("{id}s"), NARROW));
+    out + &format!("<figcaption>{} <span class=\"key\">{}</span></figcaption>\n</figure>\n", escape(&chart.caption), escape(chart.key()))
+}
+
+fn table_of(table: &Table) -> String {
+    let caption = escape(&table.caption);
+    let mut out = String::new();
+    if table.folded {
+        out += &format!("<details><summary>{caption}</summary>\n");
+    }
+    out += &format!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>");
+    for column in &table.columns {
+        out += &format!("<th scope=\"col\"{}>{}</th>", if column.numeric { " class=\"number\"" } else { "" }, escape(&column.name));
+    }
+    out += "</tr></thead>\n<tbody>\n";
+    for row in &table.rows {
+        out += "<tr>";
+        for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
+            let long = cell.text.chars().count() > 48;
+            let class = match (cell.bad, column.numeric, long) {
+                (true, ..) => " class=\"bad\"",
+                (_, true, _) => " class=\"number\"",
+                (.., true) => " class=\"long\"",
+                _ => "",
+            };
+            let text = escape(&cell.text);
+            let class = if at == 0 && class.is_empty() && cell.text.chars().count() > SHORT { " class=\"long\"" } else { class };
+            out += &if at == 0 { format!("<th scope=\"row\"{class}>{text}</th>") } else { format!("<td{class}>{text}</td>") };
+        }
+        out += "</tr>\n";
+    }
+    out += "</tbody>\n</table>\n</div>\n";
+    if table.folded {
+        out += "</details>\n";
+    }
+    out
+}

@@ -1,0 +1,273 @@
+//! Repetitions of the same thing, together.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::plot::Unit;
+use crate::record::{Outcome, Sample};
+use crate::stats::{Summary, median};
+
+/// A contender at one combination of what was varied.
+#[derive(Clone, Debug)]
+pub struct Point<'a> {
+    pub contender: &'a str,
+    pub factors: &'a BTreeMap<String, Value>,
+    /// In the order of measurement; warm-ups are among them.
+    pub samples: Vec<&'a Sample>,
+}
+
+/// What is read off a sample; `None` where it did not go well or has no such number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    Seconds,
+    /// Bytes a second.
+    Rate,
+    Files,
+    Operations,
+    /// User and system together, seconds.
+    Processor,
+    /// Bytes.
+    Peak,
+}
+
+impl Metric {
+    pub fn of(self, sample: &Sample) -> Option<f64> {
+        let value = match self {
+            Metric::Seconds => sample.seconds,
+            Metric::Rate => sample.rate(),
+            Metric::Files => sample.files_rate(),
+            Metric::Operations => sample.operations_rate(),
+            Metric::Processor => Some(sample.user? + sample.system.unwrap_or(0.0)),
+            Metric::Peak => sample.peak.map(|peak| peak as f64),
+        };
+        value.filter(|value| sample.counts() && value.is_finite() && *value >= 0.0)
+    }
+
+    pub fn unit(self) -> Unit {
+        match self {
+            Metric::Seconds | Metric::Processor => Unit::Seconds,
+            Metric::Rate => Unit::Rate,
+            Metric::Files => Unit::PerSecond("files"),
+            Metric::Operations => Unit::PerSecond("operations"),
+            Metric::Peak => Unit::Bytes,
+        }
+    }
+
+    /// As an axis is named.
+    pub fn words(self) -> &'static str {
+        match self {
+            Metric::Seconds => "Time",
+            Metric::Rate | Metric::Files | Metric::Operations => "Rate",
+            Metric::Processor => "Processor time",
+            Metric::Peak => "Peak memory",
+        }
+    }
+
+    /// Seconds for a unit of work, so that less is better whatever is looked at.
+    pub fn costs(self, values: &[f64]) -> Vec<f64> {
+        match self {
+            Metric::Rate | Metric::Files | Metric::Operations => values.iter().filter(|v| **v > 0.0).map(|v| 1.0 / v).collect(),
+            _ => values.to_vec(),
+        }
+    }
+}
+
+impl<'a> Point<'a> {
+    pub fn values(&self, metric: Metric) -> Vec<f64> {
+        self.samples.iter().filter_map(|sample| metric.of(sample)).collect()
+    }
+
+    pub fn summary(&self, metric: Metric) -> Option<Summary> {
+        Summary::of(&self.values(metric))
+    }
+
+    /// The median of any number of the samples that count.
+    pub fn median_of(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.samples.iter().filter(|s| s.counts()).filter_map(|s| of(s)).filter(|v| v.is_finite()).collect();
+        (!values.is_empty()).then(|| median(&values))
+    }
+
+    /// Repetitions that are no warm-ups.
+    pub fn tried(&self) -> usize {
+        self.samples.iter().filter(|s| s.repetition > 0 || s.outcome != Outcome::Ok).count()
+    }
+
+    pub fn good(&self) -> usize {
+        self.samples.iter().filter(|s| s.counts()).count()
+    }
+
+    /// How often it ended otherwise than well, by outcome.
+    pub fn failures(&self) -> Vec<(Outcome, usize)> {
+        let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
+        for sample in self.samples.iter().filter(|s| s.outcome != Outcome::Ok) {
+            *counts.entry(sample.outcome).or_default() += 1;
+        }
+        counts.into_iter().collect()
+    }
+
+    /// `WRONG 1 of 3, timeout 1 of 3`; `None` where all went well.
+    pub fn failures_in_words(&self) -> Option<String> {
+        let tried = self.tried();
+        let words: Vec<String> = self
+            .failures()
+            .into_iter()
+            .map(|(outcome, count)| match outcome {
+                Outcome::Missing => "not on this machine".to_string(),
+                _ => format!("{} {count} of {tried}", outcome.words()),
+            })
+            .collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
+    /// The repetition with the median time among those that have what `has` asks for.
+    pub fn typical(&self, has: impl Fn(&Sample) -> bool) -> Option<&'a Sample> {
+        let mut with: Vec<&Sample> = self.samples.iter().copied().filter(|s| s.counts() && has(s)).collect();
+        with.sort_by(|a, b| a.seconds.unwrap_or(f64::MAX).total_cmp(&b.seconds.unwrap_or(f64::MAX)));
+        with.get(with.len().saturating_sub(1) / 2).copied()
+    }
+
+    pub fn number(&self, factor: &str) -> Option<f64> {
+        number(self.factors.get(factor)?)
+    }
+
+    /// A factor as it is shown; empty where it has none.
+    pub fn shown(&self, factor: &str) -> String {
+        self.factors.get(factor).map_or(String::new(), |value| factor_value(factor, value))
+    }
+
+    /// All factors but these: `16 streams, chunk 4 MiB, out`.
+    pub fn described(&self, without: &[&str]) -> String {
+        let first = ["operation", "work", "direction", "threads", "streams", "chunk", "connections"];
+        let rest = self.factors.keys().map(String::as_str).filter(|name| !first.contains(name));
+        let names = first.into_iter().chain(rest).filter(|name| !without.contains(name));
+        let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
+        words.join(", ")
+    }
+
+    /// The values of some factors, to find points that differ in others.
+    pub fn key(&self, factors: &[&str]) -> Vec<Option<Value>> {
+        factors.iter().map(|factor| self.factors.get(*factor).cloned()).collect()
+    }
+}
+
+/// A number in JSON or in text.
+pub fn number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        value => value.as_f64(),
+    };
+    number.filter(|n: &f64| n.is_finite())
+}
+
+/// `same_dir` is `same directory`.
+pub fn factor_name(name: &str) -> String {
+    match name {
+        "same_dir" => "same directory".into(),
+        "file_count" => "files per thread".into(),
+        "chunk" => "chunk size".into(),
+        _ => name.replace('_', " "),
+    }
+}
+
+pub fn factor_value(name: &str, value: &Value) -> String {
+    let sized = ["size", "bytes", "chunk", "record"].iter().any(|word| name.contains(word));
+    match (value, number(value)) {
+        (_, Some(bytes)) if sized => Unit::Bytes.show(bytes),
+        (Value::Number(_), Some(n)) => crate::plot::unit::digits(n),
+        (Value::String(text), _) => text.clone(),
+        (Value::Null, _) => "-".into(),
+        (value, _) => value.to_string(),
+    }
+}
+
+/// `16 streams`, `files of 4 KiB`, `own directories`.
+pub fn factor_words(name: &str, value: &Value) -> String {
+    let shown = factor_value(name, value);
+    match (name, shown.as_str()) {
+        ("same_dir", "Y") => "one shared directory".into(),
+        ("same_dir", "N") => "own directories".into(),
+        ("file_size", _) => format!("files of {shown}"),
+        ("chunk", _) => format!("chunks of {shown}"),
+        ("streams" | "threads" | "connections", "1") => format!("1 {}", name.trim_end_matches('s')),
+        ("streams" | "threads" | "connections", _) => format!("{shown} {name}"),
+        ("direction" | "operation" | "work", _) => shown,
+        _ => format!("{} {shown}", factor_name(name)),
+    }
+}
+
+/// With a capital at its beginning, as sentences and headings have it.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// By number where both are numbers.
+pub fn compare_values(a: &Value, b: &Value) -> Ordering {
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        (Some(_), None) => Ordering::Less,
+        (None, Some(_)) => Ordering::Greater,
+        (None, None) => a.to_string().cmp(&b.to_string()),
+    }
+}
+
+/// The samples by contender and factors: contenders in the order in which they were first measured, factors by size.
+pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
+    let mut at: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: Vec<Point<'_>> = Vec::new();
+    let mut contenders: BTreeMap<&str, usize> = BTreeMap::new();
+    for sample in samples {
+        let next = contenders.len();
+        contenders.entry(&sample.contender).or_insert(next);
+        let place = *at.entry(sample.key()).or_insert_with(|| {
+            found.push(Point { contender: &sample.contender, factors: &sample.factors, samples: Vec::new() });
+            found.len() - 1
+        });
+        found[place].samples.push(sample);
+    }
+    found.sort_by(|a, b| by_factors(a, b).then(contenders.get(a.contender).cmp(&contenders.get(b.contender))));
+    found
+}
+
+/// What stands in the tables from the left; others come between `same_dir` and `threads`, which run fastest.
+const ORDER: [&str; 8] = ["operation", "work", "direction", "file_size", "same_dir", "connections", "chunk", "file_count"];
+
+fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
+    let rest = || a.factors.keys().chain(b.factors.keys()).map(String::as_str);
+    let between = rest().filter(|name| !ORDER.contains(name) && !matches!(*name, "threads" | "streams"));
+    let names = ORDER[..7].iter().copied().chain(between).chain(["threads", "streams", "file_count"]);
+    let order = |name: &str| match (a.factors.get(name), b.factors.get(name)) {
+        // One shared directory first, as in the reference: Y before N.
+        (Some(x), Some(y)) if name == "same_dir" => compare_values(y, x),
+        (Some(x), Some(y)) => compare_values(x, y),
+        (x, y) => x.is_some().cmp(&y.is_some()),
+    };
+    names.map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+/// Values of a factor, each once, by size.
+pub fn distinct(points: &[&Point<'_>], factor: &str) -> Vec<Value> {
+    let mut values: Vec<Value> = Vec::new();
+    for value in points.iter().filter_map(|point| point.factors.get(factor)) {
+        if !values.contains(value) {
+            values.push(value.clone());
+        }
+    }
+    values.sort_by(compare_values);
+    values
+}
+
+/// Points that have the same values of these factors, in the order of the first of each.
+pub fn grouped<'p, 'a>(points: &[&'p Point<'a>], by: &[&str]) -> Vec<Vec<&'p Point<'a>>> {
+    let mut groups: Vec<(Vec<Option<Value>>, Vec<&'p Point<'a>>)> = Vec::new();
+    for point in points {
+        let key = point.key(by);
+        match groups.iter_mut().find(|(of, _)| *of == key) {
+            Some((_, group)) => group.push(point),
+            None => groups.push((key, vec![point])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}

@@ -1,0 +1,377 @@
+//! Runs that nobody measured: as real ones look, with all that goes wrong. The same at every call.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::collections::BTreeMap;
+
+use haul_bench::record::host::Interface;
+use haul_bench::record::{Header, Host, Kind, Latency, Outcome, Place, Sample, Tool};
+use serde_json::{Value, json};
+
+pub type Made = (Header, Vec<Sample>);
+
+/// Ends tags and attributes wherever it is not escaped, and steers terminals.
+pub const HOSTILE: &str = "<script>alert(\"1\")</script> & 'rsync' </title></svg>\u{1b}[31m\u{202e}\u{0}]]>";
+
+/// Numbers between 0 and 1, always the same.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Near 1, more often above than below.
+    pub fn jitter(&mut self, much: f64) -> f64 {
+        1.0 + much * (self.next() + self.next() * self.next() - 0.6)
+    }
+}
+
+pub fn header(kind: Kind) -> Header {
+    let place = |role: &str, address: &str| Place {
+        role: role.into(),
+        address: address.into(),
+        file_system: Some("xfs".into()),
+        device: Some("/dev/mapper/vg0-scratch".into()),
+        mounted_on: Some("/scratch".into()),
+        options: Some("rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota".into()),
+        free: Some(3_400_000_000_000),
+    };
+    Header {
+        version: haul_bench::record::VERSION,
+        kind,
+        id: format!("7f3a{:04x}", kind as u32 + 11),
+        started: "2026-03-02T08:15:00Z".into(),
+        ended: Some("2026-03-02T09:47:31Z".into()),
+        command: ["haul", "bench", kind.words(), "--repeat", "7", "/scratch/me/set with spaces"].map(String::from).to_vec(),
+        host: Host {
+            name: "login2".into(),
+            kernel: "Linux 6.1.0-28-amd64".into(),
+            system: Some("Debian GNU/Linux 12 (bookworm)".into()),
+            processors: 48,
+            processor: Some("AMD EPYC 7713 64-Core Processor".into()),
+            memory: Some(549_755_813_888),
+            load: Some(0.42),
+            root: false,
+            haul: "0.1.0".into(),
+            interfaces: vec![Interface { name: "ens1f0".into(), speed: Some(25_000), mtu: Some(9000) }],
+        },
+        places: match kind {
+            Kind::Files => vec![place("data", "/scratch/me/bench")],
+            Kind::Net => vec![Place { role: "destination".into(), address: "cluster.example.org".into(), ..Place::default() }],
+            Kind::Sweep | Kind::Compare => vec![place("source", "/scratch/me/set"), place("destination", "cluster:/project/me/copy")],
+        },
+        tools: vec![
+            Tool { name: "haul".into(), path: "/usr/local/bin/haul".into(), version: Some("haul 0.1.0".into()) },
+            Tool { name: "rsync".into(), path: "/usr/bin/rsync".into(), version: Some("rsync  version 3.2.7  protocol version 31".into()) },
+        ],
+        settings: [("repeat".to_string(), json!(7)), ("extrapolate".to_string(), json!("13TB"))].into(),
+        notes: vec!["The link was emulated: 30 ms of delay both ways, no loss.".into(), "Caches could not be dropped: that needs root.".into()],
+    }
+}
+
+pub fn factors(pairs: &[(&str, Value)]) -> BTreeMap<String, Value> {
+    pairs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect()
+}
+
+pub fn sample(contender: &str, factors: BTreeMap<String, Value>, repetition: u32, seconds: f64, files: u64, bytes: u64) -> Sample {
+    Sample {
+        contender: contender.into(),
+        factors,
+        repetition,
+        seconds: Some(seconds),
+        files: Some(files),
+        bytes: Some(bytes),
+        user: Some(seconds * 0.3),
+        system: Some(seconds * 0.5),
+        peak: Some(48 << 20),
+        caches: Some("not dropped: needs root".into()),
+        command: vec![contender.into(), "-a".into(), "src with spaces/".into(), "dst/".into()],
+        at: "2026-03-02T08:15:00Z".into(),
+        ..Sample::default()
+    }
+}
+
+fn failed(sample: Sample, outcome: Outcome, reason: &str) -> Sample {
+    Sample { outcome, reason: Some(reason.into()), seconds: Some(2.5), files: None, bytes: None, ..sample }
+}
+
+fn numbered(mut samples: Vec<Sample>) -> Vec<Sample> {
+    for (at, sample) in samples.iter_mut().enumerate() {
+        sample.number = at as u32;
+    }
+    samples
+}
+
+pub fn latency(dice: &mut Dice, middle: f64, spread: f64, count: u64) -> Latency {
+    let mut classes: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut times: Vec<f64> = (0..2000)
+        .map(|_| {
+            let normal = (0..6).map(|_| dice.next()).sum::<f64>() - 3.0;
+            let tail = if dice.next() > 0.97 { 8.0 } else { 1.0 };
+            middle * (normal * spread).exp() * tail
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    for time in &times {
+        *classes.entry((time.log2() * 4.0 + 200.0).ceil() as u64).or_default() += count.div_ceil(2000);
+    }
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let bound = |class: u64| 2f64.powf((class as f64 - 200.0) / 4.0);
+    let classes = classes.into_iter().map(|(class, count)| (bound(class), count)).collect();
+    Latency { count, p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0), classes }
+}
+
+pub fn series(dice: &mut Dice, seconds: f64, total: u64) -> Vec<(f64, u64)> {
+    let steps = 40;
+    let parts: Vec<f64> = (0..steps).map(|i| if i == 23 { 0.15 } else { dice.jitter(0.3) }).collect();
+    let sum: f64 = parts.iter().sum();
+    let mut done = 0.0;
+    let mut out = vec![(0.0, 0)];
+    for (at, part) in parts.iter().enumerate() {
+        done += part / sum;
+        out.push((seconds * (at + 1) as f64 / steps as f64, (total as f64 * done) as u64));
+    }
+    out
+}
+
+/// Seven tools on four sizes: one copies wrongly, one fails at the largest, one is not there.
+pub fn compare() -> Made {
+    let mut dice = Dice::new(1);
+    let mut samples = Vec::new();
+    let tools = [("haul", 0.08, 900e6), ("cp", 0.02, 430e6), ("rsync", 0.25, 210e6), ("rclone", 0.9, 610e6), ("scp", 0.4, 120e6), ("tar over ssh", 0.35, 190e6)];
+    for repetition in 0..=7 {
+        for size in [1u64 << 20, 16 << 20, 256 << 20, 4 << 30] {
+            for (tool, fixed, rate) in tools {
+                let seconds = (fixed + 16.0 * size as f64 / rate) * dice.jitter(0.12);
+                let mut one = sample(tool, factors(&[("file_size", json!(size))]), repetition, seconds, 16, 16 * size);
+                one.series = series(&mut dice, seconds, 16 * size);
+                if tool == "scp" && size == 4 << 30 && repetition > 0 {
+                    one = failed(one, if repetition == 2 { Outcome::Timeout } else { Outcome::Failed }, "client_loop: send disconnect: Broken pipe");
+                }
+                if tool == "tar over ssh" && size == 256 << 20 && repetition == 3 {
+                    one = failed(one, Outcome::Wrong, "file 7: the content differs from byte 1,048,576 on");
+                }
+                samples.push(one);
+            }
+            if repetition == 1 {
+                let gone = sample("s5cmd", factors(&[("file_size", json!(size))]), 1, 0.0, 0, 0);
+                samples.push(Sample { outcome: Outcome::Missing, reason: Some("no program of this name".into()), seconds: None, files: None, bytes: None, user: None, ..gone });
+            }
+        }
+    }
+    (header(Kind::Compare), numbered(samples))
+}
+
+/// The same a month later: rsync is slower, cp as it was, scp gone.
+pub fn compare_later() -> Made {
+    let (mut header, mut samples) = compare();
+    let mut dice = Dice::new(2);
+    header.id = "91bc0002".into();
+    header.started = "2026-04-02T08:15:00Z".into();
+    header.host.kernel = "Linux 6.12.1-amd64".into();
+    samples.retain(|s| s.contender != "scp");
+    for s in &mut samples {
+        let by = if s.contender == "rsync" { 1.4 } else { 1.0 };
+        s.seconds = s.seconds.map(|seconds| seconds * by * dice.jitter(0.1));
+    }
+    (header, samples)
+}
+
+/// Forty contenders of one work, with names that nobody would choose.
+pub fn compare_many() -> Made {
+    let mut dice = Dice::new(3);
+    let mut samples = Vec::new();
+    for at in 0..40u32 {
+        let name = match at {
+            5 => HOSTILE.to_string(),
+            9 => format!("tool with a very long name {} and its end", "that goes on and on ".repeat(8)),
+            12 => "名前が長いツール".repeat(3),
+            _ => format!("tool {at} -j {}", 1 << (at % 6)),
+        };
+        for repetition in 1..=3 {
+            let seconds = f64::from(at + 4) * 1.3 * dice.jitter(0.2);
+            let one = sample(&name, BTreeMap::new(), repetition, seconds, 5000, 5_242_880_000);
+            samples.push(if at % 9 == 5 && repetition == 2 { failed(one, Outcome::Wrong, HOSTILE) } else { one });
+        }
+    }
+    (header(Kind::Compare), numbered(samples))
+}
+
+/// One contender, measured once.
+pub fn compare_one() -> Made {
+    (header(Kind::Compare), numbered(vec![sample("haul", BTreeMap::new(), 1, 12.3, 1000, 10_485_760_000)]))
+}
+
+/// Data sets by name.
+pub fn compare_works() -> Made {
+    let mut dice = Dice::new(8);
+    let mut samples = Vec::new();
+    for (work, files, size, each) in [("37760x6.5kB", 37_760u64, 6500u64, 0.0009), ("39x1GiB", 39, 1 << 30, 0.002), ("1x4800MiB", 1, 4800 << 20, 0.0)] {
+        for (tool, rate, cost) in [("haul", 1.1e9, 0.3), ("cp -r", 0.8e9, 1.0), ("rsync -a", 0.35e9, 1.8), ("dcp (16 ranks)", 1.0e9, 0.5)] {
+            for repetition in 1..=5 {
+                let seconds = (files as f64 * each * cost + (files * size) as f64 / rate) * dice.jitter(0.1);
+                samples.push(sample(tool, factors(&[("work", json!(work))]), repetition, seconds, files, files * size));
+            }
+        }
+    }
+    (header(Kind::Compare), numbered(samples))
+}
+
+/// The workshop's shape: one shared directory is flat, own directories rise.
+pub fn files() -> Made {
+    let mut dice = Dice::new(4);
+    let mut samples = Vec::new();
+    for operation in ["create", "read"] {
+        for repetition in 1..=6 {
+            for (threads, shared, own) in [(1u64, 90.0, 86.0), (2, 176.0, 189.0), (4, 175.0, 373.0), (8, 175.0, 746.0), (16, 184.0, 1282.0), (32, 187.0, 1973.0)] {
+                for (same, rate) in [("Y", shared), ("N", own)] {
+                    let rate = rate * dice.jitter(0.1) * if operation == "read" { 4.0 } else { 1.0 };
+                    let seconds = 1024.0 / rate;
+                    let point = factors(&[
+                        ("operation", json!(operation)),
+                        ("threads", json!(threads)),
+                        ("file_size", json!(4096)),
+                        ("file_count", json!(1024 / threads)),
+                        ("same_dir", json!(same)),
+                    ]);
+                    let mut one = sample(operation, point, repetition, seconds, 1024, 1024 * 4096);
+                    one.operations = Some(1024);
+                    one.latency = Some(latency(&mut dice, threads as f64 / rate * 0.9, 0.5, 1024));
+                    one.series = series(&mut dice, seconds, 1024 * 4096);
+                    one.command.clear();
+                    samples.push(one);
+                }
+            }
+        }
+    }
+    (header(Kind::Files), numbered(samples))
+}
+
+/// The report of 2006: 6 streams are best, 16 in one direction worse than one.
+pub fn net() -> Made {
+    let mut dice = Dice::new(5);
+    let mut samples = Vec::new();
+    let out = [(1u64, 10.0), (2, 22.0), (4, 35.0), (6, 47.0), (8, 37.0), (16, 37.0)];
+    let back = [(1u64, 19.0), (2, 22.0), (4, 18.0), (6, 26.0), (8, 13.0), (16, 11.0)];
+    for repetition in 0..=10 {
+        for (direction, rates) in [("out", out), ("in", back)] {
+            for (streams, rate) in rates {
+                let bytes = 2_000_000_000u64;
+                let seconds = bytes as f64 / (rate * 1e6 * dice.jitter(0.15));
+                let mut one = sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
+                one.files = None;
+                one.series = series(&mut dice, seconds, bytes);
+                one.more.insert("round_trip_seconds".into(), json!(0.0301));
+                if repetition == 4 && streams == 16 {
+                    one = failed(one, Outcome::Failed, "connection reset by peer");
+                }
+                samples.push(one);
+            }
+        }
+    }
+    (header(Kind::Net), numbered(samples))
+}
+
+pub fn sweep() -> Made {
+    let mut dice = Dice::new(6);
+    let mut samples = Vec::new();
+    let bytes = 8_589_934_592u64;
+    for repetition in 1..=5 {
+        for direction in ["out", "in"] {
+            for streams in [1u64, 2, 4, 8, 16] {
+                for chunk in [1u64 << 20, 4 << 20, 16 << 20] {
+                    for connections in [1u64, 4] {
+                        let best = if direction == "out" { 8.0 } else { 4.0 };
+                        let far = ((streams as f64 / best).ln().abs() * 0.6).exp();
+                        let rate = 640e6 / far * if chunk == 4 << 20 { 1.0 } else { 0.85 } * if connections == 4 { 1.0 } else { 0.8 } * dice.jitter(0.08);
+                        let point = factors(&[("streams", json!(streams)), ("chunk", json!(chunk)), ("connections", json!(connections)), ("direction", json!(direction))]);
+                        let mut one = sample(&format!("haul -j {streams}"), point, repetition, bytes as f64 / rate, 8, bytes);
+                        one.contender = "fixed".into();
+                        if streams == 16 && connections == 4 && direction == "in" {
+                            one = failed(one, Outcome::Failed, "the server allows 10 connections");
+                        }
+                        samples.push(one);
+                    }
+                }
+            }
+            let seconds = bytes as f64 / (600e6 * dice.jitter(0.06));
+            let mut own = sample("haul", factors(&[("direction", json!(direction))]), repetition, seconds, 8, bytes);
+            own.series = series(&mut dice, seconds, bytes);
+            own.limited_by = Some("network".into());
+            samples.push(own);
+        }
+    }
+    (header(Kind::Sweep), numbered(samples))
+}
+
+/// Zeros, holes, no factors, strings for numbers, numbers out of this world, empty names: of every kind.
+pub fn odd(kind: Kind) -> Made {
+    let mut samples = Vec::new();
+    let point = |value: Value| {
+        factors(&[
+            ("threads", value.clone()),
+            ("streams", value.clone()),
+            ("chunk", value.clone()),
+            ("direction", value.clone()),
+            ("operation", value.clone()),
+            ("file_size", value.clone()),
+            ("same_dir", value),
+        ])
+    };
+    let values = [json!(0), json!(null), json!("8"), json!(HOSTILE), json!(-4), json!(1e300), json!([1, {"a": 2}]), json!(1.5), json!("")];
+    for (at, value) in values.into_iter().enumerate() {
+        for repetition in 0..3 {
+            let base = sample(if at % 2 == 0 { "haul" } else { HOSTILE }, point(value.clone()), repetition, 1.5, 10, 10_000);
+            samples.push(match (at + repetition as usize) % 6 {
+                0 => Sample { seconds: Some(0.0), ..base },
+                1 => Sample { seconds: None, ..base },
+                2 => Sample { bytes: Some(0), files: Some(0), operations: Some(0), ..base },
+                3 => Sample { bytes: Some(u64::MAX), seconds: Some(1e-300), peak: Some(u64::MAX), ..base },
+                4 => Sample {
+                    latency: Some(Latency { count: 0, p50: 0.0, classes: vec![(0.0, 3), (1e-9, 0), (1e9, 1)], ..Latency::default() }),
+                    series: vec![(0.0, 5), (0.0, 3), (-1.0, 9), (2.0, 1)],
+                    ..base
+                },
+                _ => Sample { outcome: Outcome::Failed, reason: Some(HOSTILE.into()), ..base },
+            });
+        }
+    }
+    samples.push(Sample { contender: String::new(), repetition: 1, ..Sample::default() });
+    let mut header = header(kind);
+    header.ended = None;
+    header.host.name = HOSTILE.into();
+    header.notes.push(HOSTILE.into());
+    header.command.push(HOSTILE.into());
+    header.places = vec![Place { role: HOSTILE.into(), address: HOSTILE.into(), options: Some(HOSTILE.into()), ..Place::default() }];
+    header.settings.insert(HOSTILE.into(), json!(HOSTILE));
+    (header, numbered(samples))
+}
+
+/// A run that was begun and no more.
+pub fn empty(kind: Kind) -> Made {
+    (Header { kind, ..Header::default() }, Vec::new())
+}
+
+/// All of them, by name.
+pub fn all() -> Vec<(String, Made)> {
+    let mut out: Vec<(String, Made)> = vec![
+        ("compare".into(), compare()),
+        ("compare-many".into(), compare_many()),
+        ("compare-one".into(), compare_one()),
+        ("compare-works".into(), compare_works()),
+        ("files".into(), files()),
+        ("net".into(), net()),
+        ("sweep".into(), sweep()),
+    ];
+    for kind in [Kind::Files, Kind::Net, Kind::Sweep, Kind::Compare] {
+        out.push((format!("odd-{}", kind.words()), odd(kind)));
+        out.push((format!("empty-{}", kind.words()), empty(kind)));
+    }
+    out
+}

@@ -1,0 +1,235 @@
+//! Reports of runs that nobody measured: what they say, and that nothing in them can break a page or a terminal.
+
+use std::collections::HashSet;
+
+use haul_bench::record::{Kind, Outcome};
+use haul_bench::report::{self, compare_runs};
+use haul_bench::stats::Verdict;
+use made_up::Made;
+
+mod made_up;
+
+fn page(made: &Made) -> String {
+    report::html(std::slice::from_ref(made))
+}
+
+fn text(made: &Made) -> String {
+    // Without its folds, so that sentences can be looked for.
+    report::text(std::slice::from_ref(made), 80).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[track_caller]
+fn says(text: &str, sentence: &str) {
+    assert!(text.contains(sentence), "no '{sentence}' in:\n{text}");
+}
+
+/// Names of the elements with their attributes, as an XML parser has them; panics where the document is not well-formed.
+fn elements(page: &str) -> Vec<(String, String)> {
+    let (mut found, mut open) = (Vec::new(), Vec::new());
+    let mut rest = page.strip_prefix("<!DOCTYPE html>\n").expect("a document type");
+    while let Some(start) = rest.find('<') {
+        let (before, tag) = rest.split_at(start);
+        let entity = |part: &str| {
+            let name = part.split_once(';').expect("an entity ends").0;
+            assert!(["amp", "lt", "gt", "quot", "#39"].contains(&name), "&{name};");
+        };
+        before.split('&').skip(1).for_each(entity);
+        assert!(!before.contains('>'), "'{before}'");
+        let end = tag.find('>').expect("a tag ends");
+        let inside = &tag[1..end];
+        rest = &tag[end + 1..];
+        if let Some(name) = inside.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "after {before}");
+            continue;
+        }
+        let (inside, alone) = inside.strip_suffix('/').map_or((inside, false), |inside| (inside, true));
+        let (name, attributes) = inside.split_once(' ').unwrap_or((inside, ""));
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "<{inside}>");
+        assert_eq!(attributes.matches('"').count() % 2, 0, "<{inside}>");
+        attributes.split('"').skip(1).step_by(2).for_each(|value| value.split('&').skip(1).for_each(entity));
+        found.push((name.to_string(), attributes.to_string()));
+        if !alone {
+            open.push(name.to_string());
+        }
+        if name == "style" {
+            rest = &rest[rest.find('<').expect("the style sheet ends")..];
+        }
+    }
+    assert_eq!(open, Vec::<String>::new());
+    assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "control characters");
+    found
+}
+
+#[test]
+fn pages_are_whole_and_need_nothing() {
+    let mut pages: Vec<(String, String)> = made_up::all().iter().map(|(name, made)| (name.clone(), page(made))).collect();
+    let several: Vec<Made> = made_up::all().into_iter().map(|(_, made)| made).collect();
+    pages.push(("all".into(), report::html(&several)));
+    pages.push(("none".into(), report::html(&[])));
+    for (name, page) in &pages {
+        let elements = elements(page);
+        let allowed = [
+            "html", "head", "meta", "link", "title", "style", "body", "main", "article", "header", "section", "div", "h1", "h2", "h3", "p", "ul",
+            "ol", "li", "a", "br", "figure", "figcaption", "span", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary",
+            "svg", "desc", "g", "path", "text", "circle", "polygon", "rect",
+        ];
+        for (element, attributes) in &elements {
+            assert!(allowed.contains(&element.as_str()), "{name}: <{element} {attributes}>");
+            assert!(!attributes.contains("style=") && !attributes.contains(" on"), "{name}: <{element} {attributes}>");
+            for from in ["src=", "href=\"h", "url("] {
+                assert!(!attributes.contains(from), "{name}: <{element} {attributes}>");
+            }
+        }
+        assert!(!page.contains("@import") && !page.contains("url("), "{name}");
+        assert!(page.contains("default-src 'none'; style-src 'sha256-"), "{name}");
+        let ids: Vec<&str> = elements.iter().filter_map(|(_, a)| a.split_once("id=\"")?.1.split('"').next()).collect();
+        assert_eq!(ids.len(), ids.iter().collect::<HashSet<_>>().len(), "{name}: an id twice");
+        let count = |of: &str| elements.iter().filter(|(element, _)| element == of).count();
+        assert_eq!(count("figure"), count("figcaption"), "{name}");
+        assert_eq!(page.matches("role=\"img\"").count(), 2 * count("figure"), "{name}: a drawing for each width");
+        assert_eq!(page.matches("<desc id=").count(), 2 * count("figure"), "{name}");
+        for number in ["NaN", "inf\"", "=\"-inf"] {
+            assert!(!page.contains(number), "{name}: {number}");
+        }
+    }
+}
+
+#[test]
+fn texts_fit_and_cannot_steer_a_terminal() {
+    for (name, made) in made_up::all() {
+        let one = std::slice::from_ref(&made);
+        for width in [40, 80, 200] {
+            let text = report::text(one, width);
+            let plots = report::plots(one, width, true);
+            for line in text.lines().chain(plots.lines()) {
+                assert!(line.chars().count() <= width, "{name}, {width} columns: {line}");
+                assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{name}: {line:?}");
+                assert_eq!(line.trim_end(), line, "{name}: {line:?}");
+            }
+        }
+        assert!(report::plots(one, 80, false).is_ascii(), "{name}");
+        serde_json::to_string(&report::summaries(one)).unwrap();
+    }
+    report::text(&[], 80);
+}
+
+#[test]
+fn a_comparison_says_who_was_fastest_and_who_failed() {
+    let text = text(&made_up::compare());
+    says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
+    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.65 to 1.84 times).");
+    says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times (files of 256 MiB): file 7: the content differs");
+    says(&text, "! scp failed 6 of 7 times (files of 4 GiB): client_loop: send disconnect: Broken pipe.");
+    says(&text, "! s5cmd is not on this machine.");
+    let page = page(&made_up::compare());
+    says(&page, "The lines cross: cp has the least median at 1 MiB (57.6 ms), haul at 4 GiB (75.6 s).");
+    says(&page, "rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota");
+    says(&page, "Linux 6.1.0-28-amd64");
+    says(&page, "Time for 13 TB");
+    says(&page, "The link was emulated");
+    says(&page, "WRONG 1 of 7");
+}
+
+#[test]
+fn few_repetitions_show_nothing() {
+    let text_of_many = text(&made_up::compare_many());
+    says(&text_of_many, "but no difference is shown between it and tool 1 -j 2");
+    says(&text_of_many, "Fewer than 4 repetitions of each cannot show one.");
+    says(&page(&made_up::compare_many()), "(75 %)");
+    let one = text(&made_up::compare_one());
+    says(&one, "haul took the least time: 12.3 s. There is nothing else to compare it with.");
+    says(&page(&made_up::compare_one()), "one value");
+    says(&text(&made_up::empty(Kind::Net)), "Nothing has been measured in this run yet.");
+}
+
+#[test]
+fn directions_have_each_their_best_number_of_streams() {
+    let text = text(&made_up::net());
+    says(&text, "Out (from here): 6 streams give most (49.0 MB/s), 4.89 times what 1 stream gives; 16 streams give 26 % less.");
+    says(&text, "In (to here): 6 streams give most (26.4 MB/s), 1.36 times what 1 stream gives; 16 streams give 58 % less.");
+    says(&text, "A round trip takes 30.1 ms.");
+}
+
+#[test]
+fn the_tuner_is_set_beside_the_best_fixed_point() {
+    let text = text(&made_up::sweep());
+    says(&text, "Out (from here): most, 649 MB/s, with 8 streams, chunks of 4 MiB, 4 connections.");
+    says(&text, "haul's own choice gives 604 MB/s, 7 % less.");
+}
+
+#[test]
+fn directories_of_their_own_make_the_difference() {
+    let text = text(&made_up::files());
+    says(&text, "Create, files of 4 KiB: 1,939 operations/s at best, with 32 threads, own directories.");
+    says(&text, "With 32 threads own directories are 10.4 times as fast as one shared directory.");
+    let page = page(&made_up::files());
+    says(&page, "Own directories: 32 threads give most (1,939 operations/s), 21.6 times what 1 thread gives.");
+    says(&page, "own directories: from 11.4 s with 1 thread to 528 ms with 32 threads.");
+    says(&page, "The longest tail is in 32 threads, own directories: one in a hundred takes more than 148 ms");
+}
+
+#[test]
+fn runs_are_set_beside_each_other() {
+    let (before, after) = (made_up::compare(), made_up::compare_later());
+    let changes = compare_runs(&before, &after);
+    for change in &changes {
+        let verdict = change.difference.map(|found| found.verdict);
+        match change.contender.as_str() {
+            "rsync" => assert_eq!(verdict, Some(Verdict::Slower), "{change:?}"),
+            "scp" => assert_eq!(change.words(), "only in the first run"),
+            "s5cmd" => assert_eq!(change.words(), "went well in neither run"),
+            _ => assert_eq!(verdict, Some(Verdict::NotShown), "{change:?}"),
+        }
+    }
+    let back = compare_runs(&after, &before);
+    assert!(back.iter().filter(|c| c.contender == "rsync").all(|c| c.words() == "faster"));
+    assert!(back.iter().filter(|c| c.contender == "scp").all(|c| c.words() == "only in the second run"));
+    assert!(compare_runs(&before, &made_up::net()).is_empty());
+
+    let text = report::text(&[before.clone(), after, made_up::net()], 80).split_whitespace().collect::<Vec<_>>().join(" ");
+    says(&text, "Of 20 points Run 2 is slower at 4: rsync (files of 1 MiB)");
+    says(&text, "no difference shown at 16. 8 cannot be compared: the table says why.");
+    says(&text, "kernel: Linux 6.1.0-28-amd64 then, Linux 6.12.1-amd64 now");
+    says(&text, "there is nothing to compare");
+
+    // Less work in the same time is not faster.
+    let mut less = before.clone();
+    for sample in &mut less.1 {
+        sample.bytes = sample.bytes.map(|bytes| bytes / 2);
+        sample.seconds = sample.seconds.map(|seconds| seconds / 2.0);
+    }
+    let changes = compare_runs(&before, &less);
+    assert!(changes.iter().filter(|c| c.contender == "cp").all(|c| c.words() == "not the same amount of work"), "{changes:?}");
+}
+
+#[test]
+fn what_went_wrong_is_in_no_number() {
+    let (header, mut samples) = made_up::compare_works();
+    let clean = report::summaries(&[(header.clone(), samples.clone())]);
+    let mut wrong: Vec<_> = samples.iter().filter(|s| s.contender == "cp -r").cloned().collect();
+    for sample in &mut wrong {
+        sample.outcome = Outcome::Wrong;
+        sample.seconds = Some(0.001);
+        sample.repetition += 5;
+    }
+    samples.extend(wrong);
+    let dirty = report::summaries(&[(header, samples)]);
+    for (a, b) in clean["runs"][0]["points"].as_array().unwrap().iter().zip(dirty["runs"][0]["points"].as_array().unwrap()) {
+        assert_eq!(a["seconds"], b["seconds"]);
+        let failures = &b["failures"];
+        assert_eq!(failures["wrong"], if b["contender"] == "cp -r" { 5.into() } else { serde_json::Value::Null }, "{b}");
+    }
+}
+
+#[test]
+fn a_run_directory_gets_its_page() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(report::write(dir.path()).is_err());
+    let (header, samples) = made_up::net();
+    std::fs::write(dir.path().join("run.json"), serde_json::to_vec(&header).unwrap()).unwrap();
+    let lines: Vec<String> = samples.iter().map(|s| serde_json::to_string(s).unwrap() + "\n").collect();
+    std::fs::write(dir.path().join("samples.jsonl"), lines.concat()).unwrap();
+    let path = report::write(dir.path()).unwrap();
+    assert_eq!(path, dir.path().join("report.html"));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), page(&(header, samples)));
+}

@@ -1,0 +1,336 @@
+//! `haul bench report`: what it prints, and its page in a real browser (Debian's chromium).
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul_bench::report;
+use made_up::Made;
+use serde_json::Value;
+
+#[path = "../../haul-bench/tests/made_up/mod.rs"]
+mod made_up;
+
+struct World {
+    place: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        World { place: tempfile::Builder::new().prefix("haul-report-").tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.path().join(path)
+    }
+
+    fn run(&self, name: &str, made: &Made) {
+        let dir = self.path(name);
+        fs::create_dir(&dir).expect("made");
+        fs::write(dir.join("run.json"), serde_json::to_vec(&made.0).expect("a header")).expect("written");
+        let lines: Vec<String> = made.1.iter().map(|sample| serde_json::to_string(sample).expect("a sample") + "\n").collect();
+        fs::write(dir.join("samples.jsonl"), lines.concat()).expect("written");
+    }
+
+    fn report(&self, words: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/bin:/bin").env("HOME", self.place.path());
+        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        command.args(["bench", "report"]).args(words.split_whitespace()).stdin(Stdio::null());
+        command.output().expect("the program runs")
+    }
+
+    /// Standard output and standard error.
+    #[track_caller]
+    fn ends(&self, code: i32, words: &str) -> (String, String) {
+        let ran = self.report(words);
+        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
+        assert_eq!(ran.status.code(), Some(code), "haul bench report {words}\n{out}\n{err}");
+        (out, err)
+    }
+}
+
+#[test]
+fn one_run_is_printed_and_gets_its_page() {
+    let world = World::new();
+    world.run("net", &made_up::net());
+    let (out, err) = world.ends(0, "net");
+    assert!(out.contains("16 streams give 26 % less") && out.contains("failed 1 of 10"), "{out}");
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    assert_eq!(err, "haul: the page is net/report.html\n");
+    let page = fs::read_to_string(world.path("net/report.html")).expect("the page");
+    assert_eq!(page, report::html(&[made_up::net()]));
+
+    let (plotted, _) = world.ends(0, "--plot --width 100 net");
+    assert!(plotted.contains("Streams (number)") && plotted.contains('●'), "{plotted}");
+    assert!(plotted.lines().all(|line| line.chars().count() <= 100), "{plotted}");
+
+    let (_, err) = world.ends(0, "--out elsewhere.html --quiet net");
+    assert_eq!(err, "");
+    assert_eq!(fs::read_to_string(world.path("elsewhere.html")).expect("the page"), page);
+}
+
+#[test]
+fn several_runs_are_compared() {
+    let world = World::new();
+    world.run("before", &made_up::compare());
+    world.run("after", &made_up::compare_later());
+    let (out, err) = world.ends(0, "before after");
+    assert!(out.contains("Run 1 lies in before\nRun 2 lies in after\n"), "{out}");
+    assert!(out.contains("slower") && out.contains("no difference shown") && out.contains("only in the first run"), "{out}");
+    assert_eq!(err, "");
+    assert!(!world.path("before/report.html").exists());
+    world.ends(0, "--out both.html before after");
+    let page = fs::read_to_string(world.path("both.html")).expect("the page");
+    assert!(page.contains("Run 2 beside Run 1"), "{page}");
+
+    let (out, err) = world.ends(0, "--json before after");
+    let document: Value = serde_json::from_str(&out).expect("one document");
+    assert_eq!(document["event"], "bench report");
+    assert_eq!(document["runs"].as_array().map(Vec::len), Some(2));
+    let changes = document["differences"][0]["changes"].as_array().expect("changes");
+    let rsync = changes.iter().find(|change| change["contender"] == "rsync").expect("rsync");
+    assert_eq!(rsync["verdict"], "slower");
+    assert!(rsync["time_ratio"]["median"].as_f64().is_some_and(|ratio| ratio > 1.2), "{rsync}");
+    assert!(err.contains("no difference shown"), "{err}");
+    let (_, err) = world.ends(0, "--json --quiet before after");
+    assert_eq!(err, "");
+}
+
+#[test]
+fn what_is_no_run_is_said() {
+    let world = World::new();
+    fs::create_dir(world.path("empty")).expect("made");
+    let (out, err) = world.ends(23, "empty");
+    assert_eq!(out, "");
+    assert!(err.contains("empty/run.json") && err.contains("name a directory that haul bench has left"), "{err}");
+    world.run("torn", &made_up::net());
+    fs::write(world.path("torn/samples.jsonl"), "{}\n").expect("written");
+    let (_, err) = world.ends(23, "torn");
+    assert!(err.contains("line 1"), "{err}");
+    world.ends(1, "");
+    world.ends(1, "--width 3 torn");
+}
+
+/// Debian's name of it, and others'.
+fn browser() -> &'static str {
+    let there = |name: &&str| Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+    ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(there)
+        .expect("the report is tested in a browser, and there is none: install chromium and fonts-dejavu-core")
+}
+
+/// What a browser said: the document as it was in the end, and its log.
+struct Looked {
+    document: String,
+    log: String,
+}
+
+impl Looked {
+    /// Errors of scripts, violations of the policy, things that could not be loaded.
+    fn complaints(&self) -> Vec<&str> {
+        self.log.lines().filter(|line| line.contains("CONSOLE")).collect()
+    }
+}
+
+/// Looks at a page as a person would, with nothing but loopback within reach.
+fn look(world: &World, address: &str, width: u32) -> Looked {
+    let profile = tempfile::Builder::new().prefix("profile-").tempdir_in(world.place.path()).expect("a profile");
+    let mut command = Command::new(browser());
+    command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]);
+    command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions"]);
+    command.args(["--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--enable-logging=stderr", "--v=0", "--hide-scrollbars"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display())).arg(format!("--window-size={width},2000"));
+    command.args(["--virtual-time-budget=20000", "--timeout=60000", "--dump-dom", address]).env("HOME", profile.path());
+    let (document, log) = (world.path("document"), world.path("log"));
+    let file = |path: &Path| fs::File::create(path).expect("made");
+    let mut child = command.stdin(Stdio::null()).stdout(file(&document)).stderr(file(&log)).spawn().expect("the browser runs");
+    let until = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        match child.try_wait().expect("waited for") {
+            Some(status) => break status,
+            None if Instant::now() > until => {
+                let _ = child.kill();
+                let _ = child.wait();
+                panic!("the browser does not end: {}", fs::read_to_string(&log).unwrap_or_default());
+            }
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).expect("read")).into_owned();
+    let looked = Looked { document: read(&document), log: read(&log) };
+    assert!(status.success() && !looked.document.is_empty(), "{status}: {}", looked.log);
+    looked
+}
+
+/// A server of some pages on loopback, and what it was asked for.
+struct Pages {
+    address: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Pages {
+    /// Serves until the process of the test ends.
+    fn serve(pages: Vec<(String, String)>) -> Pages {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let pages = Arc::new(pages);
+        let noted = Arc::clone(&asked);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (pages, noted) = (Arc::clone(&pages), Arc::clone(&noted));
+                thread::spawn(move || answer(&stream, &pages, &noted));
+            }
+        });
+        Pages { address, asked }
+    }
+
+    /// What was asked for since the last time.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().expect("not poisoned"))
+    }
+}
+
+/// A browser opens connections that it then does not use.
+fn answer(mut stream: &TcpStream, pages: &[(String, String)], asked: &Mutex<Vec<String>>) {
+    let mut request = BufReader::new(stream).lines().map_while(Result::ok);
+    let Some(first) = request.next() else { return };
+    let _headers = request.find(String::is_empty);
+    let path = first.split(' ').nth(1).unwrap_or("").to_string();
+    let found = pages.iter().find(|(name, _)| format!("/{name}") == path);
+    let (status, body) = found.map_or(("404 Not Found", ""), |(_, body)| ("200 OK", body.as_str()));
+    asked.lock().expect("not poisoned").push(path);
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+}
+
+/// Puts the report into frames of a telephone's and of a desk's width, and measures: the report itself has no script.
+const RULER: &str = r#"<!DOCTYPE html><html><body><pre id="found"></pre><script>
+const found = [];
+function overlap(a, b) {
+  return Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4;
+}
+function measure(width, page) {
+  const say = text => found.push(width + ' px: ' + text);
+  const root = page.documentElement;
+  if (page.body.innerHTML.length < 200) say('the page is empty');
+  if (root.scrollWidth > width) say('the page is ' + root.scrollWidth + ' px wide');
+  let drawn = 0;
+  for (const figure of page.querySelectorAll('figure')) {
+    const title = figure.querySelector('h3').textContent;
+    const caption = figure.querySelector('figcaption');
+    if (!caption || caption.textContent.trim().length < 20) say(title + ': no caption');
+    if (getComputedStyle(figure.querySelector('figcaption')).display === 'none') say(title + ': caption not shown');
+    const shown = [...figure.querySelectorAll('svg[role=img]')].filter(svg => svg.getBoundingClientRect().width > 0);
+    if (shown.length !== 1) { say(title + ': ' + shown.length + ' drawings are shown'); continue; }
+    drawn++;
+    const svg = shown[0], frame = svg.getBoundingClientRect();
+    for (const id of svg.getAttribute('aria-labelledby').split(' '))
+      if (!page.getElementById(id) || !page.getElementById(id).textContent) say(title + ': not described');
+    const names = [...svg.querySelectorAll('text.name')].map(text => text.textContent);
+    if (names.length < 2) say(title + ': an axis has no name: ' + names);
+    if (!names.some(name => /\(.+\)$/.test(name))) say(title + ': no unit: ' + names);
+    if (svg.querySelectorAll('text.tick').length < 2) say(title + ': no ticks');
+    const texts = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+    for (const [text, box] of texts) {
+      if (box.left < frame.left - 2 || box.right > frame.right + 2 || box.bottom > frame.bottom + 2 || box.top < frame.top - 2)
+        say(title + ': "' + text + '" leaves the drawing');
+      if (box.height < 10) say(title + ': "' + text + '" is ' + box.height + ' px high');
+    }
+    for (let i = 0; i < texts.length; i++)
+      for (let j = 0; j < i; j++)
+        if (overlap(texts[i][1], texts[j][1])) say(title + ': "' + texts[i][0] + '" lies on "' + texts[j][0] + '"');
+  }
+  for (const table of page.querySelectorAll('table')) {
+    const box = table.parentElement;
+    if (!box.classList.contains('scroll') || box.getBoundingClientRect().right > width) say('a table leaves its box');
+  }
+  return drawn;
+}
+async function all() {
+  let drawn = [];
+  for (const width of [390, 1280]) {
+    const frame = document.createElement('iframe');
+    frame.width = width; frame.height = 2000; frame.style.border = '0';
+    const loaded = new Promise(done => frame.onload = done);
+    frame.src = 'report.html';
+    document.body.append(frame);
+    await loaded;
+    await frame.contentDocument.fonts.ready;
+    drawn.push(measure(width, frame.contentDocument));
+    frame.remove();
+  }
+  document.getElementById('found').textContent = JSON.stringify({drawn, found});
+}
+all().catch(e => { document.getElementById('found').textContent = JSON.stringify({drawn: [], found: [String(e)]}); });
+</script></body></html>"#;
+
+/// How many plots were drawn at each width, and what was wrong with them.
+fn measured(world: &World, page: String) -> (Vec<u64>, Vec<String>) {
+    let pages = Pages::serve(vec![("report.html".into(), page), ("ruler.html".into(), RULER.into())]);
+    let looked = look(world, &format!("{}/ruler.html", pages.address), 1400);
+    let inside = looked.document.split_once("<pre id=\"found\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (json, _) = inside.unwrap_or_else(|| panic!("nothing was measured: {}\n{}", looked.document, looked.log));
+    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
+    let found: Value = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}\n{}", looked.log));
+    let wrong = found["found"].as_array().expect("a list").iter().map(|text| text.as_str().unwrap_or_default().to_string()).collect();
+    (found["drawn"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect(), wrong)
+}
+
+#[test]
+fn a_browser_finds_nothing_to_complain_of() {
+    let world = World::new();
+    let several: Vec<Made> = made_up::all().into_iter().map(|(_, made)| made).collect();
+    let pages = Pages::serve(vec![("report.html".into(), report::html(&several))]);
+    let looked = look(&world, &format!("{}/report.html", pages.address), 1280);
+    assert_eq!(looked.complaints(), Vec::<&str>::new());
+    assert_eq!(pages.asked(), ["/report.html"]);
+    assert!(looked.document.contains("</figure>"), "{}", looked.document);
+}
+
+#[test]
+fn a_browser_shows_plots_whole_at_both_widths() {
+    let world = World::new();
+    for (name, made) in made_up::all() {
+        if name.starts_with("odd") || name.starts_with("empty") {
+            continue;
+        }
+        let (drawn, wrong) = measured(&world, report::html(&[made]));
+        assert_eq!(wrong, Vec::<String>::new(), "{name}");
+        assert!(drawn.len() == 2 && drawn[0] > 0 && drawn[0] == drawn[1], "{name}: {drawn:?}");
+    }
+}
+
+#[test]
+fn hostile_numbers_and_names_leave_the_page_whole() {
+    let world = World::new();
+    let odd: Vec<Made> = made_up::all().into_iter().filter(|(name, _)| name.starts_with("odd") || name.starts_with("empty")).map(|(_, m)| m).collect();
+    let (_, wrong) = measured(&world, report::html(&odd));
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn the_browser_would_complain() {
+    let world = World::new();
+    let page = report::html(&[made_up::net()]);
+    // A script and an image that got in are stopped by the policy, and the log says so.
+    let bad = page.replace("<main>", "<main><script>document.title = 'taken'</script><img src=\"/picture.png\" alt=\"\"/>");
+    let pages = Pages::serve(vec![("report.html".into(), bad)]);
+    let looked = look(&world, &format!("{}/report.html", pages.address), 1280);
+    assert!(looked.complaints().iter().any(|line| line.contains("Content Security Policy")), "{}", looked.log);
+    assert!(!looked.document.contains("taken</title>"));
+    assert_eq!(pages.asked(), ["/report.html"]);
+    // A page that is too wide, a plot without a caption, and labels on each other are found.
+    let bad = page.replacen("<main>", "<main><table><tr><td class=\"wide\"><svg width=\"900\" height=\"9\"></svg></td></tr></table>", 1);
+    let bad = bad.replacen("<figcaption>", "<figcaption></figcaption><p>", 1).replacen("</figcaption>\n</figure>", "</p></figure>", 1);
+    let (_, wrong) = measured(&world, bad);
+    assert!(wrong.iter().any(|text| text.starts_with("390 px: the page is")), "{wrong:?}");
+    assert!(wrong.iter().any(|text| text.ends_with("no caption")), "{wrong:?}");
+}
