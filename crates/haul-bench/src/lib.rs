@@ -5,6 +5,7 @@
 //!                     process ^                  stats ^
 //! ```
 
+pub mod net;
 pub mod process;
 pub mod record;
 pub mod stats;

@@ -127,6 +127,13 @@ impl Host {
         self.client.session()?.control.ask(ops::TALLY, &[], 0).map(Pending)
     }
 
+    /// Bytes that have set out or were asked for and are not answered.
+    pub fn under_way(&self) -> u64 {
+        let Some(session) = self.client.standing() else { return 0 };
+        let data: u64 = lock(&session.data).iter().map(|one| one.link.load()).sum();
+        data + lock(&session.links).iter().map(|link| link.load()).sum::<u64>()
+    }
+
     /// How long one question that is answered at once takes.
     pub fn ping(&self) -> Result<Duration> {
         let mut to = Writer::new();

@@ -276,7 +276,11 @@ impl Session {
         let fixed = self.fixed.load(Ordering::Relaxed);
         if fixed > 0 {
             fixed
-        } else if self.is_near() { DATA_NEAR } else { self.most_data.load(Ordering::Relaxed) }
+        } else if self.is_near() {
+            DATA_NEAR
+        } else {
+            self.most_data.load(Ordering::Relaxed)
+        }
     }
 
     pub(super) fn is_near(&self) -> bool {

@@ -32,8 +32,8 @@ use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof,
 pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
-pub use devices::Device;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
+pub use devices::Device;
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
