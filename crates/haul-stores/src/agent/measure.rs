@@ -134,6 +134,11 @@ impl Host {
         data + lock(&session.links).iter().map(|link| link.load()).sum::<u64>()
     }
 
+    /// Bytes that have come from the host in this conversation, in whatever order.
+    pub fn received(&self) -> u64 {
+        self.client.standing().map_or(0, |session| session.window.received.load(Ordering::Relaxed))
+    }
+
     /// How long one question that is answered at once takes.
     pub fn ping(&self) -> Result<Duration> {
         let mut to = Writer::new();
