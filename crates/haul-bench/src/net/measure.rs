@@ -299,10 +299,11 @@ fn setup(workers: u32, cancel: Cancel) -> Setup {
     }
 }
 
-/// Waits until nothing of the run is on its way any more, lest it is counted with the next: the workers let go of the store.
+/// Waits until nothing of the run is on its way any more, lest it slows the next down or is counted with it: the workers let go
+/// of the store, and what was asked for ahead has come.
 fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &AtomicBool) -> Result<()> {
     let (mut last, mut since) = (far.under_way(), Instant::now());
-    while Arc::strong_count(store) > 1 && !stop.load(Ordering::Relaxed) {
+    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.load(Ordering::Relaxed) {
         let now = far.under_way();
         if now != last {
             (last, since) = (now, Instant::now());

@@ -149,11 +149,6 @@ impl Host {
         Ok(begun.elapsed())
     }
 
-    /// Whether the conversation that there was has been lost.
-    pub fn is_lost(&self) -> bool {
-        self.client.standing().is_none()
-    }
-
     /// Why no data connection could be made, from here and from there; `None` where one could, or none was tried.
     pub fn why_not_direct(&self) -> Option<[Error; 2]> {
         let session = self.client.standing()?;
