@@ -9,6 +9,7 @@ pub mod compare;
 pub mod contest;
 pub mod data;
 pub mod files;
+pub mod net;
 pub mod plot;
 pub mod process;
 pub mod record;

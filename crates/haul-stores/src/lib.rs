@@ -4,8 +4,10 @@
 
 #[cfg(feature = "ssh")]
 pub mod agent;
-#[cfg(feature = "memory")]
+#[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod discard;
+#[cfg(feature = "ssh")]
+pub mod load;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "memory")]
@@ -25,7 +27,7 @@ pub mod sftp;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 mod staging;
-#[cfg(feature = "memory")]
+#[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod synthetic;
 
 pub use staging::{is_staging, staging_leaf};

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
@@ -40,9 +41,14 @@ pub struct Synthetic {
     pub files: u64,
     /// Bytes.
     pub size: u64,
+    /// What all files hold again and again, in place of bytes of their own.
+    block: Option<Arc<[u8]>>,
     caps: Caps,
     place: Place,
 }
+
+/// Bytes of a block that repeats: more than any compressor of one frame or of one window of zlib sees again.
+const BLOCK: usize = 2 << 20;
 
 impl Synthetic {
     pub fn new(dirs: u64, files: u64, size: u64) -> Self {
@@ -76,7 +82,17 @@ impl Synthetic {
             proof: Proof::Cache,
         };
         let place = Place { scheme: "synthetic", endpoint: String::new(), volume: String::new(), root: b"/".to_vec() };
-        Synthetic { dirs, files, size, caps, place }
+        Synthetic { dirs, files, size, block: None, caps, place }
+    }
+
+    /// All files hold one block of noise again and again, which costs no more than to copy it: for whoever measures how
+    /// fast the bytes get away. A chunk in a wrong place does not show.
+    #[must_use]
+    pub fn repeating(mut self) -> Self {
+        let mut block = vec![0; BLOCK];
+        pattern(1, 0, &mut block);
+        self.block = Some(block.into());
+        self
     }
 
     /// What the file of this path holds in `at`.
@@ -113,6 +129,13 @@ impl Synthetic {
         entry.stored = entry.size;
         (entry.ino, entry.version, entry.dev) = (ino, ino, 1);
         entry
+    }
+
+    fn content_of(&self, name: &Name) -> Content {
+        match &self.block {
+            Some(block) => Content::Block(block.clone()),
+            None => Content::Own(seed(&name.path())),
+        }
     }
 
     fn read_only<T>(&self, op: &'static str, name: &Name) -> Result<T> {
@@ -175,7 +198,7 @@ impl Store for Synthetic {
         if now.kind != Kind::File || (!entry.is_bare() && now.stamp() != entry.stamp()) {
             return Err(Error::new(ErrorKind::Changed, "open").on(&entry.name));
         }
-        Ok(Box::new(Open { seed: seed(&entry.name.path()), entry: now }))
+        Ok(Box::new(Open { content: self.content_of(&entry.name), entry: now }))
     }
 
     fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
@@ -197,7 +220,7 @@ impl Store for Synthetic {
             item.outcome = match self.open(&item.entry, false).and_then(|_| self.find(&item.entry.name, "open")) {
                 Ok(now) => {
                     data.resize(start + self.size as usize, 0);
-                    pattern(seed(&now.name.path()), 0, &mut data[start..]);
+                    self.content_of(&now.name).fill(0, &mut data[start..]);
                     item.at = start..data.len();
                     item.entry = now;
                     Outcome::Read
@@ -268,8 +291,32 @@ impl Store for Synthetic {
     fn forget(&self, _dir: &Dir) {}
 }
 
+/// Where the bytes of a file come from.
+enum Content {
+    /// Its seed.
+    Own(u64),
+    Block(Arc<[u8]>),
+}
+
+impl Content {
+    /// What stands from `at` on.
+    fn fill(&self, at: u64, into: &mut [u8]) {
+        match self {
+            Content::Own(seed) => pattern(*seed, at, into),
+            Content::Block(block) => {
+                let (mut done, mut from) = (0, (at % block.len() as u64) as usize);
+                while done < into.len() {
+                    let count = (into.len() - done).min(block.len() - from);
+                    into[done..done + count].copy_from_slice(&block[from..from + count]);
+                    (done, from) = (done + count, 0);
+                }
+            }
+        }
+    }
+}
+
 struct Open {
-    seed: u64,
+    content: Content,
     entry: Entry,
 }
 
@@ -299,7 +346,7 @@ impl Read for Reader<'_> {
         if count < wanted && count == 0 {
             return Err(Error::new(ErrorKind::Changed, "read").on(&self.open.entry.name).into());
         }
-        pattern(self.open.seed, self.at.start, &mut into[..count as usize]);
+        self.open.content.fill(self.at.start, &mut into[..count as usize]);
         self.at.start += count;
         Ok(count as usize)
     }
@@ -339,5 +386,25 @@ mod tests {
             assert_eq!(Synthetic::content(b"d0/f0", start..100), whole[start as usize..]);
         }
         assert_ne!(Synthetic::content(b"d0/f1", 0..100), whole);
+    }
+
+    #[test]
+    fn a_block_that_repeats_is_the_same_whole_or_in_pieces_and_does_not_shrink() {
+        let store = Synthetic::new(1, 1, 3 * BLOCK as u64).repeating();
+        let name = Name::parse(&Dir::root(), b"d0/f0").expect("a plain path");
+        let source = store.reopen(&name).expect("it is there");
+        let read = |at: Range<u64>| {
+            let mut bytes = Vec::new();
+            source.read(at).expect("it can be read").read_to_end(&mut bytes).expect("nothing fails");
+            bytes
+        };
+        let edge = BLOCK as u64;
+        let whole = read(edge - 1000..edge + 1000);
+        assert_eq!(read(edge - 7..edge + 11), whole[993..1011]);
+        assert_eq!(read(0..1000), whole[1000..]);
+        let mut seen = whole.chunks(8).collect::<Vec<_>>();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 250, "noise");
     }
 }

@@ -140,7 +140,11 @@ impl Session {
                 // The ports that were wanted were taken, say: in another run they are not.
                 Err(_) => {}
             }
-            *lock(&self.way) = tried.unwrap_or(Way::None);
+            let way = tried.unwrap_or_else(|both| {
+                *lock(&self.blocked) = Some(both);
+                Way::None
+            });
+            *lock(&self.way) = way;
             self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
@@ -255,6 +259,9 @@ impl Session {
     /// Where segments are lost, connections that take each loss for a full queue are told not to; where that is not
     /// allowed, or where the buffers of the ends are what limits them, more connections are made for as long as they gain.
     pub(super) fn watch(&self) {
+        if self.fixed.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         let mut watch = lock(&self.watch);
         let moved = self.moved.load(Ordering::Relaxed);
         if self.is_near() || watch.settled || moved == 0 || lock(&self.data).is_empty() {

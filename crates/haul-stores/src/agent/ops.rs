@@ -4,7 +4,9 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 1);
+pub const VERSIONS: (u64, u64) = (1, 2);
+/// The first version that has MADE_UP and TALLY.
+pub const MEASURES: u64 = 2;
 
 /// What the far haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
@@ -56,6 +58,10 @@ pub const PULL: u8 = 57;
 pub const READER: u8 = 58;
 pub const BEFRIEND: u8 = 59;
 pub const LINK_FROM: u8 = 60;
+/// A root that is no place of the file system: see `server/made.rs`.
+pub const MADE_UP: u8 = 61;
+/// What the far side has taken in and what its processors did, by its own clock.
+pub const TALLY: u8 = 62;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

@@ -10,6 +10,7 @@
 mod data;
 mod files;
 mod join;
+mod made;
 mod perform;
 mod pool;
 mod pull;
@@ -66,6 +67,7 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
+    made: made::Made,
     friends: pull::Friends,
     /// Answers are compressed where that helps.
     squeeze: Arc<AtomicBool>,
@@ -73,13 +75,21 @@ pub(super) struct Agent {
 
 /// A directory that was opened, and the directories below it that were named.
 pub(super) struct Root {
-    pub store: Arc<Local>,
+    pub store: Arc<dyn Store>,
+    /// The same, where it is a directory of the file system.
+    pub local: Option<Arc<Local>>,
     dirs: Mutex<HashMap<Vec<u8>, Dir>>,
 }
 
 impl Root {
     pub fn new(store: Local) -> Root {
-        Root { store: Arc::new(store), dirs: Mutex::default() }
+        let local = Arc::new(store);
+        Root { store: local.clone(), local: Some(local), dirs: Mutex::default() }
+    }
+
+    /// A root that is made up.
+    pub fn made_up(store: impl Store + 'static) -> Root {
+        Root { store: Arc::new(store), local: None, dirs: Mutex::default() }
     }
 
     /// The node of a path below the root; each part is checked.
@@ -242,6 +252,7 @@ impl Agent {
             heard: Mutex::new(Instant::now()),
             joining,
             data: data::Data::default(),
+            made: made::Made::default(),
             friends: pull::Friends::default(),
             squeeze: Arc::default(),
         })

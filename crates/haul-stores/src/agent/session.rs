@@ -83,6 +83,10 @@ pub struct Session {
     /// Data connections at the most.
     pub(super) most_data: AtomicUsize,
     pub(super) watch: Mutex<Watch>,
+    /// Links that carry data, where that was fixed: neither more nor fewer. 0 where haul finds out by itself.
+    pub(super) fixed: AtomicUsize,
+    /// Why no data connection could be made: by this end, and by the far one.
+    pub(super) blocked: Mutex<Option<[Error; 2]>>,
     /// Bytes that have been asked for or sent in requests that carry data.
     pub(super) moved: AtomicU64,
     /// Roots that were opened in this run, by number, with device and inode.
@@ -192,6 +196,8 @@ impl Client {
             way: Mutex::new(way),
             most_data: AtomicUsize::new(DATA),
             watch: Mutex::default(),
+            fixed: AtomicUsize::new(0),
+            blocked: Mutex::default(),
             moved: AtomicU64::new(0),
             control,
             id: next_id(),
@@ -233,7 +239,7 @@ impl Session {
         if weight > 0 {
             let mut data = lock(&self.data);
             data.retain(|one| !one.link.is_over());
-            if let Some(least) = data.iter().map(|one| &one.link).min_by_key(|link| link.load()) {
+            if let Some(least) = data.iter().take(self.most_used()).map(|one| &one.link).min_by_key(|link| link.load()) {
                 if least.load() >= BUSY && data.len() < self.most_data() {
                     self.want(data.len() * 2, self.most_data());
                 }
@@ -242,7 +248,8 @@ impl Session {
         }
         let mut links = lock(&self.links);
         links.retain(|link| !link.is_over());
-        let Some(least) = links.iter().min_by_key(|link| link.load()).cloned() else {
+        let used = if weight > 0 { self.most_used() } else { usize::MAX };
+        let Some(least) = links.iter().take(used).min_by_key(|link| link.load()).cloned() else {
             return Err(super::link::lost("no link is left"));
         };
         let most = self.most_links();
@@ -257,8 +264,23 @@ impl Session {
         self.bell.1.notify_all();
     }
 
+    /// Of the links that there are, how many carry data.
+    fn most_used(&self) -> usize {
+        match self.fixed.load(Ordering::Relaxed) {
+            0 => usize::MAX,
+            fixed => fixed,
+        }
+    }
+
     fn most_data(&self) -> usize {
-        if self.is_near() { DATA_NEAR } else { self.most_data.load(Ordering::Relaxed) }
+        let fixed = self.fixed.load(Ordering::Relaxed);
+        if fixed > 0 {
+            fixed
+        } else if self.is_near() {
+            DATA_NEAR
+        } else {
+            self.most_data.load(Ordering::Relaxed)
+        }
     }
 
     pub(super) fn is_near(&self) -> bool {
@@ -266,8 +288,13 @@ impl Session {
     }
 
     fn most_links(&self) -> usize {
-        // Over a short way the sessions of one login would only share one cipher.
-        if self.is_near() { 1 } else { self.sessions.load(Ordering::Relaxed) }
+        let sessions = self.sessions.load(Ordering::Relaxed);
+        match self.fixed.load(Ordering::Relaxed) {
+            // Over a short way the sessions of one login would only share one cipher.
+            0 if self.is_near() => 1,
+            0 => sessions,
+            fixed => fixed.min(sessions),
+        }
     }
 
     /// How long the way there and back is, as far as it is known.

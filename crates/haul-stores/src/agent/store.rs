@@ -53,7 +53,8 @@ pub(super) struct Root {
     pub client: Arc<Client>,
     pub number: u64,
     path: Vec<u8>,
-    options: RootOptions,
+    /// The request by which it was opened: its kind and what it carries.
+    pub(super) opening: (u8, Vec<u8>),
     /// Device and inode: what is opened again must be the same directory.
     identity: (u64, u64),
 }
@@ -137,12 +138,25 @@ impl Host {
                 (number, session.ask_quick(ops::ROOT, &[&root_request(number, path, options)])?)
             }
         };
+        self.opened(&session, number, &answer, |real| (ops::ROOT, root_request(number, real, options)))
+    }
+
+    /// What a root is by the answer to its opening; `again` makes the request that opens it after a lost connection, by its
+    /// real path.
+    pub(super) fn opened(
+        &self,
+        session: &Session,
+        number: u64,
+        answer: &Frame,
+        again: impl FnOnce(&[u8]) -> (u8, Vec<u8>),
+    ) -> Result<Remote> {
         let mut from = answer.body();
         let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
         let caps = from.caps()?;
         lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
         let place = Place { scheme: "ssh", endpoint: self.endpoint.clone(), volume: String::new(), root: real.clone() };
-        let root = Arc::new(Root { client: self.client.clone(), number, path: real, options, identity });
+        let opening = again(&real);
+        let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
         Ok(Remote { root, caps, place, fs_name })
     }
 }
@@ -190,7 +204,7 @@ impl Root {
         let opened = lock(&session.roots).entry(self.number).or_default().clone();
         let mut opened = lock(&opened);
         if opened.is_none() {
-            let answer = session.ask_quick(ops::ROOT, &[&root_request(self.number, &self.path, self.options)])?;
+            let answer = session.ask_quick(self.opening.0, &[&self.opening.1])?;
             let mut from = answer.body();
             let (_real, _name, identity) = (from.bytes()?, from.words()?, (from.number()?, from.number()?));
             if identity != self.identity {

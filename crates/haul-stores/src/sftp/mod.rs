@@ -11,6 +11,7 @@
 
 mod channel;
 mod client;
+mod devices;
 mod listing;
 mod meta;
 mod packet;
@@ -32,6 +33,7 @@ pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
+pub use devices::Device;
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 

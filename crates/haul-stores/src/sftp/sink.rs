@@ -126,39 +126,7 @@ impl RemoteSink {
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        let ways = self.ways()?;
-        let block = self.shared.client.write_most;
-        let most = (WINDOW / block).max(2) * ways.len();
-        let mut under_way: VecDeque<(usize, Ticket)> = VecDeque::new();
-        let mut buffer = vec![0; block];
-        let (mut next, mut turn) = (at.start, 0);
-        while next < at.end {
-            let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
-            let mut filled = 0;
-            while filled < wanted {
-                match from.read(&mut buffer[filled..wanted]) {
-                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
-                    Ok(count) => filled += count,
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(Error::from_io(e, "read")),
-                }
-            }
-            if under_way.len() >= most
-                && let Some((way, ticket)) = under_way.pop_front()
-            {
-                done(&ways[way].channel.wait(ticket)?, "write")?;
-            }
-            let way = turn % ways.len();
-            turn += 1;
-            let mut batch = ways[way].channel.batch();
-            let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..filled]));
-            batch.send()?;
-            under_way.push_back((way, ticket));
-            next += filled as u64;
-        }
-        for (way, ticket) in under_way {
-            done(&ways[way].channel.wait(ticket)?, "write")?;
-        }
+        write_blocks(&self.ways()?, self.shared.client.write_most, at.clone(), from, &mut |_| {})?;
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
     }
@@ -214,6 +182,45 @@ impl RemoteSink {
         }
         Ok(Landed { refused, ino: 0 })
     }
+}
+
+/// Writes the bytes of `at` into what is open in `ways`, `block` bytes a request, many of them under way; `taken` is told of
+/// each block that the server says it has.
+pub(super) fn write_blocks(ways: &[Arc<Way>], block: usize, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
+    let most = (WINDOW / block).max(2) * ways.len();
+    let mut under_way: VecDeque<(usize, u64, Ticket)> = VecDeque::new();
+    let mut settle = |(way, count, ticket): (usize, u64, Ticket)| {
+        done(&ways[way].channel.wait(ticket)?, "write")?;
+        taken(count);
+        Ok::<(), Error>(())
+    };
+    let mut buffer = vec![0; block];
+    let (mut next, mut turn) = (at.start, 0);
+    while next < at.end {
+        let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
+        let mut filled = 0;
+        while filled < wanted {
+            match from.read(&mut buffer[filled..wanted]) {
+                Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
+                Ok(count) => filled += count,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from_io(e, "read")),
+            }
+        }
+        if under_way.len() >= most
+            && let Some(first) = under_way.pop_front()
+        {
+            settle(first)?;
+        }
+        let way = turn % ways.len();
+        turn += 1;
+        let mut batch = ways[way].channel.batch();
+        let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..filled]));
+        batch.send()?;
+        under_way.push_back((way, filled as u64, ticket));
+        next += filled as u64;
+    }
+    under_way.into_iter().try_for_each(settle)
 }
 
 fn no_file() -> Error {

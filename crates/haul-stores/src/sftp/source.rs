@@ -135,18 +135,7 @@ pub(super) fn gone(e: Error) -> Error {
 impl Source for RemoteFile {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
         let ways = self.ways().map_err(|e| e.on(&self.name))?;
-        let block = self.shared.client.read_most;
-        Ok(Box::new(Reader {
-            name: &self.name,
-            ways,
-            block,
-            asked: at.start,
-            end: at.end,
-            turn: 0,
-            under_way: VecDeque::new(),
-            bytes: Vec::new(),
-            at: 0,
-        }))
+        Ok(Box::new(Reader::new(&self.name, ways, self.shared.client.read_most, at)))
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -172,7 +161,7 @@ struct Asked {
     at: Range<u64>,
 }
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     name: &'a Name,
     ways: Vec<Arc<Way>>,
     block: usize,
@@ -186,7 +175,12 @@ struct Reader<'a> {
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Of what is open in `ways`, `block` bytes a request.
+    pub fn new(name: &'a Name, ways: Vec<Arc<Way>>, block: usize, at: Range<u64>) -> Reader<'a> {
+        Reader { name, ways, block, asked: at.start, end: at.end, turn: 0, under_way: VecDeque::new(), bytes: Vec::new(), at: 0 }
+    }
+
     fn ask(&mut self) -> Result<()> {
         let most = (WINDOW / self.block).max(2) * self.ways.len();
         while self.asked < self.end && self.under_way.len() < most {

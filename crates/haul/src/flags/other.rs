@@ -44,7 +44,7 @@ impl DoctorArgs {
 }
 
 /// A host as it stands in an address; a path behind it is of no account.
-fn host_of(argument: &OsStr) -> Result<Location, Refusal> {
+pub(super) fn host_of(argument: &OsStr) -> Result<Location, Refusal> {
     let text = argument.as_bytes();
     let alone = text.ends_with(b"]") || !text.contains(&b':');
     let address = if alone { [text, b":"].concat() } else { text.to_vec() };

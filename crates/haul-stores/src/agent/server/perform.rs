@@ -95,6 +95,8 @@ impl Agent {
             ops::LOOK => self.look(&mut from, &mut to)?,
             ops::MAKE_PATH => self.make_path(&mut from)?,
             ops::ROOT => self.open_root(&mut from, &mut to)?,
+            ops::MADE_UP => self.open_made_up(&mut from, &mut to)?,
+            ops::TALLY => self.tally(&mut to),
             ops::CLOSE => {
                 while !from.0.is_empty() {
                     self.files.close(from.number()?);
@@ -158,7 +160,10 @@ impl Agent {
                 let name = Names::of(&root).name(&mut from)?;
                 let other = self.root(from.number()?)?;
                 let existing = Names::of(&other).name(&mut from)?;
-                root.store.link_from(&other.store, &existing, &name)?;
+                let (Some(to), Some(from)) = (&root.local, &other.local) else {
+                    return Err(Error::new(ErrorKind::Unsupported, "link"));
+                };
+                to.link_from(from, &existing, &name)?;
             }
             ops::LIST => {
                 let root = self.root(from.number()?)?;
@@ -425,12 +430,12 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             for entry in names.entries(from)? {
                 bundle.push(entry);
             }
-            let runs = get_bundle(store, &mut bundle, to);
+            let runs = get_bundle(&**store, &mut bundle, to);
             let parts: Vec<&[u8]> = std::iter::once(&to.out[..]).chain(runs.into_iter().map(|run| &bundle.data[run])).collect();
             reply.done(&parts);
             return Ok(false);
         }
-        ops::PUT_BUNDLE => put_bundle(store, &mut names, from, to)?,
+        ops::PUT_BUNDLE => put_bundle(&**store, &mut names, from, to)?,
         ops::MAKE_DIRS => {
             let count = from.count()?;
             let dirs: Vec<(Dir, u32)> = (0..count).map(|_| Ok((names.dir(from)?, from.small()?))).collect::<Result<_>>()?;
@@ -506,7 +511,7 @@ fn spent(to: &mut Writer, bundle: &Bundle) {
 }
 
 /// What became of each file; the bytes of those that were read follow in their order.
-fn get_bundle(store: &local::Local, bundle: &mut Bundle, to: &mut Writer) -> Vec<std::ops::Range<usize>> {
+fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     store.get_bundle(bundle);
     spent(to, bundle);
@@ -533,7 +538,7 @@ fn get_bundle(store: &local::Local, bundle: &mut Bundle, to: &mut Writer) -> Vec
 }
 
 /// Items with their lengths, then the bytes of all of them.
-fn put_bundle(store: &local::Local, names: &mut Names<'_>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
+fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
     let mut bundle = Bundle { keep: from.mask()?, direct: from.flag()?, sync: from.flag()?, ..Bundle::default() };
     let mut at = 0_usize;
     for _ in 0..from.count()? {

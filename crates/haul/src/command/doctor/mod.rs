@@ -10,6 +10,8 @@ mod advice;
 mod facts;
 mod show;
 
+pub use show::time;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

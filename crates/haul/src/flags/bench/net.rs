@@ -1,19 +1,107 @@
 //! bench net.
 
-use clap::Args;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use clap::{Args, ValueEnum, ValueHint};
+use haul_bench::net::Direction;
+
+use crate::flags::connect::{Connect, ConnectArgs};
+use crate::flags::other::host_of;
 use crate::flags::{Environment, Refusal};
+use crate::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetFlags {}
+pub struct NetFlags {
+    pub host: Location,
+    /// Ascending, each once.
+    pub streams: Vec<u32>,
+    pub directions: Vec<Direction>,
+    /// Of each measurement, without its warm-up.
+    pub seconds: Duration,
+    pub repeat: u32,
+    pub small: bool,
+    /// `None` for one that the run draws.
+    pub seed: Option<u64>,
+    /// The run directory; `None` for a new one here.
+    pub out: Option<PathBuf>,
+    pub connect: Connect,
+}
 
-/// What the way to a host bears, by streams and direction, without any disk
+#[derive(Clone, Copy, ValueEnum)]
+enum Ways {
+    Out,
+    In,
+    Both,
+}
+
+/// What the way to a host carries, by streams and direction, without any disk
+///
+/// Files that are made up go there and come from there through the code that moves files; nothing is read from a disk or
+/// written to one. It logs in once. A run that was interrupted goes on with the same command and its --out.
 #[derive(Args)]
-#[command(override_usage = "haul bench net [OPTIONS] HOST")]
-pub struct NetArgs {}
+#[command(
+    override_usage = "haul bench net [OPTIONS] HOST",
+    before_help = "Examples:
+  haul bench net cluster
+  haul bench net --streams 1,8,32 --seconds 10 --repeat 6 --out run1 me@cluster
+  haul bench net --no-direct cluster            what ssh alone carries
+  haul bench net --small cluster                files of 6.5 kB, in bundles
+  haul bench net sftp://archive                 /dev/zero, /dev/null there"
+)]
+pub struct NetArgs {
+    /// HOST, USER@HOST or ssh://HOST:PORT; with sftp:// as if there were no haul
+    #[arg(value_name = "HOST", value_hint = ValueHint::Hostname)]
+    host: OsString,
+    /// Numbers of streams: workers, and connections beside ssh or sessions in it, at a time
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,6,8,16", value_parser = clap::value_parser!(u32).range(1..=64))]
+    streams: Vec<u32>,
+    /// How long each measurement takes, without the time in which the connections find their rate
+    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// From here (out), to here (in), or one after the other
+    #[arg(long, value_name = "WAY", value_enum, default_value = "both")]
+    direction: Ways,
+    /// Measure each point N times, in rounds; 6 give its median an interval of 95 %
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Move files of 6.5 kB in bundles, in place of large ones in chunks
+    #[arg(long)]
+    small: bool,
+    /// Of the order of the measurements in each round; printed where it was drawn
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The run directory: raw samples, and what the report is made of
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
 
 impl NetArgs {
     pub(super) fn resolve(self, _: &Environment<'_>) -> Result<NetFlags, Refusal> {
-        Ok(NetFlags {})
+        if self.host.as_bytes().starts_with(b"s3://") {
+            return Err("bench net measures the way to a host behind ssh, where no disk takes part; an object store always stores: \
+                 `haul bench files s3://BUCKET/PREFIX` and `haul bench sweep DIR s3://BUCKET/PREFIX` measure one"
+                .into());
+        }
+        Ok(NetFlags {
+            host: host_of(&self.host)?,
+            streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
+            directions: match self.direction {
+                Ways::Out => vec![Direction::Out],
+                Ways::In => vec![Direction::In],
+                Ways::Both => Direction::BOTH.to_vec(),
+            },
+            seconds: Duration::from_secs(self.seconds.into()),
+            repeat: self.repeat,
+            small: self.small,
+            seed: self.seed,
+            out: self.out,
+            connect: self.connect.resolve(),
+        })
     }
 }

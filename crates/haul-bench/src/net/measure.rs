@@ -1,0 +1,379 @@
+//! One point: the engine moves made-up files one way with a fixed number of workers and links until the time is over, and what
+//! has arrived is counted at the end that takes it, by that end's clock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_core::cancel::{Cancel, Stop};
+use haul_core::engine::{self, Setup};
+use haul_core::entry::MetaMask;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::filter::Filter;
+use haul_core::job::{Bounds, Job, Links, Mode, Pick, Root};
+use haul_core::journal::{Journal, Progress as Past};
+use haul_core::plan::Policy;
+use haul_core::report::{Ending, Report};
+use haul_core::store::Store;
+use haul_core::tune::{Fixed, Limits};
+use haul_stores::agent::{Pending, Streams};
+use haul_stores::discard::{Counts, Discard};
+use haul_stores::load::Load;
+use serde_json::Value;
+
+use super::far::{Far, Files};
+use super::findings::Limit;
+use super::plan::{Direction, Plan, Point};
+use super::{CONTENDER, ROUND_TRIP};
+use crate::record::{Latency, Outcome, Sample};
+
+/// Bytes of a chunk, as copies to and from other machines have it.
+const CHUNK: u64 = 4 << 20;
+/// How often it is counted.
+const EVERY: Duration = Duration::from_millis(200);
+/// How often it is looked whether the run is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longer than a link of haul may be silent: within it either something comes, or the link says that it is lost.
+const PATIENCE: Duration = Duration::from_secs(75);
+/// Round trips in which a connection finds its rate: it doubles in each, and begins with ten packets.
+const FINDING: u32 = 15;
+
+/// How long one point takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// In which the connections find their rate; it counts for nothing.
+    pub warm_up: Duration,
+    pub counted: Duration,
+}
+
+impl Window {
+    /// At least half a second, and fifteen round trips up to ten seconds.
+    pub fn of(seconds: Duration, round_trip: Duration) -> Window {
+        Window { warm_up: (round_trip * FINDING).clamp(Duration::from_millis(500), Duration::from_secs(10)), counted: seconds }
+    }
+}
+
+/// Times `count` questions one after the other, as a sample.
+pub fn round_trips(far: &Far<'_>, count: usize, at: String) -> Result<Sample> {
+    // The first finds what is cold.
+    far.ping()?;
+    let begun = Instant::now();
+    let mut seconds: Vec<f64> = (0..count).map(|_| far.ping().map(|time| time.as_secs_f64())).collect::<Result<_>>()?;
+    let all = begun.elapsed();
+    seconds.sort_by(f64::total_cmp);
+    let quantile = |at| crate::stats::quantile(&seconds, at);
+    let latency = Latency {
+        count: count as u64,
+        p50: quantile(0.5),
+        p90: quantile(0.9),
+        p99: quantile(0.99),
+        p999: quantile(0.999),
+        max: quantile(1.0),
+        classes: classes(&seconds),
+    };
+    let least = ("min_seconds".to_string(), quantile(0.0).into());
+    Ok(Sample {
+        contender: ROUND_TRIP.into(),
+        repetition: 1,
+        at,
+        seconds: Some(all.as_secs_f64()),
+        operations: Some(count as u64),
+        latency: Some(latency),
+        more: [least].into(),
+        ..Sample::default()
+    })
+}
+
+/// Classes that grow by a tenth of a decade.
+fn classes(sorted: &[f64]) -> Vec<(f64, u64)> {
+    let bound = |value: f64| 10f64.powf((value.max(1e-9).log10() * 10.0).floor() / 10.0 + 0.1);
+    let mut classes: Vec<(f64, u64)> = Vec::new();
+    for value in sorted {
+        match classes.last_mut() {
+            Some((upper, count)) if *value < *upper => *count += 1,
+            _ => classes.push((bound(*value), 1)),
+        }
+    }
+    classes
+}
+
+/// What was counted at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Moment {
+    /// Since the run began, by the clock here.
+    asked: Duration,
+    /// Of the clock of the end that takes the data.
+    at: Duration,
+    bytes: u64,
+    files: u64,
+    here: Load,
+    there: Option<Load>,
+}
+
+/// Measures one point. What goes wrong on the way is in the sample, and as an error beside it where the host cannot be used any
+/// more; `stop` ends it early, with a sample that does not count.
+pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBool, at: String) -> (Sample, Option<Error>) {
+    let mut sample = Sample {
+        contender: CONTENDER.into(),
+        repetition: point.repetition,
+        at,
+        factors: point.factors(),
+        seconds: None,
+        ..Sample::default()
+    };
+    let failed = match run(far, plan, point, window, stop, &mut sample) {
+        Ok(()) => None,
+        Err(e) => {
+            (sample.outcome, sample.reason) = (Outcome::Failed, Some(e.reason()));
+            Some(e)
+        }
+    };
+    if stop.load(Ordering::Relaxed) {
+        (sample.outcome, sample.reason) = (Outcome::Interrupted, None);
+        return (sample, None);
+    }
+    (sample, failed)
+}
+
+fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBool, sample: &mut Sample) -> Result<()> {
+    let streams = far.settle(point.streams)?;
+    let counts = Arc::new(Counts::default());
+    let files = Files::of(plan);
+    let ((source, target), channels) = match point.direction {
+        Direction::Out => {
+            let (sink, channels) = far.sink(point.streams, &counts)?;
+            ((files.here(), sink), channels)
+        }
+        Direction::In => {
+            let (source, channels) = far.source(files, point.streams)?;
+            let here: Arc<dyn Store> = Arc::new(Discard::counting(counts.clone()));
+            ((source, here), channels)
+        }
+    };
+    let streams = streams.unwrap_or(Streams { links: channels, direct: false });
+    let distant = if point.direction == Direction::Out { target.clone() } else { source.clone() };
+    let as_it_comes = point.direction == Direction::In && !plan.small;
+    let mut moments = Moments { far, counts: &counts, as_it_comes, begun: Instant::now(), all: Vec::new() };
+    let report = move_files(job(point, window, source, target), point.streams, stop, &mut moments)?;
+    drain(far, &distant, stop)?;
+    if stop.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    fill(sample, far, streams, window, &moments.answered(point.direction)?);
+    if let Some(failure) = report.failures.first() {
+        let e = Error::new(failure.kind, failure.op).because(failure.reason.clone());
+        return Err(failure.next_step.iter().fold(e, |e, next| e.hint(next.clone())));
+    }
+    match report.ending {
+        Ending::Deadline | Ending::Complete if sample.bytes.is_some_and(|bytes| bytes > 0) => Ok(()),
+        Ending::Deadline | Ending::Complete => {
+            Err(Error::new(ErrorKind::TimedOut, "measure").because("nothing arrived while it was measured"))
+        }
+        _ => Err(Error::new(ErrorKind::Broken, "measure").because("the run was stopped")),
+    }
+}
+
+/// Moments, and the answers of the far end to the questions that were asked at them.
+struct Moments<'a> {
+    far: &'a Far<'a>,
+    /// Of what takes the data here, or by SFTP there.
+    counts: &'a Counts,
+    /// What has come counts, not what was handed on: that goes by the order of the bytes in their files.
+    as_it_comes: bool,
+    begun: Instant,
+    all: Vec<(Moment, Option<Pending>)>,
+}
+
+impl Moments<'_> {
+    fn take(&mut self) -> Result<()> {
+        let asked = self.begun.elapsed();
+        let pending = self.far.tally()?;
+        let here = Load::now();
+        let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let received = if self.as_it_comes { self.far.received() } else { None };
+        let bytes = received.unwrap_or_else(|| get(&self.counts.bytes));
+        self.all.push((Moment { asked, at: here.at, bytes, files: get(&self.counts.files), here, there: None }, pending));
+        Ok(())
+    }
+
+    /// What was counted, at the end that takes the data.
+    fn answered(self, direction: Direction) -> Result<Vec<Moment>> {
+        let answer = |(mut moment, pending): (Moment, Option<Pending>)| {
+            if let Some(tally) = pending.map(Pending::wait).transpose()? {
+                moment.there = Some(tally.load);
+                if direction == Direction::Out {
+                    (moment.at, moment.bytes, moment.files) = (tally.load.at, tally.bytes, tally.files);
+                }
+            }
+            Ok(moment)
+        };
+        self.all.into_iter().map(answer).collect()
+    }
+}
+
+fn move_files(job: Job, streams: u32, stop: &AtomicBool, moments: &mut Moments<'_>) -> Result<Report> {
+    let cancel = Cancel::default();
+    moments.begun = Instant::now();
+    moments.take()?;
+    let moments = Mutex::new(moments);
+    let over = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut next = Instant::now() + EVERY;
+            while !over.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
+                    cancel.set(Stop::Signal);
+                }
+                if Instant::now() >= next {
+                    next += EVERY;
+                    // The run itself finds out that the host is gone.
+                    let _one_moment_less = moments.lock().unwrap_or_else(PoisonError::into_inner).take();
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        let report = engine::run(job, setup(streams, cancel.clone()));
+        over.store(true, Ordering::Relaxed);
+        report
+    });
+    Ok(report)
+}
+
+fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
+    Job {
+        mode: Mode::Copy,
+        roots: vec![Root::new(source, Pick::Contents)],
+        target,
+        rename: None,
+        policy: Policy::DEFAULT,
+        links: Links { copy: false, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false },
+        filter: Filter::default(),
+        bounds: Bounds::default(),
+        keep: MetaMask::MTIME.with(MetaMask::MODE),
+        sparse: false,
+        in_place: false,
+        delta: false,
+        one_file_system: false,
+        sync: false,
+        verify: false,
+        delete: false,
+        delete_excluded: false,
+        ignore_errors: false,
+        max_delete: None,
+        backup: None,
+        remove_source: false,
+        force: false,
+        one_way: false,
+        dry: false,
+        workers: Some(point.streams),
+        writers: None,
+        chunk: CHUNK,
+        limit: None,
+        // What has to be done again is no measurement.
+        retries: 0,
+        progress: Duration::from_secs(30),
+        deadline: Some(window.warm_up + window.counted),
+        timeout: None,
+        link_dest: Vec::new(),
+        ordered: false,
+        avoid: Vec::new(),
+        recurse_listed: false,
+        owner: None,
+        chmod: Vec::new(),
+    }
+}
+
+fn setup(workers: u32, cancel: Cancel) -> Setup {
+    Setup {
+        observer: Arc::new(()),
+        journal: Journal::none(),
+        past: Past::default(),
+        cancel,
+        tuner: Box::new(Fixed(Limits { workers })),
+        most_workers: workers,
+        processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        spill: std::env::temp_dir(),
+        heartbeat: Box::new(|| {}),
+        sentence: String::new(),
+        poke: Arc::default(),
+    }
+}
+
+/// Waits until nothing of the run is on its way any more, lest it slows the next down or is counted with it: the workers let go
+/// of the store, and what was asked for ahead has come.
+fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &AtomicBool) -> Result<()> {
+    let (mut last, mut since) = (far.under_way(), Instant::now());
+    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.load(Ordering::Relaxed) {
+        let now = far.under_way();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if since.elapsed() > PATIENCE {
+            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host does not answer any more"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What of the moments counts: from the end of the warm-up on.
+fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, moments: &[Moment]) {
+    let number = |value: f64| Value::from((value * 1e6).round() / 1e6);
+    let mut more: Vec<(&str, Value)> =
+        vec![("links", streams.links.into()), ("way", way(far, streams).into()), ("warm_up_seconds", number(window.warm_up.as_secs_f64()))];
+    if let Some(begun) = moments.first() {
+        // Behind the end of the run less and less is on its way.
+        let in_run = || moments.iter().filter(|m| m.asked <= window.warm_up + window.counted);
+        let since = |m: &Moment| m.at.saturating_sub(begun.at);
+        sample.series = in_run().map(|m| (since(m).as_secs_f64(), m.bytes.saturating_sub(begun.bytes))).collect();
+        let mut counted = in_run().filter(|m| since(m) >= window.warm_up);
+        if let (Some(first), Some(last)) = (counted.next(), counted.next_back()) {
+            let (seconds, bytes) = (last.at.saturating_sub(first.at).as_secs_f64(), last.bytes.saturating_sub(first.bytes));
+            (sample.seconds, sample.bytes, sample.files) = (Some(seconds), Some(bytes), Some(last.files.saturating_sub(first.files)));
+            let here = last.here.since(&first.here);
+            let there = last.there.zip(first.there).map(|(last, first)| last.since(&first));
+            sample.limited_by = Some(Limit::of(&here, there.as_ref(), streams).word().into());
+            for (side, load) in [("here", Some(here)), ("there", there)] {
+                let Some(load) = load else { continue };
+                let names = if side == "here" {
+                    ("here_cpu_seconds", "here_ssh_seconds", "here_busy")
+                } else {
+                    ("there_cpu_seconds", "there_ssh_seconds", "there_busy")
+                };
+                // By the clock of that machine; the time that was counted is about the same.
+                more.push((names.0, number(load.own.as_secs_f64())));
+                more.push((names.1, number(load.ssh.as_secs_f64())));
+                more.extend(load.share().map(|share| (names.2, number(share))));
+            }
+        }
+    }
+    sample.more = more.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+}
+
+/// What carries the data, in a word.
+fn way(far: &Far<'_>, streams: Streams) -> &'static str {
+    match far {
+        Far::Agent(_) if streams.direct => "direct",
+        Far::Agent(_) => "ssh",
+        Far::Sftp(_) => "sftp",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_classes() {
+        let found = classes(&[0.001, 0.0011, 0.0012, 0.01]);
+        assert_eq!(found.iter().map(|(_, count)| *count).sum::<u64>(), 4);
+        assert!(found.windows(2).all(|two| two[0].0 < two[1].0), "{found:?}");
+        assert!(found[0].0 > 0.0011 && found[0].1 >= 2, "{found:?}");
+    }
+
+    #[test]
+    fn a_long_way_has_a_long_warm_up() {
+        let of = |millis| Window::of(Duration::from_secs(5), Duration::from_millis(millis)).warm_up;
+        assert_eq!((of(0), of(100), of(60_000)), (Duration::from_millis(500), Duration::from_millis(1500), Duration::from_secs(10)));
+    }
+}

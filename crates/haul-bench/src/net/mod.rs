@@ -1,0 +1,20 @@
+//! What the way to a host carries, by streams and direction, through the code that moves files and without any disk.
+//!
+//! ```text
+//! plan (what is measured in which order)  ->  measure (one point: made-up files here, a sink there, or the other way round)
+//!      far (the made-up places of a host) ------^                    -> Sample -> findings (pure: medians, the best point)
+//! ```
+
+mod far;
+mod findings;
+mod measure;
+mod plan;
+
+pub use far::Far;
+pub use findings::{Beyond, Curve, Findings, Level, Limit, round_trip};
+pub use measure::{Window, measure, round_trips};
+pub use plan::{Direction, Plan, Point};
+
+/// What the samples of the round trip are called; those of the streams are called `haul`.
+pub const ROUND_TRIP: &str = "round trip";
+pub const CONTENDER: &str = "haul";

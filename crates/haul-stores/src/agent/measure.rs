@@ -1,0 +1,158 @@
+//! What the asking side needs to measure the way to another haul: made-up places there, so many links as are wanted and no
+//! others, and what the far side has taken in by its own clock.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use super::data::Way;
+use super::link::{Ticket, lock};
+use super::ops;
+use super::session::Session;
+use super::store::{Host, Remote};
+use super::wire::Writer;
+use crate::load::Load;
+
+/// A place of the far side that is no directory of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeUp {
+    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read: see
+    /// [`crate::synthetic::Synthetic::repeating`].
+    Source { dirs: u64, files: u64, size: u64 },
+    /// Takes everything and keeps nothing.
+    Sink,
+}
+
+/// What carries the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// Connections of haul's own, or sessions in one ssh connection.
+    pub links: usize,
+    /// Beside ssh.
+    pub direct: bool,
+}
+
+/// What the sinks of the far haul have taken since it began, and the load of its machine, by its clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub bytes: u64,
+    pub files: u64,
+    pub load: Load,
+}
+
+/// A tally that was asked for: the question goes behind whatever is on its way on the same link.
+#[derive(Debug)]
+pub struct Pending(Ticket);
+
+impl Pending {
+    pub fn wait(self) -> Result<Tally> {
+        let answer = self.0.wait()?;
+        let mut from = answer.body();
+        let at = from.duration()?;
+        let (bytes, files) = (from.number()?, from.number()?);
+        let (own, ssh, busy, all) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
+        Ok(Tally { bytes, files, load: Load { at, own, ssh, busy, all, processors: from.number()? } })
+    }
+}
+
+/// How long the making of links may take, and how long it may go on without one more.
+const MAKING: Duration = Duration::from_secs(20);
+const STALLED: Duration = Duration::from_secs(4);
+
+impl Host {
+    /// `Unsupported` where the far haul is too old to be measured.
+    pub fn measures(&self) -> Result<()> {
+        let far = self.far()?;
+        if far.version >= ops::MEASURES {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Unsupported, "measure").because(format!(
+            "haul {} there speaks version {} of the protocol; made-up files, which a measurement without disks takes, came with version {}",
+            far.haul,
+            far.version,
+            ops::MEASURES
+        ));
+        Err(e)
+    }
+
+    pub fn open_made_up(&self, what: MadeUp) -> Result<Remote> {
+        let session = self.client.session()?;
+        let number = self.client.number();
+        let mut to = Writer::new();
+        to.number(number);
+        match what {
+            MadeUp::Source { dirs, files, size } => to.byte(0).number(dirs).number(files).number(size),
+            MadeUp::Sink => to.byte(1),
+        };
+        let answer = session.ask_quick(ops::MADE_UP, &[&to.out])?;
+        self.opened(&session, number, &answer, |_| (ops::MADE_UP, to.out))
+    }
+
+    /// From now on data go over so many links, as far as they can be made; comes back when they are there. Data connections
+    /// beside ssh are the links where they can be had, sessions of ssh where not.
+    pub fn fix_streams(&self, streams: usize) -> Result<Streams> {
+        let session = self.client.session()?;
+        session.fixed.store(streams.max(1), Ordering::Relaxed);
+        let begun = Instant::now();
+        let (mut last, mut grown) = (0, Instant::now());
+        loop {
+            let tried = !matches!(*lock(&session.way), Way::Untried(_));
+            let (links, direct) = session.carriers();
+            let wanted = if direct { streams } else { streams.min(session.sessions.load(Ordering::Relaxed)) };
+            if tried && links >= wanted {
+                break;
+            }
+            if links != last {
+                (last, grown) = (links, Instant::now());
+            }
+            if begun.elapsed() > MAKING || (tried && grown.elapsed() > STALLED) {
+                break;
+            }
+            session.want(wanted, wanted);
+            // Whoever asks for the session sees to its links.
+            self.client.session()?;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(self.streams(&session, streams))
+    }
+
+    fn streams(&self, session: &Session, most: usize) -> Streams {
+        let (links, direct) = session.carriers();
+        Streams { links: links.min(most.max(1)), direct }
+    }
+
+    /// Asks without waiting.
+    pub fn ask_tally(&self) -> Result<Pending> {
+        self.client.session()?.control.ask(ops::TALLY, &[], 0).map(Pending)
+    }
+
+    /// Bytes that have set out or were asked for and are not answered.
+    pub fn under_way(&self) -> u64 {
+        let Some(session) = self.client.standing() else { return 0 };
+        let data: u64 = lock(&session.data).iter().map(|one| one.link.load()).sum();
+        data + lock(&session.links).iter().map(|link| link.load()).sum::<u64>()
+    }
+
+    /// Bytes that have come from the host in this conversation, in whatever order.
+    pub fn received(&self) -> u64 {
+        self.client.standing().map_or(0, |session| session.window.received.load(Ordering::Relaxed))
+    }
+
+    /// How long one question that is answered at once takes.
+    pub fn ping(&self) -> Result<Duration> {
+        let mut to = Writer::new();
+        to.bytes(b"/");
+        let session = self.client.session()?;
+        let begun = Instant::now();
+        session.ask_quick(ops::LOOK, &[&to.out])?;
+        Ok(begun.elapsed())
+    }
+
+    /// Why no data connection could be made, from here and from there; `None` where one could, or none was tried.
+    pub fn why_not_direct(&self) -> Option<[Error; 2]> {
+        let session = self.client.standing()?;
+        let blocked = lock(&session.blocked);
+        blocked.as_ref().map(|[out, back]| [out.again(), back.again()])
+    }
+}

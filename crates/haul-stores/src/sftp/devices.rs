@@ -1,0 +1,258 @@
+//! `/dev/zero` and `/dev/null` of a host as a source and a destination of made-up files: what the way there gives through the
+//! code that moves files, without any disk.
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Xattrs};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Chunk, Depth, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Space, Spec, Store, Token};
+
+use super::Host;
+use super::packet::{Attrs, kind, open};
+use super::sink::write_blocks;
+use super::source::{Reader, Way};
+use crate::discard::{Counts, Discard};
+use crate::synthetic::Synthetic;
+
+const ZERO: &[u8] = b"/dev/zero";
+const NULL: &[u8] = b"/dev/null";
+
+/// One of the two, as a store.
+#[derive(Debug)]
+pub struct Device {
+    /// What has the names, and says what else a store has to.
+    made: Box<dyn Store>,
+    caps: Caps,
+    reads: bool,
+    open: Arc<Ways>,
+}
+
+/// The device, open once in each channel.
+#[derive(Debug)]
+struct Ways {
+    ways: Vec<Arc<Way>>,
+    next: AtomicUsize,
+    /// Bytes of one request.
+    block: usize,
+    counts: Arc<Counts>,
+}
+
+impl Ways {
+    fn next(&self) -> Vec<Arc<Way>> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ways.len().max(1);
+        self.ways[at..=at].to_vec()
+    }
+}
+
+impl Host {
+    /// `files` files of `size` bytes each, all of zeros, read over up to `streams` channels. `Unsupported` where the host has
+    /// no such device.
+    pub fn zeros(&self, files: u64, size: u64, streams: usize) -> Result<Device> {
+        let open = self.device(ZERO, open::READ, streams, Arc::default())?;
+        Ok(Device::new(Box::new(Synthetic::new(1, files, size)), true, open))
+    }
+
+    /// What is written here over up to `streams` channels is lost; `counts` says how much the host has taken.
+    pub fn null(&self, streams: usize, counts: Arc<Counts>) -> Result<Device> {
+        let open = self.device(NULL, open::WRITE, streams, counts.clone())?;
+        Ok(Device::new(Box::new(Discard::counting(counts)), false, open))
+    }
+
+    fn device(&self, path: &[u8], flags: u32, streams: usize, counts: Arc<Counts>) -> Result<Ways> {
+        // What has that name in a cage may be a file.
+        if self.look(path)? != Some(Kind::Char) {
+            let e = Error::new(ErrorKind::Unsupported, "measure").at(path);
+            return Err(e.because("there is no such device in what the server shows, and without it every byte would have to go to a disk"));
+        }
+        let way = |channel| Way::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
+        let ways = self.client.channels(streams.max(1))?.into_iter().map(way).collect::<Result<Vec<_>>>()?;
+        let block = if flags == open::READ { self.client.read_most } else { self.client.write_most };
+        Ok(Ways { ways, next: AtomicUsize::new(0), block, counts })
+    }
+
+    /// How long one question that is answered at once takes.
+    pub fn ping(&self) -> Result<Duration> {
+        let channel = self.client.channel()?;
+        let begun = Instant::now();
+        channel.ask(kind::REALPATH, |r| r.bytes(b"."))?;
+        Ok(begun.elapsed())
+    }
+}
+
+impl Device {
+    fn new(made: Box<dyn Store>, reads: bool, open: Ways) -> Device {
+        // Round trips away, as the host's files are.
+        let caps = Caps { cheap_stat: false, ..made.caps().clone() };
+        Device { made, caps, reads, open: Arc::new(open) }
+    }
+
+    /// Channels that it is open in.
+    pub fn channels(&self) -> usize {
+        self.open.ways.len()
+    }
+}
+
+impl Store for Device {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        self.made.place()
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.made.stat(name, want)
+    }
+
+    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.made.list(dir, depth, each)
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        let stamp = self.made.open(entry, follow)?.stamp()?;
+        Ok(Box::new(Zeros { name: entry.name.clone(), stamp, ways: self.open.next(), block: self.open.block }))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        if self.reads {
+            return self.made.create(name, spec);
+        }
+        Ok(Box::new(Null { name: name.clone(), ways: self.open.next(), open: self.open.clone() }))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        self.made.attach(name, token, spec)
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        self.made.abandon(name, token)
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.made.get_bundle(bundle);
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.made.put_bundle(bundle);
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        self.made.make_dirs(dirs)
+    }
+
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        self.made.make_node(name, entry, keep)
+    }
+
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        self.made.make_hard_link(name, existing)
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        self.made.set_meta(specs)
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        self.made.read_xattrs(entries, want)
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        self.made.remove(entries)
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.made.rename(from, to, replace)
+    }
+
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+        self.made.copy_from(from, entry, to, spec)
+    }
+
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.made.digest(entry, algorithm)
+    }
+
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        self.made.settle(names)
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.made.reopen(name)
+    }
+
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
+
+    fn forget(&self, dir: &Dir) {
+        self.made.forget(dir);
+    }
+}
+
+struct Zeros {
+    name: Name,
+    stamp: Stamp,
+    ways: Vec<Arc<Way>>,
+    block: usize,
+}
+
+impl Source for Zeros {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        Ok(Box::new(Reader::new(&self.name, self.ways.clone(), self.block, at)))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(self.stamp)
+    }
+
+    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
+        Ok(Xattrs::new())
+    }
+}
+
+struct Null {
+    name: Name,
+    ways: Vec<Arc<Way>>,
+    open: Arc<Ways>,
+}
+
+impl Sink for Null {
+    fn token(&self) -> Token {
+        Token(Box::default())
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        let mut taken = |bytes| {
+            self.open.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
+        };
+        write_blocks(&self.ways, self.open.block, at, from, &mut taken).map_err(|e| e.on(&self.name))
+    }
+
+    fn hole(&self, _at: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
+    }
+
+    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {
+        self.open.counts.files.fetch_add(1, Ordering::Relaxed);
+        Ok(Landed::default())
+    }
+
+    fn abort(&self) -> Result<()> {
+        Ok(())
+    }
+}
