@@ -56,6 +56,7 @@ pub const PULL: u8 = 57;
 pub const READER: u8 = 58;
 pub const BEFRIEND: u8 = 59;
 pub const LINK_FROM: u8 = 60;
+pub const WORKED: u8 = 61;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;
