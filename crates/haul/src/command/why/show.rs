@@ -68,15 +68,14 @@ fn stages(figures: &Figures, width: usize, to: &mut String) {
     }
     let rest = figures.stages.iter().filter(|stage| stage.share < 0.005).count();
     if rest > 0 {
-        let _ = writeln!(to, "  {:<20}  {}   <1%  {:>8}", "the rest", bar(0.0), "");
+        let _ = writeln!(to, "  {:<20}  {}   <1%", "the rest", bar(0.0));
     }
     let processors = &figures.processors;
-    let mut beside = format!("{:.1} of {} processors busy with it", processors.busy, processors.count);
+    let mut beside = format!("{:.1} of {} busy", processors.busy, processors.count);
     if processors.queue > 0.05 * figures.elapsed {
-        let _ = write!(beside, ", {} waited for one", seconds(processors.queue));
+        let _ = write!(beside, ", waited for them {}", seconds(processors.queue));
     }
-    let _ = write!(beside, "; workers had nothing to do for {}", seconds(figures.idle));
-    put(to, &format!("  Beside it: {beside}."), width, 4);
+    put(to, &format!("  Processors: {beside}. Workers without a task: {}.", seconds(figures.idle)), width, 4);
     for far in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
         put(to, &format!("  {}", far_words(far)), width, 4);
     }
@@ -213,7 +212,33 @@ mod tests {
         let view = View { root: "/state".into(), zone: TimeZone::UTC, now: 1_700_000_120 };
         let page = text(&job, "3f2a91bc", &figures(), &view, 80);
         assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
-        insta::assert_snapshot!(page, @"");
+        insta::assert_snapshot!(page, @r"
+        job 3f2a91bc, finished 2023-11-14 22:13:20 (2m00s ago)
+          /home/me/run7 -> cluster:/scratch/run7
+
+        Limited by:  the network to cluster: 73% of the workers' time, with 8 workers
+                     and 0.3 of 2 processors busy
+
+        Where the workers' time went:
+          network               #########...   73%    70.0 s  the way between machines
+          destination writes    ##..........   21%    20.0 s  waiting until it took data
+          destination metadata  #...........    6%     6.0 s  creates, look-ups, deletes
+          the rest              ............   <1%
+          Processors: 0.3 of 2 busy. Workers without a task: 2.5 s.
+          cluster says: 0.0 s reading, 20.0 s writing, 0.0 s metadata, 0.0 s of
+            processor time on 64 processors, 21.3 ms there and back.
+
+        Over the run: 1,204 files, 1.17 GiB in 12.0 s: 100 MiB/s, 100 files/s; workers:
+          8 at the most, 8 at the end.
+              until  workers   busy          rate
+              4.0 s        8    8.0     150 MiB/s  ############
+              8.0 s        8    8.0     125 MiB/s  ##########..
+             12.0 s        8    1.5    25.0 MiB/s  ##..........
+
+        Try next:
+          1. nothing: this is what the link gives; `haul bench net cluster` measures it
+             alone
+        ");
     }
 
     #[test]
