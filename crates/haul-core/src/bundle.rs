@@ -43,16 +43,37 @@ pub enum Outcome {
     Failed(Error),
 }
 
-/// Time spent in a bundle, by kind of work.
+/// Time spent on moving bytes, by kind of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     pub reading: Duration,
     pub writing: Duration,
+    /// Opening, creating, attributes.
     pub metadata: Duration,
+    pub hashing: Duration,
+    /// Reading and writing in one call of the kernel.
+    pub copying: Duration,
+    /// Waiting for `--bwlimit`; it is counted by the meter, and is in none of the others.
+    pub throttled: Duration,
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, o: Self) {
+        self.reading += o.reading;
+        self.writing += o.writing;
+        self.metadata += o.metadata;
+        self.hashing += o.hashing;
+        self.copying += o.copying;
+        self.throttled += o.throttled;
+    }
 }
 
 impl Spent {
-    /// Divides `whole` among the kinds as `sample` is.
+    pub fn sum(&self) -> Duration {
+        self.reading + self.writing + self.metadata + self.hashing + self.copying + self.throttled
+    }
+
+    /// Divides `whole` among reading, writing and metadata as `sample` is.
     pub fn add_share(&mut self, whole: Duration, sample: Spent) {
         let sum = (sample.reading + sample.writing + sample.metadata).as_secs_f64();
         if sum > 0.0 {

@@ -20,6 +20,7 @@ pub mod job;
 pub mod journal;
 pub mod meter;
 pub mod outline;
+pub mod pace;
 pub mod plan;
 pub mod report;
 mod schedule;
@@ -27,5 +28,6 @@ pub mod spill;
 pub mod store;
 pub mod survey;
 pub mod tune;
+pub mod verdict;
 
 pub use error::{Error, ErrorKind, Remedy, Result};

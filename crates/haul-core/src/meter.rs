@@ -88,11 +88,12 @@ impl Meter {
         self.cancel.check()
     }
 
-    /// Counts `bytes` that passed, and sleeps as the limit wants; `Cancelled` as soon as the run is to stop.
-    pub fn take(&self, bytes: u64) -> Result<()> {
+    /// Counts `bytes` that passed, and sleeps as the limit wants: for how long, is answered. `Cancelled` as soon as the run is
+    /// to stop.
+    pub fn take(&self, bytes: u64) -> Result<Duration> {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         self.cancel.check()?;
-        let Some(limit) = &self.limit else { return Ok(()) };
+        let Some(limit) = &self.limit else { return Ok(Duration::ZERO) };
         let until = {
             let mut next = limit.next.lock().expect("no panic while held");
             // What was not used in the last tenth of a second is lost: no bursts after a pause.
@@ -112,9 +113,10 @@ impl Meter {
             }
             std::thread::sleep((until - now).min(Duration::from_millis(50)));
         };
-        self.throttled.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        let asleep = began.elapsed();
+        self.throttled.fetch_add(asleep.as_nanos() as u64, Ordering::Relaxed);
         self.sleeping.fetch_sub(1, Ordering::Relaxed);
-        slept
+        slept.map(|()| asleep)
     }
 
     /// The largest piece that is moved between two looks at the limit and the cancel flag.
@@ -133,7 +135,7 @@ impl Meter {
             return Ok((how.hash.then(|| crate::hash::xxh128(b"")), spent));
         }
         if let Some(reach) = from.reach().filter(|_| !how.sparse)
-            && let Some(hash) = self.pull(reach, to, at.clone(), how)?
+            && let Some(hash) = self.pull(reach, to, at.clone(), how, &mut spent)?
         {
             return Ok((how.hash.then_some(hash), spent));
         }
@@ -147,9 +149,7 @@ impl Meter {
             if hasher.is_none()
                 && let (Some(source), Some(sink)) = (from.fd(), to.fd())
             {
-                let began = Instant::now();
-                left = self.kernel_copy(source, sink, left, how.flight)?;
-                spent.writing += began.elapsed();
+                left = self.kernel_copy(source, sink, left, how.flight, &mut spent)?;
             }
             if !left.is_empty() {
                 self.copy(from, to, left, hasher.as_mut(), how.flight, &mut spent)?;
@@ -160,16 +160,18 @@ impl Meter {
     }
 
     /// The bytes go from one far side to the other; they are counted, throttled and cancelled here all the same.
-    fn pull(&self, from: Reach, to: &dyn Sink, at: Range<u64>, how: Pass<'_>) -> Result<Option<u128>> {
+    fn pull(&self, from: Reach, to: &dyn Sink, at: Range<u64>, how: Pass<'_>, spent: &mut Spent) -> Result<Option<u128>> {
         let mut last = None;
         let mut next = at.start;
         while next < at.end {
             // A hash is that of the whole.
             let end = if how.hash { at.end } else { (next + self.piece()).min(at.end) };
+            let began = Instant::now();
             let Some(hash) = to.pull(from, next..end, how.hash)? else { return Ok(None) };
+            spent.copying += began.elapsed();
             last = Some(hash);
             how.flight.fetch_add(end - next, Ordering::Relaxed);
-            self.take(end - next)?;
+            spent.throttled += self.take(end - next)?;
             next = end;
         }
         Ok(last)
@@ -188,8 +190,16 @@ impl Meter {
     }
 
     /// Returns what the kernel would not copy: all of it where the two files have no such path between them.
-    fn kernel_copy(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, at: Range<u64>, flight: &AtomicU64) -> Result<Range<u64>> {
+    fn kernel_copy(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        at: Range<u64>,
+        flight: &AtomicU64,
+        spent: &mut Spent,
+    ) -> Result<Range<u64>> {
         use rustix::io::Errno;
+        let (began, mut asleep) = (Instant::now(), Duration::ZERO);
         let mut done = at.start;
         while done < at.end {
             let ask = (at.end - done).min(self.piece());
@@ -200,7 +210,7 @@ impl Meter {
                 Ok(n) => {
                     done += n as u64;
                     flight.fetch_add(n as u64, Ordering::Relaxed);
-                    self.take(n as u64)?;
+                    asleep += self.take(n as u64)?;
                 }
                 Err(Errno::INTR) => self.cancel.check()?,
                 Err(Errno::XDEV | Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF | Errno::PERM | Errno::ISDIR) => break,
@@ -209,6 +219,8 @@ impl Meter {
                 Err(e) => return Err(Error::io(e.into(), "write")),
             }
         }
+        spent.throttled += asleep;
+        spent.copying += began.elapsed().saturating_sub(asleep);
         Ok(done..at.end)
     }
 
@@ -222,28 +234,41 @@ impl Meter {
         spent: &mut Spent,
     ) -> Result<()> {
         let began = Instant::now();
-        let mut metered = Metered { from: from.read(at.clone())?, meter: self, hasher, flight, reading: Duration::ZERO };
+        let reader = from.read(at.clone())?;
+        // Behind a network the answer to the first request is waited for here.
+        let mut inner = Spent { reading: began.elapsed(), ..Spent::default() };
+        let mut metered = Metered { from: reader, meter: self, hasher, flight, spent: &mut inner };
         let written = to.write(at, &mut metered);
-        spent.reading += metered.reading;
-        spent.writing += began.elapsed().saturating_sub(metered.reading);
+        drop(metered);
+        inner.writing = began.elapsed().saturating_sub(inner.sum());
+        *spent += inner;
         written
     }
 
-    /// Reads the bytes of `at` for their hash only; they count as work, not as moved.
-    pub fn hash(&self, from: &dyn Source, at: Range<u64>) -> Result<u128> {
+    /// Reads the bytes of `at` for their hash only; they count as work, not as moved. What it takes goes to `spent`: all of
+    /// it to reading where the hash is computed at the source.
+    pub fn hash(&self, from: &dyn Source, at: Range<u64>, spent: &mut Spent) -> Result<u128> {
         self.cancel.check()?;
+        let began = Instant::now();
         if let Some(hash) = from.hash(at.clone())? {
             self.hashed.fetch_add(at.end - at.start, Ordering::Relaxed);
+            spent.reading += began.elapsed();
             return Ok(hash);
         }
         let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-        self.look(from, at, &mut |bytes| hasher.update(bytes))?;
+        self.look(from, at, spent, &mut |bytes| hasher.update(bytes))?;
         Ok(hasher.digest128())
     }
 
-    /// Reads the bytes of `at`, in order, for `each` to look at; they count as work, not as moved.
-    pub fn look(&self, from: &dyn Source, at: Range<u64>, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+    /// Reads the bytes of `at`, in order, for `each` to look at; they count as work, not as moved. What `each` does counts
+    /// as hashing.
+    pub fn look(&self, from: &dyn Source, at: Range<u64>, spent: &mut Spent, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut expected = at.end - at.start;
+        let mut last = Instant::now();
+        let mut lap = || {
+            let now = Instant::now();
+            now - std::mem::replace(&mut last, now)
+        };
         let mut reader = from.read(at)?;
         let mut buffer = vec![0; 256 << 10];
         while expected > 0 {
@@ -252,7 +277,9 @@ impl Meter {
             match reader.read(&mut buffer[..want]) {
                 Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("the file is shorter than it was")),
                 Ok(n) => {
+                    spent.reading += lap();
                     each(&buffer[..n]);
+                    spent.hashing += lap();
                     expected -= n as u64;
                     self.hashed.fetch_add(n as u64, Ordering::Relaxed);
                 }
@@ -279,7 +306,7 @@ struct Metered<'a> {
     meter: &'a Meter,
     hasher: Option<&'a mut xxhash_rust::xxh3::Xxh3>,
     flight: &'a AtomicU64,
-    reading: Duration,
+    spent: &'a mut Spent,
 }
 
 impl Read for Metered<'_> {
@@ -287,12 +314,14 @@ impl Read for Metered<'_> {
         let began = Instant::now();
         let most = usize::try_from(self.meter.piece()).unwrap_or(usize::MAX).min(buffer.len());
         let n = self.from.read(&mut buffer[..most])?;
-        self.reading += began.elapsed();
+        let read = Instant::now();
+        self.spent.reading += read - began;
         if let Some(hasher) = &mut self.hasher {
             hasher.update(&buffer[..n]);
+            self.spent.hashing += read.elapsed();
         }
         self.flight.fetch_add(n as u64, Ordering::Relaxed);
-        self.meter.take(n as u64)?;
+        self.spent.throttled += self.meter.take(n as u64)?;
         Ok(n)
     }
 }

@@ -1,11 +1,14 @@
-//! What a run did: sums that add up over runs and ranks, and the one sentence that names what limited it.
+//! What a run did: sums that add up over runs and ranks. What limited it is judged in `verdict.rs`.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
+use crate::bundle::Spent;
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
-use crate::store::Place;
+use crate::pace::Pace;
+use crate::store::FarWork;
+use crate::verdict::Limiter;
 
 /// Failures that are kept in full; beyond that only their number and kinds are, and `--failed-to` has the names.
 pub const FAILURES_KEPT: usize = 100;
@@ -66,33 +69,73 @@ impl AddAssign for Kinds {
 }
 
 /// Work time by kind, summed over workers: with N workers it grows N times as fast as the clock.
+///
+/// Every moment of a worker is in one of these, but for `source_listing` and `target_listing`, which are parts of `walking`,
+/// and for `cpu` and `queued`, which run beside them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
+    /// Listing, looking up and planning.
     pub walking: Duration,
+    /// Of `walking`: waiting for listings and look-ups of the source.
+    pub source_listing: Duration,
+    /// Of `walking`: the same of the destination.
+    pub target_listing: Duration,
+    /// Opening files at the source and reading their attributes.
+    pub opening: Duration,
     pub reading: Duration,
     pub writing: Duration,
+    /// Reading and writing in one call of the system that holds both ends: nobody here can tell them apart.
+    pub copying: Duration,
+    /// Making files and directories and setting attributes at the destination.
     pub metadata: Duration,
+    /// Hashing, and comparing what a changed file has in common with its old version.
     pub hashing: Duration,
+    /// Reading the destination back.
     pub verifying: Duration,
+    /// What calls took longer than the other machine worked on them, where it says how long that was.
+    pub network: Duration,
     /// Waiting for `--bwlimit`.
     pub throttled: Duration,
     /// Workers that had nothing to do.
     pub idle: Duration,
     /// Processor time of all threads.
     pub cpu: Duration,
+    /// Time in which threads could have run and had no processor, where the kernel tells.
+    pub queued: Duration,
+}
+
+impl Times {
+    /// All that workers did or waited for within a task.
+    pub fn busy(&self) -> Duration {
+        let reads = self.opening + self.reading + self.copying + self.hashing;
+        self.walking + reads + self.writing + self.metadata + self.verifying + self.network + self.throttled
+    }
+}
+
+/// What moving bytes took. The meter counts what was throttled.
+impl From<Spent> for Times {
+    fn from(s: Spent) -> Times {
+        Times { reading: s.reading, writing: s.writing, copying: s.copying, metadata: s.metadata, hashing: s.hashing, ..Times::default() }
+    }
 }
 
 impl AddAssign for Times {
     fn add_assign(&mut self, o: Self) {
         self.walking += o.walking;
+        self.source_listing += o.source_listing;
+        self.target_listing += o.target_listing;
+        self.opening += o.opening;
         self.reading += o.reading;
         self.writing += o.writing;
+        self.copying += o.copying;
         self.metadata += o.metadata;
         self.hashing += o.hashing;
         self.verifying += o.verifying;
+        self.network += o.network;
         self.throttled += o.throttled;
         self.idle += o.idle;
         self.cpu += o.cpu;
+        self.queued += o.queued;
     }
 }
 
@@ -162,8 +205,16 @@ pub struct Report {
     pub workers_end: u32,
     /// Deletes that were called off, and why.
     pub deletes_skipped: Option<String>,
+    /// How busy the workers were over the run.
+    pub pace: Pace,
+    /// What the other machine did for the source and for the destination, where there is one that says.
+    pub far_source: Option<FarWork>,
+    pub far_destination: Option<FarWork>,
+    pub limiter: Limiter,
     /// One sentence: what limited the run.
     pub limited_by: String,
+    /// What to try next, the most promising first.
+    pub next: Vec<String>,
 }
 
 impl Report {
@@ -244,100 +295,15 @@ impl AddAssign for Report {
         self.workers_peak += o.workers_peak;
         self.workers_end += o.workers_end;
         self.deletes_skipped = self.deletes_skipped.take().or(o.deletes_skipped);
+        if self.pace.is_empty() {
+            self.pace = o.pace;
+        }
+        self.far_source = self.far_source.or(o.far_source);
+        self.far_destination = self.far_destination.or(o.far_destination);
         if self.limited_by.is_empty() {
-            self.limited_by = o.limited_by;
+            (self.limiter, self.limited_by, self.next) = (o.limiter, o.limited_by, o.next);
         }
     }
-}
-
-/// What the verdict is made of, beside the report.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Machine {
-    pub processors: u32,
-    /// `-j` was given.
-    pub workers_fixed: bool,
-    /// Bytes a second of `--bwlimit`.
-    pub limit: Option<f64>,
-}
-
-/// The ends that are reached over a network, as the user would write them; `None` for one on this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ends {
-    pub source: Option<String>,
-    pub destination: Option<String>,
-}
-
-impl Ends {
-    pub fn of(source: &Place, destination: &Place) -> Ends {
-        let far = |place: &Place| match place.scheme {
-            _ if place.endpoint.is_empty() => None,
-            "ssh" if !place.endpoint.contains(':') => Some(format!("{}:{}", place.endpoint, crate::entry::show(&place.root))),
-            _ => Some(place.words()),
-        };
-        Ends { source: far(source), destination: far(destination) }
-    }
-}
-
-/// Names what limited the run, in one sentence, from where the workers' time went. Pure.
-pub fn verdict(report: &Report, machine: Machine, ends: &Ends) -> String {
-    let t = &report.times;
-    let wall = report.elapsed.as_secs_f64();
-    if report.dry {
-        return "nothing was copied: a dry run".into();
-    }
-    if wall < 0.05 || report.made.total() + report.kept.total() == 0 {
-        return "too short to say what limited it".into();
-    }
-    let seconds = |d: Duration| d.as_secs_f64();
-    let busy = [t.walking, t.reading, t.writing, t.metadata, t.hashing, t.verifying, t.throttled]
-        .iter()
-        .map(|d| seconds(*d))
-        .sum::<f64>()
-        .max(1e-9);
-    let share = |d: Duration| (seconds(d) / busy * 100.0).round() as u32;
-    if seconds(t.throttled) > 0.3 * busy {
-        return format!("--bwlimit: workers waited for it {}% of their time", share(t.throttled));
-    }
-    let cores = seconds(t.cpu) / wall;
-    let parts = [
-        (t.walking, "looking names up and listing directories"),
-        (t.reading, "reading the source"),
-        (t.writing, "writing the destination"),
-        (t.metadata, "creating files and setting attributes at the destination"),
-        (t.hashing, "hashing"),
-        (t.verifying, "rereading the destination for --verify"),
-    ];
-    let (most, what) = parts.iter().max_by_key(|(d, _)| *d).copied().unwrap_or((Duration::ZERO, "nothing"));
-    if cores > 0.85 * f64::from(machine.processors) {
-        return format!(
-            "this machine's processors ({cores:.1} of {} busy), mostly {what} ({}% of the work)",
-            machine.processors,
-            share(most)
-        );
-    }
-    let far = if most == t.writing { &ends.destination } else { &ends.source };
-    let what = match far {
-        // Nobody here can tell how much of it was the way.
-        Some(far) if most == t.reading || most == t.writing => format!("the network or {far}"),
-        _ => what.to_string(),
-    };
-    if machine.workers_fixed && report.workers_end > 0 && seconds(t.idle) < 0.1 * wall * f64::from(report.workers_end) {
-        return format!(
-            "waiting on {what} ({}% of the work) with the {} of -j; without -j haul would try more",
-            share(most),
-            workers(report.workers_end)
-        );
-    }
-    format!(
-        "{what}: {}% of the workers' time, with {} and {cores:.1} of {} processors busy",
-        share(most),
-        workers(report.workers_end.max(1)),
-        machine.processors
-    )
-}
-
-fn workers(n: u32) -> String {
-    if n == 1 { "1 worker".into() } else { format!("{n} workers") }
 }
 
 #[cfg(test)]
@@ -351,33 +317,6 @@ mod tests {
         r.times.walking = Duration::from_secs(2);
         r.times.cpu = Duration::from_secs(4);
         r
-    }
-    const MACHINE: Machine = Machine { processors: 4, workers_fixed: false, limit: None };
-
-    #[test]
-    fn the_verdict_names_where_the_time_went() {
-        assert!(verdict(&ran(), MACHINE, &Ends::default()).starts_with("writing the destination: 97% of the workers' time"));
-        let mut r = ran();
-        r.times.cpu = Duration::from_secs(39);
-        assert!(verdict(&r, MACHINE, &Ends::default()).starts_with("this machine's processors (3.9 of 4 busy), mostly writing"));
-        r.times.throttled = Duration::from_secs(50);
-        assert!(verdict(&r, MACHINE, &Ends::default()).starts_with("--bwlimit"));
-        let fixed = Machine { workers_fixed: true, ..MACHINE };
-        assert!(verdict(&ran(), fixed, &Ends::default()).contains("8 workers of -j"));
-    }
-
-    #[test]
-    fn over_a_network_the_verdict_does_not_blame_the_disk() {
-        let place = |scheme, endpoint: &str| Place { scheme, endpoint: endpoint.into(), volume: String::new(), root: b"/a b\n".to_vec() };
-        let (here, host) = (place("local", ""), place("ssh", "ana@cluster"));
-        let said = |report: &Report, from: &Place, to: &Place| verdict(report, MACHINE, &Ends::of(from, to));
-        assert!(said(&ran(), &here, &host).starts_with("the network or ana@cluster:/a b\\n: 97% of the workers' time"));
-        assert!(said(&ran(), &host, &here).starts_with("writing the destination: 97%"));
-        let mut read = ran();
-        (read.times.reading, read.times.writing) = (read.times.writing, Duration::ZERO);
-        assert!(said(&read, &place("ssh", "cluster:2222"), &here).starts_with("the network or ssh://cluster:2222/a b\\n: 97%"));
-        read.times.cpu = Duration::from_secs(39);
-        assert!(said(&read, &host, &here).contains("busy), mostly reading the source (97% of the work)"));
     }
 
     #[test]

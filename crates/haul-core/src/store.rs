@@ -307,6 +307,26 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Forgets what is kept for a directory that the run is done with.
     fn forget(&self, dir: &Dir);
+
+    /// What the machine that holds this place has done for it since it was opened; `None` where there is no other machine,
+    /// or none that says. May take a round trip, and no longer than a second.
+    fn far_work(&self) -> Option<FarWork> {
+        None
+    }
+}
+
+/// What another machine did for a store, summed over its threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FarWork {
+    pub reading: Duration,
+    pub writing: Duration,
+    /// Listing, looking up, making, setting attributes.
+    pub metadata: Duration,
+    /// Processor time of its program; what ssh itself takes is not in it.
+    pub cpu: Duration,
+    pub processors: u32,
+    /// The way there and back, the shortest that was seen.
+    pub round_trip: Option<Duration>,
 }
 
 /// A file that is open on another machine, as a third one can be told of it.

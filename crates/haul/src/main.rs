@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 
 mod command;
 mod exit;
+mod figures;
 mod flags;
 mod help;
 mod location;
@@ -82,6 +83,7 @@ fn run(invocation: Invocation) -> Exit {
         Command::Batch(flags) => command::batch::run(&flags, global),
         Command::Doctor(flags) => command::doctor::run(&flags, global),
         Command::Bench(bench) => command::bench::run(&bench, global),
+        Command::Why(flags) => command::why::run(&flags, global),
         Command::Jobs(jobs) => command::jobs::run(&jobs, global),
         Command::Demo(flags) => command::demo::run(&flags, global),
         Command::Help(topic) => match help::page(topic.as_deref()) {

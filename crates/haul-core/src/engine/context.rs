@@ -14,7 +14,7 @@ use crate::job::{Job, Links, Mode};
 use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
-use crate::report::Report;
+use crate::report::{Report, Times};
 use crate::schedule::{DirWork, Scheduler};
 use crate::store::{Found, Store, WriteStyle};
 use crate::tune::{Op, Sample};
@@ -352,6 +352,14 @@ impl Context {
             since: flight.since.elapsed(),
             doing: *flight.doing.lock().unwrap_or_else(PoisonError::into_inner),
         })
+    }
+
+    /// Adds what `work` takes to one kind of work time.
+    pub fn timed<T>(&self, kind: impl FnOnce(&mut Times) -> &mut Duration, work: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let value = work();
+        *kind(&mut self.report().times) += began.elapsed();
+        value
     }
 
     /// Measures a task: `work` returns what it dealt with.

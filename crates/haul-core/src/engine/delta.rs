@@ -102,18 +102,19 @@ impl Delta {
                 Part::Same { old, at: whole } => {
                     cx.cancel.check()?;
                     let bytes = cut.end - cut.start;
+                    let began = std::time::Instant::now();
                     to.reuse(&self.old, old + (cut.start - whole.start), cut)?;
+                    spent.copying += began.elapsed();
                     cx.report().reused_bytes += bytes;
                     cx.tally.resumed_bytes.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
                 }
                 Part::Move { .. } => {
                     let (_, part) = cx.meter.pass(from, to, cut, Pass { hash: false, ..how })?;
-                    spent.reading += part.reading;
-                    spent.writing += part.writing;
+                    spent += part;
                 }
             }
         }
-        let hash = if how.hash { Some(cx.meter.hash(from, at)?) } else { None };
+        let hash = if how.hash { Some(cx.meter.hash(from, at, &mut spent)?) } else { None };
         Ok((hash, spent))
     }
 }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Event, Why};
 use crate::journal::{self, Resume, Session};
 use crate::meter::Pass;
 use crate::plan::{Act, Compare, Step};
+use crate::report::Times;
 use crate::schedule::DirWork;
 use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
 use crate::tune::Op;
@@ -184,7 +186,7 @@ fn copy_within(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
         let mut report = cx.report();
         report.made.files += 1;
         report.file_bytes += entry.size;
-        report.times.writing += began.elapsed();
+        report.times.copying += began.elapsed();
     }
     cx.meter.within(entry.size)?;
     cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
@@ -209,8 +211,14 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
         return Ok(Some(ends));
     }
     let began = Instant::now();
-    let opened = open_ends(cx, file, &mut state);
-    cx.report().times.metadata += began.elapsed();
+    let mut spent = Spent::default();
+    let opened = open_ends(cx, file, &mut state, &mut spent);
+    {
+        let mut report = cx.report();
+        report.times.opening += spent.reading;
+        report.times.hashing += spent.hashing;
+        report.times.metadata += began.elapsed().saturating_sub(spent.sum());
+    }
     let ends = opened?;
     state.active = 1;
     state.ends = Some(ends.clone());
@@ -223,21 +231,30 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     Ok(Some(ends))
 }
 
-fn open_ends(cx: &Context, file: &OpenFile, state: &mut State) -> Result<Arc<Ends>> {
+/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`.
+fn open_ends(cx: &Context, file: &OpenFile, state: &mut State, spent: &mut Spent) -> Result<Arc<Ends>> {
     let (flight_id, flight) = cx.take_off(&state.entry.name, state.entry.size, "open");
-    let ends = open_both(cx, file, state, flight_id, &flight);
+    let ends = open_both(cx, file, state, (flight_id, &flight), spent);
     if ends.is_err() {
         cx.touch_down(flight_id);
     }
     ends
 }
 
-fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, flight: &Arc<Flight>) -> Result<Arc<Ends>> {
+fn open_both(
+    cx: &Context,
+    file: &OpenFile,
+    state: &mut State,
+    (flight_id, flight): (u64, &Arc<Flight>),
+    spent: &mut Spent,
+) -> Result<Arc<Ends>> {
+    let began = Instant::now();
     let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow))?;
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
         state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted))?));
     }
+    spent.reading += began.elapsed();
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
     let in_place = cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare);
@@ -309,7 +326,10 @@ fn open_both(cx: &Context, file: &OpenFile, state: &mut State, flight_id: u64, f
     let changes = matches!(file.step.act, Act::File { replace: true } | Act::Compare) && !in_place;
     let delta = if changes && file.tries.load(Ordering::Relaxed) == 0 && cx.source(&file.work).outlines() {
         flight.doing("compare");
-        Delta::find(cx, &*source, &state.entry, &name)?
+        let began = Instant::now();
+        let found = Delta::find(cx, &*source, &state.entry, &name);
+        spent.hashing += began.elapsed();
+        found?
     } else {
         None
     };
@@ -340,8 +360,9 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<R
         }
         let start = u64::from(receipt.index) * old.chunk;
         let part = start..(start + old.chunk).min(entry.size);
-        let whole =
-            receipt.hash.is_some_and(|hash| part.start <= part.end && cx.meter.hash(&*written, part).is_ok_and(|found| found == hash));
+        let whole = receipt.hash.is_some_and(|hash| {
+            part.start <= part.end && cx.meter.hash(&*written, part, &mut Spent::default()).is_ok_and(|found| found == hash)
+        });
         if whole {
             cx.journal.landed(old.session, receipt);
         }
@@ -372,16 +393,17 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
         }
         let Some(Carried { chunk, hash }) = carried.pop_front() else { return Ok(None) };
         let mut sent = Some(hash);
-        let began = Instant::now();
         let (hash, tag) = cx.retry(|| {
             let hash = match sent.take() {
                 Some(hash) => hash,
                 // It did not arrive: it sets out again.
                 None => carry(cx, ends, &chunk)?,
             };
-            Ok((hash, ends.sink.landed(&chunk)?))
+            let began = Instant::now();
+            let landed = ends.sink.landed(&chunk);
+            cx.report().times.writing += began.elapsed();
+            Ok((hash, landed?))
         })?;
-        cx.report().times.writing += began.elapsed();
         let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
@@ -396,15 +418,13 @@ fn carry(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Option<u128>> {
         Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, chunk.at.clone(), how)?,
         None => cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?,
     };
-    let mut report = cx.report();
-    report.times.reading += spent.reading;
-    report.times.writing += spent.writing;
+    cx.report().times += Times::from(spent);
     Ok(hash)
 }
 
 /// All chunks have landed, or one has failed.
 fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
-    let began = Instant::now();
+    let (began, mut spent) = (Instant::now(), Spent::default());
     let (mut entry, mut receipts, error) = {
         let mut state = file.lock();
         (state.entry.clone(), std::mem::take(&mut state.receipts), state.error.take())
@@ -414,9 +434,15 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
     let outcome = match error {
         Some(e) => Err(e),
         None if cx.cancel.is_set() => cx.cancel.check().map(|()| Landed::default()),
-        None => seal(cx, file, ends, &mut entry, &receipts),
+        None => seal(cx, file, ends, &mut entry, &receipts, &mut spent),
     };
     cx.touch_down(ends.flight_id);
+    {
+        let mut report = cx.report();
+        report.times.verifying += spent.reading;
+        report.times.hashing += spent.hashing;
+        report.times.metadata += began.elapsed().saturating_sub(spent.sum());
+    }
     match outcome {
         Ok(landed) => {
             if let Some(session) = ends.session {
@@ -426,7 +452,6 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
                 let mut report = cx.report();
                 report.made.files += 1;
                 report.file_bytes += entry.size;
-                report.times.metadata += began.elapsed();
             }
             cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
             cx.refused(&entry, landed.refused);
@@ -441,8 +466,9 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
     }
 }
 
-/// The source is still what was read, what was written is what was read, then the final name.
-fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt]) -> Result<Landed> {
+/// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
+/// `spent`.
+fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     let now: Stamp = cx.retry(|| ends.source.stamp())?;
     if now != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
@@ -452,8 +478,10 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
         ends.flight.doing("verify");
         // A connection that is lost while it is read back is made again for the whole of it.
         let verified = cx.retry(|| {
-            let written = ends.sink.reread()?;
-            super::verify::large(cx, &*ends.source, &*written, entry, ends.chunk, receipts)
+            let began = Instant::now();
+            let written = ends.sink.reread();
+            spent.reading += began.elapsed();
+            super::verify::large(cx, &*ends.source, &*written?, entry, ends.chunk, receipts, spent)
         });
         match verified {
             Ok(()) => to_verify = false,
@@ -469,7 +497,7 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
     let landed = commit(cx, ends, &name, entry, receipts)?;
     if to_verify {
         ends.flight.doing("verify");
-        super::verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts)?;
+        super::verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts, spent)?;
     }
     Ok(landed)
 }
@@ -555,6 +583,7 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
     let entry = file.lock().entry.clone();
     let target = Entry { name: cx.target_name(&entry.name), have: MetaMask::NONE, ..entry.clone() };
     let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
+    let (mut ours_spent, mut theirs_spent) = (Spent::default(), Spent::default());
     let same = cx.measured(Op::Chunk, |load| {
         load.bytes = entry.size * 2;
         load.entries = 1;
@@ -565,17 +594,23 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
         }
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
-        if let Some(same) = told(cx, &*ours, &*theirs, entry.size)? {
+        if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
             return Ok(same);
         }
         let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
-            let hash = |from: &dyn Source| cx.retry(|| cx.meter.hash(from, part.at.clone()));
-            Ok::<_, Error>(same && hash(&*ours)? == hash(&*theirs)?)
+            let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
+            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent)? == hash(&*theirs, &mut theirs_spent)?)
         })
     });
     cx.touch_down(flight_id);
-    cx.report().times.hashing += began.elapsed();
+    {
+        let mut report = cx.report();
+        report.times.reading += ours_spent.reading;
+        report.times.verifying += theirs_spent.reading;
+        report.times.hashing += ours_spent.hashing + theirs_spent.hashing;
+        report.times.opening += began.elapsed().saturating_sub(ours_spent.sum() + theirs_spent.sum());
+    }
     let same = same?;
     if cx.job.mode == crate::job::Mode::Check {
         if same {
@@ -603,16 +638,21 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
 
 /// Whether two files have the same content, as far as what a store keeps of one of them can tell: then only the other is
 /// read, or neither.
-fn told(cx: &Context, ours: &dyn Source, theirs: &dyn Source, size: u64) -> Result<Option<bool>> {
+fn told(
+    cx: &Context,
+    (ours, ours_spent): (&dyn Source, &mut Spent),
+    (theirs, theirs_spent): (&dyn Source, &mut Spent),
+    size: u64,
+) -> Result<Option<bool>> {
     if let (Some(here), Some(there)) = (ours.claim(), theirs.claim()) {
         let kind = |claim: &str| claim.split_once(':').map(|(kind, _)| kind.to_string());
         if kind(&here) == kind(&there) {
             return Ok(Some(here == there));
         }
     }
-    for (judging, read) in [(theirs, ours), (ours, theirs)] {
+    for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
         if let Some(mut judge) = cx.retry(|| judging.judge())? {
-            cx.meter.look(read, 0..size, &mut |bytes| judge.update(bytes))?;
+            cx.meter.look(read, 0..size, spent, &mut |bytes| judge.update(bytes))?;
             if let Some(same) = judge.verdict() {
                 return Ok(Some(same));
             }

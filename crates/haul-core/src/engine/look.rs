@@ -85,7 +85,10 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
     let more = !want.and(cx.source(work).caps().sets).is_empty();
     let bare = |n: &Named| n.entry.is_bare() || (more && n.entry.xattrs.is_none()) || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
-    let mut looked = cx.look_up(cx.source(work), &work.dir, &leaves, want, follow).into_iter();
+    let look = || cx.look_up(cx.source(work), &work.dir, &leaves, want, follow);
+    // Most listings say all there is to know: no look at the clock for nothing.
+    let looked = if leaves.is_empty() { Vec::new() } else { cx.timed(|times| &mut times.source_listing, look) };
+    let mut looked = looked.into_iter();
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut found = crate::report::Kinds::default();
     let before = names.len();
@@ -197,7 +200,10 @@ fn is_unknown(there: &There, want: MetaMask) -> bool {
 fn look_up_targets(cx: &Context, work: &DirWork, names: &[Named], want: MetaMask) -> Vec<Found> {
     let unknown = names.iter().filter(|named| is_unknown(&named.there, want));
     let leaves: Vec<&[u8]> = unknown.map(|named| cx.target_leaf(&named.entry.name)).collect();
-    cx.look_up(cx.target(), &work.dir, &leaves, want, false)
+    if leaves.is_empty() {
+        return Vec::new();
+    }
+    cx.timed(|times| &mut times.target_listing, || cx.look_up(cx.target(), &work.dir, &leaves, want, false))
 }
 
 /// One file by its path, for a name that had to wait: looked up and planned like any other.

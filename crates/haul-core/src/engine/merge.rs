@@ -16,10 +16,11 @@ use super::walk::{LOT, admitted, push, selected};
 
 pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
-    let sources = listing::sorted(cx, cx.source(work), &work.dir)?;
+    let sources = cx.timed(|times| &mut times.source_listing, || listing::sorted(cx, cx.source(work), &work.dir))?;
     // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
     // and its names are looked up: they may be there.
-    let (targets, unmatched) = match listing::sorted(cx, cx.target(), &work.dir) {
+    let listed = cx.timed(|times| &mut times.target_listing, || listing::sorted(cx, cx.target(), &work.dir));
+    let (targets, unmatched) = match listed {
         Ok(targets) => (targets, There::Absent),
         Err(e) => {
             cx.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);

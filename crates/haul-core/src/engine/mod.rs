@@ -37,8 +37,10 @@ use crate::cancel::Cancel;
 use crate::event::{Event, Observer};
 use crate::job::Job;
 use crate::journal::{Journal, Progress as Past};
-use crate::report::{Ending, Ends, Machine, Report};
+use crate::report::{Ending, Report};
+use crate::store::FarWork;
 use crate::tune::Tuner;
+use crate::verdict::{Ends, Machine, verdict};
 
 use context::Context;
 
@@ -85,9 +87,19 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
-    report.limited_by = crate::report::verdict(&report, machine, &ends);
+    (report.far_source, report.far_destination) = far_work(&cx);
+    let verdict = verdict(&report, machine, &ends);
+    (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);
     observer.on(&Event::Finished(&report));
     report
+}
+
+/// What the machines of the two ends say that they did. A run that is stopped asks nobody any more.
+fn far_work(cx: &Context) -> (Option<FarWork>, Option<FarWork>) {
+    if cx.cancel.is_set() {
+        return (None, None);
+    }
+    (cx.job.roots.first().and_then(|root| root.store.far_work()), cx.target().far_work())
 }
 
 fn ending_of(why: crate::cancel::Stop) -> Ending {

@@ -1,15 +1,17 @@
 //! Small things of one directory, many at a time: whole files in bundles, links and special files, attributes.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::bundle::{Bundle, Item, Outcome};
+use crate::bundle::{Bundle, Item, Outcome, Spent};
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::{Action, Event, Why};
 use crate::journal;
 use crate::plan::{Act, Step};
+use crate::report::Times;
 use crate::schedule::{DirWork, Small};
-use crate::store::{Landed, MetaSpec};
+use crate::store::{Landed, MetaSpec, Store};
 use crate::tune::Op;
 
 use super::context::{Context, Load, gone_is_done};
@@ -56,7 +58,10 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     }
     let Some(first) = bundle.items.first() else { return };
     let (flight_id, flight) = cx.take_off(&first.entry.name, bundle.listed_bytes(), "read");
+    let began = Instant::now();
     cx.source(work).get_bundle(bundle);
+    let got = std::mem::take(&mut bundle.spent);
+    let mut times = got_times(got, began.elapsed(), is_far(cx.source(work)));
     let bytes = bundle.data.len() as u64;
     load.bytes = bytes;
     load.entries = bundle.items.len() as u64;
@@ -69,15 +74,38 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     let mut intent = None;
     if !stopped {
         work.touch();
-        intent = put(cx, work, bundle);
+        let (put_intent, took) = put(cx, work, bundle);
+        intent = put_intent;
+        times += put_times(bundle.spent, took, is_far(cx.target()));
     }
     cx.touch_down(flight_id);
+    cx.report().times += times;
     account(cx, work, bundle, &steps, load, (stopped, intent));
 }
 
+fn is_far(store: &dyn Store) -> bool {
+    !store.place().endpoint.is_empty()
+}
+
+/// Where the time of a `get_bundle` went: as the store says, and the rest to the way, or to reading where there is none.
+fn got_times(spent: Spent, took: Duration, far: bool) -> Times {
+    let rest = took.saturating_sub(spent.sum());
+    let mut times = Times { opening: spent.metadata, reading: spent.reading + spent.writing, hashing: spent.hashing, ..Times::default() };
+    *(if far { &mut times.network } else { &mut times.reading }) += rest;
+    times
+}
+
+/// The same of a `put_bundle`.
+fn put_times(spent: Spent, took: Duration, far: bool) -> Times {
+    let rest = took.saturating_sub(spent.sum());
+    let mut times = Times { metadata: spent.metadata, writing: spent.reading + spent.writing, hashing: spent.hashing, ..Times::default() };
+    *(if far { &mut times.network } else { &mut times.writing }) += rest;
+    times
+}
+
 /// The intent is in the journal before the first name is. What comes back is still open: the files are to be
-/// judged before it is closed.
-fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> Option<u32> {
+/// judged before it is closed. Also says how long the store took.
+fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> (Option<u32>, Duration) {
     if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
         for item in &mut bundle.items {
             item.entry.name.leaf = leaf[..].into();
@@ -92,14 +120,16 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> Option<u32> {
     drop(leaves);
     // Without a journal nobody would know of a torn file but by its size and time: staging is safer.
     bundle.direct &= intent.is_some();
+    let began = Instant::now();
     cx.target().put_bundle(bundle);
+    let took = began.elapsed();
     if cx.job.verify {
-        return intent;
+        return (intent, took);
     }
     if let Some(id) = intent {
         cx.journal.placed(id);
     }
-    None
+    (None, took)
 }
 
 /// Turns outcomes into counts, events, checks and second tries.
@@ -114,7 +144,6 @@ fn account(
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
     let mut removable = Vec::new();
-    let spent = bundle.spent;
     let items = std::mem::take(&mut bundle.items);
     for (item, step) in items.into_iter().zip(steps) {
         let mut entry = item.entry;
@@ -171,9 +200,6 @@ fn account(
         let mut report = cx.report();
         report.made.files += files;
         report.file_bytes += file_bytes;
-        report.times.reading += spent.reading;
-        report.times.writing += spent.writing;
-        report.times.metadata += spent.metadata;
     }
     cx.tally.done_files.fetch_add(files, std::sync::atomic::Ordering::Relaxed);
     remove_sources(cx, work, &removable);
@@ -207,7 +233,7 @@ fn source_name(cx: &Context, work: &DirWork, name: &Name) -> Name {
 }
 
 fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     load.entries = items.len() as u64;
     work.touch();
     for item in &items {
@@ -241,7 +267,7 @@ fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
 }
 
 fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &mut Load) {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     load.entries = items.len() as u64;
     let names: Vec<Name> = items.iter().map(|item| cx.target_name(&item.entry.name)).collect();
     let specs: Vec<MetaSpec<'_>> =
@@ -267,7 +293,7 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
 
 /// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
 pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
     for work in &works {
         let Some(entry) = &work.entry else { continue };

@@ -10,8 +10,9 @@ use crate::cancel::Stop;
 use crate::entry::Kind;
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Progress, Warning};
+use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
-use crate::schedule::Task;
+use crate::schedule::{Standing, Task};
 use crate::store::Space;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
@@ -42,6 +43,9 @@ pub struct Supervisor {
     /// Workers have been given their grace.
     drained: bool,
     cpu_at_start: Duration,
+    queued_at_start: Duration,
+    queued: Duration,
+    watch: Watch,
     /// No end of the job is round trips away.
     near: bool,
 }
@@ -112,8 +116,11 @@ impl Supervisor {
             stalled: false,
             drained: false,
             cpu_at_start: process_cpu(),
+            queued_at_start: run_delay(),
+            queued: Duration::ZERO,
+            watch: Watch::default(),
         };
-        supervisor.tick(now);
+        supervisor.tick();
         supervisor
     }
 
@@ -136,7 +143,7 @@ impl Supervisor {
         // Counted from here on, so that a stop waits for it as for any worker.
         shared.aside.fetch_add(1, Ordering::Acquire);
         let handle = std::thread::spawn(move || {
-            guarded(&cx, || work(&cx));
+            guarded(&cx, || cx.timed(|times| &mut times.metadata, || work(&cx)));
             shared.aside.fetch_sub(1, Ordering::Release);
             ring(&shared);
         });
@@ -162,7 +169,7 @@ impl Supervisor {
         }
         let now = Instant::now();
         if now >= self.next.tick {
-            self.tick(now);
+            self.tick();
             self.next.tick = now + if began < Duration::from_secs(2) { TICK_EARLY } else { TICK };
         }
         if now >= self.next.flush {
@@ -192,7 +199,7 @@ impl Supervisor {
         true
     }
 
-    fn tick(&mut self, _: Instant) {
+    fn tick(&mut self) {
         let samples = std::mem::take(&mut *self.cx.samples.lock().unwrap_or_else(PoisonError::into_inner));
         for sample in &samples {
             self.tuner.sample(sample);
@@ -201,6 +208,7 @@ impl Supervisor {
         let standing = self.cx.sched.standing();
         let demand =
             Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
+        self.watch_pace(standing, demand.busy);
         let limits = self.tuner.tick(self.cx.began.elapsed(), demand);
         let workers = limits.workers.clamp(1, self.most);
         if workers != self.limits.workers {
@@ -217,6 +225,20 @@ impl Supervisor {
             spawn_worker(&self.cx, &self.shared, self.spawned);
             self.spawned += 1;
         }
+    }
+
+    fn watch_pace(&mut self, standing: Standing, busy: u32) {
+        let queued = standing.queued > 0;
+        let file = if Watch::wants_file(busy, queued, standing.walked) { self.cx.slowest() } else { None };
+        let moment = Moment {
+            workers: self.limits.workers,
+            busy,
+            queued,
+            walked: standing.walked,
+            bytes: self.cx.meter.moved(),
+            file: file.map(|f| Alone { path: f.path, size: f.size, since: f.since, alone: Duration::ZERO }),
+        };
+        self.watch.observe(self.cx.began.elapsed(), moment);
     }
 
     fn show(&mut self, now: Instant, phase: &'static str) {
@@ -304,12 +326,17 @@ impl Supervisor {
     pub fn stop(&mut self) {
         let now = Instant::now();
         self.show(now, "done");
+        self.watch_pace(self.cx.sched.standing(), self.shared.busy.load(Ordering::Relaxed));
+        // Asked while the threads are there: what they waited goes with them.
+        self.queued = run_delay().saturating_sub(self.queued_at_start);
         self.cx.sched.close();
         self.drain();
     }
 
     /// What only the supervisor knows of a run.
-    pub fn measure(&self, report: &mut Report) {
+    pub fn measure(&mut self, report: &mut Report) {
+        report.pace = std::mem::take(&mut self.watch.pace);
+        report.times.queued = self.queued;
         report.elapsed = self.cx.began.elapsed();
         report.bytes = self.cx.meter.moved();
         report.retries = self.cx.tally.retries.load(Ordering::Relaxed);
@@ -415,4 +442,15 @@ pub(super) fn perform(cx: &Arc<Context>, task: Task) -> bool {
 fn process_cpu() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// How long the threads that this process has now could have run and had no processor: the second number of
+/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
+fn run_delay() -> Duration {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let one = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(one).sum())
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -57,7 +58,7 @@ impl Check {
 
 /// Settles a lot of small files by one call and reads them back. A mismatch is copied once more, staged.
 pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
-    let began = Instant::now();
+    let (began, mut spent) = (Instant::now(), Spent::default());
     cx.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let names: Vec<Name> = checks.iter().map(|check| cx.target_name(&check.entry.name)).collect();
@@ -66,7 +67,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
             let size = check.entry.size;
             // What is not on the medium cannot be judged there, and no source may be removed for it.
             let judged = match &settled {
-                Ok(()) => reread(cx, name, size).map(|hash| hash == check.hash),
+                Ok(()) => reread(cx, name, size, &mut spent).map(|hash| hash == check.hash),
                 Err(e) => Err(super::space::explain(cx, e.again())),
             };
             load.bytes += size;
@@ -97,13 +98,15 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
             }
         }
     });
-    cx.report().times.verifying += began.elapsed();
+    let mut report = cx.report();
+    report.times.hashing += spent.hashing;
+    report.times.verifying += began.elapsed().saturating_sub(spent.hashing);
 }
 
-fn reread(cx: &Context, name: &Name, size: u64) -> Result<u128> {
+fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Spent) -> Result<u128> {
     cx.retry(|| {
         let source = cx.target().reopen(name)?;
-        cx.meter.hash(&*source, 0..size)
+        cx.meter.hash(&*source, 0..size, spent)
     })
 }
 
@@ -134,11 +137,22 @@ fn take_back(cx: &Context, check: &Check) {
     }
 }
 
-/// A large file that could be read back only under its final name. What fails the check is removed.
-pub fn landed(cx: &Context, source: &dyn Source, name: &Name, entry: &Entry, chunk: u64, receipts: &[Receipt]) -> Result<()> {
+/// A large file that could be read back only under its final name. What fails the check is removed. What it takes goes to
+/// `spent`: settling and reading to `reading`.
+pub fn landed(
+    cx: &Context,
+    source: &dyn Source,
+    name: &Name,
+    entry: &Entry,
+    chunk: u64,
+    receipts: &[Receipt],
+    spent: &mut Spent,
+) -> Result<()> {
+    let began = Instant::now();
     cx.retry(|| cx.target().settle(&[name]))?;
     let written = cx.retry(|| cx.target().reopen(name))?;
-    let judged = large(cx, source, &*written, entry, chunk, receipts);
+    spent.reading += began.elapsed();
+    let judged = large(cx, source, &*written, entry, chunk, receipts, spent);
     if judged.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt) {
         let mut bad = Entry::bare(name.clone(), Kind::File);
         bad.have = entry.have;
@@ -151,14 +165,21 @@ pub fn landed(cx: &Context, source: &dyn Source, name: &Name, entry: &Entry, chu
 
 /// Chunk by chunk against the receipts of a large file, before it is committed. A chunk without a hash
 /// (landed by a run that did not verify) is hashed at the source.
-pub fn large(cx: &Context, source: &dyn Source, written: &dyn Source, entry: &Entry, chunk: u64, receipts: &[Receipt]) -> Result<()> {
-    let began = Instant::now();
+pub fn large(
+    cx: &Context,
+    source: &dyn Source,
+    written: &dyn Source,
+    entry: &Entry,
+    chunk: u64,
+    receipts: &[Receipt],
+    spent: &mut Spent,
+) -> Result<()> {
     for (part, receipt) in chunks(entry.size, chunk).zip(receipts) {
         let expected = match receipt.hash {
             Some(hash) => hash,
-            None => cx.meter.hash(source, part.at.clone())?,
+            None => cx.meter.hash(source, part.at.clone(), spent)?,
         };
-        if cx.meter.hash(written, part.at.clone())? != expected {
+        if cx.meter.hash(written, part.at.clone(), spent)? != expected {
             let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);
             return Err(Error::new(ErrorKind::Corrupt, "verify").on(&entry.name).because(reason));
         }
@@ -167,6 +188,5 @@ pub fn large(cx: &Context, source: &dyn Source, written: &dyn Source, entry: &En
     let mut report = cx.report();
     report.verified_files += 1;
     report.verified_bytes += entry.size;
-    report.times.verifying += began.elapsed();
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(super) const LOT: usize = 512;
 /// Begins with one source root.
 pub fn feed(cx: &Arc<Context>, root: usize) {
     match &cx.job.roots[root].pick {
-        Pick::Contents => feed_contents(cx, root),
+        Pick::Contents => cx.timed(|times| &mut times.walking, || feed_contents(cx, root)),
         Pick::Names(names) => {
             let work = top(root, None, fresh_target(cx), false);
             cx.sched.hold(&work);
@@ -38,14 +38,16 @@ pub fn feed(cx: &Arc<Context>, root: usize) {
 
 fn feed_contents(cx: &Arc<Context>, root: usize) {
     let name = Name::of(&Dir::root());
-    let entry = match cx.retry(|| cx.job.roots[root].store.stat(&name, cx.job.keep)) {
+    let looked = || cx.retry(|| cx.job.roots[root].store.stat(&name, cx.job.keep));
+    let entry = match cx.timed(|times| &mut times.source_listing, looked) {
         Ok(entry) => entry,
         Err(e) => return cx.fail(&e.on(&name), Kind::Dir),
     };
     count_found(cx, &entry);
     let mut entry = entry;
     cx.transform(&mut entry);
-    let attributes = match cx.retry(|| cx.target().stat(&name, cx.job.keep)) {
+    let looked = || cx.retry(|| cx.target().stat(&name, cx.job.keep));
+    let attributes = match cx.timed(|times| &mut times.target_listing, looked) {
         Ok(target) => cx.planner.attributes_differ(&entry, &target),
         Err(_) => true,
     };
@@ -80,10 +82,15 @@ pub(super) fn top(root: usize, entry: Option<Entry>, fresh: bool, attributes: bo
 /// of every name in it.
 pub(super) fn fresh_target(cx: &Context) -> bool {
     let mut empty = true;
-    let listed = cx.target().list(&Dir::root(), Depth::One, &mut |_| {
-        empty = false;
-        Flow::Stop
-    });
+    let listed = cx.timed(
+        |times| &mut times.target_listing,
+        || {
+            cx.target().list(&Dir::root(), Depth::One, &mut |_| {
+                empty = false;
+                Flow::Stop
+            })
+        },
+    );
     empty && listed.is_ok()
 }
 
@@ -260,10 +267,12 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
         }
         Flow::Go
     };
+    let began = std::time::Instant::now();
     let listed = cx.retry(|| {
         let listed = cx.source(work).list(&work.dir, Depth::One, &mut each);
         listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
+    cx.report().times.source_listing += began.elapsed().saturating_sub(*relieved);
     push(cx, work, lot, relieved);
     cx.cancel.check()?;
     listed

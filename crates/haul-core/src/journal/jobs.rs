@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::identity::is_id;
 use super::lock::{self, Here, Lock};
 use super::progress::Leftovers;
-use super::state::{State, fail, read_log, remove, unix};
+use super::state::{FIGURES, State, fail, read_log, remove, unix};
 use super::text;
 use crate::error::Result;
 use crate::store::Token;
@@ -24,6 +24,8 @@ pub struct JobInfo {
     /// The last sign of life of a run that is not finished.
     pub heartbeat: Option<i64>,
     pub state: JobState,
+    /// What its last run took, if that came to an end: see [`JobDir::note`](super::JobDir::note).
+    pub figures: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +146,7 @@ impl JobInfo {
 
 impl Cleaning {
     pub fn remove(self) -> Result<()> {
-        for name in ["journal", "journal.new", "job", "job.new", "record", "record.new"] {
+        for name in ["journal", "journal.new", "job", "job.new", "record", "record.new", FIGURES, "figures.new"] {
             let path = self.dir.join(name);
             remove(&path).map_err(|error| fail(error, "remove", &path))?;
         }
@@ -188,6 +190,7 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
         started: text::number(&about, "started"),
         heartbeat: holder.map(|holder| holder.heartbeat),
         state,
+        figures: read_text(&dir.join(FIGURES))?,
     };
     // The file beside it may be missing, as after a full disk.
     if let Some(identity) = identity.filter(|_| info.sources.is_empty()) {

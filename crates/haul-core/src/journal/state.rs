@@ -4,7 +4,8 @@
 //! <root>/jobs/<id>/lock      who is at work on the job
 //!                 /job       what the job is, for people and `haul jobs`
 //!                 /journal   while it is not finished
-//!                 /record    how it ended; then this file only
+//!                 /record    how it ended
+//!                 /figures   what its last run took; of a finished job only this and the record are left
 //! ```
 
 use std::ffi::OsString;
@@ -23,6 +24,9 @@ use super::text;
 use super::writer::Journal;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorKind, Result};
+
+/// Of the file with what a run took.
+pub(super) const FIGURES: &str = "figures";
 
 /// How often a run that waits for another looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -105,6 +109,7 @@ impl State {
         };
         let job = JobDir { path, journal: Opened::default(), lock, identity: identity.clone(), begin, here: self.here.clone() };
         let _only_for_people = put_file(&job.path, "job", &job.about());
+        let _those_of_the_run_before = remove(&job.path.join(FIGURES));
         Ok(job)
     }
 }
@@ -230,6 +235,14 @@ impl JobDir {
         }
         self.lock.remove();
         written.map_err(|error| fail(error, "write the record", &self.path))
+    }
+
+    /// Keeps what this run took, a short text, in the place of what the run before took: for [`JobInfo::figures`]. A run that is
+    /// killed leaves none, so that those of an older one are not taken for its own.
+    ///
+    /// [`JobInfo::figures`]: super::JobInfo
+    pub fn note(&self, figures: &str) -> Result<()> {
+        put_file(&self.path, FIGURES, figures).map_err(|error| fail(error, "write the figures", &self.path))
     }
 
     /// The job is not complete: what is buffered is written and the journal stays for the next run. Nothing

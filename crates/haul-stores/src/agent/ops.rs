@@ -62,6 +62,7 @@ pub const LINK_FROM: u8 = 60;
 pub const MADE_UP: u8 = 61;
 /// What the far side has taken in and what its processors did, by its own clock.
 pub const TALLY: u8 = 62;
+pub const WORKED: u8 = 63;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

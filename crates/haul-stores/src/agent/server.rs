@@ -7,6 +7,7 @@
 //! It lives as long as the link on its standard input; further links join it through a socket or come over TCP. It
 //! keeps no state that matters: what was written and not committed is found again by its token.
 
+mod account;
 mod data;
 mod files;
 mod join;
@@ -17,6 +18,7 @@ mod pull;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +71,7 @@ pub(super) struct Agent {
     data: data::Data,
     made: made::Made,
     friends: pull::Friends,
+    account: account::Account,
     /// Answers are compressed where that helps.
     squeeze: Arc<AtomicBool>,
 }
@@ -159,9 +162,15 @@ pub(super) struct Reply<'a> {
     agent: &'a Arc<Agent>,
     peer: &'a Peer,
     id: u32,
+    /// What sending took, and waiting until the other end took more.
+    sending: Cell<Duration>,
 }
 
-impl Reply<'_> {
+impl<'a> Reply<'a> {
+    fn new(agent: &'a Arc<Agent>, peer: &'a Peer, id: u32) -> Self {
+        Reply { agent, peer, id, sending: Cell::default() }
+    }
+
     fn send(&self, kind: u8, parts: &[&[u8]]) {
         if HEAD + parts.iter().map(|part| part.len()).sum::<usize>() > LONGEST {
             let mut to = Writer::new();
@@ -170,10 +179,12 @@ impl Reply<'_> {
         }
         let mut head = [kind; HEAD];
         head[1..].copy_from_slice(&self.id.to_be_bytes());
+        let began = Instant::now();
         if lock(&self.peer.output).send(head, parts).is_err() {
             // The reader of this link finds out and ends it.
             self.peer.over.store(true, Ordering::Relaxed);
         }
+        self.sending.set(self.sending.get() + began.elapsed());
     }
 
     pub fn done(&self, parts: &[&[u8]]) {
@@ -182,7 +193,7 @@ impl Reply<'_> {
 
     /// Sends a part of the answer as soon as one more may go; `false` if nobody wants it.
     pub fn more(&self, part: &[u8]) -> bool {
-        let mut stepped_out = false;
+        let (began, mut stepped_out) = (Instant::now(), false);
         let mut credits = lock(&self.peer.credits);
         let may = loop {
             if let Some(may) = self.may_send(&mut credits) {
@@ -201,6 +212,7 @@ impl Reply<'_> {
         if stepped_out {
             self.agent.step_in();
         }
+        self.sending.set(self.sending.get() + began.elapsed());
         if may {
             self.send(kind::MORE, &[part]);
         }
@@ -254,6 +266,7 @@ impl Agent {
             data: data::Data::default(),
             made: made::Made::default(),
             friends: pull::Friends::default(),
+            account: account::Account::default(),
             squeeze: Arc::default(),
         })
     }

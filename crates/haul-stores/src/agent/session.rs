@@ -311,6 +311,20 @@ impl Session {
         answer
     }
 
+    /// As `ask_quick`, for what is not worth more than `most`; `None` if it cannot be had in that time.
+    pub fn ask_if_quick(&self, kind: u8, parts: &[&[u8]], most: Duration) -> Option<Frame> {
+        let begun = Instant::now();
+        let ticket = self.control.ask(kind, parts, 0).ok()?;
+        while !ticket.is_answered() {
+            if begun.elapsed() > most {
+                return None;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        self.round_trip.fetch_min(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX - 1), Ordering::Relaxed);
+        ticket.wait().ok()
+    }
+
     pub fn ask(&self, kind: u8, parts: &[&[u8]], weight: u64) -> Result<Ticket> {
         self.link(weight)?.ask(kind, parts, weight)
     }

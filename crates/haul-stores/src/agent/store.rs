@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
 
 use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
@@ -45,6 +46,8 @@ pub struct Remote {
     caps: Caps,
     place: Place,
     fs_name: String,
+    /// What the far side had done when this was opened, and in which session; `None` from one that does not say.
+    before: Option<(u64, FarWork)>,
 }
 
 /// What opens the directory again after a lost connection.
@@ -153,11 +156,12 @@ impl Host {
         let mut from = answer.body();
         let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
         let caps = from.caps()?;
+        let before = if from.0.is_empty() { None } else { Some((session.id, worked(&mut from)?)) };
         lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
         let place = Place { scheme: "ssh", endpoint: self.endpoint.clone(), volume: String::new(), root: real.clone() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
-        Ok(Remote { root, caps, place, fs_name })
+        Ok(Remote { root, caps, place, fs_name, before })
     }
 }
 
@@ -184,6 +188,13 @@ impl Host {
         lock(&here.friends).insert(there.id);
         Ok(())
     }
+}
+
+/// As the far side's account writes it.
+fn worked(from: &mut Parser<'_>) -> Result<FarWork> {
+    let (reading, writing, metadata, cpu) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
+    let processors = u32::try_from(from.number()?).unwrap_or(u32::MAX);
+    Ok(FarWork { reading, writing, metadata, cpu, processors, round_trip: None })
 }
 
 fn looked(answer: &Frame) -> Result<Option<Kind>> {
@@ -567,6 +578,23 @@ impl Store for Remote {
         to.bytes(&dir.path());
         // Its answer is nobody's; a lost connection has forgotten it anyway.
         let _asked = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
+    }
+
+    fn far_work(&self) -> Option<FarWork> {
+        let (id, before) = self.before?;
+        let session = self.root.client.standing()?;
+        let answer = session.ask_if_quick(ops::WORKED, &[], Duration::from_secs(1))?;
+        let now = worked(&mut answer.body()).ok()?;
+        // A far side that was started again has counted from the start.
+        let before = if id == session.id { before } else { FarWork::default() };
+        Some(FarWork {
+            reading: now.reading.saturating_sub(before.reading),
+            writing: now.writing.saturating_sub(before.writing),
+            metadata: now.metadata.saturating_sub(before.metadata),
+            cpu: now.cpu.saturating_sub(before.cpu),
+            processors: now.processors,
+            round_trip: session.round_trip(),
+        })
     }
 }
 

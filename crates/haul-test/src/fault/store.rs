@@ -5,7 +5,7 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -277,5 +277,9 @@ impl Store for Fault {
         let failed: Result<(), Error> = self.core.run(Op::Forget, &Name::of(dir), forget);
         // There is no answer that could carry a failure.
         drop(failed);
+    }
+
+    fn far_work(&self) -> Option<FarWork> {
+        self.inner.far_work()
     }
 }

@@ -3,6 +3,7 @@
 mod copy;
 mod delete;
 mod faults;
+mod limits;
 mod memory;
 mod network;
 mod objects;

@@ -88,6 +88,7 @@ pub fn go(job: Job) -> (Report, Arc<Diary>) {
 /// What a run has beside its job.
 pub struct Run {
     pub workers: u32,
+    pub processors: u32,
     pub tuner: Option<Box<dyn Tuner>>,
     pub journal: Journal,
     pub past: Progress,
@@ -99,7 +100,15 @@ pub struct Run {
 impl Default for Run {
     fn default() -> Self {
         let bound = Duration::from_secs(120);
-        Run { workers: 4, tuner: None, journal: Journal::none(), past: Progress::default(), cancel: Cancel::default(), bound }
+        Run {
+            workers: 4,
+            processors: 2,
+            tuner: None,
+            journal: Journal::none(),
+            past: Progress::default(),
+            cancel: Cancel::default(),
+            bound,
+        }
     }
 }
 
@@ -117,7 +126,7 @@ impl Run {
             cancel: self.cancel,
             tuner: self.tuner.unwrap_or(Box::new(Fixed(Limits { workers: self.workers }))),
             most_workers: 64,
-            processors: 2,
+            processors: self.processors,
             spill: std::env::temp_dir(),
             heartbeat: Box::new(|| {}),
             sentence: String::new(),

@@ -27,7 +27,7 @@ const SHORT: usize = 8;
 pub fn run(command: &JobsCommand, global: &Global) -> Exit {
     let mut report = Report { json: global.json, text: String::new(), failed: false };
     let done = state(global).and_then(|state| {
-        let view = View { root: show(state.root().as_os_str().as_encoded_bytes()), zone: TimeZone::system(), now: unix(SystemTime::now()) };
+        let view = View::of(&state);
         match command {
             JobsCommand::List => list(&state, &view, &mut report),
             JobsCommand::Show(id) => show_one(&state, &view, id, &mut report),
@@ -42,7 +42,7 @@ pub fn run(command: &JobsCommand, global: &Global) -> Exit {
     }
 }
 
-fn state(global: &Global) -> Result<State> {
+pub(super) fn state(global: &Global) -> Result<State> {
     let root = global.state_dir.clone().or_else(|| default_root(|name| std::env::var_os(name)));
     let root = root.ok_or_else(|| {
         let e = Error::new(ErrorKind::Usage, "open state").because("neither HAUL_STATE_DIR, XDG_STATE_HOME nor HOME is set");
@@ -74,22 +74,26 @@ impl Report {
 }
 
 /// What lines depend on beside the jobs.
-struct View {
-    root: String,
-    zone: TimeZone,
+pub(super) struct View {
+    pub root: String,
+    pub zone: TimeZone,
     /// Seconds since 1970.
-    now: i64,
+    pub now: i64,
 }
 
 impl View {
-    fn time(&self, at: Option<i64>) -> String {
+    pub fn of(state: &State) -> Self {
+        View { root: show(state.root().as_os_str().as_encoded_bytes()), zone: TimeZone::system(), now: unix(SystemTime::now()) }
+    }
+
+    pub fn time(&self, at: Option<i64>) -> String {
         match at.map(Timestamp::from_second) {
             Some(Ok(at)) => at.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
             _ => "at an unknown time".into(),
         }
     }
 
-    fn ago(&self, at: Option<i64>) -> String {
+    pub fn ago(&self, at: Option<i64>) -> String {
         let seconds = at.map(|at| self.now.saturating_sub(at).max(0).cast_unsigned());
         seconds.filter(|s| *s > 0).map_or(String::new(), |s| {
             if s < 60 { format!(" ({s} s ago)") } else { format!(" ({} ago)", units::duration(Duration::from_secs(s))) }
@@ -98,7 +102,7 @@ impl View {
 }
 
 /// As many digits as tell the jobs apart.
-fn digits(jobs: &[JobInfo]) -> usize {
+pub(super) fn digits(jobs: &[JobInfo]) -> usize {
     let longest = jobs.iter().flat_map(|a| jobs.iter().filter(|b| a.id != b.id).map(|b| common(&a.id, &b.id))).max();
     longest.map_or(SHORT, |n| (n + 1).max(SHORT))
 }
@@ -108,7 +112,7 @@ fn common(a: &str, b: &str) -> usize {
 }
 
 /// The job that is meant by its id or the beginning of it.
-fn find<'a>(jobs: &'a [JobInfo], id: &str) -> Result<&'a JobInfo> {
+pub(super) fn find<'a>(jobs: &'a [JobInfo], id: &str) -> Result<&'a JobInfo> {
     let mut meant = jobs.iter().filter(|job| job.id.starts_with(id) && !id.is_empty());
     let refuse = |reason: &str, hint: &str| {
         Err(Error::new(ErrorKind::Usage, "find the job").at(id.as_bytes()).because(reason.to_string()).hint(hint.to_string()))
@@ -498,6 +502,7 @@ mod tests {
             started: Some(1_700_000_000),
             heartbeat: Some(1_700_000_300),
             state,
+            figures: None,
         }
     }
 

@@ -16,6 +16,7 @@ mod presign;
 pub mod scope;
 pub mod sum;
 mod weigh;
+pub mod why;
 
 use std::io::{self, BufRead, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;

@@ -36,6 +36,7 @@ pub mod same;
 pub mod select;
 pub mod speed;
 pub mod table;
+pub mod why;
 
 pub use batch::BatchFlags;
 pub use bucket::{HeadFlags, MbFlags, PresignFlags, RbFlags};
@@ -46,6 +47,7 @@ pub use global::Global;
 pub use jobs::JobsCommand;
 pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
 pub use other::{DemoFlags, DoctorFlags};
+pub use why::WhyFlags;
 
 /// What parsing may know of the world.
 pub struct Environment<'a> {
@@ -90,6 +92,7 @@ pub enum Command {
     Doctor(DoctorFlags),
     Bench(bench::BenchCommand),
     Jobs(JobsCommand),
+    Why(WhyFlags),
     Demo(DemoFlags),
     Completions(clap_complete::Shell),
     /// The directory for the pages; `None` writes haul's own page to standard output.
@@ -176,6 +179,7 @@ enum CommandArgs {
     Run(batch::BatchArgs),
     Doctor(other::DoctorArgs),
     Bench(bench::BenchArgs),
+    Why(why::WhyArgs),
     Jobs(jobs::JobsArgs),
     Demo(other::DemoArgs),
     Completions(other::CompletionsArgs),
@@ -244,6 +248,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Run(args) => Command::Batch(args.resolve()),
         CommandArgs::Doctor(args) => Command::Doctor(args.resolve()?),
         CommandArgs::Bench(args) => Command::Bench(args.resolve(environment)?),
+        CommandArgs::Why(args) => Command::Why(args.resolve()),
         CommandArgs::Jobs(args) => Command::Jobs(args.resolve()),
         CommandArgs::Demo(args) => Command::Demo(args.resolve()),
         CommandArgs::Completions(args) => Command::Completions(args.shell),

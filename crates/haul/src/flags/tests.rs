@@ -131,6 +131,9 @@ fn every_promised_option_is_there() {
     read("jobs list");
     read("jobs show 1f");
     read("jobs clean --older-than 30d -n");
+    read("why");
+    read("why 3f2a");
+    read("why --json bench/run");
     read("demo");
     read("completions bash");
     read("man");

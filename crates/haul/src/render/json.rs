@@ -7,7 +7,7 @@ use std::time::Duration;
 use haul_core::entry::{Entry, Kind, MetaMask, show};
 use haul_core::error::{Error, ErrorKind};
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
-use haul_core::report::{Ending, Failure, Kinds, Report};
+use haul_core::report::{Ending, Failure, Kinds, Report, Times};
 use serde::Serialize;
 
 /// Goes up when a key changes its meaning.
@@ -290,7 +290,9 @@ pub struct Finished {
     workers_end: u32,
     times: WorkTimes,
     deletes_skipped: Option<String>,
+    limiter: &'static str,
     limited_by: String,
+    next: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -322,22 +324,49 @@ struct RefusedCount {
 }
 
 #[derive(Serialize)]
-struct WorkTimes {
+pub struct WorkTimes {
     walking: f64,
+    source_listing: f64,
+    destination_listing: f64,
+    opening: f64,
     reading: f64,
     writing: f64,
+    copying: f64,
     metadata: f64,
     hashing: f64,
     verifying: f64,
+    network: f64,
     throttled: f64,
     idle: f64,
     processor: f64,
+    processor_queue: f64,
+}
+
+impl WorkTimes {
+    pub fn of(t: &Times) -> Self {
+        WorkTimes {
+            walking: seconds(t.walking),
+            source_listing: seconds(t.source_listing),
+            destination_listing: seconds(t.target_listing),
+            opening: seconds(t.opening),
+            reading: seconds(t.reading),
+            writing: seconds(t.writing),
+            copying: seconds(t.copying),
+            metadata: seconds(t.metadata),
+            hashing: seconds(t.hashing),
+            verifying: seconds(t.verifying),
+            network: seconds(t.network),
+            throttled: seconds(t.throttled),
+            idle: seconds(t.idle),
+            processor: seconds(t.cpu),
+            processor_queue: seconds(t.queued),
+        }
+    }
 }
 
 impl Finished {
     pub fn of(r: &Report) -> Self {
         let (files_rate, bytes_rate) = r.rates();
-        let t = &r.times;
         Finished {
             ending: match r.ending {
                 Ending::Complete => "complete",
@@ -377,19 +406,11 @@ impl Finished {
             files_per_second: tenths(files_rate),
             workers_peak: r.workers_peak,
             workers_end: r.workers_end,
-            times: WorkTimes {
-                walking: seconds(t.walking),
-                reading: seconds(t.reading),
-                writing: seconds(t.writing),
-                metadata: seconds(t.metadata),
-                hashing: seconds(t.hashing),
-                verifying: seconds(t.verifying),
-                throttled: seconds(t.throttled),
-                idle: seconds(t.idle),
-                processor: seconds(t.cpu),
-            },
+            times: WorkTimes::of(&r.times),
             deletes_skipped: r.deletes_skipped.clone(),
+            limiter: r.limiter.word(),
             limited_by: r.limited_by.clone(),
+            next: r.next.clone(),
         }
     }
 }

@@ -17,7 +17,7 @@ mod summary;
 mod text;
 
 #[cfg(test)]
-mod fixtures;
+pub mod fixtures;
 #[cfg(test)]
 mod tests;
 

@@ -50,6 +50,10 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     }
     if !report.limited_by.is_empty() && !report.dry {
         table.row("Limited by", plain(&report.limited_by));
+        // The rest of it is what `haul why` is for.
+        if let Some(next) = report.next.first().filter(|next| !next.starts_with("nothing")) {
+            table.row("Try next", plain(next));
+        }
     }
     let mut lines = table.lines;
     lines.extend(failures(report, context));

@@ -16,7 +16,9 @@ use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
 use haul_core::report::{Ending, Report};
 use haul_core::tune::{Climb, Fixed, Limits, Tuner};
+use haul_core::verdict::Ends;
 
+use crate::figures::Figures;
 use crate::flags::Global;
 use crate::flags::global::Progress;
 use crate::flags::run::Run;
@@ -133,6 +135,8 @@ impl Session {
         let observer: Arc<dyn Observer> =
             if missing.is_empty() { self.renderer.clone() } else { Arc::new(WithMissing { inner: self.renderer.clone(), missing }) };
         let dry = job.dry;
+        let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
+        let fixed = job.workers.is_some();
         let setup = Setup {
             observer,
             journal,
@@ -158,6 +162,9 @@ impl Session {
         self.renderer.leave();
         if let Some(directory) = directory.and_then(Arc::into_inner) {
             let complete = report.ending == Ending::Complete && report.failed == 0;
+            let figures = Figures::of(&report, &ends, (processors, fixed), SystemTime::now());
+            // For `haul why` only: a run is no worse without them.
+            let _noted = directory.note(&figures.text());
             if !complete || dry {
                 directory.keep();
             } else if let Err(e) = directory.finish(&record(&report)) {

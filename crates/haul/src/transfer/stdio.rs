@@ -176,7 +176,7 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);
         }
-        meter.take(bytes.len() as u64)
+        meter.take(bytes.len() as u64).map(drop)
     };
     next(&mut bytes, &meter)?;
     let mut entry = new_entry(opened);

@@ -91,12 +91,12 @@ impl Place {
         (sessions.iter().map(|session| session.bytes()).sum(), sessions.len())
     }
 
-    /// The trees are the same, there is nothing that a run left behind, and of the job only a record.
+    /// The trees are the same, there is nothing that a run left behind, and of the job only what it did and what it took.
     #[track_caller]
     pub fn assert_done(&self, source: &str, target: &str, what: What, when: &str) {
         self.assert_same(source, target, what, when);
         assert_eq!(staging(&self.join(target)), Vec::<PathBuf>::new(), "{when}: staging files");
-        assert_eq!(self.kept_of_jobs(), ["record"], "{when}: state");
+        assert_eq!(self.kept_of_jobs(), ["figures", "record"], "{when}: state");
     }
 
     #[track_caller]

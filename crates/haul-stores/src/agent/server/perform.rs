@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::bundle::{Bundle, Item, Outcome};
+use haul_core::bundle::{Bundle, Item, Outcome, Spent};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Depth, Flow, Found, MetaSpec, Source, Spec, Store, Token};
@@ -155,6 +155,7 @@ impl Agent {
                 let kernel = self.data.kernel();
                 to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
             }
+            ops::WORKED => self.account.write(&mut to),
             ops::LINK_FROM => {
                 let root = self.root(from.number()?)?;
                 let name = Names::of(&root).name(&mut from)?;
@@ -216,6 +217,8 @@ impl Agent {
         let store = local::Local::open(path_of(&path), options)?;
         let (dev, ino) = store.identity();
         to.bytes(&store.place().root).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
+        // What a later version added stands behind: how long it has worked so far, and that it can be asked.
+        self.account.write(to);
         super::lock(&self.roots).insert(number, Arc::new(Root::new(store)));
         Ok(())
     }
@@ -431,11 +434,12 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
                 bundle.push(entry);
             }
             let runs = get_bundle(&**store, &mut bundle, to);
+            reply.agent.account.moved(&bundle.spent);
             let parts: Vec<&[u8]> = std::iter::once(&to.out[..]).chain(runs.into_iter().map(|run| &bundle.data[run])).collect();
             reply.done(&parts);
             return Ok(false);
         }
-        ops::PUT_BUNDLE => put_bundle(&**store, &mut names, from, to)?,
+        ops::PUT_BUNDLE => reply.agent.account.moved(&put_bundle(&**store, &mut names, from, to)?),
         ops::MAKE_DIRS => {
             let count = from.count()?;
             let dirs: Vec<(Dir, u32)> = (0..count).map(|_| Ok((names.dir(from)?, from.small()?))).collect::<Result<_>>()?;
@@ -537,8 +541,8 @@ fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Vec<st
     runs
 }
 
-/// Items with their lengths, then the bytes of all of them.
-fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
+/// Items with their lengths, then the bytes of all of them. Says what it took.
+fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, to: &mut Writer) -> Result<Spent> {
     let mut bundle = Bundle { keep: from.mask()?, direct: from.flag()?, sync: from.flag()?, ..Bundle::default() };
     let mut at = 0_usize;
     for _ in 0..from.count()? {
@@ -561,5 +565,5 @@ fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, t
             _ => to.byte(1).error(&Error::new(ErrorKind::Other, "write").because("the store did not say what became of it")),
         };
     }
-    Ok(())
+    Ok(bundle.spent)
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy};
 
@@ -83,7 +83,7 @@ impl Agent {
 
     fn refuse(self: &Arc<Self>, job: Job) {
         let e = Error::new(ErrorKind::Busy, "work").because("the far side has no thread left for it");
-        self.answer_failed(&job, &Reply { agent: self, peer: &job.peer, id: job.frame.id }, &e.remedy_is(Remedy::After(RETRY)));
+        self.answer_failed(&job, &Reply::new(self, &job.peer, job.frame.id), &e.remedy_is(Remedy::After(RETRY)));
         self.finished(&job);
     }
 
@@ -123,12 +123,14 @@ impl Agent {
             drop(jobs);
             // Whoever asked may have gone, and have asked another since: what has not begun is not begun.
             if !job.peer.over.load(Ordering::Relaxed) {
-                let reply = Reply { agent: &self, peer: &job.peer, id: job.frame.id };
+                let reply = Reply::new(&self, &job.peer, job.frame.id);
+                let began = Instant::now();
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.perform(&job.frame, &reply)));
                 let failed = match done {
                     Ok(done) => done.err(),
                     Err(_) => Some(Error::new(ErrorKind::Other, "work").because("a thread of the far haul panicked, which is a bug")),
                 };
+                self.account.did(job.frame.kind, began.elapsed().saturating_sub(reply.sending.get()));
                 if let Some(e) = failed {
                     self.answer_failed(&job, &reply, &e);
                 }

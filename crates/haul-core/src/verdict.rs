@@ -1,0 +1,399 @@
+//! What limited a run, from where its time went, and what to try next. Pure: a report in, words out.
+//!
+//! The order of the questions is the order of how sure the answers are:
+//!
+//! ```text
+//! nothing to judge? -> --bwlimit? -> processors, here or there? -> too little work (one file, a straggler, few files)?
+//!                   -> too few workers by -j? -> the kind of work that took the largest share
+//! ```
+
+mod advice;
+mod stage;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use stage::{Share, Stage, shares};
+
+use crate::entry::show;
+use crate::pace::Alone;
+use crate::report::Report;
+use crate::store::{FarWork, Place};
+
+/// What limited a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Limiter {
+    /// Nothing was done that could be judged, or too little.
+    #[default]
+    TooShort,
+    DryRun,
+    SourceReads,
+    SourceMetadata,
+    Hashing,
+    Network,
+    /// The other machine does not say how much of it was its own work.
+    NetworkOrSource,
+    NetworkOrDestination,
+    DestinationWrites,
+    DestinationMetadata,
+    /// One system holds both ends and reads and writes in one call.
+    Copying,
+    /// Reading the destination back.
+    Verifying,
+    /// Of this machine.
+    Processors,
+    /// Of the machine at the other end.
+    FarProcessors,
+    /// `--bwlimit`.
+    Limit,
+    /// `-j`.
+    Workers,
+    /// One file that one worker moves from beginning to end.
+    OneFile,
+    /// The last file of many.
+    Straggler,
+    /// Fewer files than workers.
+    FewFiles,
+}
+
+impl Limiter {
+    pub const ALL: [Limiter; 19] = [
+        Limiter::TooShort,
+        Limiter::DryRun,
+        Limiter::SourceReads,
+        Limiter::SourceMetadata,
+        Limiter::Hashing,
+        Limiter::Network,
+        Limiter::NetworkOrSource,
+        Limiter::NetworkOrDestination,
+        Limiter::DestinationWrites,
+        Limiter::DestinationMetadata,
+        Limiter::Copying,
+        Limiter::Verifying,
+        Limiter::Processors,
+        Limiter::FarProcessors,
+        Limiter::Limit,
+        Limiter::Workers,
+        Limiter::OneFile,
+        Limiter::Straggler,
+        Limiter::FewFiles,
+    ];
+
+    /// As JSON has it; stable.
+    pub fn word(self) -> &'static str {
+        match self {
+            Limiter::TooShort => "too-short",
+            Limiter::DryRun => "dry-run",
+            Limiter::SourceReads => "source-reads",
+            Limiter::SourceMetadata => "source-metadata",
+            Limiter::Hashing => "hashing",
+            Limiter::Network => "network",
+            Limiter::NetworkOrSource => "network-or-source",
+            Limiter::NetworkOrDestination => "network-or-destination",
+            Limiter::DestinationWrites => "destination-writes",
+            Limiter::DestinationMetadata => "destination-metadata",
+            Limiter::Copying => "copying",
+            Limiter::Verifying => "verifying",
+            Limiter::Processors => "processors",
+            Limiter::FarProcessors => "far-processors",
+            Limiter::Limit => "bwlimit",
+            Limiter::Workers => "workers",
+            Limiter::OneFile => "one-file",
+            Limiter::Straggler => "straggler",
+            Limiter::FewFiles => "few-files",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub limiter: Limiter,
+    /// Goes behind "Limited by:".
+    pub sentence: String,
+    /// What to try, the most promising first; never empty.
+    pub next: Vec<String>,
+}
+
+/// What the verdict is made of, beside the report.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    pub processors: u32,
+    /// `-j` was given.
+    pub workers_fixed: bool,
+    /// Bytes a second of `--bwlimit`.
+    pub limit: Option<f64>,
+}
+
+/// The two ends of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    pub source: End,
+    pub destination: End,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// As the user would type it, without credentials.
+    pub words: String,
+    /// Where it is reached over a network; `None` for one on this machine.
+    pub far: Option<Far>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Far {
+    /// The host, with user and port where they were given; the endpoint of a service.
+    pub host: String,
+    pub ssh: bool,
+}
+
+impl End {
+    fn of(place: &Place) -> End {
+        let ssh = place.scheme == "ssh";
+        let words = match ssh && !place.endpoint.contains(':') {
+            true => format!("{}:{}", place.endpoint, show(&place.root)),
+            false => place.words(),
+        };
+        let far = (!place.endpoint.is_empty()).then(|| Far { host: place.endpoint.clone(), ssh });
+        End { words, far }
+    }
+}
+
+impl Ends {
+    pub fn of(source: &Place, destination: &Place) -> Ends {
+        Ends { source: End::of(source), destination: End::of(destination) }
+    }
+}
+
+/// Below this a share of the run limits nothing: what it hides is larger.
+const ALONE: f64 = 0.6;
+/// A tail of one file is what limited a run from here on: without it the run would have been a third shorter.
+const TAIL: f64 = 0.34;
+/// With more workers than this a user means it.
+const FEW_WORKERS: u32 = 8;
+
+/// Names what limited the run. Pure.
+pub fn verdict(report: &Report, machine: Machine, ends: &Ends) -> Verdict {
+    let facts = Facts::of(report, machine, ends);
+    let (limiter, sentence) = judge(&facts);
+    Verdict { limiter, sentence, next: advice::next(limiter, &facts) }
+}
+
+/// What the questions are asked of.
+struct Facts<'a> {
+    report: &'a Report,
+    machine: Machine,
+    ends: &'a Ends,
+    /// Seconds.
+    wall: f64,
+    /// Processors that were busy, and those that were wanted.
+    cores: f64,
+    wanted: f64,
+    shares: Vec<Share>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(report: &'a Report, machine: Machine, ends: &'a Ends) -> Self {
+        let wall = report.elapsed.as_secs_f64().max(1e-9);
+        let cores = report.times.cpu.as_secs_f64() / wall;
+        let wanted = cores + report.times.queued.as_secs_f64() / wall;
+        Facts { report, machine, ends, wall, cores, wanted, shares: shares(report) }
+    }
+
+    /// The kind of work with the largest share.
+    fn most(&self) -> Share {
+        self.shares.first().copied().unwrap_or(Share { stage: Stage::Planning, time: Duration::ZERO, share: 0.0 })
+    }
+
+    fn share_of(&self, stage: Stage) -> f64 {
+        self.shares.iter().find(|share| share.stage == stage).map_or(0.0, |share| share.share)
+    }
+
+    fn part(&self, of: Duration) -> f64 {
+        of.as_secs_f64() / self.wall
+    }
+
+    fn workers(&self) -> u32 {
+        self.report.workers_end.max(1)
+    }
+
+    fn end(&self, stage: Stage) -> &'a End {
+        if stage.is_source() { &self.ends.source } else { &self.ends.destination }
+    }
+
+    fn far_work(&self, stage: Stage) -> Option<FarWork> {
+        if stage.is_source() { self.report.far_source } else { self.report.far_destination }
+    }
+
+    /// The far hosts' names, for what lies between.
+    fn hosts(&self) -> String {
+        let host = |end: &'a End| end.far.as_ref().map(|far| far.host.as_str());
+        match (host(&self.ends.source), host(&self.ends.destination)) {
+            (Some(a), Some(b)) if a != b => format!("{a} and {b}"),
+            (Some(a), _) | (None, Some(a)) => a.to_string(),
+            (None, None) => "the other end".into(),
+        }
+    }
+
+    /// The kind of work in words, and what it is if it is the limit.
+    fn words(&self, stage: Stage) -> (Limiter, String) {
+        let far = self.end(stage).far.is_some();
+        let at = if far { format!(" at {}", self.end(stage).words) } else { String::new() };
+        let told = self.far_work(stage).is_some();
+        match stage {
+            Stage::SourceReads if far && !told => (Limiter::NetworkOrSource, format!("the network or {}", self.ends.source.words)),
+            Stage::DestinationWrites if far && !told => {
+                (Limiter::NetworkOrDestination, format!("the network or {}", self.ends.destination.words))
+            }
+            Stage::SourceReads => (Limiter::SourceReads, format!("reading the source{at}")),
+            Stage::DestinationWrites => (Limiter::DestinationWrites, format!("writing the destination{at}")),
+            Stage::SourceMetadata => (Limiter::SourceMetadata, format!("listing, looking up and opening files at the source{at}")),
+            Stage::DestinationMetadata => {
+                (Limiter::DestinationMetadata, format!("creating files, looking names up and setting attributes at the destination{at}"))
+            }
+            Stage::Network => (Limiter::Network, format!("the network to {}", self.hosts())),
+            Stage::Copying if far => (Limiter::Copying, format!("{}, which copies by itself", self.ends.destination.words)),
+            Stage::Copying => (Limiter::Copying, "the file system that holds both ends and copies in one call of the system".into()),
+            Stage::Hashing => (Limiter::Hashing, "hashing and comparing content".into()),
+            Stage::Verifying if self.report.verified_files > 0 => {
+                (Limiter::Verifying, format!("rereading the destination{at} for --verify"))
+            }
+            Stage::Verifying => (Limiter::Verifying, format!("reading the destination{at} to compare it")),
+            Stage::Planning => (Limiter::Processors, "sorting and comparing names".into()),
+            Stage::Throttled => (Limiter::Limit, "--bwlimit".into()),
+        }
+    }
+}
+
+fn judge(facts: &Facts<'_>) -> (Limiter, String) {
+    let Facts { report, wall, .. } = facts;
+    if report.dry {
+        return (Limiter::DryRun, "nothing was copied: a dry run".into());
+    }
+    let anything = report.made.total() + report.kept.total() + report.deleted.total() + report.bytes;
+    if *wall < 0.05 || anything == 0 {
+        return (Limiter::TooShort, "too short to say what limited it".into());
+    }
+    let throttled = facts.share_of(Stage::Throttled);
+    if throttled > 0.3 {
+        return (Limiter::Limit, format!("--bwlimit: workers waited for it {} of their time", percent(throttled)));
+    }
+    processors(facts).or_else(|| little_work(facts)).or_else(|| few_workers(facts)).unwrap_or_else(|| largest(facts))
+}
+
+fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
+    let most = facts.most();
+    let (_, what) = facts.words(most.stage);
+    let here = f64::from(facts.machine.processors);
+    if facts.wanted > 0.85 * here {
+        let limiter = if most.stage == Stage::Hashing { Limiter::Hashing } else { Limiter::Processors };
+        let others = match facts.cores < 0.7 * here {
+            true => format!(", and haul waited {} for one that others had", seconds(facts.report.times.queued)),
+            false => String::new(),
+        };
+        let busy = format!("{:.1} of {} busy with haul{others}", facts.cores, facts.machine.processors);
+        return Some((limiter, format!("this machine's processors ({busy}), mostly {what} ({} of the work)", percent(most.share))));
+    }
+    for (work, end) in [(facts.report.far_source, &facts.ends.source), (facts.report.far_destination, &facts.ends.destination)] {
+        let Some((work, far)) = work.zip(end.far.as_ref()) else { continue };
+        let cores = work.cpu.as_secs_f64() / facts.wall;
+        if work.processors > 0 && cores > 0.85 * f64::from(work.processors) {
+            let sentence = format!("the processors of {} ({cores:.1} of {} busy with haul there)", far.host, work.processors);
+            return Some((Limiter::FarProcessors, sentence));
+        }
+    }
+    None
+}
+
+/// Workers that had nothing to do because there was nothing left but what others were doing.
+fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
+    let pace = &facts.report.pace;
+    let (_, what) = facts.words(facts.most().stage);
+    let mostly = format!("mostly {what} ({} of the work)", percent(facts.most().share));
+    if let Some(file) = &pace.file {
+        let (alone, since) = (facts.part(file.alone), facts.part(file.since));
+        if alone > ALONE && since > 0.8 {
+            let while_alone = format!("{} was all there was to do for {} of the run", named(file), percent(alone));
+            return Some((Limiter::OneFile, format!("one file that one worker moves from end to end: {while_alone}, {mostly}")));
+        }
+        if alone > TAIL {
+            let sentence = format!("one last file: {} moved alone for {} of the run, {mostly}", named(file), percent(alone));
+            return Some((Limiter::Straggler, sentence));
+        }
+    }
+    let tail = pace.tail.as_secs_f64();
+    let busy = if tail > 0.0 { pace.tail_work / tail } else { 0.0 };
+    let peak = f64::from(facts.report.workers_peak.max(4));
+    let allowed = !facts.machine.workers_fixed || facts.workers() > 1;
+    if facts.part(pace.tail) > ALONE && busy <= peak / 2.0 && allowed {
+        let lasted = percent(facts.part(pace.tail));
+        let sentence = format!("too little to do: for {lasted} of the run only {busy:.1} workers in the mean had a task, {mostly}");
+        return Some((Limiter::FewFiles, sentence));
+    }
+    None
+}
+
+/// Whether more workers than the user allows would most likely have gained: those there are only wait.
+fn few_workers(facts: &Facts<'_>) -> Option<(Limiter, String)> {
+    let workers = facts.workers();
+    let idle = facts.report.times.idle.as_secs_f64();
+    let supplied = facts.part(facts.report.pace.hungry + facts.report.pace.tail) < 0.5;
+    let waits = facts.wanted < 0.5 * f64::from(workers.min(facts.machine.processors));
+    if !facts.machine.workers_fixed || workers > FEW_WORKERS || !supplied || !waits || idle > 0.25 * facts.wall * f64::from(workers) {
+        return None;
+    }
+    let (most, count) = (facts.most(), workers_words(workers));
+    let (_, what) = facts.words(most.stage);
+    let sentence = format!("the {count} of -j, waiting on {what} ({} of the work); without -j haul would try more", percent(most.share));
+    Some((Limiter::Workers, sentence))
+}
+
+fn largest(facts: &Facts<'_>) -> (Limiter, String) {
+    let most = facts.most();
+    let (limiter, what) = facts.words(most.stage);
+    let workers = workers_words(facts.workers());
+    let way = match facts.far_work(Stage::Network).or(facts.report.far_destination).and_then(|work| work.round_trip) {
+        Some(trip) if most.stage == Stage::Network => format!(", {} there and back", milliseconds(trip)),
+        _ => String::new(),
+    };
+    let sentence = format!(
+        "{what}: {} of the workers' time, with {workers} and {:.1} of {} processors busy{way}",
+        percent(most.share),
+        facts.cores,
+        facts.machine.processors
+    );
+    (limiter, sentence)
+}
+
+/// The file's own name and its size.
+fn named(file: &Alone) -> String {
+    let leaf = file.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    format!("{} ({})", show(leaf), bytes(file.size))
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", (share * 100.0).round())
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+fn workers_words(n: u32) -> String {
+    if n == 1 { "1 worker".into() } else { format!("{n} workers") }
+}

@@ -1,0 +1,163 @@
+//! Numbers of runs, and what they must be taken for.
+
+use super::*;
+use crate::pace::Pace;
+
+const MACHINE: Machine = Machine { processors: 4, workers_fixed: false, limit: None };
+
+fn secs(n: f64) -> Duration {
+    Duration::from_secs_f64(n)
+}
+
+/// Ten seconds, eight workers, and a bit of everything.
+fn ran(change: impl FnOnce(&mut Report)) -> Report {
+    let mut r = Report { elapsed: secs(10.0), workers_end: 8, workers_peak: 8, ..Report::default() };
+    r.made.files = 10;
+    r.times.walking = secs(2.0);
+    r.times.source_listing = secs(1.5);
+    r.times.target_listing = secs(0.2);
+    r.times.reading = secs(1.0);
+    r.times.writing = secs(1.0);
+    r.times.cpu = secs(4.0);
+    change(&mut r);
+    r
+}
+
+fn place(scheme: &'static str, endpoint: &str) -> Place {
+    Place { scheme, endpoint: endpoint.into(), volume: String::new(), root: b"/a b\n".to_vec() }
+}
+
+fn near() -> Ends {
+    Ends::of(&place("local", ""), &place("local", ""))
+}
+
+fn to_host() -> Ends {
+    Ends::of(&place("local", ""), &place("ssh", "ana@cluster"))
+}
+
+fn from_host() -> Ends {
+    Ends::of(&place("ssh", "cluster:2222"), &place("local", ""))
+}
+
+#[track_caller]
+fn is(report: &Report, machine: Machine, ends: &Ends, limiter: Limiter, words: &str) {
+    let verdict = verdict(report, machine, ends);
+    assert_eq!(verdict.limiter, limiter, "{verdict:?}");
+    assert!(verdict.sentence.contains(words), "{verdict:?}");
+    assert!(!verdict.next.is_empty() && verdict.next.iter().all(|next| !next.is_empty()), "{verdict:?}");
+}
+
+#[test]
+fn the_largest_share_is_named() {
+    let cases: [(fn(&mut Report), Limiter, &str); 8] = [
+        (
+            |r| r.times.reading = secs(60.0),
+            Limiter::SourceReads,
+            "reading the source: 95% of the workers' time, with 8 workers and 0.4 of 4",
+        ),
+        (|r| r.times.writing = secs(60.0), Limiter::DestinationWrites, "writing the destination: 95%"),
+        (|r| r.times.metadata = secs(60.0), Limiter::DestinationMetadata, "creating files"),
+        (|r| r.times.opening = secs(60.0), Limiter::SourceMetadata, "opening files at the source"),
+        (
+            |r| (r.times.walking, r.times.source_listing) = (secs(60.0), secs(59.0)),
+            Limiter::SourceMetadata,
+            "listing, looking up and opening files at the source: 95%",
+        ),
+        (|r| (r.times.walking, r.times.target_listing) = (secs(60.0), secs(58.0)), Limiter::DestinationMetadata, "looking names up"),
+        (|r| r.times.verifying = secs(60.0), Limiter::Verifying, "reading the destination to compare it"),
+        (|r| r.times.hashing = secs(20.0), Limiter::Hashing, "hashing"),
+    ];
+    for (change, limiter, words) in cases {
+        is(&ran(change), MACHINE, &near(), limiter, words);
+    }
+    is(&ran(|r| r.times.copying = secs(60.0)), MACHINE, &near(), Limiter::Copying, "the file system that holds both ends");
+}
+
+#[test]
+fn processors_are_named_before_what_they_did() {
+    is(&ran(|r| r.times.cpu = secs(39.0)), MACHINE, &near(), Limiter::Processors, "(3.9 of 4 busy with haul), mostly");
+    let hashing = ran(|r| (r.times.cpu, r.times.hashing) = (secs(39.0), secs(30.0)));
+    is(&hashing, MACHINE, &near(), Limiter::Hashing, "this machine's processors (3.9 of 4 busy with haul), mostly hashing");
+    // Others had them.
+    let waited = ran(|r| (r.times.cpu, r.times.queued) = (secs(15.0), secs(21.0)));
+    is(&waited, MACHINE, &near(), Limiter::Processors, "(1.5 of 4 busy with haul, and haul waited 21.0 s for one that others had)");
+    let far = FarWork { cpu: secs(19.0), processors: 2, ..FarWork::default() };
+    let far = ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)));
+    is(&far, MACHINE, &to_host(), Limiter::FarProcessors, "the processors of ana@cluster (1.9 of 2 busy with haul there)");
+}
+
+#[test]
+fn over_a_network_nobody_is_blamed_without_proof() {
+    let wrote = ran(|r| r.times.writing = secs(60.0));
+    is(&wrote, MACHINE, &to_host(), Limiter::NetworkOrDestination, "the network or ana@cluster:/a b\\n: 95% of the workers' time");
+    is(&wrote, MACHINE, &from_host(), Limiter::DestinationWrites, "writing the destination: 95%");
+    let read = ran(|r| r.times.reading = secs(60.0));
+    is(&read, MACHINE, &from_host(), Limiter::NetworkOrSource, "the network or ssh://cluster:2222/a b\\n: 95%");
+}
+
+#[test]
+fn the_far_side_says_how_much_of_it_was_its_own() {
+    let work = |writing: f64| {
+        let far = FarWork { writing: secs(writing), processors: 8, round_trip: Some(secs(0.02)), ..FarWork::default() };
+        ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)))
+    };
+    is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster: 92% of the workers' time");
+    is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "processors busy, 20.0 ms there and back");
+    is(&work(50.0), MACHINE, &to_host(), Limiter::DestinationWrites, "writing the destination at ana@cluster:/a b\\n: 79%");
+    // Several threads there for one worker here.
+    is(&work(300.0), MACHINE, &to_host(), Limiter::DestinationWrites, "at ana@cluster");
+    let bundles = ran(|r| (r.times.network, r.times.metadata) = (secs(40.0), secs(3.0)));
+    is(&bundles, MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster");
+    let next = verdict(&bundles, MACHINE, &to_host()).next;
+    assert_eq!(next[0], "nothing: this is what the link gives; `haul bench net ana@cluster` measures it alone");
+    let listed = FarWork { metadata: secs(3.0), processors: 8, ..FarWork::default() };
+    let listed = ran(|r| (r.far_source, r.times.source_listing, r.times.walking) = (Some(listed), secs(60.0), secs(61.0)));
+    is(&listed, MACHINE, &from_host(), Limiter::Network, "the network to cluster:2222");
+}
+
+#[test]
+fn too_little_work_is_no_fault_of_a_store() {
+    let alone = |alone: f64, since: f64| {
+        let file = Alone { path: b"deep/big.tar".to_vec(), size: 3 << 30, since: secs(since), alone: secs(alone) };
+        let pace = Pace { tail: secs(alone), alone: secs(alone), tail_work: alone, file: Some(file), ..Pace::default() };
+        ran(|r| (r.pace, r.times.writing) = (pace, secs(9.5)))
+    };
+    let words = "big.tar (3.0 GiB) was all there was to do for 96% of the run, mostly writing the destination (76% of the work)";
+    is(&alone(9.6, 9.8), MACHINE, &near(), Limiter::OneFile, words);
+    is(&alone(4.5, 5.0), MACHINE, &near(), Limiter::Straggler, "one last file: big.tar (3.0 GiB) moved alone for 45% of the run");
+    is(&alone(1.0, 5.0), MACHINE, &near(), Limiter::DestinationWrites, "writing");
+    let few = |busy: f64| {
+        let pace = Pace { tail: secs(8.0), tail_work: 8.0 * busy, ..Pace::default() };
+        ran(|r| (r.pace, r.times.writing) = (pace, secs(15.0)))
+    };
+    is(&few(2.0), MACHINE, &near(), Limiter::FewFiles, "for 80% of the run only 2.0 workers in the mean had a task");
+    is(&few(7.5), MACHINE, &near(), Limiter::DestinationWrites, "writing");
+}
+
+#[test]
+fn what_was_asked_for_is_named_as_such() {
+    let limit = Machine { limit: Some(1e6), ..MACHINE };
+    is(&ran(|r| r.times.throttled = secs(50.0)), limit, &near(), Limiter::Limit, "--bwlimit: workers waited for it 93% of their time");
+    let fixed = Machine { workers_fixed: true, ..MACHINE };
+    let waits =
+        |workers: u32| ran(|r| (r.times.writing, r.workers_end, r.times.cpu) = (secs(9.0 * f64::from(workers)), workers, secs(1.0)));
+    is(&waits(1), fixed, &near(), Limiter::Workers, "the 1 worker of -j, waiting on writing the destination (75% of the work); without -j");
+    is(&waits(8), fixed, &near(), Limiter::Workers, "the 8 workers of -j");
+    is(&waits(32), fixed, &near(), Limiter::DestinationWrites, "with 32 workers");
+    is(&waits(1), MACHINE, &near(), Limiter::DestinationWrites, "with 1 worker and");
+    // A worker that is busy itself waits for nothing.
+    is(&ran(|r| (r.times.writing, r.workers_end, r.times.cpu) = (secs(9.0), 1, secs(9.0))), fixed, &near(), Limiter::DestinationWrites, "");
+}
+
+#[test]
+fn nothing_is_said_of_what_says_nothing() {
+    is(&ran(|r| r.dry = true), MACHINE, &near(), Limiter::DryRun, "a dry run");
+    is(&ran(|r| r.elapsed = secs(0.04)), MACHINE, &near(), Limiter::TooShort, "too short");
+    is(&ran(|r| r.made = Default::default()), MACHINE, &near(), Limiter::TooShort, "too short");
+}
+
+#[test]
+fn words_are_unique() {
+    let words: std::collections::HashSet<_> = Limiter::ALL.iter().map(|limiter| limiter.word()).collect();
+    assert_eq!(words.len(), Limiter::ALL.len());
+}

@@ -1,0 +1,53 @@
+//! How long the far side has worked, by kind of work and over all of its threads: what the asking side waited beyond that was
+//! the way's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use haul_core::bundle::Spent;
+
+use crate::agent::ops;
+use crate::agent::wire::Writer;
+
+/// Nanoseconds since the process began to serve.
+#[derive(Debug, Default)]
+pub struct Account {
+    reading: AtomicU64,
+    writing: AtomicU64,
+    metadata: AtomicU64,
+}
+
+fn add(to: &AtomicU64, time: Duration) {
+    to.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+impl Account {
+    /// A request was done; `worked` is without what sending the answer took.
+    pub fn did(&self, kind: u8, worked: Duration) {
+        match kind {
+            ops::READ | ops::HASH | ops::DIGEST | ops::OUTLINE => add(&self.reading, worked),
+            ops::WRITE | ops::HOLE | ops::REUSE | ops::PULL | ops::SETTLE => add(&self.writing, worked),
+            // They say themselves what they were.
+            ops::GET_BUNDLE | ops::PUT_BUNDLE => {}
+            // What the session needs is nobody's work.
+            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::BEFRIEND | ops::WORKED => {}
+            _ => add(&self.metadata, worked),
+        }
+    }
+
+    pub fn moved(&self, spent: &Spent) {
+        add(&self.reading, spent.reading);
+        add(&self.writing, spent.writing);
+        add(&self.metadata, spent.metadata);
+    }
+
+    /// Reading, writing, metadata, processor time; then the number of processors.
+    pub fn write(&self, to: &mut Writer) {
+        for time in [&self.reading, &self.writing, &self.metadata] {
+            to.number(time.load(Ordering::Relaxed));
+        }
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        to.duration(Duration::new(cpu.tv_sec.try_into().unwrap_or(0), cpu.tv_nsec.try_into().unwrap_or(0)));
+        to.number(std::thread::available_parallelism().map_or(1, |n| n.get() as u64));
+    }
+}

@@ -1,0 +1,117 @@
+//! `haul why`: what limited a run, where its time went, and what to try next.
+
+mod runs;
+mod show;
+
+use std::ffi::OsStr;
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+use haul_core::entry::show as printable;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::journal::{JobInfo, JobState, State};
+use serde_json::{Value, json};
+
+use super::jobs::{View, digits, find, state};
+use crate::exit::Exit;
+use crate::figures::Figures;
+use crate::flags::{Global, WhyFlags};
+use crate::{out, render};
+
+/// Columns where nobody says how many there are.
+const WIDTH: usize = 80;
+
+pub fn run(flags: &WhyFlags, global: &Global) -> Exit {
+    let told = match &flags.what {
+        Some(what) if Path::new(what).join("run.json").exists() => runs::explain(Path::new(what), global.json),
+        Some(what) => one(what, global),
+        None => last(global),
+    };
+    match told.and_then(|text| out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))) {
+        Ok(()) => Exit::Success,
+        Err(e) => out::error(&e),
+    }
+}
+
+fn refuse(what: &[u8], reason: impl Into<String>, hint: &str) -> Error {
+    Error::new(ErrorKind::Usage, "explain").at(what).because(reason.into()).hint(hint.to_string())
+}
+
+/// The job that is named by the beginning of its id.
+fn one(what: &OsStr, global: &Global) -> Result<String> {
+    let bytes = what.as_bytes();
+    let is_id = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_hexdigit);
+    if !is_id {
+        let reason = if Path::new(what).is_dir() { "no run of haul bench lies there" } else { "neither a job nor a directory" };
+        return Err(refuse(bytes, reason, "`haul jobs` lists the jobs; a run of haul bench is named by its directory"));
+    }
+    let state = state(global)?;
+    let jobs = state.list(SystemTime::now())?;
+    let id = what.to_string_lossy();
+    let job = find(&jobs, &id)?;
+    explain(job, &jobs, &state, global)
+}
+
+/// The last run that came to an end.
+fn last(global: &Global) -> Result<String> {
+    let state = state(global)?;
+    let jobs = state.list(SystemTime::now())?;
+    let Some(job) = jobs.iter().find(|job| !matches!(job.state, JobState::Running { .. })) else {
+        let root = printable(state.root().as_os_str().as_bytes());
+        let reason = if jobs.is_empty() { "no run has left anything here" } else { "no run has come to an end here yet" };
+        let hint = "run a copy first; a dry run, check and a copy without a state directory leave nothing to explain";
+        return Err(refuse(root.as_bytes(), reason, hint));
+    };
+    explain(job, &jobs, &state, global)
+}
+
+fn explain(job: &JobInfo, jobs: &[JobInfo], state: &State, global: &Global) -> Result<String> {
+    let view = View::of(state);
+    let short = &job.id[..digits(jobs).min(job.id.len())];
+    let Some(figures) = job.figures.as_deref().and_then(Figures::read) else {
+        let (reason, hint) = match &job.state {
+            JobState::Running { pid, host } => (
+                format!("it is running, as process {pid} on {host}, and says what limited it when it ends"),
+                "`kill -USR1 PID` shows how far it is",
+            ),
+            JobState::Unfinished { .. } => {
+                ("its last run was killed before it could say what limited it".to_string(), "run it again: it goes on where it stopped")
+            }
+            JobState::Finished { .. } => ("it was run by another version of haul".to_string(), "run it again with this one"),
+        };
+        return Err(refuse(short.as_bytes(), reason, hint));
+    };
+    if global.json {
+        return Ok(line(&as_json(job, &figures)));
+    }
+    let width = columns().unwrap_or(WIDTH);
+    Ok(show::text(job, short, &figures, &view, width))
+}
+
+/// As wide as the terminal that standard output is, else as `COLUMNS` says.
+fn columns() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if stdout.is_terminal() {
+        return rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40);
+    }
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= 40)
+}
+
+fn line(document: &Value) -> String {
+    render::harmless(document.to_string()) + "\n"
+}
+
+fn as_json(job: &JobInfo, figures: &Figures) -> Value {
+    let mut document = json!({
+        "event": "why",
+        "job": job.id,
+        "command": job.command,
+    });
+    if let (Value::Object(document), Ok(Value::Object(more))) = (&mut document, serde_json::to_value(figures)) {
+        document.extend(more);
+        document.insert("version".into(), render::JSON_VERSION.into());
+    }
+    document
+}

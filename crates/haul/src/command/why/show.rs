@@ -1,0 +1,252 @@
+//! What limited a job, as a person reads it. Pure.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use haul_core::journal::{JobInfo, JobState};
+
+use super::View;
+use crate::figures::{FarFigures, Figures, Part};
+use crate::render::fold;
+use crate::units;
+
+/// Letters of a whole bar.
+const BAR: usize = 12;
+/// Lines of the course of the run.
+const LINES: usize = 10;
+
+pub fn text(job: &JobInfo, short: &str, figures: &Figures, view: &View, width: usize) -> String {
+    let mut to = String::new();
+    let ended = figures.ended.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
+    let how = match (&job.state, figures.ending.as_str()) {
+        (JobState::Running { .. }, _) => "its run before the one that is under way, ended",
+        (_, "complete") if figures.failed > 0 => "ended with failures",
+        (_, "complete") => "finished",
+        _ => "stopped",
+    };
+    put(&mut to, &format!("job {short}, {how} {}{}", view.time(ended), view.ago(ended)), width, 2);
+    put(&mut to, &format!("  {} -> {}", figures.source, figures.destination), width, 4);
+    to.push('\n');
+    put(&mut to, &format!("Limited by:  {}", figures.limited_by), width, 13);
+    to.push('\n');
+    stages(figures, width, &mut to);
+    to.push('\n');
+    course(figures, width, &mut to);
+    to.push_str("\nTry next:\n");
+    for (n, next) in figures.next.iter().enumerate() {
+        put(&mut to, &format!("  {}. {next}", n + 1), width, 5);
+    }
+    to
+}
+
+fn put(to: &mut String, line: &str, width: usize, indent: usize) {
+    for line in fold(line, width, indent) {
+        to.push_str(&line);
+        to.push('\n');
+    }
+}
+
+fn bar(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!("{}{}", "#".repeat(full), ".".repeat(BAR - full))
+}
+
+fn seconds(n: f64) -> String {
+    match n {
+        n if n < 100.0 => format!("{n:.1} s"),
+        n => units::duration(Duration::from_secs_f64(n)),
+    }
+}
+
+fn stages(figures: &Figures, width: usize, to: &mut String) {
+    to.push_str("Where the workers' time went:\n");
+    for stage in figures.stages.iter().filter(|stage| stage.share >= 0.005) {
+        let name = if stage.stage == "bwlimit" { "--bwlimit" } else { &stage.stage };
+        let line =
+            format!("  {name:<20}  {}  {:>3.0}%  {:>8}  {}", bar(stage.share), stage.share * 100.0, seconds(stage.seconds), stage.meaning);
+        put(to, &line, width, 4);
+    }
+    let rest = figures.stages.iter().filter(|stage| stage.share < 0.005).count();
+    if rest > 0 {
+        let _ = writeln!(to, "  {:<20}  {}   <1%", "the rest", bar(0.0));
+    }
+    let processors = &figures.processors;
+    let mut beside = format!("{:.1} of {} busy", processors.busy, processors.count);
+    if processors.queue > 0.05 * figures.elapsed {
+        let _ = write!(beside, ", waited for them {}", seconds(processors.queue));
+    }
+    put(to, &format!("  Processors: {beside}. Workers without a task: {}.", seconds(figures.idle)), width, 4);
+    for far in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
+        put(to, &format!("  {}", far_words(far)), width, 4);
+    }
+}
+
+/// What the other machine did, in its own words.
+fn far_words(far: &FarFigures) -> String {
+    let trip = far.round_trip.map_or(String::new(), |trip| format!(", {:.1} ms there and back", trip * 1e3));
+    format!(
+        "{} says: {} reading, {} writing, {} metadata, {} of processor time on {}{trip}.",
+        far.host,
+        seconds(far.reading),
+        seconds(far.writing),
+        seconds(far.metadata),
+        seconds(far.processor),
+        if far.processors == 1 { "1 processor".to_string() } else { format!("{} processors", far.processors) }
+    )
+}
+
+/// How the run went: at most [`LINES`] parts of about the same length.
+fn course(figures: &Figures, width: usize, to: &mut String) {
+    let elapsed = figures.elapsed.max(1e-9);
+    let workers = match (figures.workers.fixed, figures.workers.peak) {
+        (true, n) => format!("{n} by -j"),
+        (false, peak) => format!("{peak} at the most, {} at the end", figures.workers.end),
+    };
+    let rate = units::rate(figures.bytes as f64 / elapsed);
+    let files = (figures.files + figures.unchanged) as f64 / elapsed;
+    let unchanged = if figures.unchanged > 0 { format!(" and {} unchanged", units::count(figures.unchanged)) } else { String::new() };
+    let sum = format!(
+        "Over the run: {} files{unchanged}, {} in {}: {rate}, {files:.0} files/s; workers: {workers}.",
+        units::count(figures.files),
+        units::bytes(figures.bytes),
+        seconds(figures.elapsed)
+    );
+    put(to, &sum, width, 2);
+    let parts = parts(&figures.pace, elapsed);
+    if parts.len() < 2 {
+        return;
+    }
+    let most = parts.iter().map(|part| part.rate).fold(0.0, f64::max);
+    let _ = writeln!(to, "  {:>9}  {:>7}  {:>5}  {:>12}", "until", "workers", "busy", "rate");
+    for part in parts {
+        let share = if most > 0.0 { part.rate / most } else { 0.0 };
+        let (until, rate) = (seconds(part.until), units::rate(part.rate));
+        let _ = writeln!(to, "  {until:>9}  {:>7.0}  {:>5.1}  {rate:>12}  {}", part.workers, part.busy, bar(share));
+    }
+}
+
+struct Line {
+    until: f64,
+    workers: f64,
+    busy: f64,
+    /// Bytes a second.
+    rate: f64,
+}
+
+fn parts(pace: &[Part], elapsed: f64) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    let (mut start, mut bytes) = (0.0, 0);
+    let (mut workers, mut busy, mut last) = (0.0, 0.0, 0.0);
+    for (at, part) in pace.iter().enumerate() {
+        let lasted = part.until - last;
+        workers += part.workers * lasted;
+        busy += part.busy * lasted;
+        last = part.until;
+        let due = (lines.len() + 1) as f64 * elapsed / LINES as f64;
+        let length = part.until - start;
+        if (part.until >= due || at + 1 == pace.len()) && length > 0.0 {
+            let rate = part.bytes.saturating_sub(bytes) as f64 / length;
+            lines.push(Line { until: part.until, workers: workers / length, busy: busy / length, rate });
+            (start, bytes, workers, busy) = (part.until, part.bytes, 0.0, 0.0);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    fn figures() -> Figures {
+        let stage = |stage: &str, meaning: &str, seconds: f64, share: f64| crate::figures::StageTime {
+            stage: stage.into(),
+            meaning: meaning.into(),
+            seconds,
+            share,
+        };
+        let part = |until: f64, busy: f64, bytes: u64| Part { until, workers: 8.0, busy, bytes };
+        Figures {
+            ended: "2023-11-14T22:13:20Z".into(),
+            ending: "complete".into(),
+            source: "/home/me/run7".into(),
+            destination: "cluster:/scratch/run7".into(),
+            limited_by: "the network to cluster: 73% of the workers' time, with 8 workers and 0.3 of 2 processors busy".into(),
+            next: vec!["nothing: this is what the link gives; `haul bench net cluster` measures it alone".into()],
+            elapsed: 12.0,
+            files: 1_204,
+            bytes: 1_200 << 20,
+            workers: crate::figures::Workers { peak: 8, end: 8, fixed: false },
+            processors: crate::figures::Processors { count: 2, busy: 0.31, queue: 0.1 },
+            stages: vec![
+                stage("network", "the way between machines", 70.0, 0.729),
+                stage("destination writes", "waiting until it took data", 20.0, 0.208),
+                stage("destination metadata", "creates, look-ups, deletes", 6.0, 0.0625),
+                stage("planning", "sorting, comparing names", 0.01, 0.0001),
+            ],
+            idle: 2.5,
+            far_destination: Some(FarFigures {
+                host: "cluster".into(),
+                writing: 20.0,
+                processors: 64,
+                round_trip: Some(0.0213),
+                ..FarFigures::default()
+            }),
+            pace: vec![part(4.0, 8.0, 600 << 20), part(8.0, 8.0, 1_100 << 20), part(12.0, 1.5, 1_200 << 20)],
+            ..Figures::default()
+        }
+    }
+
+    #[test]
+    fn a_page_for_a_person() {
+        let job = JobInfo {
+            id: "3f2a91bc00000000".into(),
+            sources: Vec::new(),
+            target: String::new(),
+            command: String::new(),
+            started: None,
+            heartbeat: None,
+            state: JobState::Finished { record: String::new(), at: None },
+            figures: None,
+        };
+        let view = View { root: "/state".into(), zone: TimeZone::UTC, now: 1_700_000_120 };
+        let page = text(&job, "3f2a91bc", &figures(), &view, 80);
+        assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
+        insta::assert_snapshot!(page, @r"
+        job 3f2a91bc, finished 2023-11-14 22:13:20 (2m00s ago)
+          /home/me/run7 -> cluster:/scratch/run7
+
+        Limited by:  the network to cluster: 73% of the workers' time, with 8 workers
+                     and 0.3 of 2 processors busy
+
+        Where the workers' time went:
+          network               #########...   73%    70.0 s  the way between machines
+          destination writes    ##..........   21%    20.0 s  waiting until it took data
+          destination metadata  #...........    6%     6.0 s  creates, look-ups, deletes
+          the rest              ............   <1%
+          Processors: 0.3 of 2 busy. Workers without a task: 2.5 s.
+          cluster says: 0.0 s reading, 20.0 s writing, 0.0 s metadata, 0.0 s of
+            processor time on 64 processors, 21.3 ms there and back.
+
+        Over the run: 1,204 files, 1.17 GiB in 12.0 s: 100 MiB/s, 100 files/s; workers:
+          8 at the most, 8 at the end.
+              until  workers   busy          rate
+              4.0 s        8    8.0     150 MiB/s  ############
+              8.0 s        8    8.0     125 MiB/s  ##########..
+             12.0 s        8    1.5    25.0 MiB/s  ##..........
+
+        Try next:
+          1. nothing: this is what the link gives; `haul bench net cluster` measures it
+             alone
+        ");
+    }
+
+    #[test]
+    fn a_run_of_one_moment_has_no_course() {
+        let short = Figures { pace: vec![Part::default()], ..figures() };
+        let mut page = String::new();
+        course(&short, 80, &mut page);
+        assert_eq!(page.lines().count(), 2, "{page}");
+        assert_eq!(parts(&[], 1.0).len(), 0);
+    }
+}

@@ -1,0 +1,273 @@
+//! `haul why`, and the limits of a run that only the program as it is can have: file systems that are slow, links that are
+//! slow, workers that are few. Delays are large against what a busy machine adds. Needs root, FUSE, TUN and OpenSSH.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use haul_test::link::{Link, Options as Way};
+use haul_test::slowfs::{Options, SlowFs};
+use haul_test::sshd::Sshd;
+use haul_test::tree::Tree;
+use serde_json::Value;
+
+const HAUL: &str = env!("CARGO_BIN_EXE_haul");
+
+/// A place of its own for one test, with a link to a far host if there is one. The two ends are one machine.
+struct World {
+    place: tempfile::TempDir,
+    host: Option<(Sshd, Link)>,
+}
+
+impl World {
+    fn new() -> World {
+        let place = tempfile::Builder::new().prefix("haul-why-").tempdir().expect("a temporary directory");
+        for name in ["home", "run", "backing", "slow"] {
+            fs::create_dir(place.path().join(name)).expect("made");
+        }
+        World { place, host: None }
+    }
+
+    /// With a host `testhost` behind a link.
+    fn behind(way: Way) -> World {
+        let mut world = World::new();
+        let link = Link::new(way).expect("namespaces and TUN devices: root");
+        let address = link.far().address().to_string();
+        let (home, run) = (world.path("home"), world.path("run"));
+        let lines = format!("ListenAddress {address}\nSetEnv HOME={} XDG_RUNTIME_DIR={}", home.display(), run.display());
+        let server =
+            link.far().inside(|| Sshd::start(&lines)).expect("in the namespace").expect("sshd can be started: openssh-server and root");
+        for file in [server.config(), server.path("known_hosts")] {
+            let text = fs::read_to_string(&file).expect("written");
+            fs::write(&file, text.replace("127.0.0.1", &address)).expect("written");
+        }
+        world.host = Some((server, link));
+        world
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.place.path().join(path)
+    }
+
+    fn tree(&self, words: &str) {
+        let tree = Tree::new(self.path("")).expect("the place is there");
+        tree.build(words).expect("the tree is made");
+    }
+
+    /// `~` stands for the place.
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(HAUL);
+        command.env_clear().current_dir(self.place.path()).stdin(Stdio::null());
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+        command.env("HOME", self.path("home")).env("HAUL_STATE_DIR", self.path("state")).env("XDG_RUNTIME_DIR", self.path("run"));
+        let place = self.place.path().display().to_string();
+        command.args(words.split_whitespace().map(|word| word.replace('~', &place)));
+        if let Some((server, link)) = self.host.as_ref().filter(|_| !words.starts_with("why")) {
+            command.arg("-F").arg(server.config()).arg("--agent").arg(HAUL).arg("--no-direct");
+            link.near().enter(&mut command);
+        }
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, code: i32, words: &str) -> (String, String) {
+        let Output { status, stdout, stderr } = self.command(words).output().expect("the program runs");
+        let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
+        assert_eq!(status.code(), Some(code), "haul {words}\n{out}\n{err}");
+        (out, err)
+    }
+
+    #[track_caller]
+    fn why(&self, words: &str) -> Value {
+        let (out, err) = self.run(0, &format!("why --json {words}"));
+        serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"))
+    }
+
+    /// Copies, and asks why: the run and `haul why` must say the same, and say this. On a busy machine processors may be what
+    /// limits any run, and then the run must say so; once is enough to see the rest.
+    #[track_caller]
+    fn limited(&self, words: &str, limiter: &str) -> Value {
+        let mut said = Value::Null;
+        for _ in 0..3 {
+            for copy in ["copy", "slow/copy"] {
+                let _of_the_run_before = fs::remove_dir_all(self.path(copy));
+            }
+            let (out, _) = self.run(0, &format!("{words} --json"));
+            let last: Value = serde_json::from_str(out.lines().last().expect("it says how it ended")).expect("JSON");
+            said = self.why("");
+            assert_eq!((&said["limiter"], &said["limited_by"], &said["next"]), (&last["limiter"], &last["limited_by"], &last["next"]));
+            if said["limiter"] != "processors" {
+                break;
+            }
+        }
+        assert_eq!(said["limiter"], limiter, "{said:#}");
+        said
+    }
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn slow(world: &World, metadata: u64, data: u64) -> SlowFs {
+    let options = Options { metadata_delay: ms(metadata), data_delay: ms(data), ..Options::default() };
+    SlowFs::mount_at(&world.path("backing"), &world.path("slow"), options).expect("slowfs mounts: /dev/fuse and root")
+}
+
+fn files(count: usize, size: &str) -> String {
+    let names: Vec<String> = (0..count).map(|n| format!("d{}/f{n}={size}", n % 4)).collect();
+    names.join(" ")
+}
+
+#[test]
+fn slow_file_systems() {
+    let world = World::new();
+    world.tree(&format!("src: {}", files(16, "1M")));
+    {
+        let _mounted = slow(&world, 0, 40);
+        world.limited("cp -W src/ ~/slow/copy", "destination-writes");
+    }
+    world.tree(&format!("backing/src: {}", files(16, "1M")));
+    let _mounted = slow(&world, 0, 40);
+    let said = world.limited("cp slow/src/ ~/copy", "source-reads");
+    assert_eq!((&said["event"], &said["ending"], &said["files"]), (&"why".into(), &"complete".into(), &16.into()));
+}
+
+#[test]
+fn slow_metadata() {
+    let world = World::new();
+    world.tree(&format!("src: {}\nbacking/src: {}", files(60, "1K"), files(60, "1K")));
+    let _mounted = slow(&world, 25, 0);
+    world.limited("cp src/ ~/slow/copy", "destination-metadata");
+    world.limited("cp slow/src/ ~/copy", "source-metadata");
+}
+
+#[test]
+fn a_link_of_little_rate() {
+    let world = World::behind(Way { rate: Some(2 << 20), delay: ms(1), ..Way::default() });
+    world.tree(&format!("src: {}", files(12, "300K")));
+    let said = world.limited("cp src/ testhost:~/copy", "network");
+    assert!(said["limited_by"].as_str().expect("text").starts_with("the network to testhost"), "{said:#}");
+    assert!(said["next"][0].as_str().expect("text").contains("haul bench net testhost"), "{said:#}");
+    assert!(said["far_destination"]["processors"].as_u64().is_some_and(|n| n > 0), "{said:#}");
+    fs::rename(world.path("copy"), world.path("back")).expect("renamed");
+    world.limited("cp testhost:~/back/ ~/copy", "network");
+}
+
+#[test]
+fn a_long_way() {
+    let world = World::behind(Way { delay: ms(100), ..Way::default() });
+    world.tree(&format!("src: {}", files(40, "2K")));
+    let said = world.limited("cp src/ testhost:~/copy", "network");
+    assert!(said["far_destination"]["round_trip"].as_f64().is_some_and(|trip| trip >= 0.2), "{said:#}");
+}
+
+#[test]
+fn a_fast_way_to_a_slow_disk() {
+    let world = World::behind(Way::default());
+    world.tree(&format!("src: {}", files(16, "1M")));
+    let _mounted = slow(&world, 0, 60);
+    let said = world.limited("cp src/ testhost:~/slow/copy", "destination-writes");
+    assert!(said["limited_by"].as_str().expect("text").contains("at testhost:"), "{said:#}");
+}
+
+#[test]
+fn few_workers_and_a_limit() {
+    let world = World::new();
+    world.tree(&format!("src: {}", files(12, "1M")));
+    {
+        let _mounted = slow(&world, 0, 50);
+        let said = world.limited("cp -j 1 src/ ~/slow/copy", "workers");
+        assert_eq!(said["workers"]["fixed"], true);
+    }
+    let said = world.limited("cp --bwlimit 8M src/ ~/copy", "bwlimit");
+    let copied = said["stages"].as_array().expect("a list").iter().find(|stage| stage["stage"] == "bwlimit").expect("there");
+    assert!(copied["share"].as_f64().is_some_and(|share| share > 0.3), "{said:#}");
+}
+
+#[test]
+fn what_is_said_to_a_person() {
+    let world = World::new();
+    world.tree(&format!("src: {}", files(8, "1M")));
+    let (_, err) = world.run(1, "why");
+    assert!(err.contains("no run has left anything here") && err.contains("dry run"), "{err}");
+    world.run(0, "cp -n src/ ~/copy");
+    let (_, err) = world.run(1, "why");
+    assert!(err.contains("no run has left anything here"), "a dry run is none: {err}");
+    let (out, _) = world.run(0, "cp --bwlimit 8M src/ ~/copy");
+    let limited = out.lines().find_map(|line| line.strip_prefix("Limited by:")).expect("the sentence").trim().to_string();
+    assert!(limited.starts_with("--bwlimit: workers waited for it"), "{out}");
+    assert!(out.contains("Try next:    a higher --bwlimit"), "{out}");
+    let (page, _) = world.run(0, "why");
+    assert!(page.contains(&limited[..30]) && page.contains("Where the workers' time went:") && page.contains("Try next:"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80 || line.contains("->")), "{page}");
+    let (jobs, _) = world.run(0, "jobs --json");
+    let job: Value = serde_json::from_str(jobs.lines().next().expect("one")).expect("JSON");
+    let id = job["job"].as_str().expect("text");
+    let again = world.run(0, &format!("why {}", &id[..4])).0;
+    // The first line says how long ago it was.
+    assert!(again.lines().skip(1).eq(page.lines().skip(1)), "{again}");
+    for (asked, said) in
+        [("ffffffffffffffff", "there is no such job"), ("src", "no run of haul bench lies there"), ("no/such", "neither a job nor")]
+    {
+        let (_, err) = world.run(1, &format!("why {asked}"));
+        assert!(err.contains(said) && err.contains("try:"), "{asked}: {err}");
+    }
+}
+
+#[test]
+fn a_run_that_was_interrupted_or_killed() {
+    let world = World::new();
+    world.tree(&format!("src: {}", files(8, "2M")));
+    world.run(75, "cp --bwlimit 4M --deadline 1s src/ ~/copy");
+    let said = world.why("");
+    assert_eq!((&said["ending"], &said["limiter"]), (&"deadline".into(), &"bwlimit".into()), "{said:#}");
+    assert!(world.run(0, "why").0.contains(", stopped "));
+    let mut killed = world.command("cp --bwlimit 1M src/ ~/copy").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    wait_for(|| journal_of(&world.path("state")));
+    let (_, err) = world.run(1, "why");
+    assert!(err.contains("no run has come to an end here yet"), "{err}");
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ended");
+    let (_, err) = world.run(1, "why");
+    assert!(err.contains("killed before it could say") && err.contains("run it again"), "{err}");
+}
+
+/// Whether a job is at work: its old figures are gone.
+fn journal_of(state: &Path) -> bool {
+    let jobs = fs::read_dir(state.join("jobs")).into_iter().flatten().flatten();
+    jobs.into_iter().any(|job| job.path().join("journal").exists() && !job.path().join("figures").exists())
+}
+
+fn wait_for(done: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(ms(20));
+    }
+    panic!("not within 20 s");
+}
+
+#[test]
+fn a_run_of_bench_is_explained() {
+    let world = World::new();
+    let dir = world.path("bench");
+    fs::create_dir(&dir).expect("made");
+    let header = r#"{"version":1,"kind":"compare","id":"1","started":"2026-01-02T03:04:05Z","ended":"2026-01-02T03:05:05Z","command":[],"host":{"name":"node7"}}"#;
+    fs::write(dir.join("run.json"), header).expect("written");
+    let sample = |contender: &str, n: u32, seconds: f64, limit: &str| {
+        format!(
+            r#"{{"number":{n},"contender":"{contender}","repetition":{n},"at":"","outcome":"ok","seconds":{seconds},"limited_by":{limit}}}"#
+        )
+    };
+    let lines = [sample("cp", 1, 3.0, "null"), sample("haul", 1, 1.5, r#""writing the destination: 80%""#)];
+    fs::write(dir.join("samples.jsonl"), lines.join("\n") + "\n").expect("written");
+    let (page, _) = world.run(0, "why bench");
+    assert!(page.contains("Fastest was haul: 1.50 s") && page.contains("haul was limited by writing the destination: 80%."), "{page}");
+    let said = world.why("bench");
+    assert_eq!((&said["kind"], &said["contenders"][1]["limited_by"]), (&"compare".into(), &"writing the destination: 80%".into()));
+    fs::write(dir.join("run.json"), "{").expect("written");
+    world.run(23, "why bench");
+}
