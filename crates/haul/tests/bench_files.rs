@@ -165,6 +165,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         (1, "--total 3 d", "3 files cannot be split over 8 threads"),
         (1, "--same-dir maybe d", "--same-dir"),
         (1, "--record-size 1G d", "a record is from 1 byte to 64 MiB"),
+        (1, "--threads 1024 --record-size 2M --file-size 2M d", "would take more than 1 GiB of memory"),
         (1, "--duration 0s d", "longer than nothing"),
         (1, "--xattr-size 1M d", "at most 64 KiB"),
         (1, "", "DIR"),

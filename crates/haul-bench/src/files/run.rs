@@ -39,6 +39,12 @@ pub enum Event<'a> {
     /// Files are made for an operation that comes next.
     Preparing(Operation),
     Measured(&'a Measured),
+    /// The time was over before all files were made for what comes next.
+    Short {
+        operation: Operation,
+        reached: u64,
+        asked: u64,
+    },
     /// Nothing is left to do an operation with: what came before was cut off.
     Nothing(Operation),
 }
@@ -417,6 +423,9 @@ impl Work<'_> {
             if !counted {
                 if let Some(e) = worked.failure {
                     return Err(e);
+                }
+                if worked.limited {
+                    each(Event::Short { operation, reached: all.reached, asked })?;
                 }
                 continue;
             }

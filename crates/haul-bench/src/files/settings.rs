@@ -12,6 +12,8 @@ use super::place::{Layout, Manner, Place};
 
 /// Bytes that one read or write moves at the most, where nothing was asked for: as smallfile has it.
 const RECORD: u64 = 1 << 20;
+/// Bytes of the buffers of all threads.
+const MOST_BUFFERS: u64 = 1 << 30;
 /// Space is given in pieces of this size nearly everywhere.
 const BLOCK: u64 = 4 << 10;
 
@@ -91,12 +93,17 @@ impl Settings {
 
     /// What makes no sense, before anything is touched.
     pub fn check(&self) -> Result<()> {
-        let least = self.threads.iter().copied().max().unwrap_or(0);
+        let most = self.threads.iter().copied().max().unwrap_or(0);
         let refuse = |reason: String, hint: &str| Err(Error::new(ErrorKind::Usage, "bench files").because(reason).hint(hint));
+        let record = self.sizes.iter().map(|size| self.record_of(*size) as u64).max().unwrap_or(0);
+        if record * u64::from(most) > MOST_BUFFERS {
+            let reason = format!("{most} threads with records of {record} bytes would take more than 1 GiB of memory");
+            return refuse(reason, "make --record-size smaller, or ask for fewer --threads");
+        }
         match self.count {
             Count::Each(0) | Count::Total(0) => refuse("no files were asked for".into(), "--file-count is 1 or more"),
-            Count::Total(total) if total < u64::from(least) => {
-                refuse(format!("{total} files cannot be split over {least} threads"), "give a larger --total")
+            Count::Total(total) if total < u64::from(most) => {
+                refuse(format!("{total} files cannot be split over {most} threads"), "give a larger --total")
             }
             _ => Ok(()),
         }

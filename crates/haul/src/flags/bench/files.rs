@@ -77,16 +77,16 @@ pub struct FilesArgs {
     #[arg(long, value_name = "LIST", default_value = SIZE, value_parser = sizes)]
     file_size: List<u64>,
     /// Files of each thread (4096, and then no operation is measured for longer than 10 s)
-    #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40), conflicts_with = "total")]
+    #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with = "total")]
     file_count: Option<u64>,
     /// Files of all threads together, split over them
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     total: Option<u64>,
     /// Y: all threads work in the same directories; N: each in its own; both: one run each
     #[arg(long, value_name = "Y|N|both", default_value = "N", hide_possible_values = true)]
     same_dir: SameDir,
     /// A thread goes on to the next directory after N files
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     files_per_dir: u64,
     /// Bytes of one read or write (the file's size, 1M at the most)
     #[arg(long, value_name = "SIZE", value_parser = record)]

@@ -23,9 +23,9 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
 use crate::open;
-use crate::out;
 use crate::remote::{Host as Reached, Hosts, is_remote};
 use crate::render::{JSON_VERSION, harmless};
+use crate::{out, units};
 
 /// How long files may be removed for, once a signal has come.
 const GRACE: Duration = Duration::from_secs(30);
@@ -302,6 +302,13 @@ impl Session<'_> {
             }
             Event::Preparing(op) if self.global.verbose > 0 => self.say(&format!("  {} (not counted)", op.word())),
             Event::Preparing(_) => {}
+            Event::Short { operation, reached, asked } => {
+                let (reached, asked) = (units::count(*reached), units::count(*asked));
+                self.say(&format!(
+                    "  {} was done for {reached} of {asked} files within the time: what follows has no more",
+                    operation.word()
+                ));
+            }
             Event::Nothing(op) => {
                 self.failed = true;
                 out::say(&format!("{} has no files to work on: nothing was done before it within its time", op.word()));

@@ -169,6 +169,7 @@ impl Row {
 
     fn cells(&self) -> Vec<String> {
         let done = match self.outcome {
+            Outcome::Ok if self.share > 0.0 && self.share < 0.01 => "<1%".into(),
             Outcome::Ok => format!("{:.0}%", (self.share * 100.0).floor()),
             other => other.words().to_string(),
         };
