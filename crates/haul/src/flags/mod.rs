@@ -193,11 +193,13 @@ enum CommandArgs {
 
 /// The definitions that help, completions, man pages and the table of flags are made from.
 pub fn definitions() -> clap::Command {
-    let command = Cli::command();
-    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
-    names.iter().fold(command, |command, name| {
-        command.mut_subcommand(name, |sub| sub.help_template(TEMPLATE).args_override_self(true).disable_help_subcommand(true))
-    })
+    fn alike(command: clap::Command) -> clap::Command {
+        let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
+        names.iter().fold(command, |command, name| {
+            command.mut_subcommand(name, |sub| alike(sub.help_template(TEMPLATE).args_override_self(true).disable_help_subcommand(true)))
+        })
+    }
+    alike(Cli::command())
 }
 
 /// Reads a command line, the program's name first.
