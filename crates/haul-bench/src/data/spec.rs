@@ -115,7 +115,7 @@ impl Spec {
                     if chosen.iter().any(|set| presets[at].1.iter().any(|known| known.name == set.name)) {
                         return Err(format!("'{word}' is there twice"));
                     }
-                    presets[at].1.extend(chosen.into_iter().map(|set| Set::of_preset(set)));
+                    presets[at].1.extend(chosen.into_iter().map(Set::of_preset));
                 }
                 _ => plain.laws.push(fixed(word, size)?),
             }

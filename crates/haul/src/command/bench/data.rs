@@ -30,7 +30,7 @@ pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     match work(flags, global, &cancel) {
         Ok(exit) => exit,
         Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {
-            out::say("stopped by a signal; nothing was made");
+            out::say("stopped by a signal; nothing was changed");
             Exit::Signal
         }
         Err(e) => out::error(&e),
