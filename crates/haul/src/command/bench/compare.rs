@@ -289,6 +289,7 @@ fn show(flags: &CompareFlags, global: &Global, held: &Held, rows: &[Row]) -> std
     for line in explanation(flags, rows, &first) {
         page.say(&line);
     }
+    page.say(&contest::about_caches(&held.run));
     page.gap();
     page.say("Run as:");
     for row in rows {
