@@ -332,10 +332,12 @@ fn tools_meet_at_an_object_store_in_both_directions() {
         for tool in tools {
             assert_eq!(of(&document, tool)["copies_right"], 1, "{}", said.err);
         }
+        document
     };
     let here = |name: &str| programs.join(name).exists();
     let tools: Vec<&str> = ["haul", "s5cmd", "rclone"].into_iter().filter(|name| *name == "haul" || here(name)).collect();
-    run("src s3://bench/empty", &tools);
+    let document = run("src s3://bench/empty", &tools);
+    assert_eq!(of(&document, "haul")["came_along"], "mode, mtime");
     let listed = haul_test::objects::plain::request(endpoint, "GET", "/bench?list-type=2", &[], b"").expect("an answer").text();
     assert!(!listed.contains("<Key>"), "{listed}");
     let put = |key: &str, body: &[u8]| {

@@ -157,6 +157,7 @@ impl Contest<'_> {
                 let stopped = sample.outcome == Outcome::Interrupted;
                 run.add(sample)?;
                 if stopped {
+                    own.forget();
                     return Err(Error::new(ErrorKind::Cancelled, "stop"));
                 }
             }
@@ -202,7 +203,11 @@ impl Contest<'_> {
         let call = (contender.prepare)(&name)?;
         sample.command = call.shown();
         own.add(&name)?;
-        ground.make(&name)?;
+        if let Err(e) = ground.make(&name) {
+            // What stands there in its place is not this run's.
+            own.done(&name)?;
+            return Err(e);
+        }
         let ran = self.caches.prepare(ground.local()).and_then(|()| call.run(self.limit, self.cancel));
         match ran {
             Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
@@ -166,7 +167,8 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
             Err(_) if cancel.is_set() => return,
             Err(e) => return tally.wrong(&record.path, &e.reason()),
         }
-        let counter = match entry.mtime.secs == record.mtime.secs {
+        let told = entry.have.has(MetaMask::MTIME);
+        let counter = match told && entry.mtime.secs == record.mtime.secs {
             true if entry.mtime.nanos == record.mtime.nanos => None,
             true if entry.mtime.nanos == 0 => Some(&tally.times_to_the_second),
             _ => Some(&tally.times_differ),
@@ -183,7 +185,7 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
         }
     }
     // The setuid and setgid bits are for root alone, and directories inherit them.
-    if entry.mode & 0o777 != record.mode & 0o777 {
+    if !entry.have.has(MetaMask::MODE) || entry.mode & 0o777 != record.mode & 0o777 {
         tally.modes_differ.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -225,7 +227,13 @@ fn kept(source: &Source, tally: &Tally, copy: &dyn Store) -> String {
         words.push("mode");
     }
     if none(&tally.times_differ) && sets.has(MetaMask::MTIME) {
-        words.push(if none(&tally.times_to_the_second) { "mtime" } else { "mtime to 1 s" });
+        // Whoever looks through SFTP sees no more than seconds, whatever was kept.
+        let coarse = source.grain.max(copy.caps().mtime_grain) >= Duration::from_secs(1);
+        words.push(match none(&tally.times_to_the_second) {
+            _ if coarse => "mtime (seen to 1 s)",
+            true => "mtime",
+            false => "mtime to 1 s",
+        });
     }
     if source.links > 0 {
         words.push(match (none(&tally.links_left_out), none(&tally.links_followed)) {

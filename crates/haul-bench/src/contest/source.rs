@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Time};
@@ -43,6 +44,8 @@ pub struct Source {
     pub bytes: u64,
     /// Directories are things of their own there; else they are not looked at.
     pub has_dirs: bool,
+    /// Times closer than this cannot be told apart there.
+    pub grain: Duration,
     list: PathBuf,
 }
 
@@ -61,6 +64,7 @@ impl Source {
             specials: 0,
             bytes: 0,
             has_dirs: store.caps().dirs,
+            grain: store.caps().mtime_grain,
             list: list.to_path_buf(),
         };
         let counts = Mutex::new((&mut source, None::<Error>));

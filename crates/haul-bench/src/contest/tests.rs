@@ -224,6 +224,18 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
 }
 
 #[test]
+fn what_has_appeared_in_the_place_of_a_copy_is_not_removed() {
+    let world = World::new();
+    fs::create_dir(world.ground.place.join("a-1")).unwrap();
+    let mut run = world.run();
+    let e = world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
+    assert_eq!((e.kind(), run.samples.len()), (ErrorKind::Exists, 0));
+    assert!(leftovers(run.dir()).is_empty());
+    world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
+    assert!(world.ground.place.join("a-1").exists());
+}
+
+#[test]
 fn a_fresh_name_is_harmless() {
     assert_eq!(fresh_name("haul -j 8 --chunk-size 1MiB", 3), "haul__j_8___chunk_size_1MiB-3");
     assert_eq!(fresh_name("../../x", 1), "_.._x-1");

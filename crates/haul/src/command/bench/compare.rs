@@ -19,6 +19,7 @@ use crate::flags::bench::CompareFlags;
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
 use crate::remote::{Hosts, is_remote};
+use crate::render::command_line;
 use crate::{out, units};
 
 /// What tools that must be told do at once, at least and at most, where nobody says.
@@ -288,11 +289,12 @@ fn show(flags: &CompareFlags, global: &Global, held: &Held, rows: &[Row]) -> std
     for line in explanation(flags, rows, &first) {
         page.say(&line);
     }
+    page.say(&contest::about_caches(&held.run));
     page.gap();
     page.say("Run as:");
     for row in rows {
         if let Some(sample) = held.run.samples.iter().find(|s| s.contender == row.name && !s.command.is_empty()) {
-            page.lines(contest::folded(&format!("  {}: {}", row.name, sample.command.join(" "))));
+            page.lines(contest::folded(&format!("  {}: {}", row.name, shell_like(&sample.command))));
         }
     }
     if held.stopped {
@@ -304,6 +306,16 @@ fn show(flags: &CompareFlags, global: &Global, held: &Held, rows: &[Row]) -> std
         out::print(format!("{text}\n").as_bytes())?;
     }
     Ok(())
+}
+
+/// As a person would type it.
+fn shell_like(command: &[String]) -> String {
+    let word = |word: &String| match word.as_str() {
+        "|" => word.clone(),
+        input if input.starts_with("<<< ") => input.to_string(),
+        word => command_line(std::iter::once(word.as_bytes())),
+    };
+    command.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {

@@ -216,6 +216,7 @@ fn print(flags: &SweepFlags, global: &Global, held: &Held, sides: &[Side]) -> st
     if sides.iter().any(|side| side.lines.len() > 3) {
         page.say("The best of many points is picked by these same times, and so looks a little better than it is.");
     }
+    page.say(&contest::about_caches(&held.run));
     if held.stopped {
         contest::how_to_go_on(&mut page, held.run.dir(), &flags.contest);
     }
@@ -271,12 +272,11 @@ fn sentences(side: &Side) -> Vec<String> {
             haul_bench::stats::Verdict::NotShown => "; no difference shown",
             _ => "",
         };
-        out.push(format!(
-            "haul's own choice reaches {} % of its speed (between {} and {} %{verdict}).",
-            percent(reached.share),
-            percent(reached.interval.0),
-            percent(reached.interval.1)
-        ));
+        let bounds = match side.lines.iter().filter(|line| line.wall.is_some()).map(|line| line.right).min() {
+            Some(0 | 1) | None => " (measured once: that shows little)".to_string(),
+            Some(_) => format!(" (between {} and {} %{verdict})", percent(reached.interval.0), percent(reached.interval.1)),
+        };
+        out.push(format!("haul's own choice reaches {} % of its speed{bounds}.", percent(reached.share)));
     }
     out
 }

@@ -14,7 +14,7 @@ use super::From;
 use crate::command::{files, lots, scope};
 use crate::location::{Location, Scheme};
 use crate::open::{self, Argument};
-use crate::remote::{Hosts, is_remote};
+use crate::remote::{Host, Hosts, is_remote};
 
 /// Names of a directory that is not empty that are shown.
 const SHOWN: usize = 3;
@@ -152,8 +152,17 @@ fn apart(from: &From, target: &Location) -> Result<()> {
 impl contest::Ground for Ground<'_> {
     fn make(&self, name: &str) -> Result<()> {
         match self.base.scheme {
-            // A prefix is there when something is below it.
-            Scheme::S3 => Ok(()),
+            // A prefix is there when something is below it: nothing is to be made.
+            Scheme::S3 => {
+                let place = self.at(name);
+                match &*self.hosts.reach(&place)? {
+                    Host::Objects(bucket) if bucket.is_dir(&place.path)? => {
+                        let e = Error::new(ErrorKind::Exists, "begin").at(&place.to_bytes());
+                        Err(e.because("there is something already"))
+                    }
+                    _ => Ok(()),
+                }
+            }
             _ => files::mkdir(&Argument::new(&self.at(name), self.hosts), false),
         }
     }

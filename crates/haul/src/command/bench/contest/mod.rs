@@ -412,6 +412,16 @@ impl Page {
     }
 }
 
+/// What was done about caches, in a sentence.
+pub fn about_caches(run: &Run) -> String {
+    match run.samples.iter().rev().find_map(|sample| sample.caches.as_deref()) {
+        Some("dropped") => "This machine's caches were dropped before each copy.".into(),
+        Some("warm") => "Caches were warm: the source had been read before.".into(),
+        Some(other) => format!("This machine's caches were {other}; what is read may come from memory."),
+        None => String::new(),
+    }
+}
+
 /// How to go on with a run that was stopped.
 pub fn how_to_go_on(page: &mut Page, dir: &Path, flags: &ContestFlags) {
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
