@@ -29,7 +29,7 @@ pub(super) struct Files {
 
 impl Files {
     pub fn of(plan: &Plan) -> Files {
-        if plan.small { Files { dirs: 100_000, files: 1000, size: SMALL } } else { Files { dirs: 1, files: 65_536, size: 1 << 30 } }
+        if plan.small { Files { dirs: 4000, files: 5000, size: SMALL } } else { Files { dirs: 1, files: 65_536, size: 1 << 30 } }
     }
 
     pub fn here(self) -> Arc<dyn Store> {
@@ -101,6 +101,14 @@ impl Far<'_> {
         match self {
             Far::Agent(host) => host.ask_tally().map(Some),
             Far::Sftp(_) => Ok(None),
+        }
+    }
+
+    /// Bytes that have come from the host; `None` where only whoever reads them counts.
+    pub(super) fn received(&self) -> Option<u64> {
+        match self {
+            Far::Agent(host) => Some(host.received()),
+            Far::Sftp(_) => None,
         }
     }
 

@@ -28,6 +28,9 @@ pub enum Limit {
 
 /// A share of a processor's time from which on it counts as used up.
 const FULL: f64 = 0.9;
+/// Of all processors, what haul and ssh must have used before they count as the limit: else others keep them busy, and what was
+/// left was enough. The kernel's part of the work counts for neither.
+const OWN: f64 = 0.1;
 
 impl Limit {
     const ALL: [(Limit, &'static str); 7] = [
@@ -52,7 +55,10 @@ impl Limit {
     pub fn of(here: &Load, there: Option<&Load>, streams: Streams) -> Limit {
         let idle = Load::default();
         let there = there.unwrap_or(&idle);
-        let full = |load: &Load| load.share().is_some_and(|share| share >= FULL);
+        let full = |load: &Load| {
+            let own = (load.own + load.ssh).as_secs_f64() / load.all.as_secs_f64().max(1e-9);
+            load.share().is_some_and(|share| share >= FULL) && own >= OWN
+        };
         let threads = |load: &Load| load.own.as_secs_f64() / load.at.as_secs_f64().max(1e-9) / streams.links.max(1) as f64 >= FULL;
         match () {
             () if full(here) => Limit::ProcessorsHere,
@@ -254,12 +260,14 @@ mod tests {
     fn the_busiest_is_what_limits() {
         let second = Duration::from_secs(1);
         let idle = Load { at: second, busy: second / 10, all: second * 4, processors: 4, ..Load::default() };
+        let full = Load { busy: second * 39 / 10, own: second, ..idle };
         let direct = Streams { links: 2, direct: true };
         let ssh = Streams { links: 2, direct: false };
         let of = |here: Load, there: Load, streams| Limit::of(&here, Some(&there), streams);
         assert_eq!(of(idle, idle, direct), Limit::Way);
-        assert_eq!(of(Load { busy: second * 39 / 10, ..idle }, idle, direct), Limit::ProcessorsHere);
-        assert_eq!(of(idle, Load { busy: second * 39 / 10, ..idle }, ssh), Limit::ProcessorsThere);
+        assert_eq!((of(full, idle, direct), of(idle, full, ssh)), (Limit::ProcessorsHere, Limit::ProcessorsThere));
+        // Others keep the machine busy.
+        assert_eq!(of(Load { own: second / 10, ..full }, idle, direct), Limit::Way);
         let cipher = Load { ssh: second * 95 / 100, ..idle };
         assert_eq!(
             (of(cipher, idle, ssh), of(idle, cipher, ssh), of(cipher, cipher, direct)),

@@ -100,6 +100,8 @@ fn classes(sorted: &[f64]) -> Vec<(f64, u64)> {
 /// What was counted at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
+    /// Since the run began, by the clock here.
+    asked: Duration,
     /// Of the clock of the end that takes the data.
     at: Duration,
     bytes: u64,
@@ -150,7 +152,9 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBo
     };
     let streams = streams.unwrap_or(Streams { links: channels, direct: false });
     let distant = if point.direction == Direction::Out { target.clone() } else { source.clone() };
-    let (report, moments) = move_files(far, point, window, stop, source, target, &counts)?;
+    let as_it_comes = point.direction == Direction::In && !plan.small;
+    let mut moments = Moments { far, counts: &counts, as_it_comes, begun: Instant::now(), all: Vec::new() };
+    let report = move_files(job(point, window, source, target), point.streams, stop, &mut moments)?;
     drain(far, &distant, stop)?;
     if stop.load(Ordering::Relaxed) {
         return Ok(());
@@ -170,15 +174,25 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBo
 }
 
 /// Moments, and the answers of the far end to the questions that were asked at them.
-#[derive(Default)]
-struct Moments(Vec<(Moment, Option<Pending>)>);
+struct Moments<'a> {
+    far: &'a Far<'a>,
+    /// Of what takes the data here, or by SFTP there.
+    counts: &'a Counts,
+    /// What has come counts, not what was handed on: that goes by the order of the bytes in their files.
+    as_it_comes: bool,
+    begun: Instant,
+    all: Vec<(Moment, Option<Pending>)>,
+}
 
-impl Moments {
-    fn take(&mut self, far: &Far<'_>, counts: &Counts) -> Result<()> {
-        let pending = far.tally()?;
+impl Moments<'_> {
+    fn take(&mut self) -> Result<()> {
+        let asked = self.begun.elapsed();
+        let pending = self.far.tally()?;
         let here = Load::now();
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        self.0.push((Moment { at: here.at, bytes: get(&counts.bytes), files: get(&counts.files), here, there: None }, pending));
+        let received = if self.as_it_comes { self.far.received() } else { None };
+        let bytes = received.unwrap_or_else(|| get(&self.counts.bytes));
+        self.all.push((Moment { asked, at: here.at, bytes, files: get(&self.counts.files), here, there: None }, pending));
         Ok(())
     }
 
@@ -193,22 +207,14 @@ impl Moments {
             }
             Ok(moment)
         };
-        self.0.into_iter().map(answer).collect()
+        self.all.into_iter().map(answer).collect()
     }
 }
 
-fn move_files(
-    far: &Far<'_>,
-    point: Point,
-    window: Window,
-    stop: &AtomicBool,
-    source: Arc<dyn Store>,
-    target: Arc<dyn Store>,
-    counts: &Counts,
-) -> Result<(Report, Moments)> {
+fn move_files(job: Job, streams: u32, stop: &AtomicBool, moments: &mut Moments<'_>) -> Result<Report> {
     let cancel = Cancel::default();
-    let mut moments = Moments::default();
-    moments.take(far, counts)?;
+    moments.begun = Instant::now();
+    moments.take()?;
     let moments = Mutex::new(moments);
     let over = AtomicBool::new(false);
     let report = std::thread::scope(|scope| {
@@ -221,16 +227,16 @@ fn move_files(
                 if Instant::now() >= next {
                     next += EVERY;
                     // The run itself finds out that the host is gone.
-                    let _one_moment_less = moments.lock().unwrap_or_else(PoisonError::into_inner).take(far, counts);
+                    let _one_moment_less = moments.lock().unwrap_or_else(PoisonError::into_inner).take();
                 }
                 std::thread::sleep(LOOK);
             }
         });
-        let report = engine::run(job(point, window, source, target), setup(point, cancel.clone()));
+        let report = engine::run(job, setup(streams, cancel.clone()));
         over.store(true, Ordering::Relaxed);
         report
     });
-    Ok((report, moments.into_inner().unwrap_or_else(PoisonError::into_inner)))
+    Ok(report)
 }
 
 fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
@@ -277,14 +283,14 @@ fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Sto
     }
 }
 
-fn setup(point: Point, cancel: Cancel) -> Setup {
+fn setup(workers: u32, cancel: Cancel) -> Setup {
     Setup {
         observer: Arc::new(()),
         journal: Journal::none(),
         past: Past::default(),
         cancel,
-        tuner: Box::new(Fixed(Limits { workers: point.streams })),
-        most_workers: point.streams,
+        tuner: Box::new(Fixed(Limits { workers })),
+        most_workers: workers,
         processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         spill: std::env::temp_dir(),
         heartbeat: Box::new(|| {}),
@@ -293,10 +299,11 @@ fn setup(point: Point, cancel: Cancel) -> Setup {
     }
 }
 
-/// Waits until nothing of the run is on its way any more, lest it is counted with the next: the workers let go of the store.
+/// Waits until nothing of the run is on its way any more, lest it slows the next down or is counted with it: the workers let go
+/// of the store, and what was asked for ahead has come.
 fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &AtomicBool) -> Result<()> {
     let (mut last, mut since) = (far.under_way(), Instant::now());
-    while Arc::strong_count(store) > 1 && !stop.load(Ordering::Relaxed) {
+    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.load(Ordering::Relaxed) {
         let now = far.under_way();
         if now != last {
             (last, since) = (now, Instant::now());
@@ -315,9 +322,11 @@ fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, mo
     let mut more: Vec<(&str, Value)> =
         vec![("links", streams.links.into()), ("way", way(far, streams).into()), ("warm_up_seconds", number(window.warm_up.as_secs_f64()))];
     if let Some(begun) = moments.first() {
-        sample.series =
-            moments.iter().map(|m| (m.at.saturating_sub(begun.at).as_secs_f64(), m.bytes.saturating_sub(begun.bytes))).collect();
-        let mut counted = moments.iter().filter(|m| m.at.saturating_sub(begun.at) >= window.warm_up);
+        // Behind the end of the run less and less is on its way.
+        let in_run = || moments.iter().filter(|m| m.asked <= window.warm_up + window.counted);
+        let since = |m: &Moment| m.at.saturating_sub(begun.at);
+        sample.series = in_run().map(|m| (since(m).as_secs_f64(), m.bytes.saturating_sub(begun.bytes))).collect();
+        let mut counted = in_run().filter(|m| since(m) >= window.warm_up);
         if let (Some(first), Some(last)) = (counted.next(), counted.next_back()) {
             let (seconds, bytes) = (last.at.saturating_sub(first.at).as_secs_f64(), last.bytes.saturating_sub(first.bytes));
             (sample.seconds, sample.bytes, sample.files) = (Some(seconds), Some(bytes), Some(last.files.saturating_sub(first.files)));

@@ -50,6 +50,8 @@ const WINDOW: u64 = 32 << 20;
 pub struct Window {
     bytes: Mutex<u64>,
     less: Condvar,
+    /// Bytes of all answers that have come.
+    pub received: AtomicU64,
 }
 
 impl Window {
@@ -345,6 +347,7 @@ impl Link {
     }
 
     fn take(&self, frame: Frame) -> Result<()> {
+        self.window.received.fetch_add(frame.body().0.len() as u64, Ordering::Relaxed);
         let slot = {
             let mut state = lock(&self.state);
             state.last = Instant::now();

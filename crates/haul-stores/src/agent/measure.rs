@@ -134,6 +134,11 @@ impl Host {
         data + lock(&session.links).iter().map(|link| link.load()).sum::<u64>()
     }
 
+    /// Bytes that have come from the host in this conversation, in whatever order.
+    pub fn received(&self) -> u64 {
+        self.client.standing().map_or(0, |session| session.window.received.load(Ordering::Relaxed))
+    }
+
     /// How long one question that is answered at once takes.
     pub fn ping(&self) -> Result<Duration> {
         let mut to = Writer::new();
@@ -142,11 +147,6 @@ impl Host {
         let begun = Instant::now();
         session.ask_quick(ops::LOOK, &[&to.out])?;
         Ok(begun.elapsed())
-    }
-
-    /// Whether the conversation that there was has been lost.
-    pub fn is_lost(&self) -> bool {
-        self.client.standing().is_none()
     }
 
     /// Why no data connection could be made, from here and from there; `None` where one could, or none was tried.

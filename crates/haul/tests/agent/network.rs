@@ -45,7 +45,11 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
 
 /// Two machines that are one but for the network between them: the program runs at the near end, the server at the far one.
 pub fn over_a_link(options: Options, lines: &str) -> (World, Link) {
-    let link = Link::new(options).expect("namespaces and TUN devices: root");
+    over(Link::new(options).expect("namespaces and TUN devices: root"), lines)
+}
+
+/// The same over a link that there is.
+pub fn over(link: Link, lines: &str) -> (World, Link) {
     let place = Place::new();
     let lines = format!("{lines}\nListenAddress {}", link.far().address());
     let server = link.far().inside(|| place.server(&lines)).expect("in the namespace");

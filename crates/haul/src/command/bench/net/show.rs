@@ -80,7 +80,10 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     let curves = &outcome.findings.curves;
     if !curves.is_empty() {
         block.0.push('\n');
-        block.0.push_str(&table(curves, outcome.plan.small));
+        // With files a second one direction fills the line.
+        for part in curves.chunks(if outcome.plan.small { 1 } else { 2 }) {
+            block.0.push_str(&table(part, outcome.plan.small));
+        }
         block.whole(&confidence(curves));
         block.0.push('\n');
         for sentence in sentences(outcome) {
@@ -125,8 +128,14 @@ fn is_direct(outcome: &Outcome<'_>) -> bool {
     levels(outcome).any(|level| level.way == "direct")
 }
 
+/// Parts of a byte mean nothing.
+fn whole(rate: f64) -> u64 {
+    rate.round() as u64
+}
+
 fn way_words(outcome: &Outcome<'_>) -> String {
     match &outcome.way {
+        Way::Agent { .. } if outcome.findings.curves.is_empty() => "haul there".into(),
         Way::Agent { .. } if is_direct(outcome) => "haul there; data over encrypted connections of its own beside ssh".into(),
         Way::Agent { not_direct } => format!("haul there; data through ssh sessions of one login: {not_direct}"),
         Way::Sftp => "plain SFTP: zeros of /dev/zero come in, /dev/null takes what goes out (zeros shrink to nothing where ssh_config has \
@@ -227,9 +236,10 @@ fn beyond(curve: &Curve) -> Option<String> {
     let (best, last, way) = (curve.best()?, curve.levels.last()?, curve.direction.word());
     Some(match curve.beyond()? {
         Beyond::Unknown => format!("More than {} were not tried {way}, and may carry more.", streams_words(last.streams)),
-        Beyond::Nothing => format!("More than {} bring nothing {way}.", streams_words(best.streams)),
+        Beyond::Nothing => format!("More than {} brings nothing {way}.", streams_words(best.streams)),
         Beyond::Loses(share) => {
-            format!("More than {} bring nothing {way}; {} lose {:.0} %.", streams_words(best.streams), last.streams, share * 100.0)
+            let lost = format!("{} lose {:.0} %", streams_words(last.streams), share * 100.0);
+            format!("More than {} brings nothing {way}; {lost}.", streams_words(best.streams))
         }
     })
 }
@@ -248,13 +258,13 @@ fn shared(outcome: &Outcome<'_>) -> Option<String> {
 
 fn limit_words(limit: Limit) -> &'static str {
     match limit {
-        Limit::Way => "the way itself: no processor was busy",
-        Limit::ProcessorsHere => "the processors here, all of which were busy",
-        Limit::ProcessorsThere => "the processors there, all of which were busy",
+        Limit::Way => "the way itself (processors were left over)",
+        Limit::ProcessorsHere => "the processors here, all of which were busy (the way may carry more)",
+        Limit::ProcessorsThere => "the processors there, all of which were busy (the way may carry more)",
         Limit::SshHere => "ssh here, which used up one processor",
         Limit::SshThere => "the ssh server there, which used up one processor",
-        Limit::ThreadsHere => "one processor for each stream here: more streams use more of them",
-        Limit::ThreadsThere => "one processor for each stream there: more streams use more of them",
+        Limit::ThreadsHere => "the one processor here that each stream uses",
+        Limit::ThreadsThere => "the one processor there that each stream uses",
     }
 }
 
@@ -290,8 +300,8 @@ struct RoundTrip {
 struct DirectionFound {
     direction: &'static str,
     best_streams: u32,
-    best_rate: f64,
-    one_stream_rate: Option<f64>,
+    best_rate: u64,
+    one_stream_rate: Option<u64>,
     /// Share of the best rate that the most streams lose, 0 to 1; `null` where more may carry more.
     most_streams_lose: Option<f64>,
     limited_by: &'static str,
@@ -304,9 +314,9 @@ struct LevelFound {
     links: u64,
     way: String,
     measurements: usize,
-    rate: f64,
-    rate_low: f64,
-    rate_high: f64,
+    rate: u64,
+    rate_low: u64,
+    rate_high: u64,
     coverage: f64,
     files_rate: f64,
     cpu_here_per_gb: Option<f64>,
@@ -351,9 +361,9 @@ fn direction_found(curve: &Curve) -> Option<DirectionFound> {
         links: level.links,
         way: level.way.clone(),
         measurements: level.rate.count,
-        rate: level.rate.median.round(),
-        rate_low: level.rate.interval.0.round(),
-        rate_high: level.rate.interval.1.round(),
+        rate: whole(level.rate.median),
+        rate_low: whole(level.rate.interval.0),
+        rate_high: whole(level.rate.interval.1),
         coverage: level.rate.coverage,
         files_rate: level.files,
         cpu_here_per_gb: level.cpu_here,
@@ -363,8 +373,8 @@ fn direction_found(curve: &Curve) -> Option<DirectionFound> {
     Some(DirectionFound {
         direction: curve.direction.word(),
         best_streams: best.streams,
-        best_rate: best.rate.median.round(),
-        one_stream_rate: curve.one_stream().map(|one| one.rate.median.round()),
+        best_rate: whole(best.rate.median),
+        one_stream_rate: curve.one_stream().map(|one| whole(one.rate.median)),
         most_streams_lose: match curve.beyond() {
             Some(Beyond::Loses(share)) => Some(share),
             Some(Beyond::Nothing) => Some(0.0),

@@ -1,0 +1,175 @@
+//! `haul bench net` against an OpenSSH server of its own, over links of a known rate and on loopback.
+
+#[path = "agent/network.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod network;
+#[path = "agent/proxy.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod proxy;
+#[path = "agent/support.rs"]
+#[expect(dead_code, reason = "shared with other tests")]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_test::link::{Link, Options};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use proxy::{DONE, HELLO};
+use support::{BOUND, Ended, World, names, until};
+
+fn document(ended: &Ended) -> Value {
+    serde_json::from_str(ended.out.trim()).unwrap_or_else(|e| panic!("{e}\n{ended}"))
+}
+
+/// Bytes a second at the best point, by direction.
+fn best(document: &Value) -> BTreeMap<String, f64> {
+    let found = document["directions"].as_array().expect("a list");
+    found.iter().map(|one| (one["direction"].as_str().expect("a word").into(), one["best_rate"].as_f64().expect("a number"))).collect()
+}
+
+fn samples(dir: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join("samples.jsonl")).expect("it is there");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// What lies below a directory: names, sizes and times of change.
+fn below(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let meta = entry.metadata().expect("it is there");
+        found.push(format!("{} {} {:?}", entry.path().display(), meta.len(), meta.modified().expect("it has one")));
+        if meta.is_dir() {
+            found.extend(below(&entry.path()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_link_of_a_known_rate_is_found_each_way() {
+    let (forth, back) = (36_000_000, 24_000_000);
+    let of = |rate| Options { rate: Some(rate), delay: Duration::from_millis(4), ..Options::default() };
+    let link = Link::uneven(of(forth), of(back)).expect("namespaces and TUN devices: root");
+    let (w, _link) = network::over(link, "");
+    w.tree("far-home: data=100K dir/more=5");
+    let before = below(&w.join("far-home"));
+    for (words, way) in [("", "direct"), ("--no-direct", "ssh"), ("--no-agent", "sftp")] {
+        let command = format!("bench net --json --streams 1,2 --seconds 1 --repeat 1 --out run-{way} {words} testhost");
+        let haul = if way == "sftp" { w.plain(&command) } else { w.haul(&command) };
+        let ended = haul.run().code(0);
+        let found = document(&ended);
+        assert_eq!((&found["way"], &found["failed"]), (&way.into(), &0.into()), "{ended}");
+        // Headers, acknowledgements and ssh's own bytes take some of the rate; more than the rate there cannot be.
+        for (direction, rate) in [("out", forth), ("in", back)] {
+            let share = best(&found)[direction] / rate as f64;
+            assert!((0.7..1.02).contains(&share), "{direction} {way}: {share}\n{ended}");
+        }
+        let asked = found["round_trip"]["median"].as_f64().expect("a number");
+        assert!((0.008..0.5).contains(&asked), "{asked}\n{ended}");
+        let run = samples(&w.join(format!("run-{way}")));
+        assert!(run.iter().skip(1).all(|sample| sample["series"].as_array().is_some_and(|points| points.len() >= 4)), "{run:?}");
+    }
+    assert_eq!(below(&w.join("far-home")), before, "nothing is written there");
+    w.assert_no_agents();
+    assert_eq!(w.server.logins(), 3, "one login a run");
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on() {
+    let w = World::new("");
+    let command = "bench net --streams 1,2 --seconds 1 --repeat 2 --out run testhost";
+    let running = w.haul(command).start();
+    // One point is done, the next has begun.
+    until("two samples", || fs::read_to_string(w.join("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
+    running.signal(Signal::INT);
+    let ended = running.wait(Duration::from_secs(20)).code(20).says("what was measured is kept").says("(interrupted)");
+    let kept = samples(&w.join("run"));
+    assert!((2..9).contains(&kept.len()), "{ended}");
+    w.assert_no_agents();
+    w.haul(command).run().code(0).says("are measured already").says("The way carries at most");
+    let all = samples(&w.join("run"));
+    assert_eq!(all.len(), 9);
+    assert_eq!(all[..kept.len()], kept[..], "what was measured is not measured again");
+    let mut points: Vec<String> = all.iter().map(|sample| format!("{} {}", sample["factors"], sample["repetition"])).collect();
+    points.sort();
+    points.dedup();
+    assert_eq!(points.len(), 9, "each point once: {points:?}");
+    assert!(all.iter().all(|sample| sample["outcome"] == "ok"));
+    w.haul(command).run().code(23).says("a run that is complete lies there");
+    assert_eq!(names(&w.join("far-home")), Vec::<String>::new());
+}
+
+#[test]
+fn a_host_that_goes_away_ends_it_with_what_there_is() {
+    let w = World::new("");
+    let running = w.haul("bench net --streams 1,2 --seconds 2 --no-direct --json --out run testhost").start();
+    until("a sample", || fs::read_to_string(w.join("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
+    assert!(w.server.cut() > 0);
+    let ended = running.wait(BOUND).code(10).says("testhost").says("what was measured is kept");
+    let found = document(&ended);
+    assert!(found["error"].is_string() && found["directions"].as_array().is_some_and(|some| !some.is_empty()), "{ended}");
+    let run = samples(&w.join("run"));
+    assert!(run.iter().any(|sample| sample["outcome"] == "failed" && sample["reason"].is_string()), "{ended}");
+    w.assert_no_agents();
+}
+
+#[test]
+fn small_files_are_counted() {
+    let w = World::new("");
+    let ended = w.haul("bench net --small --json -q --streams 2 --seconds 1 --repeat 1 --out run testhost").run().code(0);
+    assert_eq!(ended.err, "");
+    let found = document(&ended);
+    for direction in found["directions"].as_array().expect("a list") {
+        let (rate, files) = (direction["best_rate"].as_f64().expect("a number"), direction["levels"][0]["files_rate"].as_f64());
+        // Both are counted at the same moments, while some files are on their way.
+        assert!(files.is_some_and(|files| (files * 6500.0 / rate - 1.0).abs() < 0.3), "{ended}");
+    }
+}
+
+#[test]
+fn a_far_haul_that_is_too_old_is_said_to_be() {
+    let mut w = World::new("");
+    (w.agent, _) = proxy::tampering(&w, |request, mut frame| {
+        if request == HELLO && frame.kind == DONE {
+            frame.body[0] = 1;
+        }
+        frame.bytes()
+    });
+    let ended = w.haul("bench net --seconds 1 --out run testhost").run().code(1);
+    ended.says("speaks version 1 of the protocol").says("--install-agent");
+    assert!(!w.join("run").exists());
+}
+
+#[test]
+fn a_server_whose_devices_are_files_is_left_alone() {
+    let place = support::Place::new();
+    let file = place.join("plain");
+    fs::write(&file, "precious").expect("written");
+    let script = place.join("server.sh");
+    let bind = file.display();
+    fs::write(&script, format!("mount --bind {bind} /dev/null && mount --bind {bind} /dev/zero && exec /usr/lib/openssh/sftp-server\n"))
+        .expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
+    let server = place.server(&format!("Subsystem sftp /usr/bin/unshare -m sh {}", script.display()));
+    let w = World::on(place, server);
+    let ended = w.plain("bench net --no-agent --seconds 1 --repeat 1 --streams 1 --out run testhost").run().code(1);
+    ended.says("/dev/").says("no such device");
+    assert_eq!(fs::read_to_string(w.join("plain")).expect("there"), "precious");
+}
+
+#[test]
+fn what_is_no_host_is_refused() {
+    let w = World::new("");
+    w.plain("bench net s3://bucket/prefix").run().code(1).says("haul bench files s3://");
+    w.plain("bench net /tmp").run().code(1).says("no host");
+    w.plain("bench net --streams 0 testhost").run().code(1);
+    w.plain("bench net --small --out run sftp://testhost").run().code(1).says("--small");
+    assert!(!w.join("run").exists());
+}
