@@ -48,7 +48,7 @@ pub struct Synthetic {
 }
 
 /// Bytes of a block that repeats: more than any compressor of one frame or of one window of zlib sees again.
-const BLOCK: usize = 8 << 20;
+const BLOCK: usize = 2 << 20;
 
 impl Synthetic {
     pub fn new(dirs: u64, files: u64, size: u64) -> Self {

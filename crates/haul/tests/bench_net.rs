@@ -109,7 +109,8 @@ fn a_run_that_was_interrupted_goes_on() {
 #[test]
 fn a_host_that_goes_away_ends_it_with_what_there_is() {
     let w = World::new("");
-    let running = w.haul("bench net --streams 1,2 --seconds 2 --no-direct --json --out run testhost").start();
+    let command = "bench net --streams 1 --seconds 1 --repeat 2 --no-direct --json --out run testhost";
+    let running = w.haul(command).start();
     until("a sample", || fs::read_to_string(w.join("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
     assert!(w.server.cut() > 0);
     let ended = running.wait(BOUND).code(10).says("testhost").says("what was measured is kept");
@@ -118,6 +119,11 @@ fn a_host_that_goes_away_ends_it_with_what_there_is() {
     let run = samples(&w.join("run"));
     assert!(run.iter().any(|sample| sample["outcome"] == "failed" && sample["reason"].is_string()), "{ended}");
     w.assert_no_agents();
+    // It is back: what failed is measured, what was measured stays.
+    let again = w.haul(command).run().code(0);
+    assert_eq!(document(&again)["failed"], 1, "{again}");
+    let all = samples(&w.join("run"));
+    assert_eq!((all.len(), &all[..run.len()]), (6, &run[..]), "{again}");
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use haul_core::entry::MetaMask;
+use haul_core::entry::{MetaMask, Name};
 use haul_core::error::Remedy;
 
 use super::*;
@@ -118,4 +118,35 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
     std::thread::spawn(move || beating.beat());
     let frame = Plain(alive).receive().expect("a sign of life in time").expect("no end");
     assert_eq!(frame.kind, kind::PULSE);
+}
+
+#[test]
+fn what_is_made_up_has_no_path_and_counts() {
+    let mut asker = Asker::of(4);
+    let made = |number: u64, kind: u8| {
+        let mut to = Writer::new();
+        to.number(number).byte(kind).number(1).number(2).number(1 << 20);
+        to
+    };
+    asker.ask(ops::MADE_UP, 1, &made(1, made::SINK));
+    assert_eq!(asker.answer(1).kind, kind::DONE);
+    asker.ask(ops::MADE_UP, 2, &made(2, made::SOURCE));
+    assert_eq!(asker.answer(2).kind, kind::DONE);
+    asker.ask(ops::MADE_UP, 3, &made(3, 7));
+    assert_eq!(asker.answer(3).kind, kind::FAILED);
+    // One is never a name of the other's file.
+    let (mut to, mut from) = (Writer::new(), Writer::new());
+    let name = Name::new(&Dir::root(), b"x");
+    to.number(1).name(&name);
+    from.number(2).name(&name);
+    to.out.extend_from_slice(&from.out);
+    asker.ask(ops::LINK_FROM, 4, &to);
+    let answer = asker.answer(4);
+    assert_eq!(answer.body().error().expect("an error").kind(), ErrorKind::Unsupported);
+    asker.ask(ops::TALLY, 5, &Writer::new());
+    let answer = asker.answer(5);
+    let mut from = answer.body();
+    let at = from.duration().expect("a time");
+    assert!(!at.is_zero());
+    assert_eq!((from.number().expect("bytes"), from.number().expect("files")), (0, 0));
 }

@@ -50,7 +50,7 @@ enum Ways {
   haul bench net --streams 1,8,32 --seconds 10 --repeat 6 --out run1 me@cluster
   haul bench net --no-direct cluster            what ssh alone carries
   haul bench net --small cluster                files of 6.5 kB, in bundles
-  haul bench net sftp://archive                 a host without haul: /dev/zero and /dev/null there"
+  haul bench net sftp://archive                 /dev/zero, /dev/null there"
 )]
 pub struct NetArgs {
     /// HOST, USER@HOST or ssh://HOST:PORT; with sftp:// as if there were no haul

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use haul_bench::net::{self, Far, Findings, Plan, Window};
-use haul_bench::record::{self, Header, Kind, Place, Run};
+use haul_bench::net::{self, Far, Findings, Plan, Point, Window};
+use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 
@@ -60,11 +60,11 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let round_trip = net::round_trip(&run.samples).map_or(0.0, |latency| latency.p50);
     let window = Window::of(plan.seconds, Duration::try_from_secs_f64(round_trip).unwrap_or_default());
     let points = plan.points();
-    let left = points.iter().filter(|point| !run.has(net::CONTENDER, &point.factors(), point.repetition)).count();
+    let left = points.iter().filter(|point| !is_measured(&run, **point)).count();
     tell(&show::beginning(&address, &plan, window, left, points.len(), &dir));
     let mut ended = None;
     for (number, point) in points.iter().enumerate() {
-        if run.has(net::CONTENDER, &point.factors(), point.repetition) {
+        if is_measured(&run, *point) {
             continue;
         }
         let (sample, failed) = net::measure(&far, &plan, *point, window, &stop, now());
@@ -108,6 +108,13 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         None if interrupted => Exit::Signal,
         None => Exit::Success,
     })
+}
+
+/// Whether an earlier process has measured a point. What failed then is tried anew, and both are kept.
+fn is_measured(run: &Run, point: Point) -> bool {
+    let factors = point.factors();
+    let same = |s: &&Sample| s.contender == net::CONTENDER && s.factors == factors && s.repetition == point.repetition;
+    run.samples.iter().filter(same).any(Sample::counts)
 }
 
 /// Where the samples go, and the seed: that of the run that lies there, where there is one to go on with.
