@@ -384,3 +384,77 @@ fn direction_found(curve: &Curve) -> Option<DirectionFound> {
         levels: curve.levels.iter().map(level).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use haul_bench::net::Direction;
+    use haul_bench::stats::Summary;
+
+    use super::*;
+
+    fn curve(direction: Direction, medians: &[(u32, f64)]) -> Curve {
+        let level = |(streams, median): &(u32, f64)| Level {
+            streams: *streams,
+            links: u64::from(*streams).min(8),
+            way: "ssh".into(),
+            rate: Summary::of(&[*median * 0.9, *median, *median * 1.1]).expect("values"),
+            files: median / 6500.0,
+            cpu_here: Some(1.25),
+            cpu_there: None,
+            limit: Limit::SshHere,
+        };
+        Curve { direction, levels: medians.iter().map(level).collect() }
+    }
+
+    fn outcome(plan: &Plan) -> Outcome<'_> {
+        let medians = [(1, 101e6), (4, 404e6), (16, 202e6)];
+        let curves = vec![curve(Direction::Out, &medians), curve(Direction::In, &medians[..2])];
+        let findings = Findings { round_trip: None, round_trip_least: None, curves, failed: 2 };
+        let way = Way::Agent { not_direct: "as --no-direct asks".into() };
+        Outcome { host: "cluster", plan, way, findings, dir: Path::new("run"), error: None, interrupted: false }
+    }
+
+    fn plan(small: bool) -> Plan {
+        let directions = Direction::BOTH.to_vec();
+        Plan { streams: vec![1, 4, 16], directions, seconds: Duration::from_secs(5), repeat: 3, small, seed: 1 }
+    }
+
+    #[test]
+    fn it_fits_the_line_and_says_what_was_found() {
+        for small in [false, true] {
+            let plan = plan(small);
+            let text = text(&outcome(&plan));
+            let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > WIDTH).collect();
+            assert!(long.is_empty(), "{long:?}");
+            let whole = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for words in [
+                "data through ssh sessions of one login: as --no-direct asks",
+                "The way carries at most 385 MiB/s out with 4 streams, 385 MiB/s in with 4 streams.",
+                "One stream gets 96.3 MiB/s out, 96.3 MiB/s in.",
+                "More than 4 streams brings nothing out; 16 streams lose 50 %.",
+                "More than 4 streams were not tried in, and may carry more.",
+                "limited out by ssh here, which used up one processor",
+                "out 1.25 s here, in 1.25 s here",
+                "no more than 8 ssh sessions in one connection: 16 streams and more share them",
+                "3 measurements each; each lies between its bounds with a probability of 75 %",
+                "Measurements that failed: 2.",
+            ] {
+                assert!(whole.contains(words), "{words}\n{text}");
+            }
+            assert_eq!(text.contains("62,154"), small, "files a second\n{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_no_way() {
+        let plan = plan(false);
+        let none = Outcome { findings: Findings::default(), interrupted: true, ..outcome(&plan) };
+        let text = text(&none);
+        assert!(text.contains("(interrupted)") && text.contains("haul there\n") && !text.contains("carries at most"), "{text}");
+        let found = serde_json::to_value(document(&none, String::new())).expect("JSON");
+        assert!(found["way"].is_null() && found["why_not_direct"].is_null() && found["interrupted"] == true, "{found}");
+        let found = serde_json::to_value(document(&outcome(&plan), String::new())).expect("JSON");
+        assert_eq!((&found["directions"][0]["most_streams_lose"], &found["directions"][1]["most_streams_lose"]), (&0.5.into(), &().into()));
+        assert_eq!((&found["why_not_direct"], &found["directions"][0]["best_streams"]), (&"as --no-direct asks".into(), &4.into()));
+    }
+}
