@@ -35,6 +35,9 @@ pub struct Context {
     pub width: Option<usize>,
 }
 
+/// A run of less than this is given no advice.
+const ADVICE: Duration = Duration::from_secs(2);
+
 pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     let mut table = Table { lines: Vec::new(), width: context.width.unwrap_or(usize::MAX) };
     let long = context.stat || is_special(report);
@@ -50,8 +53,9 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     }
     if !report.limited_by.is_empty() && !report.dry {
         table.row("Limited by", plain(&report.limited_by));
-        // The rest of it is what `haul why` is for.
-        if let Some(next) = report.next.first().filter(|next| !next.starts_with("nothing")) {
+        // The rest of it is what `haul why` is for. Nobody has time to gain in a run that took none.
+        let matters = report.elapsed >= ADVICE;
+        if let Some(next) = report.next.first().filter(|next| matters && !next.starts_with("nothing")) {
             table.row("Try next", plain(next));
         }
     }
