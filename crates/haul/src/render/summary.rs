@@ -228,11 +228,14 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let t = &report.times;
     let kinds = [
         ("walking", t.walking),
+        ("opening", t.opening),
         ("reading", t.reading),
         ("writing", t.writing),
+        ("copying", t.copying),
         ("metadata", t.metadata),
         ("hashing", t.hashing),
         ("verifying", t.verifying),
+        ("network", t.network),
         ("throttled", t.throttled),
     ];
     let busy: f64 = kinds.iter().map(|(_, d)| d.as_secs_f64()).sum();
