@@ -309,7 +309,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn forget(&self, dir: &Dir);
 
     /// What the machine that holds this place has done for it since it was opened; `None` where there is no other machine,
-    /// or none that says. May take a round trip, and no longer than a second.
+    /// or none that says. May take a round trip, and no longer than five
+    /// seconds.
     fn far_work(&self) -> Option<FarWork> {
         None
     }

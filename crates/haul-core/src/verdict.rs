@@ -238,7 +238,7 @@ impl<'a> Facts<'a> {
     /// The kind of work in words, and what it is if it is the limit.
     fn words(&self, stage: Stage) -> (Limiter, String) {
         let far = self.end(stage).far.is_some();
-        let at = if far { format!(" at {}", self.end(stage).words) } else { String::new() };
+        let at = if far { format!(" {}", self.end(stage).words) } else { String::new() };
         let told = self.far_work(stage).is_some();
         match stage {
             Stage::SourceReads if far && !told => (Limiter::NetworkOrSource, format!("the network or {}", self.ends.source.words)),

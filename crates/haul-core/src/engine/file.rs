@@ -439,6 +439,7 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
     cx.touch_down(ends.flight_id);
     {
         let mut report = cx.report();
+        report.times.opening += spent.metadata;
         report.times.verifying += spent.reading;
         report.times.hashing += spent.hashing;
         report.times.metadata += began.elapsed().saturating_sub(spent.sum());
@@ -467,9 +468,12 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 }
 
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
-/// `spent`.
+/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
-    let now: Stamp = cx.retry(|| ends.source.stamp())?;
+    let began = Instant::now();
+    let now = cx.retry(|| ends.source.stamp());
+    spent.metadata += began.elapsed();
+    let now: Stamp = now?;
     if now != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
     }

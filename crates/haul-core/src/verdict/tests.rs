@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::pace::Pace;
+use crate::report::Times;
 
 const MACHINE: Machine = Machine { processors: 4, workers_fixed: false, limit: None };
 
@@ -103,9 +104,9 @@ fn the_far_side_says_how_much_of_it_was_its_own() {
     };
     is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster: 92% of the workers' time");
     is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "processors busy, 20.0 ms there and back");
-    is(&work(50.0), MACHINE, &to_host(), Limiter::DestinationWrites, "writing the destination at ana@cluster:/a b\\n: 79%");
+    is(&work(50.0), MACHINE, &to_host(), Limiter::DestinationWrites, "writing the destination ana@cluster:/a b\\n: 79%");
     // Several threads there for one worker here.
-    is(&work(300.0), MACHINE, &to_host(), Limiter::DestinationWrites, "at ana@cluster");
+    is(&work(300.0), MACHINE, &to_host(), Limiter::DestinationWrites, "destination ana@cluster");
     let bundles = ran(|r| (r.times.network, r.times.metadata) = (secs(40.0), secs(3.0)));
     is(&bundles, MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster");
     let next = verdict(&bundles, MACHINE, &to_host()).next;
@@ -113,6 +114,37 @@ fn the_far_side_says_how_much_of_it_was_its_own() {
     let listed = FarWork { metadata: secs(3.0), processors: 8, ..FarWork::default() };
     let listed = ran(|r| (r.far_source, r.times.source_listing, r.times.walking) = (Some(listed), secs(60.0), secs(61.0)));
     is(&listed, MACHINE, &from_host(), Limiter::Network, "the network to cluster:2222");
+}
+
+/// Two cores, busy with other things; sources, destinations and links made slow by a known amount.
+#[test]
+fn runs_as_they_were() {
+    let two = Machine { processors: 2, ..MACHINE };
+    let ran = |elapsed: f64, workers: u32, cpu: f64, queued: f64, times: Times| {
+        let times = Times { cpu: secs(elapsed * cpu), queued: secs(queued), ..times };
+        let mut r = Report { elapsed: secs(elapsed), workers_end: workers, workers_peak: workers, times, ..Report::default() };
+        r.made.files = 12;
+        r
+    };
+    // 12 files of 300 KB to a host whose disk takes 400 ms for every write.
+    let mut disk = ran(1.229, 13, 0.033, 0.049, Times { writing: secs(11.998), metadata: secs(0.387), ..Times::default() });
+    let (writing, metadata, cpu) = (secs(14.498), secs(0.162), secs(0.02));
+    disk.far_destination = Some(FarWork { writing, metadata, cpu, processors: 2, ..FarWork::default() });
+    is(&disk, two, &to_host(), Limiter::DestinationWrites, "writing the destination ana@cluster:/a b\\n: 97%");
+    // The same over 2 MiB/s.
+    let mut link = ran(1.916, 12, 0.025, 0.279, Times { writing: secs(17.0), metadata: secs(0.742), ..Times::default() });
+    let (writing, metadata, cpu) = (secs(0.007), secs(0.008), secs(0.026));
+    link.far_destination = Some(FarWork { writing, metadata, cpu, processors: 2, ..FarWork::default() });
+    is(&link, two, &to_host(), Limiter::Network, "the network to ana@cluster: 100%");
+    // A local destination of 200 ms a write, -j 1, a load of 36: most of the wait for processors is when others wrote.
+    let one = ran(13.34, 1, 0.004, 4.379, Times { writing: secs(9.424), metadata: secs(3.582), ..Times::default() });
+    is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "the 1 worker of -j");
+    // A source of 150 ms a read.
+    let times = Times { reading: secs(8.351), opening: secs(0.318), writing: secs(0.092), metadata: secs(0.064), ..Times::default() };
+    is(&ran(0.961, 24, 0.085, 0.353, times), two, &near(), Limiter::SourceReads, "reading the source: 95%");
+    // A destination of 25 ms for everything but data.
+    let times = Times { metadata: secs(9.23), writing: secs(0.025), ..Times::default() };
+    is(&ran(1.577, 6, 0.041, 0.116, times), two, &near(), Limiter::DestinationMetadata, "at the destination: 100%");
 }
 
 #[test]

@@ -583,7 +583,9 @@ impl Store for Remote {
     fn far_work(&self) -> Option<FarWork> {
         let (id, before) = self.before?;
         let session = self.root.client.standing()?;
-        let answer = session.ask_if_quick(ops::WORKED, &[], Duration::from_secs(1))?;
+        let trip = session.round_trip().unwrap_or_default();
+        let most = (10 * trip).clamp(Duration::from_secs(1), Duration::from_secs(5));
+        let answer = session.ask_if_quick(ops::WORKED, &[], most)?;
         let now = worked(&mut answer.body()).ok()?;
         // A far side that was started again has counted from the start.
         let before = if id == session.id { before } else { FarWork::default() };

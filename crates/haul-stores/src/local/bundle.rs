@@ -126,6 +126,7 @@ impl Shared {
                 Errno::ISDIR | Errno::AGAIN | Errno::INVAL => changed("read", "it is no regular file any more"),
                 e => fail(e, "read"),
             })?;
+            laps.lap(|spent| &mut spent.reading);
             let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
             if facts.kind != Kind::File {
                 return Err(changed("read", "it is no regular file any more"));
@@ -152,7 +153,7 @@ impl Shared {
             entry.xattrs = Some(Box::new(found));
         }
         drop(fd);
-        laps.lap(|spent| &mut spent.reading);
+        laps.lap(|spent| &mut spent.metadata);
         Ok(Got::Read(facts))
     }
 

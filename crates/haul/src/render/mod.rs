@@ -9,7 +9,7 @@
 //! One mutex guards all of it, so that lines never mix and the live view is taken away before anything else
 //! is written. Without `-v`, `-i`, `-n`, `--json` and check no work is done for a single entry.
 
-mod json;
+pub mod json;
 mod lines;
 mod live;
 mod output;

@@ -35,6 +35,9 @@ pub struct Context {
     pub width: Option<usize>,
 }
 
+/// A run of less than this is given no advice.
+const ADVICE: Duration = Duration::from_secs(2);
+
 pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     let mut table = Table { lines: Vec::new(), width: context.width.unwrap_or(usize::MAX) };
     let long = context.stat || is_special(report);
@@ -50,8 +53,9 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     }
     if !report.limited_by.is_empty() && !report.dry {
         table.row("Limited by", plain(&report.limited_by));
-        // The rest of it is what `haul why` is for.
-        if let Some(next) = report.next.first().filter(|next| !next.starts_with("nothing")) {
+        // The rest of it is what `haul why` is for. Nobody has time to gain in a run that took none.
+        let matters = report.elapsed >= ADVICE;
+        if let Some(next) = report.next.first().filter(|next| matters && !next.starts_with("nothing")) {
             table.row("Try next", plain(next));
         }
     }
@@ -224,11 +228,14 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let t = &report.times;
     let kinds = [
         ("walking", t.walking),
+        ("opening", t.opening),
         ("reading", t.reading),
         ("writing", t.writing),
+        ("copying", t.copying),
         ("metadata", t.metadata),
         ("hashing", t.hashing),
         ("verifying", t.verifying),
+        ("network", t.network),
         ("throttled", t.throttled),
     ];
     let busy: f64 = kinds.iter().map(|(_, d)| d.as_secs_f64()).sum();

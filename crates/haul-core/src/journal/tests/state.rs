@@ -149,6 +149,26 @@ fn a_finished_job_leaves_its_record_and_nothing_else() {
 }
 
 #[test]
+fn what_a_run_took_is_kept_until_the_next_one_begins() {
+    let place = place();
+    let job = place.job();
+    assert_eq!(place.state.list(SystemTime::now()).unwrap()[0].figures, None);
+    job.note("{\"bytes\":1}").unwrap();
+    job.journal().unwrap();
+    job.keep();
+    let kept = || place.state.list(SystemTime::now()).unwrap().pop().and_then(|job| job.figures);
+    assert_eq!(kept().as_deref(), Some("{\"bytes\":1}"));
+    let job = place.job();
+    assert_eq!(kept(), None, "a run that is killed leaves none of another");
+    job.note("{\"bytes\":2}").unwrap();
+    job.finish("12 files\n").unwrap();
+    assert_eq!(place.names(), ["figures", "record"]);
+    assert_eq!(kept().as_deref(), Some("{\"bytes\":2}"));
+    place.state.clean(&Pick::default(), SystemTime::now()).unwrap().jobs.pop().unwrap().remove().unwrap();
+    assert!(!place.file("").exists());
+}
+
+#[test]
 fn jobs_are_listed_and_cleaned_once_they_are_over() {
     let place = place();
     let now = SystemTime::now();

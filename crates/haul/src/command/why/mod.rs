@@ -115,3 +115,27 @@ fn as_json(job: &JobInfo, figures: &Figures) -> Value {
     }
     document
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::render::json::tests::{documented, keys};
+
+    use super::*;
+
+    pub fn as_documented(document: &Value) {
+        let mut found = BTreeSet::new();
+        keys("", document, &mut found);
+        let event = document["event"].as_str().unwrap_or_default();
+        assert_eq!(Some(&found), documented().get(event), "{event}");
+    }
+
+    #[test]
+    fn the_documents_have_the_documented_keys_and_no_others() {
+        let job = show::tests::job();
+        let figures = show::tests::figures();
+        as_documented(&as_json(&job, &Figures { far_source: figures.far_destination.clone(), ..figures }));
+        as_documented(&runs::tests::document_of_two());
+    }
+}

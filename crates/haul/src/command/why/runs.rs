@@ -178,7 +178,7 @@ fn document(dir: &Path, header: &Header, groups: &[Group], sentences: &[String])
         })
     };
     json!({
-        "event": "why",
+        "event": "why-run",
         "version": JSON_VERSION,
         "run": show(dir.as_os_str().as_encoded_bytes()),
         "kind": header.kind.words(),
@@ -188,7 +188,7 @@ fn document(dir: &Path, header: &Header, groups: &[Group], sentences: &[String])
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use haul_bench::record::Kind;
 
@@ -201,6 +201,11 @@ mod tests {
         let mut header = Header { kind: Kind::Compare, started: "2026-01-02T03:04:05Z".into(), ..Header::default() };
         header.host.name = "node7".into();
         sentences(&header, &groups(samples)).join("\n")
+    }
+
+    pub fn document_of_two() -> Value {
+        let groups = groups(&[sample("haul", 1, 2.0, Some("the network: 90%")), sample("cp", 1, 2.1, None)]);
+        document(Path::new("run"), &Header::default(), &groups, &["a".into()])
     }
 
     #[test]

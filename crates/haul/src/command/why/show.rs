@@ -154,11 +154,11 @@ fn parts(pace: &[Part], elapsed: f64) -> Vec<Line> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use jiff::tz::TimeZone;
 
-    fn figures() -> Figures {
+    pub fn figures() -> Figures {
         let stage = |stage: &str, meaning: &str, seconds: f64, share: f64| crate::figures::StageTime {
             stage: stage.into(),
             meaning: meaning.into(),
@@ -197,9 +197,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_page_for_a_person() {
-        let job = JobInfo {
+    pub fn job() -> JobInfo {
+        JobInfo {
             id: "3f2a91bc00000000".into(),
             sources: Vec::new(),
             target: String::new(),
@@ -208,7 +207,12 @@ mod tests {
             heartbeat: None,
             state: JobState::Finished { record: String::new(), at: None },
             figures: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_page_for_a_person() {
+        let job = job();
         let view = View { root: "/state".into(), zone: TimeZone::UTC, now: 1_700_000_120 };
         let page = text(&job, "3f2a91bc", &figures(), &view, 80);
         assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
