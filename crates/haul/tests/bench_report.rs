@@ -119,7 +119,8 @@ fn what_is_no_run_is_said() {
 
 /// Debian's name of it, and others'.
 fn browser() -> &'static str {
-    let there = |name: &&str| Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+    let there =
+        |name: &&str| Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
     ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
         .find(there)
@@ -207,7 +208,10 @@ fn answer(mut stream: &TcpStream, pages: &[(String, String)], asked: &Mutex<Vec<
     let found = pages.iter().find(|(name, _)| format!("/{name}") == path);
     let (status, body) = found.map_or(("404 Not Found", ""), |(_, body)| ("200 OK", body.as_str()));
     asked.lock().expect("not poisoned").push(path);
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
@@ -311,7 +315,8 @@ fn a_browser_shows_plots_whole_at_both_widths() {
 #[test]
 fn hostile_numbers_and_names_leave_the_page_whole() {
     let world = World::new();
-    let odd: Vec<Made> = made_up::all().into_iter().filter(|(name, _)| name.starts_with("odd") || name.starts_with("empty")).map(|(_, m)| m).collect();
+    let odd: Vec<Made> =
+        made_up::all().into_iter().filter(|(name, _)| name.starts_with("odd") || name.starts_with("empty")).map(|(_, m)| m).collect();
     let (_, wrong) = measured(&world, report::html(&odd));
     assert_eq!(wrong, Vec::<String>::new());
 }

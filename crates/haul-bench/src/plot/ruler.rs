@@ -70,8 +70,7 @@ fn linear(axis: &Axis, most: f64, length: f64, room: Room<'_>) -> Ruler {
     loop {
         let places = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
         let count = (top / step - 1e-9).ceil().max(1.0) as usize;
-        let ticks: Vec<Tick> =
-            (0..=count).map(|i| Tick { at: i as f64 * step * by, label: grouped(i as f64 * step, places) }).collect();
+        let ticks: Vec<Tick> = (0..=count).map(|i| Tick { at: i as f64 * step * by, label: grouped(i as f64 * step, places) }).collect();
         let high = count as f64 * step * by;
         let apart = length / count as f64;
         let widest = ticks.iter().map(|tick| room(&tick.label)).fold(0.0, f64::max);

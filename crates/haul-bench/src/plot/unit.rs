@@ -117,7 +117,7 @@ pub fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    if !(1e-12..HUGE).contains(&value.abs()) {
+    if !(1e-6..HUGE).contains(&value.abs()) {
         return format!("{value:.2e}");
     }
     if value == value.trunc() {

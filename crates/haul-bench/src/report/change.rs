@@ -109,7 +109,9 @@ pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&st
     let mut section = Section { title: format!("{} beside {}", names.1, names.0), ..Section::default() };
     if a.0.kind != b.0.kind {
         let (x, y) = (a.0.kind.words(), b.0.kind.words());
-        section.paragraphs.push(format!("{} is a run of haul bench {x} and {} one of haul bench {y}: there is nothing to compare.", names.0, names.1));
+        section
+            .paragraphs
+            .push(format!("{} is a run of haul bench {x} and {} one of haul bench {y}: there is nothing to compare.", names.0, names.1));
         return section;
     }
     let changes = compare_runs(a, b);
@@ -166,7 +168,8 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
         (true, true, true) => "The runs have no point in common that went well in both.".to_string(),
         (true, true, false) => format!("No difference is shown between {} and {} at any of {} points.", names.0, names.1, open.len()),
         _ => {
-            let part = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} at {}: {}", names.len(), listed(names, 3)));
+            let part =
+                |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} at {}: {}", names.len(), listed(names, 3)));
             let parts: Vec<String> = part("faster", &faster).into_iter().chain(part("slower", &slower)).collect();
             let open = if open.is_empty() { String::new() } else { format!("; no difference shown at {}", open.len()) };
             let all = faster.len() + slower.len() + open.len().min(1) * of(Verdict::NotShown).len();
@@ -188,7 +191,11 @@ fn circumstances(a: &Header, b: &Header) -> Option<String> {
     let mut different: Vec<String> = Vec::new();
     let mut note = |what: &str, x: &str, y: &str| {
         if x != y {
-            different.push(format!("{what}: {} then, {} now", if x.is_empty() { "unknown" } else { x }, if y.is_empty() { "unknown" } else { y }));
+            different.push(format!(
+                "{what}: {} then, {} now",
+                if x.is_empty() { "unknown" } else { x },
+                if y.is_empty() { "unknown" } else { y }
+            ));
         }
     };
     note("host", &a.host.name, &b.host.name);
@@ -198,7 +205,11 @@ fn circumstances(a: &Header, b: &Header) -> Option<String> {
     for place in &a.places {
         let Some(other) = b.places.iter().find(|p| p.role == place.role) else { continue };
         note(&place.role, &place.address, &other.address);
-        note(&format!("file system of {}", place.role), place.file_system.as_deref().unwrap_or(""), other.file_system.as_deref().unwrap_or(""));
+        note(
+            &format!("file system of {}", place.role),
+            place.file_system.as_deref().unwrap_or(""),
+            other.file_system.as_deref().unwrap_or(""),
+        );
         note(&format!("mount options of {}", place.role), place.options.as_deref().unwrap_or(""), other.options.as_deref().unwrap_or(""));
     }
     for tool in &a.tools {

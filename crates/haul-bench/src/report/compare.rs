@@ -54,12 +54,8 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
         section.tables.push(table(header, &ordered, &label));
         if at < PLOTTED {
             let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0).take(LINES).cloned().collect();
-            if let Some(chart) = courses("Rate over time", &fast) {
-                section.draw(chart, true);
-            }
-            if let Some(chart) = latencies("How long single operations took", &fast) {
-                section.draw(chart, true);
-            }
+            section.draw(courses("Rate over time", &fast), true);
+            section.draw(latencies("How long single operations took", &fast), true);
         }
         document.sections.push(section);
     }
@@ -73,7 +69,9 @@ fn looks(points: &[&Point<'_>]) -> Vec<String> {
             names.push(name.to_string());
         }
     }
-    names.extend(points.iter().map(|p| p.contender.to_string()).filter(|name| !names.contains(name)).collect::<std::collections::BTreeSet<_>>());
+    names.extend(
+        points.iter().map(|p| p.contender.to_string()).filter(|name| !names.contains(name)).collect::<std::collections::BTreeSet<_>>(),
+    );
     names
 }
 
@@ -89,14 +87,16 @@ fn wins(works: &[Vec<&Point<'_>>]) -> String {
     let mut open = 0;
     for work in works {
         match Lead::of(work, TIME) {
-            Some(lead) if lead.level.is_empty() && lead.next.is_some() => match wins.iter_mut().find(|(name, _)| *name == lead.best.contender) {
-                Some((_, count)) => *count += 1,
-                None => wins.push((lead.best.contender, 1)),
-            },
+            Some(lead) if lead.level.is_empty() && lead.next.is_some() => {
+                match wins.iter_mut().find(|(name, _)| *name == lead.best.contender) {
+                    Some((_, count)) => *count += 1,
+                    None => wins.push((lead.best.contender, 1)),
+                }
+            }
             _ => open += 1,
         }
     }
-    wins.sort_by(|a, b| b.1.cmp(&a.1));
+    wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let won: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let all = works.len();
     match (won.is_empty(), open) {
@@ -146,15 +146,22 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
             row
         })
         .collect();
-    let caption = if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{}: medians; the fastest first", capital(label)) };
+    let caption =
+        if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{}: medians; the fastest first", capital(label)) };
     Table { caption, columns, rows, folded: false }.without_empty_columns()
 }
 
 /// Time against size, a line a tool.
 fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document) {
     let bytes = |point: &Point<'_>| point.median_of(|s| s.bytes.map(|b| b as f64)).filter(|b| *b > 0.0);
-    let by_file = points.iter().filter(|p| p.number("file_size").is_some()).count() == points.len() && !points.is_empty();
-    let others: Vec<&str> = factors(points).into_iter().filter(|name| !matches!(*name, "work" | "file_size" | "file_count" | "files")).collect();
+    let by_file = !points.is_empty() && points.iter().all(|p| p.number("file_size").is_some());
+    // More bytes in other files are other work: a line through both would mean nothing.
+    let counts: Vec<Option<u64>> = points.iter().flat_map(|p| &p.samples).filter(|s| s.counts()).map(|s| s.files).collect();
+    if !by_file && counts.windows(2).any(|two| two[0] != two[1]) {
+        return;
+    }
+    let others: Vec<&str> =
+        factors(points).into_iter().filter(|name| !matches!(*name, "work" | "file_size" | "file_count" | "files")).collect();
     let mut section = Section { title: "How time grows with size".into(), ..Section::default() };
     for group in grouped(points, &others) {
         // What a work is: its size is that of any tool that did it well.
@@ -212,7 +219,12 @@ fn crossing(lines: &[Line], sizes: &[f64]) -> String {
     match (least_at(small), least_at(large)) {
         (Some(a), Some(b)) if a.0 == b.0 => {
             let (small, large) = (Unit::Bytes.show(small), Unit::Bytes.show(large));
-            format!("{} has the least median at both ends: {} at {small} and {} at {large}.", a.0, Unit::Seconds.show(a.1), Unit::Seconds.show(b.1))
+            format!(
+                "{} has the least median at both ends: {} at {small} and {} at {large}.",
+                a.0,
+                Unit::Seconds.show(a.1),
+                Unit::Seconds.show(b.1)
+            )
         }
         (Some(a), Some(b)) => format!(
             "The lines cross: {} has the least median at {} ({}), {} at {} ({}).",

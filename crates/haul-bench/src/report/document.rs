@@ -106,8 +106,8 @@ impl Table {
 
 impl Section {
     /// Adds a chart unless there is nothing to draw.
-    pub fn draw(&mut self, chart: Chart, wide: bool) {
-        if !chart.is_empty() {
+    pub fn draw(&mut self, chart: impl Into<Option<Chart>>, wide: bool) {
+        if let Some(chart) = chart.into().filter(|chart| !chart.is_empty()) {
             self.charts.push(Drawn { chart, wide });
         }
     }

@@ -33,7 +33,11 @@ pub fn with_missing(caption: String, points: &[&Point<'_>]) -> String {
             (false, words) => words,
         })
         .collect();
-    if names.is_empty() { caption } else { format!("{caption} No mark, because it never went well: {}.", super::verdict::listed(&names, 4)) }
+    if names.is_empty() {
+        caption
+    } else {
+        format!("{caption} No mark, because it never went well: {}.", super::verdict::listed(&names, 4))
+    }
 }
 
 /// One row a point: every repetition.
@@ -71,7 +75,8 @@ pub fn strips(title: &str, rows_are: &str, rows: &[(String, usize, &Point<'_>)],
 
 /// Who is where, and who scatters most.
 fn spread(rows: &[(String, usize, &Point<'_>)], metric: Metric, less_is_better: bool) -> String {
-    let with: Vec<(&str, crate::stats::Summary)> = rows.iter().filter_map(|(name, _, p)| Some((name.as_str(), p.summary(metric)?))).collect();
+    let with: Vec<(&str, crate::stats::Summary)> =
+        rows.iter().filter_map(|(name, _, p)| Some((name.as_str(), p.summary(metric)?))).collect();
     let show = |value: f64| metric.unit().show(value);
     let order = |a: &&(&str, crate::stats::Summary), b: &&(&str, crate::stats::Summary)| a.1.median.total_cmp(&b.1.median);
     let (Some(least), Some(most)) = (with.iter().min_by(order), with.iter().max_by(order)) else {
@@ -219,7 +224,8 @@ pub fn courses(title: &str, rows: &[(String, usize, &Point<'_>)]) -> Option<Char
 
 /// From what was done by then to rates over equal spans.
 fn course(sample: &Sample) -> Vec<Mark> {
-    let mut by: Vec<(f64, f64)> = sample.series.iter().map(|(at, done)| (*at, *done as f64)).filter(|(at, _)| at.is_finite() && *at >= 0.0).collect();
+    let mut by: Vec<(f64, f64)> =
+        sample.series.iter().map(|(at, done)| (*at, *done as f64)).filter(|(at, _)| at.is_finite() && *at >= 0.0).collect();
     by.sort_by(|a, b| a.0.total_cmp(&b.0));
     let Some(end) = by.last().map(|(at, _)| *at).filter(|end| *end > 0.0) else { return Vec::new() };
     if by[0].0 > 0.0 {
@@ -241,12 +247,13 @@ fn course(sample: &Sample) -> Vec<Mark> {
 
 /// `6 streams carry most (47 MB/s); 16 carry 21 % less.` of one line of points along a factor.
 pub fn peak(line: &[&Point<'_>], factor: &str, metric: Metric) -> Option<String> {
-    let with: Vec<(f64, f64, &Point<'_>)> =
-        line.iter().filter_map(|p| Some((p.number(factor)?, p.summary(metric)?.median, *p))).collect();
+    let with: Vec<(f64, f64, &Point<'_>)> = line.iter().filter_map(|p| Some((p.number(factor)?, p.summary(metric)?.median, *p))).collect();
     let best = with.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let last = with.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let first = with.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let count = |n: f64| if n == 1.0 { format!("1 {}", factor.trim_end_matches('s')) } else { format!("{} {factor}", crate::plot::unit::digits(n)) };
+    let count = |n: f64| {
+        if n == 1.0 { format!("1 {}", factor.trim_end_matches('s')) } else { format!("{} {factor}", crate::plot::unit::digits(n)) }
+    };
     let verb = if best.0 == 1.0 { "gives" } else { "give" };
     let mut out = format!("{} {verb} most ({})", count(best.0), metric.unit().show(best.1));
     if first.0 < best.0 && first.1 > 0.0 {

@@ -1,7 +1,7 @@
 //! `haul bench files`: operations on files against threads, in one directory and in several.
 
 use super::columns::{factors, measured, measured_cells};
-use super::document::{Cell, Document, Drawn, Section, Table, name, number};
+use super::document::{Cell, Document, Section, Table, name, number};
 use super::figure::{courses, latencies, mark, peak, strips, with_missing};
 use super::point::{Metric, Point, capital, grouped};
 use super::streams::against;
@@ -48,7 +48,10 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
     };
     let mut lines: Vec<Vec<&Point<'_>>> = Vec::new();
     for point in group {
-        match lines.iter_mut().find(|of| of[0].contender == point.contender && of[0].factors.get("same_dir") == point.factors.get("same_dir")) {
+        match lines
+            .iter_mut()
+            .find(|of| of[0].contender == point.contender && of[0].factors.get("same_dir") == point.factors.get("same_dir"))
+        {
             Some(of) => of.push(point),
             None => lines.push(vec![point]),
         }
@@ -78,7 +81,10 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
         section.draw(against(&format!("Rate: {what}"), with_missing(sentences.join(" "), group), "Threads", threads, metric, iops), false);
         let durations = drawn(Metric::Seconds);
         let caption = durations_in_words(&durations);
-        section.draw(against(&format!("Duration: {what}"), with_missing(caption, group), "Threads", threads, Metric::Seconds, durations), false);
+        section.draw(
+            against(&format!("Duration: {what}"), with_missing(caption, group), "Threads", threads, Metric::Seconds, durations),
+            false,
+        );
     }
     section.tables.push(table(group, several, &capital(&what)));
     if plotted {
@@ -91,13 +97,13 @@ fn section(group: &[&Point<'_>], apart: &[&str], plotted: bool, document: &mut D
         section.draw(strips("Each repetition", "Threads, directories", &rows, metric, false), true);
         let ends: Vec<_> = lines.iter().enumerate().flat_map(|(look, line)| ends(line).into_iter().map(move |p| (look, p))).collect();
         let ends: Vec<_> = ends.into_iter().map(|(look, p)| (format!("{}, {}", threads_words(p), line_name(p)), look, p)).collect();
-        section.charts.extend(latencies("How long single operations took, with fewest and most threads", &ends).map(|chart| Drawn { chart, wide: true }));
+        section.draw(latencies("How long single operations took, with fewest and most threads", &ends), true);
         let best: Vec<_> = lines
             .iter()
             .enumerate()
             .filter_map(|(look, line)| ranked(line, metric).first().map(|p| (format!("{}, {}", threads_words(p), line_name(p)), look, *p)))
             .collect();
-        section.charts.extend(courses("Over time, with the best number of threads", &best).map(|chart| Drawn { chart, wide: true }));
+        section.draw(courses("Over time, with the best number of threads", &best), true);
     }
     document.sections.push(section);
 }
@@ -159,12 +165,18 @@ fn durations_in_words(lines: &[Line]) -> String {
             })
         })
         .collect();
-    if words.is_empty() { "Nothing went well, so there is no time.".into() } else { format!("{}.", words.join("; ")) }
+    if words.is_empty() { "Nothing went well, so there is no time.".into() } else { capital(&format!("{}.", words.join("; "))) }
 }
 
 fn table(group: &[&Point<'_>], several: bool, what: &str) -> Table {
     let mut columns = if several { vec![name("Contender", 0)] } else { vec![] };
-    columns.extend([number("Threads", 0), number("File size", 6), number("Files per thread", 7), number("Total", 5), name("Same directory", 0)]);
+    columns.extend([
+        number("Threads", 0),
+        number("File size", 6),
+        number("Files per thread", 7),
+        number("Total", 5),
+        name("Same directory", 0),
+    ]);
     columns.extend(measured(Metric::Seconds, "Duration"));
     columns.extend([number("IOPS", 0), number("Files/s", 2), number("MB/s", 3)]);
     columns.extend(super::columns::latency());

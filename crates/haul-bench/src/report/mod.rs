@@ -67,10 +67,13 @@ pub fn summaries(runs: &[(Header, Vec<Sample>)]) -> Value {
         let points: Vec<Value> = points(samples).iter().map(summary_of).collect();
         json!({"id": header.id, "kind": header.kind, "host": header.host.name, "started": header.started, "ended": header.ended, "points": points})
     };
-    let changes: Vec<Value> = pairs(runs).into_iter().map(|(a, b)| {
-        let changes: Vec<Value> = compare_runs(&runs[a], &runs[b]).iter().map(change_of).collect();
-        json!({"first": runs[a].0.id, "second": runs[b].0.id, "changes": changes})
-    }).collect();
+    let changes: Vec<Value> = pairs(runs)
+        .into_iter()
+        .map(|(a, b)| {
+            let changes: Vec<Value> = compare_runs(&runs[a], &runs[b]).iter().map(change_of).collect();
+            json!({"first": runs[a].0.id, "second": runs[b].0.id, "changes": changes})
+        })
+        .collect();
     json!({"runs": runs.iter().map(of_run).collect::<Vec<_>>(), "differences": changes})
 }
 
@@ -195,7 +198,12 @@ fn failures(samples: &[Sample]) -> Option<Section> {
         vec![name("Contender", 0), name("Point", 1), number("Repetition", 4), name("Outcome", 0), number("Ended after", 3), name("Why", 0)];
     let table = Table { caption: format!("{} of {} repetitions", bad.len(), samples.len()), columns, rows, folded: false };
     let paragraph = "None of these is in a median. They are shown because a tool that fails is not fast.".to_string();
-    (!bad.is_empty()).then(|| Section { title: "What went wrong".into(), paragraphs: vec![paragraph], tables: vec![table.without_empty_columns()], ..Section::default() })
+    (!bad.is_empty()).then(|| Section {
+        title: "What went wrong".into(),
+        paragraphs: vec![paragraph],
+        tables: vec![table.without_empty_columns()],
+        ..Section::default()
+    })
 }
 
 fn factors_words(sample: &Sample) -> String {
@@ -225,11 +233,20 @@ fn circumstances(header: &Header, samples: &[Sample]) -> Vec<Section> {
     }
     rows.push(pair("haul", host.haul.as_str()));
     rows.push(pair("Command", words(&header.command)));
-    rows.extend(header.settings.iter().map(|(key, value)| pair(&format!("Setting {key}"), value.as_str().map_or(value.to_string(), ToString::to_string))));
+    rows.extend(
+        header
+            .settings
+            .iter()
+            .map(|(key, value)| pair(&format!("Setting {key}"), value.as_str().map_or(value.to_string(), ToString::to_string))),
+    );
     let caches: std::collections::BTreeSet<&String> = samples.iter().filter_map(|s| s.caches.as_ref()).collect();
     rows.extend((!caches.is_empty()).then(|| pair("Page cache before", caches.into_iter().cloned().collect::<Vec<_>>().join("; "))));
     let two = || vec![name("What", 0), name("Value", 0)];
-    let mut section = Section { title: "Where and how".into(), paragraphs: header.notes.iter().map(|note| format!("Note: {note}")).collect(), ..Section::default() };
+    let mut section = Section {
+        title: "Where and how".into(),
+        paragraphs: header.notes.iter().map(|note| format!("Note: {note}")).collect(),
+        ..Section::default()
+    };
     section.tables.push(Table { caption: "This machine and this run".into(), columns: two(), rows, folded: false });
     let place = |place: &record::Place| {
         vec![
@@ -242,7 +259,15 @@ fn circumstances(header: &Header, samples: &[Sample]) -> Vec<Section> {
             Cell::of(place.free.map(bytes)),
         ]
     };
-    let columns = vec![name("Role", 0), name("Address", 0), name("File system", 0), name("Device", 3), name("Mounted on", 2), name("Options", 4), number("Free", 1)];
+    let columns = vec![
+        name("Role", 0),
+        name("Address", 0),
+        name("File system", 0),
+        name("Device", 3),
+        name("Mounted on", 2),
+        name("Options", 4),
+        number("Free", 1),
+    ];
     let rows: Vec<_> = header.places.iter().map(place).collect();
     if !rows.is_empty() {
         section.tables.push(Table { caption: "Places".into(), columns, rows, folded: false }.without_empty_columns());
@@ -250,7 +275,12 @@ fn circumstances(header: &Header, samples: &[Sample]) -> Vec<Section> {
     let tool = |tool: &record::Tool| vec![tool.name.as_str().into(), Cell::of(tool.version.clone()), tool.path.as_str().into()];
     let rows: Vec<_> = header.tools.iter().map(tool).collect();
     if !rows.is_empty() {
-        section.tables.push(Table { caption: "Tools".into(), columns: vec![name("Tool", 0), name("Version", 0), name("Program", 1)], rows, folded: false });
+        section.tables.push(Table {
+            caption: "Tools".into(),
+            columns: vec![name("Tool", 0), name("Version", 0), name("Program", 1)],
+            rows,
+            folded: false,
+        });
     }
     vec![section, repetitions(samples), how_to_read()]
 }

@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("style.css");
 /// Widths that drawings are made in: for a telephone, beside each other, alone. The style sheet shows the one that fits.
 const NARROW: f64 = 340.0;
 const HALF: f64 = 540.0;
-const WIDE: f64 = 980.0;
+const WIDE: f64 = 880.0;
 
 /// A name of a row that is no longer is not broken.
 const SHORT: usize = 26;
@@ -129,7 +129,9 @@ fn table_of(table: &Table) -> String {
     if table.folded {
         out += &format!("<details><summary>{caption}</summary>\n");
     }
-    out += &format!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>");
+    out += &format!(
+        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\n<table>\n<caption>{caption}</caption>\n<thead><tr>"
+    );
     for column in &table.columns {
         out += &format!("<th scope=\"col\"{}>{}</th>", if column.numeric { " class=\"number\"" } else { "" }, escape(&column.name));
     }

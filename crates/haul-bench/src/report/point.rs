@@ -213,6 +213,10 @@ pub fn compare_values(a: &Value, b: &Value) -> Ordering {
     }
 }
 
+fn name(sample: &Sample) -> &str {
+    if sample.contender.trim().is_empty() { "(no name)" } else { &sample.contender }
+}
+
 /// The samples by contender and factors: contenders in the order in which they were first measured, factors by size.
 pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
     let mut at: BTreeMap<String, usize> = BTreeMap::new();
@@ -220,9 +224,9 @@ pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
     let mut contenders: BTreeMap<&str, usize> = BTreeMap::new();
     for sample in samples {
         let next = contenders.len();
-        contenders.entry(&sample.contender).or_insert(next);
+        contenders.entry(name(sample)).or_insert(next);
         let place = *at.entry(sample.key()).or_insert_with(|| {
-            found.push(Point { contender: &sample.contender, factors: &sample.factors, samples: Vec::new() });
+            found.push(Point { contender: name(sample), factors: &sample.factors, samples: Vec::new() });
             found.len() - 1
         });
         found[place].samples.push(sample);

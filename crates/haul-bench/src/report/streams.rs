@@ -55,9 +55,16 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     document.troubles = troubles(points, &|p| p.described(&[]));
     let mut section = Section { title: "Streams and directions".into(), ..Section::default() };
     let lines = lines_of(&groups, "streams", metric, &line_name);
-    section.draw(against("Rate against streams", with_missing(sentences.join(" "), points), "Streams", Unit::Count("streams"), metric, lines), true);
-    let rows: Vec<(String, usize, &Point<'_>)> =
-        groups.iter().enumerate().flat_map(|(look, group)| group.iter().map(move |p| (p, look))).map(|(p, look)| (label(p, &[], several), look, *p)).collect();
+    section.draw(
+        against("Rate against streams", with_missing(sentences.join(" "), points), "Streams", Unit::Count("streams"), metric, lines),
+        true,
+    );
+    let rows: Vec<(String, usize, &Point<'_>)> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(look, group)| group.iter().map(move |p| (p, look)))
+        .map(|(p, look)| (label(p, &[], several), look, *p))
+        .collect();
     section.tables.push(table(points, metric, several, "Medians by streams"));
     section.draw(strips("Each repetition", "Direction, streams", &rows, metric, false), true);
     let best: Vec<(String, usize, &Point<'_>)> = groups
@@ -66,8 +73,8 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
         .filter_map(|(look, group)| ranked(group, metric).first().map(|p| (label(p, &[], several), look, *p)))
         .take(LINES)
         .collect();
-    section.charts.extend(courses("Rate over time, with the best number of streams", &best).map(|chart| super::document::Drawn { chart, wide: true }));
-    section.charts.extend(latencies("Round trips", &best).map(|chart| super::document::Drawn { chart, wide: true }));
+    section.draw(courses("Rate over time, with the best number of streams", &best), true);
+    section.draw(latencies("Round trips", &best), true);
     document.sections.push(section);
 }
 
@@ -158,7 +165,13 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
         let room = LINES - tuner.len().min(1);
         let hidden = groups.len().saturating_sub(room);
         groups.truncate(room);
-        groups.sort_by(|a, b| apart.iter().map(|f| compare_values(&a[0].factors[*f], &b[0].factors[*f])).find(|o| o.is_ne()).unwrap_or(std::cmp::Ordering::Equal));
+        groups.sort_by(|a, b| {
+            apart
+                .iter()
+                .map(|f| compare_values(&a[0].factors[*f], &b[0].factors[*f]))
+                .find(|o| o.is_ne())
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
         let without: Vec<&str> = constant.iter().copied().chain(["streams"]).collect();
         let line_name = |p: &Point<'_>| match p.described(&without) {
             name if name.is_empty() => "fixed".to_string(),
@@ -169,7 +182,7 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
             line.look += 1;
         }
         lines.extend(tuner.first().and_then(|point| level(point, &lines, metric)));
-        let mut caption = sentence;
+        let mut caption = capital(&sentence);
         caption = with_missing(caption, &grid);
         if hidden > 0 {
             caption += &format!(" {hidden} more combinations that do worse stand in the table only.");
@@ -182,12 +195,16 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
         if let Some(own) = tuner.first().filter(|own| !ordered.iter().any(|p| std::ptr::eq(*p, **own))) {
             ordered.push(own);
         }
-        let rows: Vec<(String, usize, &Point<'_>)> =
-            ordered.iter().map(|p| (named(p), usize::from(p.contender != TUNER), *p)).collect();
+        let rows: Vec<(String, usize, &Point<'_>)> = ordered.iter().map(|p| (named(p), usize::from(p.contender != TUNER), *p)).collect();
         section.draw(strips("Each repetition of the best", "Combination", &rows, metric, false), true);
-        let few: Vec<_> = rows.iter().filter(|(.., p)| p.contender == TUNER).chain(rows.iter().filter(|(.., p)| p.contender != TUNER).take(2)).cloned().collect();
+        let few: Vec<_> = rows
+            .iter()
+            .filter(|(.., p)| p.contender == TUNER)
+            .chain(rows.iter().filter(|(.., p)| p.contender != TUNER).take(2))
+            .cloned()
+            .collect();
         let few: Vec<_> = few.into_iter().enumerate().map(|(look, (name, _, p))| (name, look, p)).collect();
-        section.charts.extend(courses("Rate over time", &few).map(|chart| super::document::Drawn { chart, wide: true }));
+        section.draw(courses("Rate over time", &few), true);
         document.sections.push(section);
     }
     document.troubles = troubles(points, &|p| p.described(&[]));
@@ -201,7 +218,8 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
     let mut out = format!("most, {}, with {name}", show(lead.best));
     if !lead.level.is_empty() {
         let count = lead.level.len();
-        out += &format!("; {count} other {} no different as far as is shown", if count == 1 { "combination is" } else { "combinations are" });
+        out +=
+            &format!("; {count} other {} no different as far as is shown", if count == 1 { "combination is" } else { "combinations are" });
     }
     let Some(own) = tuner else { return out + "." };
     let Some(found) = beside(lead.best, own, metric) else {

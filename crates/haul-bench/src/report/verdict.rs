@@ -2,6 +2,8 @@
 
 use super::point::{Metric, Point};
 use crate::plot::ruler::{quotient, times};
+use crate::plot::shortened;
+use crate::record::Outcome;
 use crate::stats::{Difference, Verdict, difference};
 
 /// Points by what they cost, the best first; those without a number are left out.
@@ -88,10 +90,20 @@ fn few(places: &[String]) -> String {
     format!("{}{more}", shown.join("; "))
 }
 
-/// What went wrong, a sentence a contender and kind of failure; reasons are those of the first.
-pub fn troubles(points: &[&Point<'_>], name: &dyn Fn(&Point<'_>) -> String) -> Vec<String> {
-    use crate::record::Outcome;
-    let mut out: Vec<(String, usize, usize, Vec<String>, Option<String>)> = Vec::new();
+/// One kind of failure of one contender, wherever it happened.
+struct Trouble {
+    what: String,
+    bad: usize,
+    tried: usize,
+    places: Vec<String>,
+    /// Of the first.
+    reason: Option<String>,
+    missing: bool,
+}
+
+/// What went wrong, a sentence a contender and kind of failure; `place` says where.
+pub fn troubles(points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> Vec<String> {
+    let mut found: Vec<Trouble> = Vec::new();
     for point in points {
         for (outcome, count) in point.failures() {
             let what = match outcome {
@@ -101,27 +113,35 @@ pub fn troubles(points: &[&Point<'_>], name: &dyn Fn(&Point<'_>) -> String) -> V
                 Outcome::Interrupted => "was interrupted",
                 Outcome::Failed | Outcome::Ok => "failed",
             };
-            let reason = point.samples.iter().find(|s| s.outcome == outcome).and_then(|s| s.reason.clone());
-            let key = format!("{} {what}", point.contender);
-            let at = name(point);
-            match out.iter_mut().find(|(of, ..)| *of == key) {
-                Some((_, bad, tried, places, _)) => {
-                    *bad += count;
-                    *tried += point.tried();
-                    places.push(at);
+            let what = format!("{} {what}", point.contender);
+            let place = Some(place(point)).filter(|place| !place.is_empty());
+            match found.iter_mut().find(|trouble| trouble.what == what) {
+                Some(trouble) => {
+                    trouble.bad += count;
+                    trouble.tried += point.tried();
+                    trouble.places.extend(place);
                 }
-                None => out.push((key, count, point.tried(), vec![at], reason)),
+                None => found.push(Trouble {
+                    what,
+                    bad: count,
+                    tried: point.tried(),
+                    places: place.into_iter().collect(),
+                    reason: point.samples.iter().find(|s| s.outcome == outcome).and_then(|s| s.reason.clone()),
+                    missing: outcome == Outcome::Missing,
+                }),
             }
         }
     }
-    out.into_iter()
-        .map(|(what, bad, tried, places, reason)| {
-            let missing = what.ends_with("is not on this machine");
-            let often = if missing { String::new() } else { format!(" {bad} of {tried} times") };
-            let places: Vec<String> = places.into_iter().filter(|p| !p.is_empty()).collect();
-            let places = if places.is_empty() || missing { String::new() } else { format!(" ({})", few(&places)) };
-            let reason = reason.filter(|_| !missing).map_or(String::new(), |why| format!(": {}", crate::plot::shortened(&why, 200)));
-            format!("{what}{often}{places}{reason}.").replace("..", ".")
-        })
-        .collect()
+    found.iter().map(Trouble::sentence).collect()
+}
+
+impl Trouble {
+    fn sentence(&self) -> String {
+        if self.missing {
+            return format!("{}.", self.what);
+        }
+        let places = if self.places.is_empty() { String::new() } else { format!(" ({})", few(&self.places)) };
+        let reason = self.reason.as_ref().map_or(String::new(), |why| format!(": {}", shortened(why.trim_end_matches('.'), 200)));
+        format!("{} {} of {} times{places}{reason}.", self.what, self.bad, self.tried)
+    }
 }

@@ -71,7 +71,10 @@ pub fn header(kind: Kind) -> Header {
             Tool { name: "rsync".into(), path: "/usr/bin/rsync".into(), version: Some("rsync  version 3.2.7  protocol version 31".into()) },
         ],
         settings: [("repeat".to_string(), json!(7)), ("extrapolate".to_string(), json!("13TB"))].into(),
-        notes: vec!["The link was emulated: 30 ms of delay both ways, no loss.".into(), "Caches could not be dropped: that needs root.".into()],
+        notes: vec![
+            "The link was emulated: 30 ms of delay both ways, no loss.".into(),
+            "Caches could not be dropped: that needs root.".into(),
+        ],
     }
 }
 
@@ -144,7 +147,14 @@ pub fn series(dice: &mut Dice, seconds: f64, total: u64) -> Vec<(f64, u64)> {
 pub fn compare() -> Made {
     let mut dice = Dice::new(1);
     let mut samples = Vec::new();
-    let tools = [("haul", 0.08, 900e6), ("cp", 0.02, 430e6), ("rsync", 0.25, 210e6), ("rclone", 0.9, 610e6), ("scp", 0.4, 120e6), ("tar over ssh", 0.35, 190e6)];
+    let tools = [
+        ("haul", 0.08, 900e6),
+        ("cp", 0.02, 430e6),
+        ("rsync", 0.25, 210e6),
+        ("rclone", 0.9, 610e6),
+        ("scp", 0.4, 120e6),
+        ("tar over ssh", 0.35, 190e6),
+    ];
     for repetition in 0..=7 {
         for size in [1u64 << 20, 16 << 20, 256 << 20, 4 << 30] {
             for (tool, fixed, rate) in tools {
@@ -152,7 +162,11 @@ pub fn compare() -> Made {
                 let mut one = sample(tool, factors(&[("file_size", json!(size))]), repetition, seconds, 16, 16 * size);
                 one.series = series(&mut dice, seconds, 16 * size);
                 if tool == "scp" && size == 4 << 30 && repetition > 0 {
-                    one = failed(one, if repetition == 2 { Outcome::Timeout } else { Outcome::Failed }, "client_loop: send disconnect: Broken pipe");
+                    one = failed(
+                        one,
+                        if repetition == 2 { Outcome::Timeout } else { Outcome::Failed },
+                        "client_loop: send disconnect: Broken pipe",
+                    );
                 }
                 if tool == "tar over ssh" && size == 256 << 20 && repetition == 3 {
                     one = failed(one, Outcome::Wrong, "file 7: the content differs from byte 1,048,576 on");
@@ -161,7 +175,15 @@ pub fn compare() -> Made {
             }
             if repetition == 1 {
                 let gone = sample("s5cmd", factors(&[("file_size", json!(size))]), 1, 0.0, 0, 0);
-                samples.push(Sample { outcome: Outcome::Missing, reason: Some("no program of this name".into()), seconds: None, files: None, bytes: None, user: None, ..gone });
+                samples.push(Sample {
+                    outcome: Outcome::Missing,
+                    reason: Some("no program of this name".into()),
+                    seconds: None,
+                    files: None,
+                    bytes: None,
+                    user: None,
+                    ..gone
+                });
             }
         }
     }
@@ -212,7 +234,9 @@ pub fn compare_one() -> Made {
 pub fn compare_works() -> Made {
     let mut dice = Dice::new(8);
     let mut samples = Vec::new();
-    for (work, files, size, each) in [("37760x6.5kB", 37_760u64, 6500u64, 0.0009), ("39x1GiB", 39, 1 << 30, 0.002), ("1x4800MiB", 1, 4800 << 20, 0.0)] {
+    for (work, files, size, each) in
+        [("37760x6.5kB", 37_760u64, 6500u64, 0.0009), ("39x1GiB", 39, 1 << 30, 0.002), ("1x4800MiB", 1, 4800 << 20, 0.0)]
+    {
         for (tool, rate, cost) in [("haul", 1.1e9, 0.3), ("cp -r", 0.8e9, 1.0), ("rsync -a", 0.35e9, 1.8), ("dcp (16 ranks)", 1.0e9, 0.5)] {
             for repetition in 1..=5 {
                 let seconds = (files as f64 * each * cost + (files * size) as f64 / rate) * dice.jitter(0.1);
@@ -229,7 +253,9 @@ pub fn files() -> Made {
     let mut samples = Vec::new();
     for operation in ["create", "read"] {
         for repetition in 1..=6 {
-            for (threads, shared, own) in [(1u64, 90.0, 86.0), (2, 176.0, 189.0), (4, 175.0, 373.0), (8, 175.0, 746.0), (16, 184.0, 1282.0), (32, 187.0, 1973.0)] {
+            for (threads, shared, own) in
+                [(1u64, 90.0, 86.0), (2, 176.0, 189.0), (4, 175.0, 373.0), (8, 175.0, 746.0), (16, 184.0, 1282.0), (32, 187.0, 1973.0)]
+            {
                 for (same, rate) in [("Y", shared), ("N", own)] {
                     let rate = rate * dice.jitter(0.1) * if operation == "read" { 4.0 } else { 1.0 };
                     let seconds = 1024.0 / rate;
@@ -264,7 +290,8 @@ pub fn net() -> Made {
             for (streams, rate) in rates {
                 let bytes = 2_000_000_000u64;
                 let seconds = bytes as f64 / (rate * 1e6 * dice.jitter(0.15));
-                let mut one = sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
+                let mut one =
+                    sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
                 one.files = None;
                 one.series = series(&mut dice, seconds, bytes);
                 one.more.insert("round_trip_seconds".into(), json!(0.0301));
@@ -289,8 +316,16 @@ pub fn sweep() -> Made {
                     for connections in [1u64, 4] {
                         let best = if direction == "out" { 8.0 } else { 4.0 };
                         let far = ((streams as f64 / best).ln().abs() * 0.6).exp();
-                        let rate = 640e6 / far * if chunk == 4 << 20 { 1.0 } else { 0.85 } * if connections == 4 { 1.0 } else { 0.8 } * dice.jitter(0.08);
-                        let point = factors(&[("streams", json!(streams)), ("chunk", json!(chunk)), ("connections", json!(connections)), ("direction", json!(direction))]);
+                        let rate = 640e6 / far
+                            * if chunk == 4 << 20 { 1.0 } else { 0.85 }
+                            * if connections == 4 { 1.0 } else { 0.8 }
+                            * dice.jitter(0.08);
+                        let point = factors(&[
+                            ("streams", json!(streams)),
+                            ("chunk", json!(chunk)),
+                            ("connections", json!(connections)),
+                            ("direction", json!(direction)),
+                        ]);
                         let mut one = sample(&format!("haul -j {streams}"), point, repetition, bytes as f64 / rate, 8, bytes);
                         one.contender = "fixed".into();
                         if streams == 16 && connections == 4 && direction == "in" {

@@ -12,7 +12,7 @@ const APART: f64 = 4.0;
 
 pub fn draw(chart: &Chart, lines: &[Line], width: f64) -> (f64, String) {
     let bottom = HEAD + TALL;
-    let ys: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().flat_map(|m| heights(m))).collect();
+    let ys: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().flat_map(heights)).collect();
     let xs: Vec<f64> = lines.iter().flat_map(|l| l.marks.iter().map(|m| m.x)).collect();
     let up = Ruler::of(&chart.y, &ys, TALL, &|_| LETTER * 2.2);
     let left = up.ticks.iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max) + 12.0;

@@ -98,8 +98,34 @@ pub(super) fn mark(x: f64, y: f64, r: f64, look: usize) -> String {
         2 => polygon(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
         3 => polygon(&[(0.0, -1.3), (1.1, 0.0), (0.0, 1.3), (-1.1, 0.0)]),
         4 => polygon(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
-        5 => polygon(&[(-0.35, -1.1), (0.35, -1.1), (0.35, -0.35), (1.1, -0.35), (1.1, 0.35), (0.35, 0.35), (0.35, 1.1), (-0.35, 1.1), (-0.35, 0.35), (-1.1, 0.35), (-1.1, -0.35), (-0.35, -0.35)]),
-        6 => polygon(&[(-1.1, -0.55), (-0.55, -1.1), (0.0, -0.5), (0.55, -1.1), (1.1, -0.55), (0.5, 0.0), (1.1, 0.55), (0.55, 1.1), (0.0, 0.5), (-0.55, 1.1), (-1.1, 0.55), (-0.5, 0.0)]),
+        5 => polygon(&[
+            (-0.35, -1.1),
+            (0.35, -1.1),
+            (0.35, -0.35),
+            (1.1, -0.35),
+            (1.1, 0.35),
+            (0.35, 0.35),
+            (0.35, 1.1),
+            (-0.35, 1.1),
+            (-0.35, 0.35),
+            (-1.1, 0.35),
+            (-1.1, -0.35),
+            (-0.35, -0.35),
+        ]),
+        6 => polygon(&[
+            (-1.1, -0.55),
+            (-0.55, -1.1),
+            (0.0, -0.5),
+            (0.55, -1.1),
+            (1.1, -0.55),
+            (0.5, 0.0),
+            (1.1, 0.55),
+            (0.55, 1.1),
+            (0.0, 0.5),
+            (-0.55, 1.1),
+            (-1.1, 0.55),
+            (-0.5, 0.0),
+        ]),
         _ => polygon(&[(-1.1, 0.0), (-0.55, -1.0), (0.55, -1.0), (1.1, 0.0), (0.55, 1.0), (-0.55, 1.0)]),
     }
 }
@@ -129,9 +155,13 @@ impl Area {
             let Some(x) = self.x(ruler, *at) else { continue };
             out += &format!("<path class=\"grid\" d=\"M{0} {1}V{2}\"/>", n(x), n(self.top), n(self.bottom));
             out += &format!("<path class=\"axis\" d=\"M{0} {1}v5\"/>", n(x), n(self.bottom));
-            // At the right end a label must not leave the drawing.
+            // At the ends a label must not leave the drawing.
             let half = text_width(label) / 2.0;
-            let (at, class) = if x + half > width { (width, "tick end") } else { (x, "tick middle") };
+            let (at, class) = match () {
+                () if x + half > width => (width, "tick end"),
+                () if x - half < 0.0 => (0.0, "tick"),
+                () => (x, "tick middle"),
+            };
             out += &text(at, self.bottom + 18.0, class, label);
         }
         out += &format!("<path class=\"axis\" d=\"M{0} {1}H{2}\"/>", n(self.left), n(self.bottom), n(self.right));

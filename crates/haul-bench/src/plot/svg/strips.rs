@@ -65,8 +65,10 @@ fn dots(strip: &Strip, y: f64, area: &Area, ruler: &Ruler) -> String {
     out += "</g>";
     if let Some(failures) = &strip.failures {
         // Where the row is free.
-        let most = strip.values.iter().chain(&strip.interval.map(|(_, high)| high)).filter_map(|v| area.x(ruler, *v)).fold(area.left, f64::max);
-        let least = strip.values.iter().chain(&strip.interval.map(|(low, _)| low)).filter_map(|v| area.x(ruler, *v)).fold(area.right, f64::min);
+        let most =
+            strip.values.iter().chain(&strip.interval.map(|(_, high)| high)).filter_map(|v| area.x(ruler, *v)).fold(area.left, f64::max);
+        let least =
+            strip.values.iter().chain(&strip.interval.map(|(low, _)| low)).filter_map(|v| area.x(ruler, *v)).fold(area.right, f64::min);
         let needed = text_width(failures) + 14.0;
         out += &if x.is_none() || area.right - most >= needed {
             let at = if x.is_none() { area.left + 4.0 } else { most + 12.0 };
