@@ -8,6 +8,7 @@ mod compare;
 mod contest;
 mod data;
 mod files;
+mod kept;
 mod net;
 mod report;
 mod sweep;

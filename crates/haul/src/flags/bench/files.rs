@@ -109,8 +109,8 @@ pub struct FilesArgs {
     /// Extended attributes of each file
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     xattr_count: u32,
-    /// Keep all samples in RUNDIR, for `haul bench report`; a run that was interrupted goes on there
-    #[arg(long, value_name = "RUNDIR", value_hint = ValueHint::DirPath)]
+    /// Keep the samples in DIR (else below the state directory); a run that was interrupted there goes on
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     /// Leave the files of the last case there
     #[arg(long)]

@@ -31,15 +31,16 @@ pub enum BenchCommand {
 
 /// Measure what a storage and a link can do, and which tool does it best
 ///
-/// Each measurement leaves a directory with its raw samples and a report to look at in a browser.
+/// Each measurement leaves a directory with its raw samples and a report for a browser: --out names it, and otherwise it
+/// lies below the state directory.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench data|files|net|sweep|compare|report [OPTIONS] ...",
     before_help = "Examples:
-  haul bench files --threads 1,2,4,8 --same-dir both /scratch/me    creates a second, alone and together
-  haul bench net cluster                                            the link alone, by streams
-  haul bench compare data/ /scratch/me/copy                         haul beside cp, rsync, ...
-  haul bench data 1000x10MiB /scratch/me/set                        a data set to try things on"
+  haul bench files --same-dir both /scratch/me    files a second, in one directory and in several
+  haul bench net cluster                          the link alone, by streams
+  haul bench compare data /scratch/me/copies      haul beside cp, rsync, ...
+  haul bench data 1000x10MiB /scratch/me/set      a data set to try things on"
 )]
 pub struct BenchArgs {
     #[command(subcommand)]

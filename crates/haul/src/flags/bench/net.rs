@@ -26,7 +26,7 @@ pub struct NetFlags {
     pub small: bool,
     /// `None` for one that the run draws.
     pub seed: Option<u64>,
-    /// The run directory; `None` for a new one here.
+    /// The run directory.
     pub out: Option<PathBuf>,
     pub connect: Connect,
 }
@@ -74,7 +74,7 @@ pub struct NetArgs {
     /// Of the order of the measurements in each round; printed where it was drawn
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The run directory: raw samples, and what the report is made of
+    /// Keep the samples in DIR (else below the state directory); a run that was interrupted there goes on
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     #[command(flatten)]

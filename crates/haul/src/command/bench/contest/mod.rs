@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +17,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use serde_json::{Value, json};
 
+use super::kept;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
@@ -110,16 +110,10 @@ pub struct Keeping {
 
 impl Keeping {
     pub fn of(flags: &ContestFlags, global: &Global, kind: Kind) -> Keeping {
-        let dir = flags.out.clone().unwrap_or_else(|| {
-            let above = global.state_dir.clone().or_else(|| haul_core::journal::default_root(|name| std::env::var_os(name)));
-            let stamp = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
-            let name = format!("{}-{stamp}-{:04x}", kind.words(), chance() & 0xffff);
-            above.unwrap_or_else(std::env::temp_dir).join("bench").join(name)
-        });
-        let dir = std::path::absolute(&dir).unwrap_or(dir);
+        let dir = kept::directory(flags.out.as_deref(), global, kind);
         let old = record::read(&dir).ok().filter(|(header, _)| header.ended.is_none());
         let old_seed = old.and_then(|(header, _)| header.settings.get("seed")?.as_u64());
-        let seed = flags.seed.or(old_seed).unwrap_or_else(|| chance() & 0xffff_ffff);
+        let seed = flags.seed.or(old_seed).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
         Keeping { own: leftovers(&dir), state: dir.join("haul-state"), dir, seed }
     }
 
@@ -127,10 +121,6 @@ impl Keeping {
     pub fn env(&self) -> Vec<(OsString, OsString)> {
         vec![("HAUL_STATE_DIR".into(), self.state.clone().into())]
     }
-}
-
-fn chance() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// All that a run is made of.
@@ -208,6 +198,7 @@ impl Asked<'_> {
             }
         };
         run.finish((!stopped).then(|| jiff::Timestamp::now().to_string()))?;
+        kept::page(run.dir(), self.global);
         Ok(Held { run, source, stopped })
     }
 
@@ -237,7 +228,7 @@ impl Asked<'_> {
         Header {
             version: record::VERSION,
             kind: self.kind,
-            id: format!("{:016x}", chance()),
+            id: format!("{:016x}", kept::chance()),
             started: jiff::Timestamp::now().to_string(),
             ended: None,
             command: std::env::args_os().map(|word| show(word.as_bytes())).collect(),

@@ -19,6 +19,7 @@ use haul_core::store::Store;
 use haul_stores::local::{Local, Options};
 use serde_json::{Value, json};
 
+use super::kept;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
@@ -105,17 +106,17 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let opened = opened(flags, &hosts)?;
     let id = identity()?;
     // Before anything is made at the place: whether the samples can be kept is known now.
-    let mut kept = flags.out.as_deref().map(|dir| begin(dir, flags, &id)).transpose()?;
+    let mut run = begin(&kept::directory(flags.out.as_deref(), global, Kind::Files), flags, &id)?;
     let signals = Signals::listen();
     let place = made(flags, &opened, &id)?;
-    let mut session = Session { flags, global, kept: kept.as_mut(), samples: Vec::new(), failed: false };
+    let mut session = Session { flags, global, kept: &mut run, samples: Vec::new(), failed: false };
     let ran = session.all(&place, &signals.cancel);
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
     let interrupted = signals.cancel.is_set();
     let failed = session.failed;
     // What was measured is shown and kept first: removing many files may take its time.
     let shown = session.show();
-    let kept = kept.map_or(Ok(()), |run| finish(run, interrupted || ran.is_err(), global));
+    let kept = finish(run, interrupted || ran.is_err(), global);
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
         (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
@@ -225,13 +226,11 @@ fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
 
 fn finish(mut run: Run, cut_off: bool, global: &Global) -> Result<()> {
     run.finish((!cut_off).then(now))?;
-    if !global.quiet {
+    if cut_off && !global.quiet {
         let dir = show(run.dir().as_os_str().as_bytes());
-        out::say(&match cut_off {
-            false => format!("samples: {dir}/samples.csv"),
-            true => format!("what was measured is kept in {dir}; the same command goes on there"),
-        });
+        out::say(&format!("what was measured is kept; the same command with --out {dir} goes on"));
     }
+    kept::page(run.dir(), global);
     Ok(())
 }
 
@@ -243,7 +242,7 @@ fn now() -> String {
 struct Session<'a> {
     flags: &'a FilesFlags,
     global: &'a Global,
-    kept: Option<&'a mut Run>,
+    kept: &'a mut Run,
     samples: Vec<Sample>,
     /// Something was not measured, or not well.
     failed: bool,
@@ -264,7 +263,7 @@ impl Session<'_> {
         for prepared in tables::prepared(&settings.operations) {
             self.say(&prepared);
         }
-        let before: Vec<Sample> = self.kept.as_ref().map(|run| run.samples.clone()).unwrap_or_default();
+        let before: Vec<Sample> = self.kept.samples.clone();
         self.samples = before.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
         let have = |op: Operation, case, each, repetition| {
             let factors = Measured::factors(op, case, each);
@@ -332,9 +331,7 @@ impl Session<'_> {
             let document = json!({ "event": "files", "time": now(), "version": JSON_VERSION, "sample": sample });
             print(&document)?;
         }
-        if let Some(run) = &mut self.kept {
-            run.add(sample.clone())?;
-        }
+        self.kept.add(sample.clone())?;
         if sample.outcome != Outcome::Interrupted {
             self.samples.push(sample);
         }

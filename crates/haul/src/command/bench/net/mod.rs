@@ -12,6 +12,7 @@ use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 
+use super::kept;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
@@ -37,7 +38,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         Host::Objects(_) => return Err(Error::new(ErrorKind::Unsupported, "measure").because("a bucket is no host")),
     };
     let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
-    let (dir, seed) = place(flags);
+    let (dir, seed) = place(flags, global);
     let plan = Plan {
         streams: flags.streams.clone(),
         directions: flags.directions.clone(),
@@ -103,6 +104,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         }
     };
     shown.map_err(|e| Error::io(e, "write"))?;
+    kept::page(&dir, global);
     Ok(match ended {
         Some(e) => out::error(&e.hint("what was measured is kept; the same command with --out of this run goes on")),
         None if interrupted => Exit::Signal,
@@ -118,12 +120,9 @@ fn is_measured(run: &Run, point: Point) -> bool {
 }
 
 /// Where the samples go, and the seed: that of the run that lies there, where there is one to go on with.
-fn place(flags: &NetFlags) -> (PathBuf, u64) {
+fn place(flags: &NetFlags, global: &Global) -> (PathBuf, u64) {
     let drawn = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0_u8) >> 32;
-    let dir = flags.out.clone().unwrap_or_else(|| {
-        let stamp: String = now().chars().filter(char::is_ascii_digit).take(14).collect();
-        PathBuf::from(format!("haul-bench-net-{stamp}"))
-    });
+    let dir = kept::directory(flags.out.as_deref(), global, Kind::Net);
     let there = || record::read(&dir).ok().and_then(|(header, _)| header.settings.get("seed")?.as_u64());
     let seed = flags.seed.or_else(there).unwrap_or_else(drawn);
     (dir, seed)
