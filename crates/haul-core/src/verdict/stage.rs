@@ -121,6 +121,6 @@ pub fn shares(report: &Report) -> Vec<Share> {
     ];
     let sum: f64 = all.iter().map(|(_, time)| time.as_secs_f64()).sum::<f64>().max(1e-9);
     all.retain(|(_, time)| !time.is_zero());
-    all.sort_by_key(|stage| std::cmp::Reverse(stage.1));
+    all.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     all.into_iter().map(|(stage, time)| Share { stage, time, share: time.as_secs_f64() / sum }).collect()
 }

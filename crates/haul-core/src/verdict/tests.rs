@@ -48,9 +48,11 @@ fn is(report: &Report, machine: Machine, ends: &Ends, limiter: Limiter, words: &
     assert!(!verdict.next.is_empty() && verdict.next.iter().all(|next| !next.is_empty()), "{verdict:?}");
 }
 
+type Case = (fn(&mut Report), Limiter, &'static str);
+
 #[test]
 fn the_largest_share_is_named() {
-    let cases: [(fn(&mut Report), Limiter, &str); 8] = [
+    let cases: [Case; 8] = [
         (
             |r| r.times.reading = secs(60.0),
             Limiter::SourceReads,
@@ -140,7 +142,7 @@ fn runs_as_they_were() {
     let one = ran(13.34, 1, 0.004, 4.379, Times { writing: secs(9.424), metadata: secs(3.582), ..Times::default() });
     is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "the 1 worker of -j");
     // A source of 150 ms a read.
-    let times = Times { reading: secs(8.351), opening: secs(0.318), writing: secs(0.092), metadata: secs(0.064), ..Times::default() };
+    let times = Times { reading: secs(8.351), opening: secs(0.32), writing: secs(0.092), metadata: secs(0.064), ..Times::default() };
     is(&ran(0.961, 24, 0.085, 0.353, times), two, &near(), Limiter::SourceReads, "reading the source: 95%");
     // A destination of 25 ms for everything but data.
     let times = Times { metadata: secs(9.23), writing: secs(0.025), ..Times::default() };

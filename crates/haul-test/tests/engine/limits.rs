@@ -190,7 +190,7 @@ fn too_few_workers_by_request() {
 #[test]
 fn too_short_to_say() {
     let source = Memory::new();
-    source.put("a", b"a".to_vec());
+    source.put("a", b"a");
     limited(job(Arc::new(Memory::new()), Arc::new(Memory::new())), Limiter::TooShort);
     let mut dry = job(Arc::new(source), Arc::new(Memory::new()));
     dry.dry = true;
