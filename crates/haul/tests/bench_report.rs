@@ -335,7 +335,9 @@ fn the_browser_would_complain() {
     // A page that is too wide, a plot without a caption, and labels on each other are found.
     let bad = page.replacen("<main>", "<main><table><tr><td class=\"wide\"><svg width=\"900\" height=\"9\"></svg></td></tr></table>", 1);
     let bad = bad.replacen("<figcaption>", "<figcaption></figcaption><p>", 1).replacen("</figcaption>\n</figure>", "</p></figure>", 1);
-    let (_, wrong) = measured(&world, bad);
+    let on_each_other = "</desc><text x=\"90\" y=\"60\" class=\"tick\">one</text><text x=\"92\" y=\"60\" class=\"tick\">other</text>";
+    let (_, wrong) = measured(&world, bad.replace("</desc>", on_each_other));
+    assert!(wrong.iter().any(|text| text.ends_with("\"other\" lies on \"one\"")), "{wrong:?}");
     assert!(wrong.iter().any(|text| text.starts_with("390 px: the page is")), "{wrong:?}");
     assert!(wrong.iter().any(|text| text.ends_with("no caption")), "{wrong:?}");
 }

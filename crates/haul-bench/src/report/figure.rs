@@ -33,11 +33,7 @@ pub fn with_missing(caption: String, points: &[&Point<'_>]) -> String {
             (false, words) => words,
         })
         .collect();
-    if names.is_empty() {
-        caption
-    } else {
-        format!("{caption} No mark, because it never went well: {}.", super::verdict::listed(&names, 4))
-    }
+    if names.is_empty() { caption } else { format!("{caption} No mark, because it never went well: {}.", super::verdict::few(&names)) }
 }
 
 /// One row a point: every repetition.

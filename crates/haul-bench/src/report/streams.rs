@@ -153,9 +153,13 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
         let several = varied(&grid);
         let differing: Vec<&str> = grid_factors.into_iter().filter(|f| several.contains(f)).collect();
         let constant: Vec<&str> = factors(&group).into_iter().filter(|f| !differing.contains(f)).collect();
-        let named = |p: &Point<'_>| if p.contender == TUNER { "haul's own choice".to_string() } else { label(p, &constant, false) };
+        let named = |p: &Point<'_>| match (p.contender == TUNER, label(p, &constant, false)) {
+            (true, _) => "haul's own choice".to_string(),
+            (false, name) if name.is_empty() => p.contender.to_string(),
+            (false, name) => name,
+        };
         let sentence = sweet_spot(&grid, tuner.first().copied(), metric, &named);
-        document.main.push(if place.is_empty() { sentence.clone() } else { format!("{place}: {sentence}") });
+        document.main.push(if place.is_empty() { capital(&sentence) } else { format!("{place}: {sentence}") });
 
         // A line a chunk size and number of connections; those with the best peaks first.
         let apart: Vec<&str> = differing.iter().copied().filter(|f| *f != "streams").collect();
@@ -214,8 +218,7 @@ pub fn sweep(points: &[&Point<'_>], document: &mut Document) {
 fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, named: &dyn Fn(&Point<'_>) -> String) -> String {
     let Some(lead) = Lead::of(grid, metric) else { return "Nothing went well, so there is no rate.".into() };
     let show = |p: &Point<'_>| p.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
-    let name = Some(named(lead.best)).filter(|name| !name.is_empty()).unwrap_or_else(|| lead.best.contender.to_string());
-    let mut out = format!("most, {}, with {name}", show(lead.best));
+    let mut out = format!("most, {}, with {}", show(lead.best), named(lead.best));
     if !lead.level.is_empty() {
         let count = lead.level.len();
         out +=

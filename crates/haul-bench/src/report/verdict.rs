@@ -84,7 +84,8 @@ pub fn listed(words: &[String], most: usize) -> String {
     }
 }
 
-fn few(places: &[String]) -> String {
+/// `a; b; c; and 4 more`: for what has commas in it.
+pub fn few(places: &[String]) -> String {
     let (shown, rest) = places.split_at(places.len().min(3));
     let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
     format!("{}{more}", shown.join("; "))
