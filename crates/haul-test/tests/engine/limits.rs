@@ -100,7 +100,7 @@ fn reading_back_is_named_when_it_takes_the_time() {
 /// One processor is what the run believes to have, and generating and hashing is all there is to do.
 #[test]
 fn hashing_on_one_processor_is_the_processors() {
-    let mut compared = job(Arc::new(Synthetic::new(2, 6, 24 << 20)), Arc::new(Discard::new()));
+    let mut compared = job(Arc::new(Synthetic::new(2, 4, 4 << 20)), Arc::new(Discard::new()));
     compared.verify = false;
     compared.keep = MetaMask::NONE;
     let report = run(4, 1, compared);
@@ -112,7 +112,7 @@ fn content_that_is_compared_is_hashed() {
     let (source, target) = (Memory::new(), Memory::new());
     for i in 0..8 {
         let path = format!("f{i}");
-        let bytes = content(&path, 0, 24 << 20);
+        let bytes = content(&path, 0, 6 << 20);
         source.put(&path, bytes.clone());
         target.put(&path, bytes);
     }
