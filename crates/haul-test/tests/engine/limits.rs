@@ -100,7 +100,7 @@ fn reading_back_is_named_when_it_takes_the_time() {
 /// One processor is what the run believes to have, and generating and hashing is all there is to do.
 #[test]
 fn hashing_on_one_processor_is_the_processors() {
-    let mut compared = job(Arc::new(Synthetic::new(2, 4, 4 << 20)), Arc::new(Discard::new()));
+    let mut compared = job(Arc::new(Synthetic::new(2, 6, 24 << 20)), Arc::new(Discard::new()));
     compared.verify = false;
     compared.keep = MetaMask::NONE;
     let report = run(4, 1, compared);
