@@ -112,7 +112,7 @@ fn content_that_is_compared_is_hashed() {
     let (source, target) = (Memory::new(), Memory::new());
     for i in 0..8 {
         let path = format!("f{i}");
-        let bytes = content(&path, 0, 24 << 20);
+        let bytes = content(&path, 0, 6 << 20);
         source.put(&path, bytes.clone());
         target.put(&path, bytes);
     }
