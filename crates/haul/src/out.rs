@@ -54,7 +54,8 @@ pub fn say_plainly(line: &str) {
 }
 
 fn describe(error: &haul_core::Error) -> String {
-    let path = error.path().map_or(String::new(), |path| format!("{}: ", if path.is_empty() { ".".into() } else { haul_core::entry::show(path) }));
+    let path =
+        error.path().map_or(String::new(), |path| format!("{}: ", if path.is_empty() { ".".into() } else { haul_core::entry::show(path) }));
     let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));
     format!("{path}{}: {}{next}", error.op(), error.reason())
 }
