@@ -10,6 +10,7 @@ pub mod contest;
 pub mod data;
 pub mod files;
 pub mod net;
+pub mod order;
 pub mod plot;
 pub mod process;
 pub mod record;

@@ -196,6 +196,52 @@ pub struct Job {
     pub chmod: Vec<ModeChange>,
 }
 
+impl Job {
+    /// A copy of what is in `source`, with the defaults of `haul cp`.
+    pub fn copying(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
+        Job {
+            mode: Mode::Copy,
+            roots: vec![Root::new(source, Pick::Contents)],
+            target,
+            rename: None,
+            policy: Policy::DEFAULT,
+            links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true },
+            filter: Filter::default(),
+            bounds: Bounds::default(),
+            keep: MetaMask::MTIME.with(MetaMask::MODE),
+            sparse: false,
+            in_place: false,
+            delta: false,
+            one_file_system: false,
+            sync: false,
+            verify: false,
+            delete: false,
+            delete_excluded: false,
+            ignore_errors: false,
+            max_delete: None,
+            backup: None,
+            remove_source: false,
+            force: false,
+            one_way: false,
+            dry: false,
+            workers: None,
+            writers: None,
+            chunk: 8 << 20,
+            limit: None,
+            retries: 3,
+            progress: Duration::from_secs(60),
+            deadline: None,
+            timeout: None,
+            link_dest: Vec::new(),
+            ordered: false,
+            avoid: Vec::new(),
+            recurse_listed: false,
+            owner: None,
+            chmod: Vec::new(),
+        }
+    }
+}
+
 /// One clause of `--chmod`: for files, directories or both, what is added, removed or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeChange {

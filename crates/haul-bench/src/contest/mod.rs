@@ -22,7 +22,6 @@ use crate::process::{self, Ending, Ran};
 use crate::record::{Outcome, Run, Sample};
 
 pub mod caches;
-pub mod order;
 pub mod proof;
 pub mod source;
 
@@ -142,7 +141,7 @@ impl Contest<'_> {
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
         for round in 0..rounds {
-            for place in order::order(self.seed, round, self.contenders.len()) {
+            for place in crate::order::order(self.seed, round, self.contenders.len()) {
                 nth += 1;
                 self.cancel.check()?;
                 let contender = &self.contenders[place];

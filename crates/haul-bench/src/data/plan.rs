@@ -43,7 +43,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Of that what is not hole.
     pub stored: u64,
-    /// What that takes in blocks of [`GRAIN`] bytes, which is what a file system must have free.
+    /// What that takes in blocks of `GRAIN` bytes, which is what a file system must have free.
     pub allocated: u64,
     pub largest: u64,
     /// Levels of directories below the top.

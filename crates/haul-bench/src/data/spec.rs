@@ -163,7 +163,7 @@ impl Spec {
         Ok(self)
     }
 
-    /// The same with `1 / scale` of the bytes; see [`Law::scaled`].
+    /// The same with `1 / scale` of the bytes.
     pub fn scaled(mut self, scale: u64) -> Spec {
         if scale <= 1 {
             return self;

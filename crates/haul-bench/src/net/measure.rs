@@ -7,12 +7,9 @@ use std::time::{Duration, Instant};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::engine::{self, Setup};
-use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::filter::Filter;
-use haul_core::job::{Bounds, Job, Links, Mode, Pick, Root};
+use haul_core::job::Job;
 use haul_core::journal::{Journal, Progress as Past};
-use haul_core::plan::Policy;
 use haul_core::report::{Ending, Report};
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
@@ -112,7 +109,7 @@ struct Moment {
 
 /// Measures one point. What goes wrong on the way is in the sample, and as an error beside it where the host cannot be used any
 /// more; `stop` ends it early, with a sample that does not count.
-pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBool, at: String) -> (Sample, Option<Error>) {
+pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, at: String) -> (Sample, Option<Error>) {
     let mut sample = Sample {
         contender: CONTENDER.into(),
         repetition: point.repetition,
@@ -128,14 +125,14 @@ pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &
             Some(e)
         }
     };
-    if stop.load(Ordering::Relaxed) {
+    if stop.is_set() {
         (sample.outcome, sample.reason) = (Outcome::Interrupted, None);
         return (sample, None);
     }
     (sample, failed)
 }
 
-fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBool, sample: &mut Sample) -> Result<()> {
+fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, sample: &mut Sample) -> Result<()> {
     let streams = far.settle(point.streams)?;
     let counts = Arc::new(Counts::default());
     let files = Files::of(plan);
@@ -156,7 +153,7 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &AtomicBo
     let mut moments = Moments { far, counts: &counts, as_it_comes, begun: Instant::now(), all: Vec::new() };
     let report = move_files(job(point, window, source, target), point.streams, stop, &mut moments)?;
     drain(far, &distant, stop)?;
-    if stop.load(Ordering::Relaxed) {
+    if stop.is_set() {
         return Ok(());
     }
     fill(sample, far, streams, window, &moments.answered(point.direction)?);
@@ -211,7 +208,7 @@ impl Moments<'_> {
     }
 }
 
-fn move_files(job: Job, streams: u32, stop: &AtomicBool, moments: &mut Moments<'_>) -> Result<Report> {
+fn move_files(job: Job, streams: u32, stop: &Cancel, moments: &mut Moments<'_>) -> Result<Report> {
     let cancel = Cancel::default();
     moments.begun = Instant::now();
     moments.take()?;
@@ -221,7 +218,7 @@ fn move_files(job: Job, streams: u32, stop: &AtomicBool, moments: &mut Moments<'
         scope.spawn(|| {
             let mut next = Instant::now() + EVERY;
             while !over.load(Ordering::Relaxed) {
-                if stop.load(Ordering::Relaxed) {
+                if stop.is_set() {
                     cancel.set(Stop::Signal);
                 }
                 if Instant::now() >= next {
@@ -241,45 +238,12 @@ fn move_files(job: Job, streams: u32, stop: &AtomicBool, moments: &mut Moments<'
 
 fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
     Job {
-        mode: Mode::Copy,
-        roots: vec![Root::new(source, Pick::Contents)],
-        target,
-        rename: None,
-        policy: Policy::DEFAULT,
-        links: Links { copy: false, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false },
-        filter: Filter::default(),
-        bounds: Bounds::default(),
-        keep: MetaMask::MTIME.with(MetaMask::MODE),
-        sparse: false,
-        in_place: false,
-        delta: false,
-        one_file_system: false,
-        sync: false,
-        verify: false,
-        delete: false,
-        delete_excluded: false,
-        ignore_errors: false,
-        max_delete: None,
-        backup: None,
-        remove_source: false,
-        force: false,
-        one_way: false,
-        dry: false,
         workers: Some(point.streams),
-        writers: None,
         chunk: CHUNK,
-        limit: None,
         // What has to be done again is no measurement.
         retries: 0,
-        progress: Duration::from_secs(30),
         deadline: Some(window.warm_up + window.counted),
-        timeout: None,
-        link_dest: Vec::new(),
-        ordered: false,
-        avoid: Vec::new(),
-        recurse_listed: false,
-        owner: None,
-        chmod: Vec::new(),
+        ..Job::copying(source, target)
     }
 }
 
@@ -301,9 +265,9 @@ fn setup(workers: u32, cancel: Cancel) -> Setup {
 
 /// Waits until nothing of the run is on its way any more, lest it slows the next down or is counted with it: the workers let go
 /// of the store, and what was asked for ahead has come.
-fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &AtomicBool) -> Result<()> {
+fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<()> {
     let (mut last, mut since) = (far.under_way(), Instant::now());
-    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.load(Ordering::Relaxed) {
+    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.is_set() {
         let now = far.under_way();
         if now != last {
             (last, since) = (now, Instant::now());

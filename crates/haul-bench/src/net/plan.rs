@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::order::order;
+
 /// Which way the data go, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
@@ -33,7 +35,7 @@ pub struct Plan {
     /// How long each point is measured, behind the warm-up.
     pub seconds: Duration,
     pub repeat: u32,
-    /// Many files of [`SMALL`] bytes in place of large ones.
+    /// Many files of `SMALL` bytes in place of large ones.
     pub small: bool,
     /// Of the order.
     pub seed: u64,
@@ -61,15 +63,14 @@ impl Plan {
     /// In rounds, each of which has every point once, in an order of its own: what changes slowly on the way or on the machines
     /// then lies on all points alike.
     pub fn points(&self) -> Vec<Point> {
-        let mut dice = self.seed;
         let mut all = Vec::new();
         for repetition in 1..=self.repeat {
             let each = |direction: &Direction| self.streams.iter().map(|streams| (*direction, *streams)).collect::<Vec<_>>();
-            let mut round: Vec<(Direction, u32)> = self.directions.iter().flat_map(each).collect();
-            for at in (1..round.len()).rev() {
-                round.swap(at, (draw(&mut dice) % (at as u64 + 1)) as usize);
-            }
-            all.extend(round.into_iter().map(|(direction, streams)| Point { repetition, direction, streams }));
+            let round: Vec<(Direction, u32)> = self.directions.iter().flat_map(each).collect();
+            all.extend(order(self.seed, repetition, round.len()).into_iter().map(|at| {
+                let (direction, streams) = round[at];
+                Point { repetition, direction, streams }
+            }));
         }
         all
     }
@@ -88,15 +89,6 @@ impl Plan {
         ];
         all.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
     }
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

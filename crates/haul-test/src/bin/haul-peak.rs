@@ -4,15 +4,12 @@
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use haul_core::cancel::Cancel;
 use haul_core::engine::{Setup, run};
-use haul_core::entry::MetaMask;
-use haul_core::filter::Filter;
-use haul_core::job::{Bounds, Job, Links, Mode, Pick, Root};
+use haul_core::job::Job;
 use haul_core::journal::{Journal, Progress};
-use haul_core::plan::Policy;
 use haul_core::report::Ending;
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
@@ -39,7 +36,7 @@ fn main() -> std::process::ExitCode {
         "doomed" => (Arc::new(Synthetic::new(1, 0, 10)), Arc::new(Synthetic::new(1, n, 10)), true),
         _ => return complain(SHAPES),
     };
-    let mut job = plain(source, target);
+    let mut job = Job::copying(source, target);
     job.delete = delete;
     job.dry = shape == "doomed";
     let setup = Setup {
@@ -79,47 +76,4 @@ fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
-}
-
-fn plain(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
-    Job {
-        link_dest: Vec::new(),
-        timeout: None,
-        mode: Mode::Copy,
-        roots: vec![Root::new(source, Pick::Contents)],
-        target,
-        rename: None,
-        policy: Policy::DEFAULT,
-        links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true },
-        filter: Filter::default(),
-        bounds: Bounds::default(),
-        keep: MetaMask::MTIME.with(MetaMask::MODE),
-        sparse: false,
-        in_place: false,
-        delta: false,
-        one_file_system: false,
-        sync: false,
-        verify: false,
-        delete: false,
-        delete_excluded: false,
-        ignore_errors: false,
-        max_delete: None,
-        backup: None,
-        remove_source: false,
-        force: false,
-        one_way: false,
-        dry: false,
-        workers: None,
-        writers: None,
-        chunk: 8 << 20,
-        limit: None,
-        retries: 3,
-        progress: Duration::from_secs(60),
-        deadline: None,
-        ordered: false,
-        avoid: Vec::new(),
-        recurse_listed: false,
-        owner: None,
-        chmod: Vec::new(),
-    }
 }

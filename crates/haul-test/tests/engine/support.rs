@@ -8,10 +8,8 @@ use haul_core::cancel::Cancel;
 use haul_core::engine::{Setup, run};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::event::{Action, Event, Observer, Why};
-use haul_core::filter::Filter;
-use haul_core::job::{Bounds, Job, Links, Mode, Pick, Root};
+use haul_core::job::Job;
 use haul_core::journal::{Journal, Progress};
-use haul_core::plan::Policy;
 use haul_core::report::Report;
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits, Tuner};
@@ -19,46 +17,7 @@ use haul_stores::memory::Memory;
 use haul_test::content::{fill, seed};
 
 pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
-    Job {
-        mode: Mode::Copy,
-        roots: vec![Root::new(source, Pick::Contents)],
-        target,
-        rename: None,
-        policy: Policy::DEFAULT,
-        links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true },
-        filter: Filter::default(),
-        bounds: Bounds::default(),
-        keep: MetaMask::MTIME.with(MetaMask::MODE),
-        sparse: false,
-        in_place: false,
-        delta: false,
-        one_file_system: false,
-        sync: false,
-        verify: false,
-        delete: false,
-        delete_excluded: false,
-        ignore_errors: false,
-        max_delete: None,
-        backup: None,
-        remove_source: false,
-        force: false,
-        one_way: false,
-        dry: false,
-        workers: None,
-        writers: None,
-        chunk: 64 << 10,
-        limit: None,
-        retries: 3,
-        progress: Duration::from_secs(60),
-        deadline: None,
-        timeout: None,
-        link_dest: Vec::new(),
-        ordered: false,
-        avoid: Vec::new(),
-        recurse_listed: false,
-        owner: None,
-        chmod: Vec::new(),
-    }
+    Job { chunk: 64 << 10, ..Job::copying(source, target) }
 }
 
 /// What happened to which name.

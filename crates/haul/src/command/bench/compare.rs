@@ -58,7 +58,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let tools = tools(flags.table.as_deref())?;
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
-    contest::listen(&cancel);
+    super::signals::listen(&cancel, contest::STOPPING, None);
     let keeping = Keeping::of(&flags.contest, global, Kind::Compare);
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ const WIDTH: usize = 80;
 
 pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     let cancel = Cancel::default();
-    let _listening = listen(cancel.clone(), flags.verify);
+    let kept = "stopping; what is made is kept (a second signal stops at once)";
+    super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None);
     match work(flags, global, &cancel) {
         Ok(exit) => exit,
         Err(e) if e.kind() == ErrorKind::Cancelled && cancel.why() == Some(Stop::Signal) => {
@@ -351,32 +352,4 @@ fn clipped(line: &str) -> String {
     let width = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(WIDTH, |size| usize::from(size.ws_col).max(2));
     let line = harmless(line.to_string());
     if columns(&line) < width { line } else { line.chars().take(width - 1).collect() }
-}
-
-/// Signals are heard while this lives.
-struct Listening(signal_hook::iterator::Handle);
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// The first signal stops after the files under way, the second at once.
-fn listen(cancel: Cancel, verify: bool) -> Option<Listening> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).ok()?;
-    let listening = Listening(signals.handle());
-    let stopping = AtomicBool::new(false);
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if stopping.swap(true, Ordering::Relaxed) {
-                std::process::exit(i32::from(Exit::Signal.code()));
-            }
-            cancel.set(Stop::Signal);
-            let kept = if verify { "" } else { "; what is made is kept" };
-            std::thread::spawn(move || out::say(&format!("stopping{kept} (a second signal stops at once)")));
-        }
-    });
-    Some(listening)
 }

@@ -11,6 +11,7 @@ mod files;
 mod kept;
 mod net;
 mod report;
+mod signals;
 mod sweep;
 
 pub fn run(command: &BenchCommand, global: &Global) -> Exit {

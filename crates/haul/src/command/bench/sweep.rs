@@ -34,7 +34,7 @@ pub fn run(flags: &SweepFlags, global: &Global) -> Exit {
 fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     contest::one_here(&flags.source, &flags.destination)?;
     let cancel = Cancel::default();
-    contest::listen(&cancel);
+    super::signals::listen(&cancel, contest::STOPPING, None);
     let keeping = Keeping::of(&flags.contest, global, Kind::Sweep);
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);

@@ -11,14 +11,13 @@ use std::time::Duration;
 use haul_bench::contest::{Contender, Contest, Event, Ground as _, Source, leftovers};
 use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
 use haul_bench::stats::{Difference, Summary, Verdict};
-use haul_core::cancel::{Cancel, Stop};
+use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use serde_json::{Value, json};
 
 use super::kept;
-use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
 use crate::location::{Location, Scheme};
@@ -83,20 +82,8 @@ impl From {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP stop the run and clean up, a second one at once.
-pub fn listen(cancel: &Cancel) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
-    let cancel = cancel.clone();
-    std::thread::spawn(move || {
-        for _ in signals.forever() {
-            if !cancel.set(Stop::Signal) {
-                std::process::exit(i32::from(Exit::Signal.code()));
-            }
-            out::say("stopping and cleaning up (a second signal stops at once and leaves the last copy there)");
-        }
-    });
-}
+/// What a signal says that ends a contest.
+pub const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
 
 /// Where a run is kept, and the seed that it has or gets.
 pub struct Keeping {
@@ -197,7 +184,7 @@ impl Asked<'_> {
                 return Err(e);
             }
         };
-        run.finish((!stopped).then(|| jiff::Timestamp::now().to_string()))?;
+        run.finish((!stopped).then(|| format!("{:.3}", jiff::Timestamp::now())))?;
         kept::page(run.dir(), self.global);
         Ok(Held { run, source, stopped })
     }
@@ -229,7 +216,7 @@ impl Asked<'_> {
             version: record::VERSION,
             kind: self.kind,
             id: format!("{:016x}", kept::chance()),
-            started: jiff::Timestamp::now().to_string(),
+            started: format!("{:.3}", jiff::Timestamp::now()),
             ended: None,
             command: std::env::args_os().map(|word| show(word.as_bytes())).collect(),
             host: Host::here(env!("CARGO_PKG_VERSION")),

@@ -5,7 +5,6 @@ mod tables;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -107,12 +106,12 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let id = identity()?;
     // Before anything is made at the place: whether the samples can be kept is known now.
     let mut run = begin(&kept::directory(flags.out.as_deref(), global, Kind::Files), flags, &id)?;
-    let signals = Signals::listen();
+    let signalled = listen();
     let place = made(flags, &opened, &id)?;
     let mut session = Session { flags, global, kept: &mut run, samples: Vec::new(), failed: false };
-    let ran = session.all(&place, &signals.cancel);
+    let ran = session.all(&place, &signalled);
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
-    let interrupted = signals.cancel.is_set();
+    let interrupted = signalled.is_set();
     let failed = session.failed;
     // What was measured is shown and kept first: removing many files may take its time.
     let shown = session.show();
@@ -120,7 +119,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
         (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
-        (false, false) => remove(&place, &signals.cancel, global),
+        (false, false) => remove(&place, &signalled, global),
     };
     shown.and(kept)?;
     if flags.keep && !global.quiet {
@@ -146,31 +145,12 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The signals that end a run. The first stops what is under way; a second leaves at once.
-struct Signals {
-    cancel: Cancel,
-}
-
-impl Signals {
-    fn listen() -> Signals {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let cancel = Cancel::default();
-        let told = cancel.clone();
-        let first = AtomicBool::new(true);
-        if let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) {
-            std::thread::spawn(move || {
-                for _ in signals.forever() {
-                    if !first.swap(false, Ordering::Relaxed) {
-                        out::say("stopped at once; `haul bench files --cleanup DIR` removes what is left there");
-                        std::process::exit(i32::from(Exit::Signal.code()));
-                    }
-                    told.set(Stop::Signal);
-                    out::say("stopping and removing the files (a second signal stops at once)");
-                }
-            });
-        }
-        Signals { cancel }
-    }
+/// The first signal stops what is under way; a second leaves at once.
+fn listen() -> Cancel {
+    let cancel = Cancel::default();
+    let left = "stopped at once; `haul bench files --cleanup DIR` removes what is left there";
+    super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left));
+    cancel
 }
 
 /// Removes the directory of the run: for as long as it takes, but no longer than `GRACE` after a signal.
@@ -369,18 +349,18 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
         Opened::Local => Arc::new(Local::open(&open::path_of(&flags.place.to_bytes()), Options::default())?),
         Opened::Store(store) => store,
     };
-    let signals = Signals::listen();
+    let signalled = listen();
     let (mut removed, mut exit) = (0u32, Exit::Success);
     for found in left::find(&*store, &host_name())? {
         let name = show(&found.leaf);
         let what = match found.state {
-            State::Over => match remove(&left_by(&store, flags, &found.leaf), &signals.cancel, global) {
+            State::Over => match remove(&left_by(&store, flags, &found.leaf), &signalled, global) {
                 Ok(()) => {
                     removed += 1;
                     format!("removed {name}")
                 }
                 Err(e) => {
-                    exit = exit.or_worse(if signals.cancel.is_set() { Exit::Signal } else { Exit::Partial });
+                    exit = exit.or_worse(if signalled.is_set() { Exit::Signal } else { Exit::Partial });
                     out::failure(&e);
                     continue;
                 }

@@ -4,11 +4,11 @@ mod show;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_bench::net::{self, Far, Findings, Plan, Point, Window};
 use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
+use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 
@@ -49,7 +49,8 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     };
     far.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
-    let stop = listen();
+    let stop = Cancel::default();
+    super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None);
     let tell = |line: &str| {
         if !global.quiet {
             out::say_plainly(line);
@@ -69,7 +70,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
             continue;
         }
         let (sample, failed) = net::measure(&far, &plan, *point, window, &stop, now());
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             // What was half measured is measured again when the run goes on.
             break;
         }
@@ -81,7 +82,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
             break;
         }
     }
-    let interrupted = stop.load(Ordering::Relaxed);
+    let interrupted = stop.is_set();
     let complete = ended.is_none() && !interrupted;
     run.finish(complete.then(now))?;
     let outcome = show::Outcome {
@@ -171,24 +172,6 @@ fn why(connect: &crate::flags::connect::Connect, host: &Arc<Host>) -> show::Way 
         },
         _ => show::Way::Sftp,
     }
-}
-
-/// The first signal ends the measurement, the second one the program.
-fn listen() -> Arc<AtomicBool> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    if let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) {
-        let stop = stop.clone();
-        std::thread::spawn(move || {
-            for _ in signals.forever() {
-                if stop.swap(true, Ordering::Relaxed) {
-                    std::process::exit(i32::from(Exit::Signal.code()));
-                }
-                out::say("stopping; what was measured is kept (a second signal stops at once)");
-            }
-        });
-    }
-    stop
 }
 
 /// `512 MiB/s`.

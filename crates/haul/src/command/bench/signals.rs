@@ -1,0 +1,27 @@
+//! The signals that end a measurement.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_core::cancel::{Cancel, Stop};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::exit::Exit;
+use crate::out;
+
+/// SIGINT, SIGTERM and SIGHUP set `cancel` and say `first`; a second one says `second` and ends the program at once. They are
+/// heard until the program ends.
+pub fn listen(cancel: &Cancel, first: &'static str, second: Option<&'static str>) {
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let (cancel, heard) = (cancel.clone(), AtomicBool::new(false));
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if heard.swap(true, Ordering::Relaxed) {
+                second.into_iter().for_each(out::say);
+                std::process::exit(i32::from(Exit::Signal.code()));
+            }
+            cancel.set(Stop::Signal);
+            // Apart: whoever reads standard error may be stuck, and the next signal must be heard all the same.
+            std::thread::spawn(move || out::say(first));
+        }
+    });
+}
