@@ -284,7 +284,7 @@ fn open_both(
             let spec = spec(cx, &state.entry, old.chunk, in_place);
             match cx.retry(|| cx.target().attach(&name, &old.token, &spec)) {
                 Ok(sink) => {
-                    state.receipts = trusted(cx, &old, &*sink, &state.entry);
+                    state.receipts = trusted(cx, &old, &*sink, &state.entry, spent);
                     session = Some(old.session);
                     opened = Some((sink, old.chunk));
                 }
@@ -348,12 +348,14 @@ fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<
 }
 
 /// What an earlier run landed: as it says, if it was this boot of this machine; else only where a hash
-/// proves it, for a page cache does not survive a crash.
-fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<Receipt> {
+/// proves it, for a page cache does not survive a crash. Reading it again is counted as verifying, and is in `spent` for
+/// its sum only.
+fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
     if !old.landed.any_foreign() || cx.target().caps().durable {
         return old.landed.receipts().collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
+    let mut again = Spent::default();
     let proven = |receipt: &Receipt| {
         if !old.landed.is_foreign(receipt.index) {
             return true;
@@ -361,14 +363,18 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry) -> Vec<R
         let start = u64::from(receipt.index) * old.chunk;
         let part = start..(start + old.chunk).min(entry.size);
         let whole = receipt.hash.is_some_and(|hash| {
-            part.start <= part.end && cx.meter.hash(&*written, part, &mut Spent::default()).is_ok_and(|found| found == hash)
+            part.start <= part.end && cx.meter.hash(&*written, part, &mut again).is_ok_and(|found| found == hash)
         });
         if whole {
             cx.journal.landed(old.session, receipt);
         }
         whole
     };
-    old.landed.receipts().filter(proven).collect()
+    let receipts = old.landed.receipts().filter(proven).collect();
+    cx.report().times.verifying += again.reading;
+    spent.hashing += again.hashing;
+    spent.writing += again.reading;
+    receipts
 }
 
 /// A chunk that has set out and of which the destination has not said yet that it is there.

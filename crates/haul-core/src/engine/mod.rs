@@ -32,6 +32,7 @@ mod walk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cancel::Cancel;
 use crate::event::{Event, Observer};
@@ -87,16 +88,19 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
-    (report.far_source, report.far_destination) = far_work(&cx);
+    (report.far_source, report.far_destination) = far_work(&cx, report.elapsed);
     let verdict = verdict(&report, machine, &ends);
     (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);
     observer.on(&Event::Finished(&report));
     report
 }
 
+/// Runs that took less than this ask nobody what they did: an answer takes a round trip.
+const WORTH_ASKING: Duration = Duration::from_millis(500);
+
 /// What the machines of the two ends say that they did. A run that is stopped asks nobody any more.
-fn far_work(cx: &Context) -> (Option<FarWork>, Option<FarWork>) {
-    if cx.cancel.is_set() {
+fn far_work(cx: &Context, elapsed: Duration) -> (Option<FarWork>, Option<FarWork>) {
+    if cx.cancel.is_set() || elapsed < WORTH_ASKING {
         return (None, None);
     }
     (cx.job.roots.first().and_then(|root| root.store.far_work()), cx.target().far_work())
