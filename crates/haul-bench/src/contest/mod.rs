@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,16 +22,22 @@ use crate::process::{self, Ending, Ran};
 use crate::record::{Outcome, Run, Sample};
 
 pub mod caches;
+pub mod own;
 pub mod proof;
 pub mod source;
 
 pub use caches::{Caches, Settled};
+pub use own::{Left, Own, is_fresh_name};
 pub use source::Source;
 
 /// A place for copies.
 pub trait Ground {
     /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
     fn make(&self, name: &str) -> Result<()>;
+
+    /// What tells the directory `name` from another that has the name later: one word; `None` where nothing does. Errors:
+    /// `NotFound`.
+    fn mark(&self, name: &str) -> Result<Option<String>>;
 
     /// Removes it with all that is in it; no error if it is not there.
     fn clear(&self, name: &str) -> Result<()>;
@@ -131,13 +137,10 @@ impl Contest<'_> {
     /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
     /// `Cancelled` when it was told to stop, and everything that was measured is kept.
     pub fn hold(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-        let own = Own { file: run.dir().join("fresh.txt") };
-        for name in own.names() {
-            for ground in self.grounds {
-                ground.clear(&name)?;
-            }
-        }
+        let own = Own::of(run.dir());
         let rounds = self.warmup + self.repeat;
+        let names = || self.contenders.iter().map(|contender| contender.name.as_str());
+        own.clear(self.grounds, &|name| is_fresh_name(name, names(), rounds))?;
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
         for round in 0..rounds {
@@ -201,12 +204,7 @@ impl Contest<'_> {
         let name = fresh_name(&contender.name, number);
         let call = (contender.prepare)(&name)?;
         sample.command = call.shown();
-        own.add(&name)?;
-        if let Err(e) = ground.make(&name) {
-            // What stands there in its place is not this run's.
-            own.done(&name)?;
-            return Err(e);
-        }
+        own.make(contender.ground, ground, &name)?;
         let ran = self.caches.prepare(ground.local()).and_then(|()| call.run(self.limit, self.cancel));
         match ran {
             Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),
@@ -281,61 +279,6 @@ pub fn fresh_name(contender: &str, number: u32) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
     let name: String = contender.chars().map(plain).collect();
     format!("{}-{number}", name.trim_start_matches('.'))
-}
-
-/// The directories that this run has made and not removed, so that a run that goes on knows what is its own.
-struct Own {
-    file: PathBuf,
-}
-
-impl Own {
-    fn names(&self) -> Vec<String> {
-        own_names(&self.file)
-    }
-
-    fn write(&self, names: &[String]) -> Result<()> {
-        crate::record::write_whole(&self.file, names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())
-    }
-
-    fn add(&self, name: &str) -> Result<()> {
-        let mut names = self.names();
-        names.push(name.to_string());
-        self.write(&names)
-    }
-
-    fn done(&self, name: &str) -> Result<()> {
-        let names: Vec<String> = self.names().into_iter().filter(|known| known != name).collect();
-        self.write(&names)
-    }
-
-    fn forget(&self) {
-        if self.names().is_empty() {
-            let _it_may_be_gone = std::fs::remove_file(&self.file);
-        }
-    }
-}
-
-fn own_names(file: &Path) -> Vec<String> {
-    let safe = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-    std::fs::read_to_string(file).unwrap_or_default().lines().filter(safe).map(str::to_string).collect()
-}
-
-/// Notes a directory at the destination, which was made beside the measurements, as the run's own.
-pub fn own(dir: &Path, name: &str) -> Result<()> {
-    Own { file: dir.join("fresh.txt") }.add(name)
-}
-
-/// It is gone again.
-pub fn disown(dir: &Path, name: &str) -> Result<()> {
-    let own = Own { file: dir.join("fresh.txt") };
-    own.done(name)?;
-    own.forget();
-    Ok(())
-}
-
-/// What an earlier process of the run in `dir` may have left at the destination.
-pub fn leftovers(dir: &Path) -> Vec<String> {
-    own_names(&dir.join("fresh.txt"))
 }
 
 #[cfg(test)]

@@ -59,11 +59,12 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
     super::signals::listen(&cancel, contest::STOPPING, None);
-    let keeping = Keeping::of(&flags.contest, global, Kind::Compare);
+    let known: Vec<String> = chosen.iter().map(|tool| tool.name.clone()).collect();
+    let keeping = Keeping::of(&flags.contest, global, Kind::Compare, &known, &[]);
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);
     let from = From::open(source, &hosts)?;
-    let ground = Ground::open(destination, &hosts, &from, &keeping.own)?;
+    let ground = Ground::open(destination, &hosts, &from, 0, &keeping.own)?;
     let task = Task {
         route: route(source, destination),
         from: &from,

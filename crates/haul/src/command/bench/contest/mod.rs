@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_bench::contest::{Contender, Contest, Event, Ground as _, Source, leftovers};
+use haul_bench::contest::{Contender, Contest, Event, Left, Own, Source, is_fresh_name};
 use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
 use haul_bench::stats::{Difference, Summary, Verdict};
 use haul_core::cancel::Cancel;
@@ -90,18 +90,22 @@ pub struct Keeping {
     pub dir: PathBuf,
     pub seed: u64,
     /// Directories at the destination that the run has left there.
-    pub own: Vec<String>,
+    pub own: Vec<Left>,
     /// For the state of haul as a contender: not the user's.
     pub state: PathBuf,
 }
 
 impl Keeping {
-    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind) -> Keeping {
+    /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
+    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
         let dir = kept::directory(flags.out.as_deref(), global, kind);
         let old = record::read(&dir).ok().filter(|(header, _)| header.ended.is_none());
         let old_seed = old.and_then(|(header, _)| header.settings.get("seed")?.as_u64());
         let seed = flags.seed.or(old_seed).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
-        Keeping { own: leftovers(&dir), state: dir.join("haul-state"), dir, seed }
+        let rounds = flags.warmup + flags.repeat;
+        let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
+        let own = Own::of(&dir).left().into_iter().filter(may).collect();
+        Keeping { own, state: dir.join("haul-state"), dir, seed }
     }
 
     /// For programs that are run: haul's own jobs are not to lie among the user's.
@@ -142,7 +146,7 @@ impl Asked<'_> {
         let had = run.samples.len();
         let list = dir.join("source.list");
         let held = self.prepare(&run, &list).map(|source| {
-            let grounds: Vec<&dyn haul_bench::contest::Ground> = self.grounds.iter().map(|ground| *ground as _).collect();
+            let grounds = self.places();
             let contest = Contest {
                 contenders: self.contenders,
                 grounds: &grounds,
@@ -187,6 +191,10 @@ impl Asked<'_> {
         run.finish((!stopped).then(|| format!("{:.3}", jiff::Timestamp::now())))?;
         kept::page(run.dir(), self.global);
         Ok(Held { run, source, stopped })
+    }
+
+    fn places(&self) -> Vec<&dyn haul_bench::contest::Ground> {
+        self.grounds.iter().map(|ground| *ground as _).collect()
     }
 
     fn header(&self, caches: &str) -> Header {
@@ -250,11 +258,10 @@ impl Asked<'_> {
                 out::say_plainly(&format!("{} fifos, sockets or devices in it do not count", units::count(source.specials)));
             }
         }
+        // A copy that was left by a kill goes before the first is made.
+        let own = |name: &str| self.keeping.own.iter().any(|left| left.name == name);
+        Own::of(&self.keeping.dir).clear(&self.places(), &own)?;
         for ground in self.grounds {
-            // A copy that was left by a kill goes before the first is made.
-            for name in &self.keeping.own {
-                ground.clear(name)?;
-            }
             let Some(space) = ground.space()? else { continue };
             if space.bytes < source.bytes || space.files < source.files + source.dirs {
                 let e = Error::new(ErrorKind::NoSpace, "begin").at(&ground.location().to_bytes());
