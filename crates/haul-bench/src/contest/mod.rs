@@ -18,7 +18,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use serde_json::Value;
 
-use crate::process::{self, Ending, Ran};
+use crate::process::{self, Bounds, Ending, Group, Ran};
 use crate::record::{Outcome, Run, Sample};
 
 pub mod caches;
@@ -69,7 +69,7 @@ impl Call {
         words
     }
 
-    fn run(&self, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+    fn run(&self, bounds: Bounds<'_>) -> Result<Ran> {
         let input = self.input.as_ref().map(|text| {
             let mut file = unnamed()?;
             file.write_all(text)?;
@@ -77,7 +77,7 @@ impl Call {
             Ok(file)
         });
         let input = input.transpose().map_err(|e: std::io::Error| Error::io(e, "write a command's input"))?;
-        process::pipe(&self.stages, &self.env, input, limit, cancel)
+        process::pipe(&self.stages, &self.env, input, bounds)
     }
 }
 
@@ -105,6 +105,8 @@ pub struct Contest<'a> {
     pub contenders: &'a [Contender<'a>],
     pub grounds: &'a [&'a dyn Ground],
     pub source: &'a Source,
+    /// Where the source is on this machine, if it is.
+    pub from: Option<&'a Path>,
     pub repeat: u32,
     pub warmup: u32,
     pub seed: u64,
@@ -114,6 +116,8 @@ pub struct Contest<'a> {
     /// That look at the copies.
     pub threads: usize,
     pub cancel: &'a Cancel,
+    /// The processes of the contender whose turn it is.
+    pub group: &'a Group,
 }
 
 /// What goes on.
@@ -154,10 +158,13 @@ impl Contest<'_> {
                     continue;
                 }
                 told(Event::Begins { nth, of, round: repetition, contender: &contender.name });
-                let sample = self.measure(contender, repetition, round + 1, &own, told)?;
+                let (sample, stuck) = self.measure(contender, repetition, round + 1, &own, told)?;
                 told(Event::Ended(&sample));
                 let stopped = sample.outcome == Outcome::Interrupted;
                 run.add(sample)?;
+                if let Some(process) = stuck {
+                    return Err(unkillable(process, &contender.name));
+                }
                 if stopped {
                     own.forget();
                     return Err(Error::new(ErrorKind::Cancelled, "stop"));
@@ -177,6 +184,7 @@ impl Contest<'_> {
         run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
     }
 
+    /// Also says which process is still there, if one cannot be killed.
     fn measure(
         &self,
         contender: &Contender<'_>,
@@ -184,7 +192,7 @@ impl Contest<'_> {
         number: u32,
         own: &Own,
         told: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Sample> {
+    ) -> Result<(Sample, Option<u32>)> {
         let mut sample = Sample {
             contender: contender.name.clone(),
             factors: contender.factors.clone(),
@@ -198,14 +206,18 @@ impl Contest<'_> {
         if let Some(reason) = &contender.absent {
             sample.outcome = Outcome::Missing;
             sample.reason = Some(reason.clone());
-            return Ok(sample);
+            return Ok((sample, None));
         }
         let ground = self.grounds[contender.ground];
         let name = fresh_name(&contender.name, number);
         let call = (contender.prepare)(&name)?;
         sample.command = call.shown();
         own.make(contender.ground, ground, &name)?;
-        let ran = self.caches.prepare(ground.local()).and_then(|()| call.run(self.limit, self.cancel));
+        let ran = self
+            .caches
+            .prepare(ground.local(), self.from)
+            .and_then(|()| call.run(Bounds { limit: self.limit, cancel: self.cancel, group: self.group }));
+        let stuck = ran.as_ref().ok().and_then(|ran| ran.stuck);
         match ran {
             Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -216,6 +228,10 @@ impl Contest<'_> {
                 sample.outcome = Outcome::Failed;
                 sample.reason = Some(e.to_string());
             }
+        }
+        if stuck.is_some() {
+            // It may still write: what it made stays noted, and goes when the run is gone on with.
+            return Ok((sample, stuck));
         }
         // What is left of a copy that was killed may still be written to for a moment from the far side.
         let cleared = (0..4).find_map(|attempt| {
@@ -228,7 +244,7 @@ impl Contest<'_> {
             Some(()) => own.done(&name)?,
             None => told(Event::Left(ground.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
         }
-        Ok(sample)
+        Ok((sample, None))
     }
 
     fn judge(&self, ran: &Ran, sample: &mut Sample, ground: &dyn Ground, name: &str, told: &mut dyn FnMut(Event<'_>)) {
@@ -265,6 +281,17 @@ impl Contest<'_> {
         sample.outcome = outcome;
         sample.reason = reason;
     }
+}
+
+/// Why a run ends whose contender is still at it.
+pub fn unkillable(process: u32, name: &str) -> Error {
+    let e = Error::new(ErrorKind::TimedOut, "stop").at(name.as_bytes());
+    let e = e.because(format!(
+        "process {process} cannot be killed: it waits in the kernel, for a disk or a server that does not answer, and would disturb what is measured beside it"
+    ));
+    e.hint(
+        "see to the file system that it waits for; the same command with --out and this run's directory goes on when the process is gone",
+    )
 }
 
 /// The last line that a program said, if any.

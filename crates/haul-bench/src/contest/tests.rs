@@ -97,6 +97,7 @@ impl World {
             contenders,
             grounds: &[&self.ground],
             source: &self.source,
+            from: None,
             repeat: 2,
             warmup: 1,
             seed: 5,
@@ -104,6 +105,7 @@ impl World {
             caches: Caches::Warm.settle().unwrap(),
             threads: 2,
             cancel: &self.cancel,
+            group: &Group::default(),
         };
         contest.hold(run, told)
     }
@@ -122,6 +124,26 @@ fn a_source_is_counted_and_kept() {
     paths.sort();
     assert_eq!(paths.len(), 8);
     assert_eq!((&paths[0][..], &paths[4][..]), (&b"src"[..], &b"src/d/b"[..]));
+}
+
+#[test]
+fn another_source_has_another_digest() {
+    let world = World::new();
+    let tree = world.dir.path().join("src");
+    let digest = |threads: usize| {
+        let store = Local::open(&tree, Options::default()).unwrap();
+        Source::read(&store, None, b"src", &world.dir.path().join("again"), threads, &world.cancel).unwrap().digest
+    };
+    let first = world.source.digest;
+    assert_eq!((digest(1), digest(4)), (first, first));
+    let at = fs::metadata(tree.join("a")).unwrap().modified().unwrap();
+    fs::write(tree.join("new"), b"").unwrap();
+    assert_ne!(digest(1), first);
+    fs::remove_file(tree.join("new")).unwrap();
+    assert_eq!(digest(1), first, "the directory's own time does not count");
+    fs::write(tree.join("a"), b"Content").unwrap();
+    File::options().write(true).open(tree.join("a")).unwrap().set_modified(at).unwrap();
+    assert_ne!(digest(1), first, "a change of content of the same size and time counts");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_bench::contest::{Contender, Contest, Event, Left, Own, Source, is_fresh_name};
+use haul_bench::process::{Bounds, Group};
 use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
 use haul_bench::stats::{Difference, Summary, Verdict};
 use haul_core::cancel::Cancel;
@@ -77,18 +78,33 @@ impl From {
         Ok(From { is_dir, name, store: opened.store, leaf: opened.leaf.filter(|_| !is_dir), location })
     }
 
+    /// Where it is on this machine, if it is.
+    fn here(&self) -> Option<PathBuf> {
+        (!is_remote(&self.location)).then(|| open::path_of(&self.location.path))
+    }
+
     fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
         Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
     }
 }
 
 /// What a signal says that ends a contest.
-pub const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
+const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
+
+/// Signals end a contest; the second one at once, with the processes that are being measured.
+pub fn listen(cancel: &Cancel) -> Group {
+    let group = Group::default();
+    let running = group.clone();
+    super::signals::listen_and(cancel, STOPPING, None, move || running.kill());
+    group
+}
 
 /// Where a run is kept, and the seed that it has or gets.
 pub struct Keeping {
     pub dir: PathBuf,
     pub seed: u64,
+    /// The settings of the run that lies there.
+    old: BTreeMap<String, Value>,
     /// Directories at the destination that the run has left there.
     pub own: Vec<Left>,
     /// For the state of haul as a contender: not the user's.
@@ -99,13 +115,25 @@ impl Keeping {
     /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
     pub fn of(flags: &ContestFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
         let dir = kept::directory(flags.out.as_deref(), global, kind);
-        let old = record::read(&dir).ok().filter(|(header, _)| header.ended.is_none());
-        let old_seed = old.and_then(|(header, _)| header.settings.get("seed")?.as_u64());
-        let seed = flags.seed.or(old_seed).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
+        let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
+        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
         let rounds = flags.warmup + flags.repeat;
         let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
         let own = Own::of(&dir).left().into_iter().filter(may).collect();
-        Keeping { own, state: dir.join("haul-state"), dir, seed }
+        Keeping { own, old, state: dir.join("haul-state"), dir, seed }
+    }
+
+    /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
+    pub fn apart(&self, from: &From, flags: &ContestFlags) -> Result<()> {
+        if is_remote(&from.location) || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Usage, "keep the samples").at(self.dir.as_os_str().as_bytes());
+        let e = e.because("this run directory is the source or inside it: what is written there would change what is copied");
+        Err(e.hint(match flags.out {
+            Some(_) => "name a directory outside of the source with --out",
+            None => "it lies below the state directory, which the source contains: name one outside of the source with --out DIR",
+        }))
     }
 
     /// For programs that are run: haul's own jobs are not to lie among the user's.
@@ -113,6 +141,19 @@ impl Keeping {
         vec![("HAUL_STATE_DIR".into(), self.state.clone().into())]
     }
 }
+
+/// The path with its links resolved, as far as it is there already.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = found else { return path.to_path_buf() };
+    path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |rest| real.join(rest))
+}
+
+/// What a run's settings have of the source, once it was read.
+const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
+
+/// What was really done about caches.
+const CACHES: &str = "caches_before";
 
 /// All that a run is made of.
 pub struct Asked<'a> {
@@ -127,6 +168,7 @@ pub struct Asked<'a> {
     /// A run goes on only with the same.
     pub settings: BTreeMap<String, Value>,
     pub cancel: &'a Cancel,
+    pub group: &'a Group,
 }
 
 /// A run that is over, or was stopped.
@@ -141,16 +183,24 @@ impl Asked<'_> {
     pub fn hold(self) -> Result<Held> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.settle()?;
+        if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
+            let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
+            let old = old.as_str().unwrap_or_default();
+            let e = e.because(format!("caches were {old} before the copies of this run; now they would be {}", caches.words));
+            return Err(e.hint("go on as the same user on the same machine, or name another directory with --out"));
+        }
         let new = !dir.exists();
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
         let list = dir.join("source.list");
-        let held = self.prepare(&run, &list).map(|source| {
+        let from = self.from.here();
+        let held = self.prepare(&mut run, &list).map(|source| {
             let grounds = self.places();
             let contest = Contest {
                 contenders: self.contenders,
                 grounds: &grounds,
                 source: &source,
+                from: from.as_deref(),
                 repeat: self.flags.repeat,
                 warmup: self.flags.warmup,
                 seed: self.keeping.seed,
@@ -158,6 +208,7 @@ impl Asked<'_> {
                 caches,
                 threads: open::threads(),
                 cancel: self.cancel,
+                group: self.group,
             };
             let quiet = self.global.quiet;
             let repeat = self.flags.repeat;
@@ -172,6 +223,7 @@ impl Asked<'_> {
         let (source, held) = match held {
             Ok(held) => held,
             Err(e) => {
+                let _it_may_not_be_there = std::fs::remove_file(&list);
                 // Nothing was measured: nothing is worth keeping.
                 if new && had == 0 {
                     let _it_may_stay = std::fs::remove_dir_all(dir);
@@ -209,6 +261,13 @@ impl Asked<'_> {
         set("seed", self.keeping.seed.into());
         set("limit_seconds", self.flags.limit.as_secs_f64().into());
         set("caches", self.flags.caches.word().into());
+        set(CACHES, caches.into());
+        // What was noted when the source was read first; that it is so still is seen when it has been read again.
+        for name in SOURCE {
+            if let Some(old) = self.keeping.old.get(name) {
+                set(name, old.clone());
+            }
+        }
         let place = |role: &str, location: &Location| {
             let path = (!is_remote(location)).then(|| open::path_of(&location.path));
             Place::of(role, &location.to_string(), path.as_deref())
@@ -219,6 +278,7 @@ impl Asked<'_> {
         if places.iter().any(|place| place.file_system.is_none()) {
             notes.push("only this machine's caches are meant, not those of the other side".to_string());
         }
+        notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
         notes.push("a time ends when the tool ends; none of this says when the data are on disk".to_string());
         Header {
             version: record::VERSION,
@@ -235,8 +295,33 @@ impl Asked<'_> {
         }
     }
 
+    /// Notes what the source is, or refuses to go on with another one than the run began with: their times say nothing of each
+    /// other.
+    fn agree(&self, run: &mut Run, source: &Source) -> Result<()> {
+        let now: [Value; 3] = [source.files.into(), source.bytes.into(), format!("{:032x}", source.digest).into()];
+        let old = SOURCE.map(|name| run.header.settings.get(name).cloned());
+        if old.iter().all(Option::is_none) {
+            run.header.settings.extend(SOURCE.map(String::from).into_iter().zip(now));
+            return run.finish(None);
+        }
+        if old == now.map(Some) {
+            return Ok(());
+        }
+        let counted = |at: usize| old[at].as_ref().and_then(Value::as_u64).unwrap_or_default();
+        let e = Error::new(ErrorKind::Changed, "go on").at(&self.from.location.to_bytes());
+        let e = e.because(format!(
+            "the source has changed since this run began: it had {} files, {}, and now has {} files, {}{}",
+            units::count(counted(0)),
+            units::bytes(counted(1)),
+            units::count(source.files),
+            units::bytes(source.bytes),
+            if (counted(0), counted(1)) == (source.files, source.bytes) { ", with other names, times or contents" } else { "" },
+        ));
+        Err(e.hint("begin a new run with another directory for --out"))
+    }
+
     /// Reads the source, and asks whether there is room for a copy.
-    fn prepare(&self, run: &Run, list: &Path) -> Result<Source> {
+    fn prepare(&self, run: &mut Run, list: &Path) -> Result<Source> {
         let quiet = self.global.quiet;
         if !quiet {
             let goes_on = match run.samples.len() {
@@ -247,6 +332,7 @@ impl Asked<'_> {
             out::say_plainly(&words);
         }
         let source = self.from.read(list, self.cancel)?;
+        self.agree(run, &source)?;
         if !quiet {
             out::say_plainly(&format!(
                 "{}: {} files, {}; every copy will be compared with it",
@@ -277,6 +363,13 @@ impl Asked<'_> {
         }
         Ok(source)
     }
+}
+
+/// The sentence that there is for a source that has no disk.
+fn in_memory(places: &[Place]) -> Option<String> {
+    let kind = places.iter().find(|place| place.role == "source")?.file_system.as_deref()?;
+    let words = || format!("the source is on {kind}, and its files stay in memory whatever is dropped");
+    ["tmpfs", "ramfs"].contains(&kind).then(words)
 }
 
 /// One line a copy; it begins when the copy does.
@@ -316,9 +409,9 @@ pub fn found(program: &str) -> Option<PathBuf> {
 }
 
 /// What a program says of itself: its first line.
-pub fn version(argv: &[OsString], cancel: &Cancel) -> Option<String> {
+pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<String> {
     const LONGEST: Duration = Duration::from_secs(10);
-    let ran = haul_bench::process::run(argv, &[], LONGEST, cancel).ok()?;
+    let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
     let first = |text: &[u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).map(show);
     first(&ran.stdout).or_else(|| first(&ran.stderr))
 }
@@ -399,8 +492,9 @@ impl Page {
 
 /// What was done about caches, in a sentence.
 pub fn about_caches(run: &Run) -> String {
+    let in_memory = in_memory(&run.header.places).map_or(String::new(), |words| format!(" But {words}."));
     match run.samples.iter().rev().find_map(|sample| sample.caches.as_deref()) {
-        Some("dropped") => "This machine's caches were dropped before each copy.".into(),
+        Some("dropped") => format!("This machine's caches were dropped before each copy.{in_memory}"),
         Some("warm") => "Caches were warm: the source had been read before.".into(),
         Some(other) => format!("This machine's caches were {other}; what is read may come from memory."),
         None => String::new(),
