@@ -555,3 +555,27 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
 pub fn folded(text: &str) -> Vec<String> {
     fold(text, columns::width().max(WIDTH), 4)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_in_memory_is_said() {
+        let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
+        let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
+        let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");
+        assert!(words.starts_with("the source is on tmpfs"), "{words}");
+        assert_eq!(in_memory(&[target.clone(), source("ext4")]), None);
+        assert_eq!(in_memory(&[target]), None);
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_yet_has_its_links_resolved() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("d")).expect("made");
+        std::os::unix::fs::symlink("d", dir.path().join("link")).expect("made");
+        let base = dir.path().canonicalize().expect("it is there");
+        assert_eq!(real(&dir.path().join("link/run/x")), base.join("d/run/x"));
+    }
+}
