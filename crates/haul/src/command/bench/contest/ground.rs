@@ -177,8 +177,9 @@ impl contest::Ground for Ground<'_> {
             let found = statx(CWD, &place, AtFlags::SYMLINK_NOFOLLOW, asked);
             let found = found.map_err(|e| Error::io(e.into(), "look at").at(place.as_os_str().as_bytes()))?;
             let born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-            let born = born.then(|| format!("@{}.{:09}", found.stx_btime.tv_sec, found.stx_btime.tv_nsec)).unwrap_or_default();
-            return Ok(Some(format!("{}{born}", found.stx_ino)));
+            let ino = found.stx_ino;
+            let when = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+            return Ok(Some(if born { format!("{ino}@{}.{:09}", when.0, when.1) } else { ino.to_string() }));
         }
         if self.base.scheme == Scheme::S3 {
             return Ok(None);
