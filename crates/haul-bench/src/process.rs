@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,33 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a process that was told to stop may take, before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long one that was killed may take to be gone. One that waits in the kernel for a disk or a server that does not answer
+/// may never be.
+const KILLED: Duration = Duration::from_secs(30);
+
+/// The process group that runs now, for whoever must end it without waiting. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Group(Arc<AtomicI32>);
+
+impl Group {
+    /// Kills it, if there is one.
+    pub fn kill(&self) {
+        signal_group(self.0.load(Ordering::Acquire), libc::SIGKILL);
+    }
+
+    fn is(&self, child: Option<&Child>) {
+        self.0.store(child.map_or(0, |child| child.id().cast_signed()), Ordering::Release);
+    }
+}
+
+/// How long a process may go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds<'a> {
+    pub limit: Duration,
+    pub cancel: &'a Cancel,
+    pub group: &'a Group,
+}
 
 /// A process that has ended.
 #[derive(Clone, Debug)]
@@ -36,6 +63,8 @@ pub struct Ran {
     /// The bound that is known where `peak` is `None`: bytes.
     pub peak_below: u64,
     pub ending: Ending,
+    /// A process that was killed and is not gone: nothing that it does has ended.
+    pub stuck: Option<u32>,
     /// The last 64 KiB of each.
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
@@ -52,17 +81,18 @@ pub enum Ending {
 }
 
 /// Runs a program to its end: [`pipe`] of one.
-pub fn run(argv: &[OsString], env: &[(OsString, OsString)], limit: Duration, cancel: &Cancel) -> Result<Ran> {
-    pipe(&[argv.to_vec()], env, None, limit, cancel)
+pub fn run(argv: &[OsString], env: &[(OsString, OsString)], bounds: Bounds<'_>) -> Result<Ran> {
+    pipe(&[argv.to_vec()], env, None, bounds)
 }
 
 /// Runs programs to their end, in a process group of their own, each reading what the one before it writes; the first reads
 /// `input`, or nothing.
 ///
-/// No shell sees the arguments. When `limit` has passed or `cancel` is set, the group is sent SIGTERM and, two seconds
-/// later, SIGKILL. Times and memory are those of all of them together, the ending is that of the last one that did not end
+/// No shell sees the arguments. When the limit has passed or the run was told to stop, the group is sent SIGTERM and, two seconds
+/// later, SIGKILL; what is not gone 30 seconds after that is given up. They are killed too when the thread ends that called this,
+/// as when this process is killed. Times and memory are those of all of them together, the ending is that of the last one that did not end
 /// well: those before it have only lost their reader. Errors: a program cannot be begun (`NotFound` where there is none).
-pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Option<File>, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Option<File>, bounds: Bounds<'_>) -> Result<Ran> {
     let floor = own_peak();
     let began = Instant::now();
     let mut children: Vec<Child> = Vec::with_capacity(stages.len());
@@ -77,26 +107,28 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
                 last = child.stdout.take();
                 input = Stdio::null();
                 children.push(child);
+                bounds.group.is(children.first());
             }
             Err(e) => {
-                if let Some(first) = children.first() {
-                    signal_group(first, libc::SIGKILL);
-                }
+                bounds.group.kill();
                 for child in &mut children {
                     let _killed = child.wait();
                 }
+                bounds.group.is(None);
                 return Err(e);
             }
         }
     }
-    let Some(first) = children.first() else {
+    if children.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "run").because("an empty command"));
-    };
+    }
     let stdout = Tail::of(last);
     let mut seen = vec![0; children.len()];
-    let (told, reaped) = wait(&children, began, limit, cancel, &mut seen);
+    let signal = |signal| signal_group(bounds.group.0.load(Ordering::Acquire), signal);
+    let Waited { told, reaped } = wait(&children, began, bounds, Patience { grace: GRACE, killed: KILLED }, &signal, &mut seen);
     // What they left behind must not run on beside the next contender.
-    signal_group(first, libc::SIGKILL);
+    bounds.group.kill();
+    bounds.group.is(None);
     let mut ran = Ran {
         seconds: 0.0,
         user: 0.0,
@@ -104,10 +136,16 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
         peak: Some(0),
         peak_below: 0,
         ending: Ending::Exit(0),
+        stuck: None,
         stdout: stdout.take(),
         stderr: Vec::new(),
     };
-    for ((reaped, at), seen) in reaped.into_iter().zip(seen) {
+    for ((child, reaped), seen) in children.iter().zip(reaped).zip(seen) {
+        let Some((reaped, at)) = reaped else {
+            ran.stuck = Some(child.id());
+            ran.seconds = ran.seconds.max(began.elapsed().as_secs_f64());
+            continue;
+        };
         let (status, usage) = reaped.map_err(|e| Error::io(e, "wait for a process"))?;
         ran.seconds = ran.seconds.max(at.duration_since(began).as_secs_f64());
         ran.user += seconds_of(usage.ru_utime);
@@ -137,6 +175,17 @@ fn begin(argv: &[OsString], env: &[(OsString, OsString)], input: Stdio, first: O
     };
     let group = first.and_then(|child| i32::try_from(child.id()).ok()).unwrap_or(0);
     let mut command = Command::new(program);
+    let own = std::process::id().cast_signed();
+    // SAFETY: between fork and exec only prctl and getppid are called, which are plain system calls and allocate nothing.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // Who began it may have gone before.
+            if libc::getppid() == own { Ok(()) } else { Err(std::io::Error::from_raw_os_error(libc::ESRCH)) }
+        });
+    }
     command.args(arguments).envs(env.iter().map(|(name, value)| (name, value)));
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(group);
     command.spawn().map_err(|e| Error::io(e, "run").at(program.as_encoded_bytes()))
@@ -175,17 +224,38 @@ fn ending_of(status: libc::c_int) -> Ending {
     if libc::WIFSIGNALED(status) { Ending::Signal(libc::WTERMSIG(status)) } else { Ending::Exit(libc::WEXITSTATUS(status)) }
 }
 
-fn signal_group(child: &Child, signal: libc::c_int) {
-    if let Ok(group) = libc::pid_t::try_from(child.id()) {
-        // SAFETY: kill takes plain numbers. The group is the child's own, made at its start; that it has gone is no error here.
+fn signal_group(group: libc::pid_t, signal: libc::c_int) {
+    // 0 and 1 would mean this process's own group, and everyone.
+    if group > 1 {
+        // SAFETY: kill takes plain numbers. The group is a child's own, made at its start; that it has gone is no error here.
         unsafe { libc::kill(-group, signal) };
     }
 }
 
 type Reaped = (std::io::Result<(libc::c_int, libc::rusage)>, Instant);
 
-/// Waits for all of them; also says whether they were told to end. The largest memory that was seen of each goes to `seen`.
-fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel, seen: &mut [u64]) -> (Option<Ending>, Vec<Reaped>) {
+/// How long what was told to end may take: until it is killed, and from then on.
+struct Patience {
+    grace: Duration,
+    killed: Duration,
+}
+
+struct Waited {
+    /// Whether, and why, they were told to end.
+    told: Option<Ending>,
+    /// In their order; `None` of one that is not gone.
+    reaped: Vec<Option<Reaped>>,
+}
+
+/// Waits for all of them, and sends them signals when their time is over. The largest memory that was seen of each goes to `seen`.
+fn wait(
+    children: &[Child],
+    began: Instant,
+    bounds: Bounds<'_>,
+    patience: Patience,
+    signal: &dyn Fn(libc::c_int),
+    seen: &mut [u64],
+) -> Waited {
     let mut told: Option<(Ending, Instant)> = None;
     // Threads wait, so that the end is seen when it comes and not at the next look.
     let (send, receive) = std::sync::mpsc::channel();
@@ -196,33 +266,34 @@ fn wait(children: &[Child], began: Instant, limit: Duration, cancel: &Cancel, se
             let _nobody_waits = send.send((nth, (reaped, Instant::now())));
         });
     }
-    let mut killed = false;
+    let mut killed: Option<Instant> = None;
     // What is over soon is looked at sooner.
     let mut look = Duration::from_millis(2);
-    let mut ended: Vec<(usize, Reaped)> = Vec::with_capacity(children.len());
-    while ended.len() < children.len() {
-        if let Ok(end) = receive.recv_timeout(look) {
-            ended.push(end);
+    let mut reaped: Vec<Option<Reaped>> = children.iter().map(|_| None).collect();
+    while reaped.iter().any(Option::is_none) {
+        if let Ok((nth, end)) = receive.recv_timeout(look) {
+            reaped[nth] = Some(end);
             continue;
         }
         look = (look * 2).min(LOOK);
         for (child, seen) in children.iter().zip(&mut *seen) {
             *seen = (*seen).max(peak_below(child.id()));
         }
-        match told {
-            None if cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
-            None if began.elapsed() >= limit => told = Some((Ending::Timeout, Instant::now())),
-            Some((_, since)) if !killed && since.elapsed() >= GRACE => {
-                killed = true;
-                signal_group(&children[0], libc::SIGKILL);
+        match (told, killed) {
+            (None, _) if bounds.cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
+            (None, _) if began.elapsed() >= bounds.limit => told = Some((Ending::Timeout, Instant::now())),
+            (Some((_, since)), None) if since.elapsed() >= patience.grace => {
+                killed = Some(Instant::now());
+                signal(libc::SIGKILL);
                 continue;
             }
+            // The threads that wait for the rest wait on.
+            (_, Some(since)) if since.elapsed() >= patience.killed => break,
             _ => continue,
         }
-        signal_group(&children[0], libc::SIGTERM);
+        signal(libc::SIGTERM);
     }
-    ended.sort_by_key(|(nth, _)| *nth);
-    (told.map(|(ending, _)| ending), ended.into_iter().map(|(_, reaped)| reaped).collect())
+    Waited { told: told.map(|(ending, _)| ending), reaped }
 }
 
 /// Waits for one child, with what it and its own children used.
@@ -288,7 +359,7 @@ mod tests {
     use super::*;
 
     fn sh(script: &str, limit: Duration, cancel: &Cancel) -> Ran {
-        run(&["sh".into(), "-c".into(), script.into()], &[], limit, cancel).unwrap()
+        run(&["sh".into(), "-c".into(), script.into()], &[], Bounds { limit, cancel, group: &Group::default() }).unwrap()
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -299,7 +370,8 @@ mod tests {
         assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
         assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak <= ran.peak_below));
         assert_eq!(sh("kill -9 $$", LONG, &Cancel::default()).ending, Ending::Signal(9));
-        let missing = run(&["no-such-program".into()], &[], LONG, &Cancel::default()).unwrap_err();
+        let missing = run(&["no-such-program".into()], &[], Bounds { limit: LONG, cancel: &Cancel::default(), group: &Group::default() })
+            .unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
 
@@ -314,20 +386,56 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_killed_is_given_up() {
+        let cancel = Cancel::default();
+        let bounds = Bounds { limit: Duration::from_millis(10), cancel: &cancel, group: &Group::default() };
+        let patience = Patience { grace: Duration::from_millis(10), killed: Duration::from_millis(10) };
+        let argv = ["sleep".into(), "600".into()];
+        let mut child = begin(&argv, &[], Stdio::null(), None).unwrap();
+        let (_, ending) = (child.stdout.take(), child.stderr.take());
+        let children = [child];
+        let sent = Mutex::new(Vec::new());
+        // Nothing that is sent reaches it.
+        let waited = wait(&children, Instant::now(), bounds, patience, &|signal| sent.lock().unwrap().push(signal), &mut [0]);
+        assert!(waited.told == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
+        assert_eq!(*sent.lock().unwrap(), [libc::SIGTERM, libc::SIGKILL]);
+        drop(ending);
+        signal_group(children[0].id().cast_signed(), libc::SIGKILL);
+    }
+
+    #[test]
+    fn the_group_that_runs_can_be_killed_by_another_thread() {
+        let (cancel, group) = (Cancel::default(), Group::default());
+        let other = group.clone();
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let killer = std::thread::spawn(move || {
+            while receive.recv_timeout(Duration::from_millis(5)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                other.kill();
+            }
+        });
+        let argv = ["sh", "-c", "trap '' TERM; sleep 600 & wait"].map(OsString::from);
+        let ran = run(&argv, &[], Bounds { limit: LONG, cancel: &cancel, group: &group }).unwrap();
+        drop(send);
+        killer.join().unwrap();
+        assert_eq!((ran.ending, ran.stuck, group.0.load(Ordering::Acquire)), (Ending::Signal(libc::SIGKILL), None, 0));
+    }
+
+    #[test]
     fn programs_read_each_other() {
         let argv = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let mut input = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut input, b"c\nb\na\n").unwrap();
         std::io::Seek::rewind(&mut input).unwrap();
-        let never = Cancel::default();
-        let ran = pipe(&[argv(&["sort"]), argv(&["head", "-n1"])], &[], Some(input), LONG, &never).unwrap();
+        let (never, group) = (Cancel::default(), Group::default());
+        let long = Bounds { limit: LONG, cancel: &never, group: &group };
+        let ran = pipe(&[argv(&["sort"]), argv(&["head", "-n1"])], &[], Some(input), long).unwrap();
         assert_eq!((ran.ending, &ran.stdout[..]), (Ending::Exit(0), &b"a\n"[..]));
         // The reader fails and the writer dies of it: the reader's end counts.
-        let ran = pipe(&[argv(&["yes"]), argv(&["sh", "-c", "echo no >&2; exit 4"])], &[], None, LONG, &never).unwrap();
+        let ran = pipe(&[argv(&["yes"]), argv(&["sh", "-c", "echo no >&2; exit 4"])], &[], None, long).unwrap();
         assert_eq!((ran.ending, &ran.stderr[..]), (Ending::Exit(4), &b"no\n"[..]));
-        let missing = pipe(&[argv(&["sleep", "60"]), argv(&["no-such-program"])], &[], None, LONG, &never).unwrap_err();
+        let missing = pipe(&[argv(&["sleep", "60"]), argv(&["no-such-program"])], &[], None, long).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
-        let ran = pipe(&[argv(&["sleep", "60"]), argv(&["cat"])], &[], None, Duration::from_millis(100), &never).unwrap();
+        let ran = pipe(&[argv(&["sleep", "60"]), argv(&["cat"])], &[], None, Bounds { limit: Duration::from_millis(100), ..long }).unwrap();
         assert_eq!(ran.ending, Ending::Timeout);
     }
 

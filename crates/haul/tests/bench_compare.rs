@@ -214,6 +214,22 @@ fn requests_that_make_no_sense_are_refused_with_a_next_step() {
 }
 
 #[test]
+fn a_run_directory_in_the_source_is_refused() {
+    let world = World::new();
+    std::os::unix::fs::symlink("src/d", world.path("link")).expect("made");
+    for out in ["src", "src/run", "link/run"] {
+        let said = world.ends(1, &format!("--tools cp --repeat 1 --out {out} src dst"));
+        said.has(&["is the source or inside it", "outside of the source with --out"]);
+    }
+    // The state directory is in it.
+    let mut command = world.command("--tools cp --repeat 1 src dst");
+    command.env("HAUL_STATE_DIR", world.path("src/state"));
+    ended(command, 1).has(&["below the state directory", "--out DIR"]);
+    assert_eq!(world.names("src"), ["big", "d"]);
+    assert!(!world.path("src/d/run").exists() && !world.path("dst").exists());
+}
+
+#[test]
 fn no_room_is_said_before_anything_is_copied() {
     let world = World::new();
     let small = Volume::tmpfs(64 << 10).expect("a file system can be mounted: root");
@@ -227,6 +243,7 @@ fn an_interrupted_run_is_cleaned_up_and_goes_on() {
     let world = World::new();
     world.tool("quick", "cp -a \"$1\" \"$2\"/");
     world.tool("slow", "cp -a \"$1\" \"$2\"/; [ -e go ] || { touch slow-is-at-it; sleep 60; }");
+    let at = fs::metadata(world.path("src/big")).and_then(|meta| meta.modified()).expect("a time");
     let words = "--json --repeat 3 --seed 1 --table table --tools quick,slow --out run src dst";
     let child = world.command(words).spawn().expect("it starts");
     let until = Instant::now() + BOUND;
@@ -240,7 +257,30 @@ fn an_interrupted_run_is_cleaned_up_and_goes_on() {
     assert_eq!(out.status.code(), Some(20), "{err}");
     assert!(err.contains("To go on:") && err.contains("--out run"), "{err}");
     assert!(!world.path("dst").exists(), "the copies are gone");
+    // A list that somebody has edited, or that is older than what lies there, is not believed.
+    for (name, line) in [("thesis", "thesis\nthesis 0 -\n"), ("quick-1", "quick-1 0 -\nquick-1 0 12345\nquick-1\n")] {
+        fs::create_dir_all(world.path("dst").join(name)).expect("made");
+        fs::write(world.path("dst").join(name).join("chapter"), "x").expect("written");
+        fs::write(world.path("run/fresh.txt"), line).expect("written");
+        world.ends(23, words).has(&["the directory is not empty: it has ", name]);
+        assert!(world.path("dst").join(name).join("chapter").exists());
+        fs::remove_dir_all(world.path("dst")).expect("removed");
+    }
     let before = fs::read_to_string(world.path("run/samples.jsonl")).expect("kept");
+    // Another source, or other caches, would be another measurement.
+    let big = fs::read(world.path("src/big")).expect("read");
+    fs::write(world.path("src/big"), "small").expect("written");
+    world.ends(23, words).has(&["the source has changed since this run began: it had 21 files", "another directory for --out"]);
+    fs::write(world.path("src/big"), vec![8; big.len()]).expect("written");
+    world.ends(23, words).has(&["the source has changed since this run began", "with other names, times or contents"]);
+    fs::write(world.path("src/big"), big).expect("written");
+    fs::File::options().write(true).open(world.path("src/big")).and_then(|file| file.set_modified(at)).expect("set back");
+    let header = fs::read_to_string(world.path("run/run.json")).expect("kept");
+    fs::write(world.path("run/run.json"), header.replace("\"caches_before\": \"warm\"", "\"caches_before\": \"dropped\""))
+        .expect("written");
+    world.ends(23, words).has(&["caches were dropped before the copies of this run; now they would be warm"]);
+    fs::write(world.path("run/run.json"), header).expect("written");
+    assert_eq!(fs::read_to_string(world.path("run/samples.jsonl")).expect("kept"), before);
     fs::write(world.path("go"), "").expect("written");
     // Without --seed: the run's own is taken.
     let document = world.ends(0, &words.replace("--seed 1 ", "")).json();
@@ -252,6 +292,52 @@ fn an_interrupted_run_is_cleaned_up_and_goes_on() {
     assert_eq!(document["seed"], 1);
     world.ends(23, words).has(&["a run that is complete lies there"]);
     world.ends(23, &words.replace("--repeat 3", "--repeat 4")).has(&["with other settings"]);
+}
+
+/// Neither a second signal nor a kill leaves the tool running.
+#[test]
+fn a_tool_does_not_outlive_the_program() {
+    let world = World::new();
+    let script = "trap 'touch told' TERM; (trap '' TERM; exec sleep 600) & echo $! > child.new; mv child.new child; \
+                  echo $$ > main.new; mv main.new main; while :; do sleep 0.05; done";
+    world.tool("stays", script);
+    let until = Instant::now() + BOUND;
+    let appears = |name: &str| {
+        while !world.path(name).exists() {
+            assert!(Instant::now() < until, "no {name}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fs::read_to_string(world.path(name)).expect("read").trim().to_string()
+    };
+    let goes = |process: &str| {
+        let stat = PathBuf::from(format!("/proc/{process}/stat"));
+        // What has ended and was not waited for by anyone is gone as well.
+        while fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
+            assert!(Instant::now() < until, "{process} is still there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let signal = |child: &Child, signal: rustix::process::Signal| {
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).expect("it is there");
+    };
+    let child = world.command("--repeat 1 --table table --tools stays src dst").spawn().expect("it starts");
+    let (main, below) = (appears("main"), appears("child"));
+    signal(&child, rustix::process::Signal::INT);
+    appears("told");
+    signal(&child, rustix::process::Signal::INT);
+    assert_eq!(wait(child).status.code(), Some(20));
+    goes(&main);
+    goes(&below);
+    for name in ["main", "child"] {
+        fs::remove_file(world.path(name)).expect("removed");
+    }
+    let child = world.command("--repeat 1 --table table --tools stays src other").spawn().expect("it starts");
+    let (main, below) = (appears("main"), appears("child"));
+    signal(&child, rustix::process::Signal::KILL);
+    let _status = { child }.wait().expect("it ends");
+    goes(&main);
+    let below = below.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+    rustix::process::kill_process(below, rustix::process::Signal::KILL).expect("what the tool began is its own affair");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use haul_test::sshd::Sshd;
@@ -32,25 +32,34 @@ impl World {
     /// Standard output and standard error of a run that ends so.
     #[track_caller]
     fn ends(&self, code: i32, words: &str) -> (String, String) {
+        let child = self.command(words).spawn().expect("it starts");
+        ended(child, code, words)
+    }
+
+    fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
         command.env_clear().current_dir(self.dir.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.dir.path());
         command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.args(["bench", "sweep", "--caches=warm"]).args(words.split_whitespace());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        let until = Instant::now() + BOUND;
-        while child.try_wait().expect("it can be asked").is_none() {
-            if Instant::now() > until {
-                let _it_may_be_gone = child.kill();
-                panic!("it hangs: {words}");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let done = child.wait_with_output().expect("its output");
-        let (out, err) = (String::from_utf8_lossy(&done.stdout).into_owned(), String::from_utf8_lossy(&done.stderr).into_owned());
-        assert_eq!(done.status.code(), Some(code), "{words}\n{out}\n{err}");
-        (out, err)
+        command
     }
+}
+
+#[track_caller]
+fn ended(mut child: Child, code: i32, words: &str) -> (String, String) {
+    let until = Instant::now() + BOUND;
+    while child.try_wait().expect("it can be asked").is_none() {
+        if Instant::now() > until {
+            let _it_may_be_gone = child.kill();
+            panic!("it hangs: {words}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let done = child.wait_with_output().expect("its output");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout).into_owned(), String::from_utf8_lossy(&done.stderr).into_owned());
+    assert_eq!(done.status.code(), Some(code), "{words}\n{out}\n{err}");
+    (out, err)
 }
 
 #[test]
@@ -97,6 +106,31 @@ fn both_directions_have_a_best_of_their_own() {
     let words = format!("--json --repeat 1 --workers 2 -F {} testhost:{} near", server.config().display(), world.path("src").display());
     let document: Value = serde_json::from_str(&world.ends(0, &words).0).expect("one document");
     assert_eq!(document["sides"][0]["direction"], "get");
+}
+
+#[test]
+fn what_appears_in_the_place_of_the_copy_that_is_read_back_is_not_removed() {
+    let world = World::new();
+    let server = Sshd::start("").expect("sshd can be started: openssh-server and root");
+    // This seed begins with four copies to the far side, which need no copy there.
+    let words = format!(
+        "--repeat 1 --seed 164 --workers 1,2,3 --direction both --back back --out run -F {} src testhost:{}",
+        server.config().display(),
+        world.path("far").display()
+    );
+    let child = world.command(&words).spawn().expect("it starts");
+    let until = Instant::now() + BOUND;
+    let begun = || fs::read_dir(world.path("far")).is_ok_and(|mut names| names.next().is_some());
+    while !begun() {
+        assert!(Instant::now() < until, "no copy began");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fs::create_dir(world.path("far/read-back")).expect("it is not there yet");
+    fs::write(world.path("far/read-back/thesis"), "x").expect("written");
+    let (_, err) = ended(child, 23, &words);
+    assert!(err.contains("read-back"), "{err}");
+    assert_eq!(fs::read_to_string(world.path("far/read-back/thesis")).expect("still there"), "x");
+    assert!(!fs::read_to_string(world.path("run/fresh.txt")).unwrap_or_default().contains("read-back"));
 }
 
 #[test]

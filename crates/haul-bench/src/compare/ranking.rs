@@ -16,7 +16,7 @@ pub struct Row {
     pub peak: Option<u64>,
     /// What it was below then, bytes.
     pub peak_below: Option<u64>,
-    /// At the median time: bytes and files a second.
+    /// Medians of what each copy had: bytes and files a second.
     pub rate: Option<f64>,
     pub files_rate: Option<f64>,
     /// To the first tool that has any; `None` for that one.
@@ -47,10 +47,7 @@ pub fn rank(names: &[String], samples: &[Sample]) -> Vec<Row> {
             let ranked = is_ranked(&own);
             let wall = Summary::of(&times(&own)).filter(|_| ranked);
             let numbers = |of: fn(&Sample) -> Option<f64>| median(&good.iter().filter_map(|s| of(s)).collect::<Vec<_>>());
-            let per_second = |of: fn(&Sample) -> Option<u64>| {
-                let count = good.iter().find_map(|s| of(s))?;
-                wall.filter(|wall| wall.median > 0.0).map(|wall| count as f64 / wall.median)
-            };
+            let rate = |of: fn(&Sample) -> Option<f64>| Some(numbers(of)).filter(|rate| ranked && rate.is_finite());
             let against = base.as_ref().filter(|_| ranked && first != Some(name)).and_then(|base| difference(base, &times(&own)));
             Row {
                 name: name.clone(),
@@ -59,8 +56,8 @@ pub fn rank(names: &[String], samples: &[Sample]) -> Vec<Row> {
                 system: numbers(|s| s.system),
                 peak: good.iter().filter_map(|s| s.peak).max(),
                 peak_below: good.iter().filter_map(|s| s.more.get("peak_below")?.as_u64()).max(),
-                rate: per_second(|s| s.bytes),
-                files_rate: per_second(|s| s.files),
+                rate: rate(|s| s.rate()),
+                files_rate: rate(|s| s.files_rate()),
                 against,
                 right: good.len() as u32,
                 made: own.iter().filter(|s| matches!(s.outcome, Outcome::Ok | Outcome::Wrong)).count() as u32,
@@ -151,6 +148,15 @@ mod tests {
         let rows = rank(&names, &samples);
         assert_eq!(rows[0].name, "cp");
         assert_eq!(rows[1].against.unwrap().verdict, Verdict::NotShown);
+    }
+
+    #[test]
+    fn a_rate_is_of_the_bytes_of_the_same_copy() {
+        let mut samples = [1, 2, 3].map(|n| sample("cp", n, Outcome::Ok, f64::from(n))).to_vec();
+        samples[0].bytes = Some(100);
+        samples[1].bytes = Some(4000);
+        let row = &rank(&["cp".to_string()], &samples)[0];
+        assert_eq!((row.rate, row.files_rate), (Some(1000.0 / 3.0), Some(5.0)), "of 100, 2000 and 333 bytes a second");
     }
 
     #[test]

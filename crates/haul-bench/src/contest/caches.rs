@@ -53,9 +53,10 @@ pub struct Settled {
 
 impl Settled {
     /// Puts on disk what was written before, so that nobody pays for another's copy, and drops what is to be dropped: clean
-    /// pages, names and inodes of this machine. `written` is where the copies go, if that is on this machine.
-    pub fn prepare(self, written: Option<&Path>) -> Result<()> {
-        if let Some(place) = written {
+    /// pages, names and inodes of this machine. `written` is where the copies go and `read` what is copied, as far as they are
+    /// on this machine; pages of the source that are not on disk yet could not be dropped.
+    pub fn prepare(self, written: Option<&Path>, read: Option<&Path>) -> Result<()> {
+        for place in written.into_iter().chain(read.filter(|_| self.drop)) {
             let file = File::open(place).map_err(|e| Error::io(e, "open").at(place.as_os_str().as_encoded_bytes()))?;
             rustix::fs::syncfs(&file).map_err(|e| Error::io(e.into(), "sync").at(place.as_os_str().as_encoded_bytes()))?;
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,20 +18,26 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use serde_json::Value;
 
-use crate::process::{self, Ending, Ran};
+use crate::process::{self, Bounds, Ending, Group, Ran};
 use crate::record::{Outcome, Run, Sample};
 
 pub mod caches;
+pub mod own;
 pub mod proof;
 pub mod source;
 
 pub use caches::{Caches, Settled};
+pub use own::{Left, Own, is_fresh_name};
 pub use source::Source;
 
 /// A place for copies.
 pub trait Ground {
     /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
     fn make(&self, name: &str) -> Result<()>;
+
+    /// What tells the directory `name` from another that has the name later: one word; `None` where nothing does. Errors:
+    /// `NotFound`.
+    fn mark(&self, name: &str) -> Result<Option<String>>;
 
     /// Removes it with all that is in it; no error if it is not there.
     fn clear(&self, name: &str) -> Result<()>;
@@ -63,7 +69,7 @@ impl Call {
         words
     }
 
-    fn run(&self, limit: Duration, cancel: &Cancel) -> Result<Ran> {
+    fn run(&self, bounds: Bounds<'_>) -> Result<Ran> {
         let input = self.input.as_ref().map(|text| {
             let mut file = unnamed()?;
             file.write_all(text)?;
@@ -71,7 +77,7 @@ impl Call {
             Ok(file)
         });
         let input = input.transpose().map_err(|e: std::io::Error| Error::io(e, "write a command's input"))?;
-        process::pipe(&self.stages, &self.env, input, limit, cancel)
+        process::pipe(&self.stages, &self.env, input, bounds)
     }
 }
 
@@ -99,6 +105,8 @@ pub struct Contest<'a> {
     pub contenders: &'a [Contender<'a>],
     pub grounds: &'a [&'a dyn Ground],
     pub source: &'a Source,
+    /// Where the source is on this machine, if it is.
+    pub from: Option<&'a Path>,
     pub repeat: u32,
     pub warmup: u32,
     pub seed: u64,
@@ -108,6 +116,8 @@ pub struct Contest<'a> {
     /// That look at the copies.
     pub threads: usize,
     pub cancel: &'a Cancel,
+    /// The processes of the contender whose turn it is.
+    pub group: &'a Group,
 }
 
 /// What goes on.
@@ -131,13 +141,10 @@ impl Contest<'_> {
     /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
     /// `Cancelled` when it was told to stop, and everything that was measured is kept.
     pub fn hold(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-        let own = Own { file: run.dir().join("fresh.txt") };
-        for name in own.names() {
-            for ground in self.grounds {
-                ground.clear(&name)?;
-            }
-        }
+        let own = Own::of(run.dir());
         let rounds = self.warmup + self.repeat;
+        let names = || self.contenders.iter().map(|contender| contender.name.as_str());
+        own.clear(self.grounds, &|name| is_fresh_name(name, names(), rounds))?;
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
         for round in 0..rounds {
@@ -151,10 +158,13 @@ impl Contest<'_> {
                     continue;
                 }
                 told(Event::Begins { nth, of, round: repetition, contender: &contender.name });
-                let sample = self.measure(contender, repetition, round + 1, &own, told)?;
+                let (sample, stuck) = self.measure(contender, repetition, round + 1, &own, told)?;
                 told(Event::Ended(&sample));
                 let stopped = sample.outcome == Outcome::Interrupted;
                 run.add(sample)?;
+                if let Some(process) = stuck {
+                    return Err(unkillable(process, &contender.name));
+                }
                 if stopped {
                     own.forget();
                     return Err(Error::new(ErrorKind::Cancelled, "stop"));
@@ -174,6 +184,7 @@ impl Contest<'_> {
         run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
     }
 
+    /// Also says which process is still there, if one cannot be killed.
     fn measure(
         &self,
         contender: &Contender<'_>,
@@ -181,7 +192,7 @@ impl Contest<'_> {
         number: u32,
         own: &Own,
         told: &mut dyn FnMut(Event<'_>),
-    ) -> Result<Sample> {
+    ) -> Result<(Sample, Option<u32>)> {
         let mut sample = Sample {
             contender: contender.name.clone(),
             factors: contender.factors.clone(),
@@ -195,19 +206,18 @@ impl Contest<'_> {
         if let Some(reason) = &contender.absent {
             sample.outcome = Outcome::Missing;
             sample.reason = Some(reason.clone());
-            return Ok(sample);
+            return Ok((sample, None));
         }
         let ground = self.grounds[contender.ground];
         let name = fresh_name(&contender.name, number);
         let call = (contender.prepare)(&name)?;
         sample.command = call.shown();
-        own.add(&name)?;
-        if let Err(e) = ground.make(&name) {
-            // What stands there in its place is not this run's.
-            own.done(&name)?;
-            return Err(e);
-        }
-        let ran = self.caches.prepare(ground.local()).and_then(|()| call.run(self.limit, self.cancel));
+        own.make(contender.ground, ground, &name)?;
+        let ran = self
+            .caches
+            .prepare(ground.local(), self.from)
+            .and_then(|()| call.run(Bounds { limit: self.limit, cancel: self.cancel, group: self.group }));
+        let stuck = ran.as_ref().ok().and_then(|ran| ran.stuck);
         match ran {
             Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -218,6 +228,10 @@ impl Contest<'_> {
                 sample.outcome = Outcome::Failed;
                 sample.reason = Some(e.to_string());
             }
+        }
+        if stuck.is_some() {
+            // It may still write: what it made stays noted, and goes when the run is gone on with.
+            return Ok((sample, stuck));
         }
         // What is left of a copy that was killed may still be written to for a moment from the far side.
         let cleared = (0..4).find_map(|attempt| {
@@ -230,7 +244,7 @@ impl Contest<'_> {
             Some(()) => own.done(&name)?,
             None => told(Event::Left(ground.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
         }
-        Ok(sample)
+        Ok((sample, None))
     }
 
     fn judge(&self, ran: &Ran, sample: &mut Sample, ground: &dyn Ground, name: &str, told: &mut dyn FnMut(Event<'_>)) {
@@ -269,6 +283,17 @@ impl Contest<'_> {
     }
 }
 
+/// Why a run ends whose contender is still at it.
+pub fn unkillable(process: u32, name: &str) -> Error {
+    let e = Error::new(ErrorKind::TimedOut, "stop").at(name.as_bytes());
+    let e = e.because(format!(
+        "process {process} cannot be killed: it waits in the kernel, for a disk or a server that does not answer, and would disturb what is measured beside it"
+    ));
+    e.hint(
+        "see to the file system that it waits for; the same command with --out and this run's directory goes on when the process is gone",
+    )
+}
+
 /// The last line that a program said, if any.
 fn last_words(stderr: &[u8]) -> String {
     const LONGEST: usize = 200;
@@ -281,61 +306,6 @@ pub fn fresh_name(contender: &str, number: u32) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
     let name: String = contender.chars().map(plain).collect();
     format!("{}-{number}", name.trim_start_matches('.'))
-}
-
-/// The directories that this run has made and not removed, so that a run that goes on knows what is its own.
-struct Own {
-    file: PathBuf,
-}
-
-impl Own {
-    fn names(&self) -> Vec<String> {
-        own_names(&self.file)
-    }
-
-    fn write(&self, names: &[String]) -> Result<()> {
-        crate::record::write_whole(&self.file, names.iter().map(|name| format!("{name}\n")).collect::<String>().as_bytes())
-    }
-
-    fn add(&self, name: &str) -> Result<()> {
-        let mut names = self.names();
-        names.push(name.to_string());
-        self.write(&names)
-    }
-
-    fn done(&self, name: &str) -> Result<()> {
-        let names: Vec<String> = self.names().into_iter().filter(|known| known != name).collect();
-        self.write(&names)
-    }
-
-    fn forget(&self) {
-        if self.names().is_empty() {
-            let _it_may_be_gone = std::fs::remove_file(&self.file);
-        }
-    }
-}
-
-fn own_names(file: &Path) -> Vec<String> {
-    let safe = |name: &&str| !name.is_empty() && !name.starts_with('.') && !name.contains('/');
-    std::fs::read_to_string(file).unwrap_or_default().lines().filter(safe).map(str::to_string).collect()
-}
-
-/// Notes a directory at the destination, which was made beside the measurements, as the run's own.
-pub fn own(dir: &Path, name: &str) -> Result<()> {
-    Own { file: dir.join("fresh.txt") }.add(name)
-}
-
-/// It is gone again.
-pub fn disown(dir: &Path, name: &str) -> Result<()> {
-    let own = Own { file: dir.join("fresh.txt") };
-    own.done(name)?;
-    own.forget();
-    Ok(())
-}
-
-/// What an earlier process of the run in `dir` may have left at the destination.
-pub fn leftovers(dir: &Path) -> Vec<String> {
-    own_names(&dir.join("fresh.txt"))
 }
 
 #[cfg(test)]

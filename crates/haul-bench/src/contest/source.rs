@@ -42,6 +42,8 @@ pub struct Source {
     /// Fifos, sockets, devices: nobody is asked to copy them.
     pub specials: u64,
     pub bytes: u64,
+    /// Of all names with what is compared of them, in any order: another number means another source.
+    pub digest: u128,
     /// Directories are things of their own there; else they are not looked at.
     pub has_dirs: bool,
     /// Times closer than this cannot be told apart there.
@@ -63,6 +65,7 @@ impl Source {
             links: 0,
             specials: 0,
             bytes: 0,
+            digest: 0,
             has_dirs: store.caps().dirs,
             grain: store.caps().mtime_grain,
             list: list.to_path_buf(),
@@ -93,6 +96,8 @@ impl Source {
                     counts.0.bytes += record.size;
                 }
             }
+            // Added up, since threads find names in any order.
+            counts.0.digest = counts.0.digest.wrapping_add(record.digest());
             let written = writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(&record.to_bytes());
             if let Err(e) = written {
                 counts.1.get_or_insert(fail(e));
@@ -180,6 +185,14 @@ pub fn hash(store: &dyn Store, entry: &Entry, cancel: &Cancel) -> Result<[u8; 16
 const KINDS: [Kind; 3] = [Kind::File, Kind::Dir, Kind::Link];
 
 impl Record {
+    /// XXH3-128. Not of what differs between two looks at the same: numbers of inodes, and when a name was last made in a directory.
+    fn digest(&self) -> u128 {
+        let mtime = if self.kind == Kind::Dir { Time::default() } else { self.mtime };
+        let mut hasher = Algorithm::Xxh128.begin();
+        hasher.update(&Record { shared: self.shared.min(1), mtime, ..self.clone() }.to_bytes());
+        hasher.finish().iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte))
+    }
+
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.path.len() + self.target.len() + 64);
         let text = |out: &mut Vec<u8>, text: &[u8]| {

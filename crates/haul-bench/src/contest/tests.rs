@@ -1,5 +1,6 @@
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
 use haul_stores::local::{Local, Options};
@@ -14,6 +15,11 @@ struct Here {
 impl Ground for Here {
     fn make(&self, name: &str) -> Result<()> {
         fs::create_dir(self.place.join(name)).map_err(|e| Error::io(e, "mkdir"))
+    }
+
+    fn mark(&self, name: &str) -> Result<Option<String>> {
+        let found = fs::symlink_metadata(self.place.join(name)).map_err(|e| Error::io(e, "look"))?;
+        Ok(Some(found.ino().to_string()))
     }
 
     fn clear(&self, name: &str) -> Result<()> {
@@ -91,6 +97,7 @@ impl World {
             contenders,
             grounds: &[&self.ground],
             source: &self.source,
+            from: None,
             repeat: 2,
             warmup: 1,
             seed: 5,
@@ -98,6 +105,7 @@ impl World {
             caches: Caches::Warm.settle().unwrap(),
             threads: 2,
             cancel: &self.cancel,
+            group: &Group::default(),
         };
         contest.hold(run, told)
     }
@@ -116,6 +124,26 @@ fn a_source_is_counted_and_kept() {
     paths.sort();
     assert_eq!(paths.len(), 8);
     assert_eq!((&paths[0][..], &paths[4][..]), (&b"src"[..], &b"src/d/b"[..]));
+}
+
+#[test]
+fn another_source_has_another_digest() {
+    let world = World::new();
+    let tree = world.dir.path().join("src");
+    let digest = |threads: usize| {
+        let store = Local::open(&tree, Options::default()).unwrap();
+        Source::read(&store, None, b"src", &world.dir.path().join("again"), threads, &world.cancel).unwrap().digest
+    };
+    let first = world.source.digest;
+    assert_eq!((digest(1), digest(4)), (first, first));
+    let at = fs::metadata(tree.join("a")).unwrap().modified().unwrap();
+    fs::write(tree.join("new"), b"").unwrap();
+    assert_ne!(digest(1), first);
+    fs::remove_file(tree.join("new")).unwrap();
+    assert_eq!(digest(1), first, "the directory's own time does not count");
+    fs::write(tree.join("a"), b"Content").unwrap();
+    File::options().write(true).open(tree.join("a")).unwrap().set_modified(at).unwrap();
+    assert_ne!(digest(1), first, "a change of content of the same size and time counts");
 }
 
 #[test]
@@ -184,7 +212,7 @@ fn every_way_to_end_is_a_sample_and_nothing_is_left() {
     assert_eq!((outcomes("absent"), outcomes("missing")), (vec![Outcome::Missing], vec![Outcome::Missing]));
     assert_eq!(began, 3 * 3 + 3);
     assert_eq!(fs::read_dir(&world.ground.place).unwrap().count(), 0);
-    assert!(leftovers(run.dir()).is_empty());
+    assert!(Own::of(run.dir()).left().is_empty());
     assert!(of("right").iter().all(|s| s.seconds > Some(0.0) && s.caches.as_deref() == Some("warm") && s.bytes == Some(26)));
 }
 
@@ -206,8 +234,11 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
     assert_eq!(fs::read_dir(&world.ground.place).unwrap().count(), 0);
     drop(run);
     // As a kill would have left it.
-    fs::write(world.dir.path().join("run/fresh.txt"), "a-2\n../src\n").unwrap();
-    fs::create_dir(world.ground.place.join("a-2")).unwrap();
+    let own = Own::of(&world.dir.path().join("run"));
+    own.make(0, &world.ground, "a-2").unwrap();
+    fs::write(world.ground.place.join("a-2/half"), "x").unwrap();
+    let noted = fs::read_to_string(world.dir.path().join("run/fresh.txt")).unwrap();
+    fs::write(world.dir.path().join("run/fresh.txt"), noted + "../src\n").unwrap();
     drop(contenders);
     let world = World { cancel: Cancel::default(), ..world };
     let contenders = [world.contender("a", "cp -a $1 $2/"), world.contender("b", "cp -a $1 $2/")];
@@ -230,9 +261,54 @@ fn what_has_appeared_in_the_place_of_a_copy_is_not_removed() {
     let mut run = world.run();
     let e = world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
     assert_eq!((e.kind(), run.samples.len()), (ErrorKind::Exists, 0));
-    assert!(leftovers(run.dir()).is_empty());
+    assert!(Own::of(run.dir()).left().is_empty());
     world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
     assert!(world.ground.place.join("a-1").exists());
+}
+
+/// Whoever edits the list, or makes a directory of the name of one that is gone, loses nothing.
+#[test]
+fn what_only_the_list_says_is_not_removed() {
+    let world = World::new();
+    let place = |name: &str| world.ground.place.join(name);
+    let mut run = world.run();
+    let own = Own::of(run.dir());
+    own.make(0, &world.ground, "a-2").unwrap();
+    own.make(0, &world.ground, "b-1").unwrap();
+    fs::rename(place("a-2"), place("kept")).unwrap();
+    for name in ["a-2", "thesis", "a-9", "c-1"] {
+        fs::create_dir(place(name)).unwrap();
+        fs::write(place(name).join("chapter"), "x").unwrap();
+    }
+    let ino = fs::metadata(place("thesis")).unwrap().ino();
+    let noted = fs::read_to_string(run.dir().join("fresh.txt")).unwrap();
+    fs::write(run.dir().join("fresh.txt"), format!("{noted}thesis\nthesis 0 {ino}\na-9 0 -\nc-1 0\na-3 7 -\n")).unwrap();
+    let contenders = [world.contender("b", "cp -a $1 $2/"), world.contender("c", "cp -a $1 $2/")];
+    // Where c-1 should be is something else.
+    assert_eq!(world.hold(&mut run, &contenders, &mut |_| {}).unwrap_err().kind(), ErrorKind::Exists);
+    for name in ["a-2", "thesis", "a-9", "c-1"] {
+        assert!(place(name).join("chapter").exists(), "{name}");
+    }
+    assert!(place("kept").exists() && !place("b-1").exists());
+    assert!(own.left().is_empty());
+}
+
+#[test]
+fn what_could_not_be_made_is_not_noted() {
+    let world = World::new();
+    let own = Own::of(world.run().dir());
+    fs::create_dir(world.ground.place.join("read-back")).unwrap();
+    assert_eq!(own.make(0, &world.ground, "read-back").unwrap_err().kind(), ErrorKind::Exists);
+    assert!(own.left().is_empty());
+}
+
+#[test]
+fn a_name_is_one_that_the_contenders_can_give() {
+    let is = |name: &str| is_fresh_name(name, ["cp", "haul -j 8"], 3);
+    assert!(is("cp-1") && is("cp-3") && is("haul__j_8-2"));
+    for other in ["cp-0", "cp-4", "cp", "cp-01", "thesis", "thesis-1", "", "-1", "cp-1/x", "cp-1*"] {
+        assert!(!is(other), "{other}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::OWN;
 use crate::record::{Outcome, Sample};
-use crate::stats::{Difference, Summary, difference};
+use crate::stats::{Difference, Summary, difference, median};
 
 /// One setting over all its repetitions.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Line {
     pub own: bool,
     /// Seconds; `None` where no copy counts.
     pub wall: Option<Summary>,
-    /// Bytes and files a second, at the median time.
+    /// Medians of what each copy had: bytes and files a second.
     pub rate: Option<f64>,
     pub files_rate: Option<f64>,
     pub right: u32,
@@ -92,7 +92,10 @@ fn line(samples: &[&Sample], key: &str) -> Option<Line> {
     let first = own.first()?;
     let wrong = own.iter().any(|s| s.outcome == Outcome::Wrong);
     let wall = Summary::of(&times(samples, key)).filter(|_| !wrong);
-    let per_second = |count: Option<u64>| Some(count? as f64 / wall.filter(|wall| wall.median > 0.0)?.median);
+    let rate = |of: fn(&Sample) -> Option<f64>| {
+        let each: Vec<f64> = own.iter().filter(|s| s.counts()).filter_map(|s| of(s)).collect();
+        Some(median(&each)).filter(|rate| wall.is_some() && rate.is_finite())
+    };
     let mut troubles: Vec<(Outcome, String)> = Vec::new();
     for sample in own.iter().filter(|s| !matches!(s.outcome, Outcome::Ok | Outcome::Interrupted)) {
         let trouble = (sample.outcome, sample.reason.clone().unwrap_or_default());
@@ -105,8 +108,8 @@ fn line(samples: &[&Sample], key: &str) -> Option<Line> {
         factors: first.factors.clone(),
         own: first.factors.iter().filter(|(name, _)| *name != "direction").all(|(_, value)| value == OWN),
         wall,
-        rate: per_second(first.bytes),
-        files_rate: per_second(first.files),
+        rate: rate(|s| s.rate()),
+        files_rate: rate(|s| s.files_rate()),
         right: own.iter().filter(|s| s.counts()).count() as u32,
         troubles,
     })
@@ -152,6 +155,13 @@ mod tests {
         assert_eq!(reached.difference.verdict, Verdict::Slower);
         assert_eq!(sides[0].reached.unwrap().difference.verdict, Verdict::NotShown);
         assert!((put.lines[0].rate.unwrap() - 100.0 / 1.02).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_rate_is_of_the_bytes_of_the_same_copy() {
+        let mut all = samples(Direction::Put, Some(1), &[1.0, 2.0, 4.0]);
+        all[0].bytes = Some(10);
+        assert_eq!(sides(&all)[0].lines[0].rate, Some(25.0), "of 10, 50 and 25 bytes a second");
     }
 
     #[test]

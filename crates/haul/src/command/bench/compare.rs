@@ -6,6 +6,7 @@ use std::path::Path;
 
 use haul_bench::compare::{BUILT_IN, Route, Row, Tool, Words, ranking, table, words};
 use haul_bench::contest::Contender;
+use haul_bench::process::Group;
 use haul_bench::record::{self, Kind};
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -58,12 +59,14 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let tools = tools(flags.table.as_deref())?;
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
-    super::signals::listen(&cancel, contest::STOPPING, None);
-    let keeping = Keeping::of(&flags.contest, global, Kind::Compare);
+    let group = contest::listen(&cancel);
+    let known: Vec<String> = chosen.iter().map(|tool| tool.name.clone()).collect();
+    let keeping = Keeping::of(&flags.contest, global, Kind::Compare, &known, &[]);
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);
     let from = From::open(source, &hosts)?;
-    let ground = Ground::open(destination, &hosts, &from, &keeping.own)?;
+    keeping.apart(&from, &flags.contest)?;
+    let ground = Ground::open(destination, &hosts, &from, 0, &keeping.own)?;
     let task = Task {
         route: route(source, destination),
         from: &from,
@@ -75,7 +78,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
             processors.clamp(THREADS.0, THREADS.1)
         }),
     };
-    let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel)?;
+    let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel, &group)?;
     if !global.quiet && !line_up.left_out.is_empty() {
         let words = format!("not found here, so not in it: {}", line_up.left_out.join(", "));
         contest::folded(&words).iter().for_each(|line| out::say_plainly(line));
@@ -100,6 +103,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         ]
         .into(),
         cancel: &cancel,
+        group: &group,
     };
     let held = asked.hold()?;
     let rows = ranking::rank(&names, &held.run.samples);
@@ -155,7 +159,7 @@ struct LineUp<'a> {
 
 impl Task<'_> {
     /// Those that fit and are here; with `all` also those that do not or are not, to be shown as such.
-    fn line_up<'a>(&'a self, chosen: &[&'a Tool], all: bool, cancel: &Cancel) -> Result<LineUp<'a>> {
+    fn line_up<'a>(&'a self, chosen: &[&'a Tool], all: bool, cancel: &Cancel, group: &Group) -> Result<LineUp<'a>> {
         let is_dir = self.from.is_dir;
         let mut line_up = LineUp { contenders: Vec::new(), programs: Vec::new(), left_out: Vec::new() };
         // What holds for every copy is told now, not as a failure of each.
@@ -178,7 +182,7 @@ impl Task<'_> {
                 continue;
             }
             if absent.is_none() {
-                line_up.programs.push(self.program(tool, &words, cancel));
+                line_up.programs.push(self.program(tool, &words, cancel, group));
             }
             let prepare = move |fresh: &str| {
                 let mut call = tool.call(self.route, is_dir, &self.words(fresh)?)?;
@@ -211,12 +215,12 @@ impl Task<'_> {
         env
     }
 
-    fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel) -> record::Tool {
+    fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel, group: &Group) -> record::Tool {
         let programs = tool.programs(self.route, self.from.is_dir);
         let path = programs.first().and_then(|program| contest::found(program));
         let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
         let argv = words::fill(tool.version(), words).unwrap_or_default();
-        let version = if argv.is_empty() { None } else { contest::version(&argv, cancel) };
+        let version = if argv.is_empty() { None } else { contest::version(&argv, cancel, group) };
         record::Tool { name: tool.name.clone(), path: haul_core::entry::show(path.as_os_str().as_bytes()), version }
     }
 
@@ -364,13 +368,7 @@ fn copies(row: &Row) -> String {
 
 fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(wall) = rows.iter().find_map(|row| row.wall).filter(|wall| wall.count > 1) {
-        let sure = (wall.coverage * 1000.0).floor() / 10.0;
-        lines.push(format!(
-            "time: median of {}; between: where the true median lies with {sure:.1} % confidence. CPU: processor time, in user mode and in the kernel.",
-            wall.count
-        ));
-    }
+    lines.extend(about_times(rows));
     if rows.iter().any(|row| row.against.is_some()) {
         lines.push(format!("to {first}: its time as a multiple of {first}'s; not shown: these measurements show no difference."));
     }
@@ -384,6 +382,33 @@ fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
         lines.push("What so much more would take is reckoned from the rate, as if all of it were like this source.".to_string());
     }
     lines
+}
+
+/// Of how many copies the medians are. Those of a tool that failed now and then are of fewer, and so less sure.
+fn about_times(rows: &[Row]) -> Option<String> {
+    let timed: Vec<(&Row, haul_bench::stats::Summary)> = rows.iter().filter_map(|row| Some((row, row.wall?))).collect();
+    let (_, first) = timed.first()?;
+    let sure = |wall: &haul_bench::stats::Summary| format!("{:.1} %", (wall.coverage * 1000.0).floor() / 10.0);
+    let failed = timed.iter().any(|(row, _)| !row.troubles.is_empty());
+    let well = if failed { " of those that went well" } else { "" };
+    const CPU: &str = "CPU: processor time, in user mode and in the kernel.";
+    if timed.iter().all(|(_, wall)| wall.count == first.count) {
+        let sure = sure(first);
+        let bounds = format!("; between: where the true median lies with {sure} confidence");
+        let bounds = if first.count > 1 { bounds } else { String::new() };
+        return (first.count > 1 || failed).then(|| format!("time: median of {}{well}{bounds}. {CPU}", first.count));
+    }
+    let each: Vec<String> = timed
+        .iter()
+        .map(|(row, wall)| match wall.count {
+            1 => format!("{} 1", row.name),
+            count => format!("{} {count} ({})", row.name, sure(wall)),
+        })
+        .collect();
+    Some(format!(
+        "time: median{well}, which are not equally many; between: where the true median lies with the confidence that is named: {}. {CPU}",
+        each.join(", ")
+    ))
 }
 
 fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
@@ -415,4 +440,36 @@ fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
         "bytes": held.source.bytes,
         "tools": rows.iter().map(row).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_bench::record::{Outcome, Sample};
+
+    use super::*;
+
+    fn said(outcomes: &[(&str, Outcome)]) -> Option<String> {
+        let sample = |(at, (name, outcome)): (usize, &(&str, Outcome))| Sample {
+            contender: (*name).into(),
+            repetition: 1 + at as u32,
+            outcome: *outcome,
+            seconds: Some(1.0 + at as f64),
+            ..Sample::default()
+        };
+        let samples: Vec<Sample> = outcomes.iter().enumerate().map(sample).collect();
+        about_times(&ranking::rank(&["a".to_string(), "b".to_string()], &samples))
+    }
+
+    #[test]
+    fn a_median_says_of_how_many_it_is() {
+        use Outcome::{Failed, Ok};
+        let all = said(&[("a", Ok), ("a", Ok), ("b", Ok), ("b", Ok)]).expect("a sentence");
+        assert!(all.starts_with("time: median of 2; between: where the true median lies with 50.0 % confidence."), "{all}");
+        let fewer = said(&[("a", Ok), ("a", Ok), ("a", Ok), ("b", Ok), ("b", Failed), ("b", Ok)]).expect("a sentence");
+        assert!(fewer.contains("median of those that went well, which are not equally many"), "{fewer}");
+        assert!(fewer.contains("a 3 (75.0 %), b 2 (50.0 %)"), "{fewer}");
+        let one = said(&[("a", Failed), ("a", Ok)]).expect("a sentence");
+        assert!(one.starts_with("time: median of 1 of those that went well. CPU"), "{one}");
+        assert_eq!((said(&[("a", Ok)]), said(&[("a", Failed)])), (None, None));
+    }
 }

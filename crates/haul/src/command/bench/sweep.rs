@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_bench::contest::{Call, Contender, Ground as _};
-use haul_bench::process::Ending;
+use haul_bench::contest::{Call, Contender, Ground as _, Own};
+use haul_bench::process::{Bounds, Ending, Group};
 use haul_bench::record::{Kind, Tool};
 use haul_bench::sweep::summary::{self, Line, Side};
 use haul_bench::sweep::{Direction, Point};
@@ -34,14 +34,21 @@ pub fn run(flags: &SweepFlags, global: &Global) -> Exit {
 fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     contest::one_here(&flags.source, &flags.destination)?;
     let cancel = Cancel::default();
-    super::signals::listen(&cancel, contest::STOPPING, None);
-    let keeping = Keeping::of(&flags.contest, global, Kind::Sweep);
+    let group = contest::listen(&cancel);
+    let directions: Vec<Option<Direction>> =
+        if flags.directions.is_empty() { vec![None] } else { flags.directions.iter().copied().map(Some).collect() };
+    let points = flags.grid.points();
+    let measured: Vec<(Option<Direction>, Point)> =
+        directions.iter().flat_map(|direction| points.iter().map(|point| (*direction, *point))).collect();
+    let known: Vec<String> = measured.iter().map(|(direction, point)| name_of(flags, *point, *direction)).collect();
+    let keeping = Keeping::of(&flags.contest, global, Kind::Sweep, &known, &[FAR]);
     let connect = &flags.contest.connect;
     let hosts = Hosts::new(connect);
     let from = From::open(&flags.source, &hosts)?;
-    let target = Ground::open(&flags.destination, &hosts, &from, &keeping.own)?;
+    keeping.apart(&from, &flags.contest)?;
+    let target = Ground::open(&flags.destination, &hosts, &from, 0, &keeping.own)?;
     let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
-    let back = back.map(|dir| Ground::open(&dir, &hosts, &from, &keeping.own)).transpose()?;
+    let back = back.map(|dir| Ground::open(&dir, &hosts, &from, 1, &keeping.own)).transpose()?;
     let grounds: Vec<&Ground<'_>> = std::iter::once(&target).chain(&back).collect();
     let far = Far {
         target: &target,
@@ -50,17 +57,12 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         connect,
         flags,
         cancel: &cancel,
+        group: &group,
         made: Cell::new(false),
         failed: RefCell::default(),
     };
-    let directions: Vec<Option<Direction>> =
-        if flags.directions.is_empty() { vec![None] } else { flags.directions.iter().copied().map(Some).collect() };
-    let mut contenders = Vec::new();
-    for direction in directions {
-        for point in flags.grid.points() {
-            contenders.push(contender(flags, point, direction, &far, &grounds));
-        }
-    }
+    let contenders: Vec<Contender<'_>> =
+        measured.iter().map(|(direction, point)| contender(flags, *point, *direction, &far, &grounds)).collect();
     let program = std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?;
     let tool = Tool {
         name: "haul".into(),
@@ -88,12 +90,15 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         )]
         .into(),
         cancel: &cancel,
+        group: &group,
     };
     let held = asked.hold();
     if far.made.get() {
         target.clear(FAR)?;
         if keeping.dir.exists() {
-            haul_bench::contest::disown(&keeping.dir, FAR)?;
+            let own = Own::of(&keeping.dir);
+            own.done(FAR)?;
+            own.forget();
         }
     }
     let held = held?;
@@ -106,6 +111,12 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     })
 }
 
+fn name_of(flags: &SweepFlags, point: Point, direction: Option<Direction>) -> String {
+    let name = std::iter::once("haul".to_string()).chain(point.options()).collect::<Vec<_>>().join(" ");
+    let way = direction.filter(|_| flags.directions.len() > 1).map_or(String::new(), |direction| format!(" ({})", direction.word()));
+    name + &way
+}
+
 fn contender<'a>(
     flags: &'a SweepFlags,
     point: Point,
@@ -115,15 +126,13 @@ fn contender<'a>(
 ) -> Contender<'a> {
     let reads_back = direction == Some(Direction::Get) && flags.back.is_some();
     let ground = usize::from(reads_back);
-    let options = point.options();
-    let name = std::iter::once("haul".to_string()).chain(options.iter().cloned()).collect::<Vec<_>>().join(" ");
+    let name = name_of(flags, point, direction);
     let prepare = move |fresh: &str| {
         let from = if reads_back { far.address()? } else { far.from.location.clone() };
         let target = grounds[ground].at(fresh);
         Ok(far.call(&point.options().iter().map(OsString::from).collect::<Vec<_>>(), &from, &target))
     };
-    let way = direction.filter(|_| flags.directions.len() > 1).map_or(String::new(), |direction| format!(" ({})", direction.word()));
-    Contender { name: name + &way, factors: flags.grid.factors(point, direction), ground, prepare: Box::new(prepare), absent: None }
+    Contender { name, factors: flags.grid.factors(point, direction), ground, prepare: Box::new(prepare), absent: None }
 }
 
 /// A copy at the destination to be read back, made when it is first needed.
@@ -134,6 +143,7 @@ struct Far<'a> {
     connect: &'a Connect,
     flags: &'a SweepFlags,
     cancel: &'a Cancel,
+    group: &'a Group,
     made: Cell<bool>,
     failed: RefCell<Option<Error>>,
 }
@@ -169,9 +179,11 @@ impl Far<'_> {
         }
         let dir = self.target.at(FAR);
         if !self.made.get() {
-            self.made.set(true);
-            haul_bench::contest::own(&self.keeping.dir, FAR)?;
-            let made = self.target.make(FAR).and_then(|()| self.copy(&dir));
+            // What stands there already is not this run's to be removed.
+            let made = Own::of(&self.keeping.dir).make(0, self.target, FAR).and_then(|()| {
+                self.made.set(true);
+                self.copy(&dir)
+            });
             if let Err(e) = made {
                 *self.failed.borrow_mut() = Some(e.again());
                 return Err(e);
@@ -183,7 +195,11 @@ impl Far<'_> {
 
     fn copy(&self, dir: &Location) -> Result<()> {
         let call = self.call(&[], &self.from.location, dir);
-        let ran = haul_bench::process::run(&call.stages[0], &call.env, self.flags.contest.limit, self.cancel)?;
+        let bounds = Bounds { limit: self.flags.contest.limit, cancel: self.cancel, group: self.group };
+        let ran = haul_bench::process::run(&call.stages[0], &call.env, bounds)?;
+        if let Some(process) = ran.stuck {
+            return Err(haul_bench::contest::unkillable(process, "haul"));
+        }
         let e = Error::new(ErrorKind::Other, "make the copy that is read back").at(&dir.to_bytes());
         match ran.ending {
             Ending::Exit(0) => Ok(()),
@@ -212,7 +228,11 @@ fn print(flags: &SweepFlags, global: &Global, held: &Held, sides: &[Side]) -> st
         }
     }
     page.gap();
-    page.say("time: median; between: bounds of the true median. Every copy was compared with the source: names, kinds, sizes, contents.");
+    let failed = sides.iter().flat_map(|side| &side.lines).any(|line| line.wall.is_some() && !line.troubles.is_empty());
+    let well = if failed { " of the copies that went well" } else { "" };
+    page.say(&format!(
+        "time: median{well}; between: bounds of the true median. Every copy was compared with the source: names, kinds, sizes, contents."
+    ));
     if sides.iter().any(|side| side.lines.len() > 3) {
         page.say("The best of many points is picked by these same times, and so looks a little better than it is.");
     }

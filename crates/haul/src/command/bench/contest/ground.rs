@@ -4,9 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_bench::contest;
+use haul_bench::contest::{self, Left};
 use haul_core::cancel::Cancel;
-use haul_core::entry::{Entry, Kind, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Depth, Flow, Space, Store};
 
@@ -30,8 +30,8 @@ pub struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
-    /// `Exists` where anything is in it but `own`.
-    pub fn open(location: &Location, hosts: &'a Hosts<'a>, from: &From, own: &[String]) -> Result<Ground<'a>> {
+    /// `Exists` where anything is in it but what is left there of `own`; its place among the run's grounds is `number`.
+    pub fn open(location: &Location, hosts: &'a Hosts<'a>, from: &From, number: usize, own: &[Left]) -> Result<Ground<'a>> {
         if location.scheme == Scheme::S3 && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("a pattern is no destination").hint("name a prefix without * ? ["));
@@ -58,14 +58,15 @@ impl<'a> Ground<'a> {
             }
         };
         let ground = Ground { base, hosts, local, made };
-        ground.must_be_empty(own)?;
+        let own: Vec<&Left> = own.iter().filter(|left| left.ground == number && left.is_in(&ground)).collect();
+        ground.must_be_empty(&own)?;
         Ok(ground)
     }
 
-    fn must_be_empty(&self, own: &[String]) -> Result<()> {
+    fn must_be_empty(&self, own: &[&Left]) -> Result<()> {
         let mut strange = Vec::new();
-        let is_own = |leaf: &[u8]| own.iter().any(|name| name.as_bytes() == leaf);
-        self.store()?.list(&haul_core::entry::Dir::root(), Depth::One, &mut |entry| {
+        let is_own = |leaf: &[u8]| own.iter().any(|left| left.name.as_bytes() == leaf);
+        self.store()?.list(&Dir::root(), Depth::One, &mut |entry| {
             match entry {
                 Ok(entry) if entry.name.leaf.is_empty() || is_own(&entry.name.leaf) => return Flow::Go,
                 Ok(entry) => strange.push(show(&entry.name.leaf)),
@@ -165,6 +166,26 @@ impl contest::Ground for Ground<'_> {
             }
             _ => files::mkdir(&Argument::new(&self.at(name), self.hosts), false),
         }
+    }
+
+    /// The inode; here also when it was made, since inodes are used again.
+    fn mark(&self, name: &str) -> Result<Option<String>> {
+        use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+        if let Some(base) = &self.local {
+            let place = base.join(name);
+            let asked = StatxFlags::INO | StatxFlags::BTIME;
+            let found = statx(CWD, &place, AtFlags::SYMLINK_NOFOLLOW, asked);
+            let found = found.map_err(|e| Error::io(e.into(), "look at").at(place.as_os_str().as_bytes()))?;
+            let born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+            let ino = found.stx_ino;
+            let when = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
+            return Ok(Some(if born { format!("{ino}@{}.{:09}", when.0, when.1) } else { ino.to_string() }));
+        }
+        if self.base.scheme == Scheme::S3 {
+            return Ok(None);
+        }
+        let found = contest::Ground::open(self, name)?.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
+        Ok((found.ino != 0).then(|| found.ino.to_string()))
     }
 
     fn clear(&self, name: &str) -> Result<()> {

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_bench::contest::{Contender, Contest, Event, Ground as _, Source, leftovers};
+use haul_bench::contest::{Contender, Contest, Event, Own, Source};
+use haul_bench::process::{Bounds, Group};
 use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
 use haul_bench::stats::{Difference, Summary, Verdict};
 use haul_core::cancel::Cancel;
@@ -28,9 +29,11 @@ use crate::{out, units};
 
 pub mod columns;
 mod ground;
+mod keeping;
 pub mod reach;
 
 pub use ground::Ground;
+pub use keeping::Keeping;
 
 /// For lines of text.
 const WIDTH: usize = 80;
@@ -77,38 +80,32 @@ impl From {
         Ok(From { is_dir, name, store: opened.store, leaf: opened.leaf.filter(|_| !is_dir), location })
     }
 
+    /// Where it is on this machine, if it is.
+    fn here(&self) -> Option<PathBuf> {
+        (!is_remote(&self.location)).then(|| open::path_of(&self.location.path))
+    }
+
     fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
         Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
     }
 }
 
 /// What a signal says that ends a contest.
-pub const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
+const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
 
-/// Where a run is kept, and the seed that it has or gets.
-pub struct Keeping {
-    pub dir: PathBuf,
-    pub seed: u64,
-    /// Directories at the destination that the run has left there.
-    pub own: Vec<String>,
-    /// For the state of haul as a contender: not the user's.
-    pub state: PathBuf,
+/// Signals end a contest; the second one at once, with the processes that are being measured.
+pub fn listen(cancel: &Cancel) -> Group {
+    let group = Group::default();
+    let running = group.clone();
+    super::signals::listen_and(cancel, STOPPING, None, move || running.kill());
+    group
 }
 
-impl Keeping {
-    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind) -> Keeping {
-        let dir = kept::directory(flags.out.as_deref(), global, kind);
-        let old = record::read(&dir).ok().filter(|(header, _)| header.ended.is_none());
-        let old_seed = old.and_then(|(header, _)| header.settings.get("seed")?.as_u64());
-        let seed = flags.seed.or(old_seed).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
-        Keeping { own: leftovers(&dir), state: dir.join("haul-state"), dir, seed }
-    }
+/// What a run's settings have of the source, once it was read.
+const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
-    /// For programs that are run: haul's own jobs are not to lie among the user's.
-    pub fn env(&self) -> Vec<(OsString, OsString)> {
-        vec![("HAUL_STATE_DIR".into(), self.state.clone().into())]
-    }
-}
+/// What was really done about caches.
+const CACHES: &str = "caches_before";
 
 /// All that a run is made of.
 pub struct Asked<'a> {
@@ -123,6 +120,7 @@ pub struct Asked<'a> {
     /// A run goes on only with the same.
     pub settings: BTreeMap<String, Value>,
     pub cancel: &'a Cancel,
+    pub group: &'a Group,
 }
 
 /// A run that is over, or was stopped.
@@ -137,16 +135,24 @@ impl Asked<'_> {
     pub fn hold(self) -> Result<Held> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.settle()?;
+        if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
+            let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
+            let old = old.as_str().unwrap_or_default();
+            let e = e.because(format!("caches were {old} before the copies of this run; now they would be {}", caches.words));
+            return Err(e.hint("go on as the same user on the same machine, or name another directory with --out"));
+        }
         let new = !dir.exists();
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
         let list = dir.join("source.list");
-        let held = self.prepare(&run, &list).map(|source| {
-            let grounds: Vec<&dyn haul_bench::contest::Ground> = self.grounds.iter().map(|ground| *ground as _).collect();
+        let from = self.from.here();
+        let held = self.prepare(&mut run, &list).map(|source| {
+            let grounds = self.places();
             let contest = Contest {
                 contenders: self.contenders,
                 grounds: &grounds,
                 source: &source,
+                from: from.as_deref(),
                 repeat: self.flags.repeat,
                 warmup: self.flags.warmup,
                 seed: self.keeping.seed,
@@ -154,6 +160,7 @@ impl Asked<'_> {
                 caches,
                 threads: open::threads(),
                 cancel: self.cancel,
+                group: self.group,
             };
             let quiet = self.global.quiet;
             let repeat = self.flags.repeat;
@@ -168,6 +175,7 @@ impl Asked<'_> {
         let (source, held) = match held {
             Ok(held) => held,
             Err(e) => {
+                let _it_may_not_be_there = std::fs::remove_file(&list);
                 // Nothing was measured: nothing is worth keeping.
                 if new && had == 0 {
                     let _it_may_stay = std::fs::remove_dir_all(dir);
@@ -189,6 +197,10 @@ impl Asked<'_> {
         Ok(Held { run, source, stopped })
     }
 
+    fn places(&self) -> Vec<&dyn haul_bench::contest::Ground> {
+        self.grounds.iter().map(|ground| *ground as _).collect()
+    }
+
     fn header(&self, caches: &str) -> Header {
         let mut settings = self.settings.clone();
         let mut set = |name: &str, value: Value| {
@@ -201,6 +213,13 @@ impl Asked<'_> {
         set("seed", self.keeping.seed.into());
         set("limit_seconds", self.flags.limit.as_secs_f64().into());
         set("caches", self.flags.caches.word().into());
+        set(CACHES, caches.into());
+        // What was noted when the source was read first; that it is so still is seen when it has been read again.
+        for name in SOURCE {
+            if let Some(old) = self.keeping.old.get(name) {
+                set(name, old.clone());
+            }
+        }
         let place = |role: &str, location: &Location| {
             let path = (!is_remote(location)).then(|| open::path_of(&location.path));
             Place::of(role, &location.to_string(), path.as_deref())
@@ -211,6 +230,7 @@ impl Asked<'_> {
         if places.iter().any(|place| place.file_system.is_none()) {
             notes.push("only this machine's caches are meant, not those of the other side".to_string());
         }
+        notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
         notes.push("a time ends when the tool ends; none of this says when the data are on disk".to_string());
         Header {
             version: record::VERSION,
@@ -227,8 +247,33 @@ impl Asked<'_> {
         }
     }
 
+    /// Notes what the source is, or refuses to go on with another one than the run began with: their times say nothing of each
+    /// other.
+    fn agree(&self, run: &mut Run, source: &Source) -> Result<()> {
+        let now: [Value; 3] = [source.files.into(), source.bytes.into(), format!("{:032x}", source.digest).into()];
+        let old = SOURCE.map(|name| run.header.settings.get(name).cloned());
+        if old.iter().all(Option::is_none) {
+            run.header.settings.extend(SOURCE.map(String::from).into_iter().zip(now));
+            return run.finish(None);
+        }
+        if old == now.map(Some) {
+            return Ok(());
+        }
+        let counted = |at: usize| old[at].as_ref().and_then(Value::as_u64).unwrap_or_default();
+        let e = Error::new(ErrorKind::Changed, "go on").at(&self.from.location.to_bytes());
+        let e = e.because(format!(
+            "the source has changed since this run began: it had {} files, {}, and now has {} files, {}{}",
+            units::count(counted(0)),
+            units::bytes(counted(1)),
+            units::count(source.files),
+            units::bytes(source.bytes),
+            if (counted(0), counted(1)) == (source.files, source.bytes) { ", with other names, times or contents" } else { "" },
+        ));
+        Err(e.hint("begin a new run with another directory for --out"))
+    }
+
     /// Reads the source, and asks whether there is room for a copy.
-    fn prepare(&self, run: &Run, list: &Path) -> Result<Source> {
+    fn prepare(&self, run: &mut Run, list: &Path) -> Result<Source> {
         let quiet = self.global.quiet;
         if !quiet {
             let goes_on = match run.samples.len() {
@@ -239,6 +284,7 @@ impl Asked<'_> {
             out::say_plainly(&words);
         }
         let source = self.from.read(list, self.cancel)?;
+        self.agree(run, &source)?;
         if !quiet {
             out::say_plainly(&format!(
                 "{}: {} files, {}; every copy will be compared with it",
@@ -250,11 +296,10 @@ impl Asked<'_> {
                 out::say_plainly(&format!("{} fifos, sockets or devices in it do not count", units::count(source.specials)));
             }
         }
+        // A copy that was left by a kill goes before the first is made.
+        let own = |name: &str| self.keeping.own.iter().any(|left| left.name == name);
+        Own::of(&self.keeping.dir).clear(&self.places(), &own)?;
         for ground in self.grounds {
-            // A copy that was left by a kill goes before the first is made.
-            for name in &self.keeping.own {
-                ground.clear(name)?;
-            }
             let Some(space) = ground.space()? else { continue };
             if space.bytes < source.bytes || space.files < source.files + source.dirs {
                 let e = Error::new(ErrorKind::NoSpace, "begin").at(&ground.location().to_bytes());
@@ -270,6 +315,13 @@ impl Asked<'_> {
         }
         Ok(source)
     }
+}
+
+/// The sentence that there is for a source that has no disk.
+fn in_memory(places: &[Place]) -> Option<String> {
+    let kind = places.iter().find(|place| place.role == "source")?.file_system.as_deref()?;
+    let words = || format!("the source is on {kind}, and its files stay in memory whatever is dropped");
+    ["tmpfs", "ramfs"].contains(&kind).then(words)
 }
 
 /// One line a copy; it begins when the copy does.
@@ -309,9 +361,9 @@ pub fn found(program: &str) -> Option<PathBuf> {
 }
 
 /// What a program says of itself: its first line.
-pub fn version(argv: &[OsString], cancel: &Cancel) -> Option<String> {
+pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<String> {
     const LONGEST: Duration = Duration::from_secs(10);
-    let ran = haul_bench::process::run(argv, &[], LONGEST, cancel).ok()?;
+    let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
     let first = |text: &[u8]| text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).map(show);
     first(&ran.stdout).or_else(|| first(&ran.stderr))
 }
@@ -392,8 +444,9 @@ impl Page {
 
 /// What was done about caches, in a sentence.
 pub fn about_caches(run: &Run) -> String {
+    let in_memory = in_memory(&run.header.places).map_or(String::new(), |words| format!(" But {words}."));
     match run.samples.iter().rev().find_map(|sample| sample.caches.as_deref()) {
-        Some("dropped") => "This machine's caches were dropped before each copy.".into(),
+        Some("dropped") => format!("This machine's caches were dropped before each copy.{in_memory}"),
         Some("warm") => "Caches were warm: the source had been read before.".into(),
         Some(other) => format!("This machine's caches were {other}; what is read may come from memory."),
         None => String::new(),
@@ -453,4 +506,19 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
 /// The widest that a line of a command may be, for a page.
 pub fn folded(text: &str) -> Vec<String> {
     fold(text, columns::width().max(WIDTH), 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_in_memory_is_said() {
+        let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
+        let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
+        let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");
+        assert!(words.starts_with("the source is on tmpfs"), "{words}");
+        assert_eq!(in_memory(&[target.clone(), source("ext4")]), None);
+        assert_eq!(in_memory(&[target]), None);
+    }
 }

@@ -1,0 +1,82 @@
+//! Where a run is kept, and what lies there of an earlier process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_bench::contest::{Left, Own, is_fresh_name};
+use haul_bench::record::{self, Kind};
+use haul_core::error::{Error, ErrorKind, Result};
+use serde_json::Value;
+
+use super::super::kept;
+use super::From;
+use crate::flags::Global;
+use crate::flags::bench::contest::ContestFlags;
+use crate::open;
+use crate::remote::is_remote;
+
+/// Where a run is kept, and the seed that it has or gets.
+pub struct Keeping {
+    pub dir: PathBuf,
+    pub seed: u64,
+    /// The settings of the run that lies there.
+    pub old: BTreeMap<String, Value>,
+    /// Directories at the destination that the run has left there.
+    pub own: Vec<Left>,
+    /// For the state of haul as a contender: not the user's.
+    pub state: PathBuf,
+}
+
+impl Keeping {
+    /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
+    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
+        let dir = kept::directory(flags.out.as_deref(), global, kind);
+        let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
+        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
+        let rounds = flags.warmup + flags.repeat;
+        let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
+        let own = Own::of(&dir).left().into_iter().filter(may).collect();
+        Keeping { own, old, state: dir.join("haul-state"), dir, seed }
+    }
+
+    /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
+    pub fn apart(&self, from: &From, flags: &ContestFlags) -> Result<()> {
+        if is_remote(&from.location) || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Usage, "keep the samples").at(self.dir.as_os_str().as_bytes());
+        let e = e.because("this run directory is the source or inside it: what is written there would change what is copied");
+        Err(e.hint(match flags.out {
+            Some(_) => "name a directory outside of the source with --out",
+            None => "it lies below the state directory, which the source contains: name one outside of the source with --out DIR",
+        }))
+    }
+
+    /// For programs that are run: haul's own jobs are not to lie among the user's.
+    pub fn env(&self) -> Vec<(OsString, OsString)> {
+        vec![("HAUL_STATE_DIR".into(), self.state.clone().into())]
+    }
+}
+
+/// The path with its links resolved, as far as it is there already.
+fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let Some((above, real)) = found else { return path.to_path_buf() };
+    path.strip_prefix(above).map_or_else(|_| path.to_path_buf(), |rest| real.join(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_not_there_yet_has_its_links_resolved() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("d")).expect("made");
+        std::os::unix::fs::symlink("d", dir.path().join("link")).expect("made");
+        let base = dir.path().canonicalize().expect("it is there");
+        assert_eq!(real(&dir.path().join("link/run/x")), base.join("d/run/x"));
+    }
+}
