@@ -155,7 +155,7 @@ fn texts_fit_and_cannot_steer_a_terminal() {
 fn a_comparison_says_who_was_fastest_and_who_failed() {
     let text = text(&made_up::compare());
     says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
-    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.65 to 1.84 times).");
+    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.62 to 1.85 times).");
     says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times (files of 256 MiB): file 7: the content differs");
     says(&text, "! scp failed 6 of 7 times (files of 4 GiB): client_loop: send disconnect: Broken pipe.");
     says(&text, "! s5cmd is not on this machine.");
