@@ -168,6 +168,29 @@ fn a_comparison_says_who_was_fastest_and_who_failed() {
     says(&page, "WRONG 1 of 7");
 }
 
+/// One wrong copy of seven that went well and were the quickest of all is enough to be ranked nowhere.
+#[test]
+fn who_was_wrong_even_once_wins_nothing() {
+    let (header, mut samples) = made_up::compare();
+    for sample in samples.iter_mut().filter(|s| s.contender == "tar over ssh") {
+        sample.seconds = sample.seconds.map(|seconds| seconds / 1000.0);
+    }
+    let mut once = samples.iter().find(|s| s.contender == "tar over ssh" && s.repetition == 1).unwrap().clone();
+    let sizes: Vec<_> = samples.iter().filter(|s| s.contender == "tar over ssh" && s.repetition == 1).map(|s| s.factors.clone()).collect();
+    for factors in sizes {
+        (once.outcome, once.repetition, once.factors) = (Outcome::Wrong, 8, factors);
+        samples.push(once.clone());
+    }
+    let made = (header, samples);
+    let text = text(&made);
+    says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
+    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms.");
+    says(&text, "Not ranked, because of WRONG results: tar over ssh.");
+    let page = page(&made);
+    says(&page, "not ranked");
+    assert!(!page.contains("The lines cross: tar"));
+}
+
 #[test]
 fn few_repetitions_show_nothing() {
     let text_of_many = text(&made_up::compare_many());

@@ -30,7 +30,9 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
             document.answer.push(if several { format!("{}: {sentence}", capital(&label)) } else { sentence });
         } else {
             let label = if several { format!("{}: nothing", capital(&label)) } else { "Nothing".into() };
-            document.answer.push(format!("{label} went well, so no tool has a time."));
+            let wrong = work.iter().any(|point| point.is_wrong());
+            let why = if wrong { "went well enough to be ranked" } else { "went well, so no tool has a time" };
+            document.answer.push(format!("{label} {why}."));
         }
     }
     if several {
@@ -53,7 +55,7 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
         }
         section.tables.push(table(header, &ordered, &label));
         if at < PLOTTED {
-            let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0).take(LINES).cloned().collect();
+            let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0 && !p.is_wrong()).take(LINES).cloned().collect();
             section.draw(courses("Rate over time", &fast), true);
             section.draw(latencies("How long single operations took", &fast), true);
         }
@@ -75,10 +77,11 @@ fn looks(points: &[&Point<'_>]) -> Vec<String> {
     names
 }
 
-/// By time, and after those what has none.
+/// By time, and after those what has none or is not ranked.
 fn with_those_without<'p, 'a>(work: &[&'p Point<'a>]) -> Vec<&'p Point<'a>> {
     let mut ordered = ranked(work, TIME);
-    ordered.extend(work.iter().filter(|point| point.summary(TIME).is_none_or(|s| s.median <= 0.0) && point.values(TIME).is_empty()));
+    let rest: Vec<&Point<'_>> = work.iter().copied().filter(|point| !ordered.iter().any(|of| std::ptr::eq(*of, *point))).collect();
+    ordered.extend(rest);
     ordered
 }
 
@@ -108,7 +111,7 @@ fn wins(works: &[Vec<&Point<'_>>]) -> String {
 
 /// The contender that others are set beside: haul, or the first of the tools.
 fn reference<'p, 'a>(header: &Header, work: &[&'p Point<'a>]) -> Option<&'p Point<'a>> {
-    let with = || work.iter().copied().filter(|point| point.good() > 0);
+    let with = || work.iter().copied().filter(|point| point.good() > 0 && !point.is_wrong());
     let first = header.tools.first().map(|tool| tool.name.as_str());
     with().find(|p| p.contender == "haul").or_else(|| with().find(|p| Some(p.contender) == first)).or_else(|| with().next())
 }
@@ -130,12 +133,16 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
         .map(|point| {
             let mut row: Vec<Cell> = vec![point.contender.into()];
             row.extend(measured_cells(point, TIME));
+            let of = of.filter(|_| !point.is_wrong());
             let found = of.filter(|of| !std::ptr::eq(*of, *point)).and_then(|of| beside(of, point, TIME));
             let interval = |found: &crate::stats::Difference| format!("{} to {}", quotient(found.interval.0), quotient(found.interval.1));
             let itself = of.is_some_and(|of| std::ptr::eq(of, *point));
             row.push(if itself { "1".into() } else { Cell::of(found.map(|found| quotient(found.ratio))) });
             row.push(Cell::of(found.as_ref().map(interval)));
-            row.push(Cell::of(found.map(|found| found.verdict.words().to_string())));
+            row.push(match point.is_wrong() {
+                true => Cell::bad("not ranked".into()),
+                false => Cell::of(found.map(|found| found.verdict.words().to_string())),
+            });
             row.push(median_cell(point, Metric::Rate));
             row.push(Cell::of(point.summary(Metric::Files).map(|s| digits(s.median))));
             row.push(median_cell(point, Metric::Processor));
@@ -171,8 +178,11 @@ fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document
         };
         let mut lines: Vec<Line> = Vec::new();
         for (look, name) in looks.iter().enumerate().take(LINES) {
-            let mut marks: Vec<_> =
-                group.iter().filter(|p| p.contender == name).filter_map(|p| mark(size(p).filter(|s| *s > 0.0)?, p, TIME)).collect();
+            let mut marks: Vec<_> = group
+                .iter()
+                .filter(|p| p.contender == name && !p.is_wrong())
+                .filter_map(|p| mark(size(p).filter(|s| *s > 0.0)?, p, TIME))
+                .collect();
             marks.sort_by(|a, b| a.x.total_cmp(&b.x));
             if !marks.is_empty() {
                 lines.push(Line { name: name.clone(), look, marks, course: false });

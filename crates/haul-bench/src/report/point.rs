@@ -98,6 +98,11 @@ impl<'a> Point<'a> {
         self.samples.iter().filter(|s| s.counts()).count()
     }
 
+    /// Whether it gave a wrong result even once, in a warm-up or not. However fast such a one is, it is not ranked.
+    pub fn is_wrong(&self) -> bool {
+        self.samples.iter().any(|s| s.outcome == Outcome::Wrong)
+    }
+
     /// How often it ended otherwise than well, by outcome.
     pub fn failures(&self) -> Vec<(Outcome, usize)> {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
