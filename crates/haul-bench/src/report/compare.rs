@@ -1,5 +1,7 @@
 //! `haul bench compare`: tools on the same work.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::columns::{factors, measured, measured_cells, median_cell, more, more_cells, varied};
 use super::document::{Cell, Document, Section, Table, name, number};
 use super::figure::{courses, latencies, mark, strips, with_missing};
@@ -18,7 +20,8 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
     let all = factors(points);
     let works = grouped(points, &all);
     let looks = looks(points);
-    let look = |name: &str| looks.iter().position(|of| of == name).unwrap_or(0);
+    let places: BTreeMap<&str, usize> = looks.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+    let look = |name: &str| places.get(name).copied().unwrap_or(0);
     let by_name = |point: &Point<'_>| point.contender.to_string();
     let several = works.len() > 1;
     let varied = varied(points);
@@ -65,15 +68,14 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
 
 /// Contenders in the order in which they get their colours: haul, and the others as they do best.
 fn looks(points: &[&Point<'_>]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut known): (Vec<String>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for name in points.iter().map(|p| p.contender).filter(|name| *name == "haul").chain(ranked(points, TIME).iter().map(|p| p.contender)) {
-        if !names.iter().any(|of| of == name) {
+        if known.insert(name) {
             names.push(name.to_string());
         }
     }
-    names.extend(
-        points.iter().map(|p| p.contender.to_string()).filter(|name| !names.contains(name)).collect::<std::collections::BTreeSet<_>>(),
-    );
+    let rest: BTreeSet<&str> = points.iter().map(|p| p.contender).filter(|name| !known.contains(name)).collect();
+    names.extend(rest.into_iter().map(String::from));
     names
 }
 
@@ -86,19 +88,17 @@ fn with_those_without<'p, 'a>(work: &[&'p Point<'a>]) -> Vec<&'p Point<'a>> {
 }
 
 fn wins(works: &[Vec<&Point<'_>>]) -> String {
-    let mut wins: Vec<(&str, usize)> = Vec::new();
+    let mut wins: BTreeMap<&str, usize> = BTreeMap::new();
     let mut open = 0;
     for work in works {
         match Lead::of(work, TIME) {
             Some(lead) if lead.level.is_empty() && lead.next.is_some() => {
-                match wins.iter_mut().find(|(name, _)| *name == lead.best.contender) {
-                    Some((_, count)) => *count += 1,
-                    None => wins.push((lead.best.contender, 1)),
-                }
+                *wins.entry(lead.best.contender).or_default() += 1;
             }
             _ => open += 1,
         }
     }
+    let mut wins: Vec<(&str, usize)> = wins.into_iter().collect();
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let won: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let all = works.len();
@@ -172,9 +172,13 @@ fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document
     let mut section = Section { title: "How time grows with size".into(), ..Section::default() };
     for group in grouped(points, &others) {
         // What a work is: its size is that of any tool that did it well.
+        let names = factors(&group);
+        let mut of_work: BTreeMap<String, f64> = BTreeMap::new();
+        for (point, bytes) in group.iter().filter_map(|point| Some((point, bytes(point)?))) {
+            of_work.entry(point.key(&names)).or_insert(bytes);
+        }
         let size = |point: &Point<'_>| {
-            let same = || group.iter().filter(|other| other.factors == point.factors);
-            if by_file { point.number("file_size") } else { same().find_map(|other| bytes(other)) }
+            if by_file { point.number("file_size") } else { of_work.get(&point.key(&names)).copied() }
         };
         let mut lines: Vec<Line> = Vec::new();
         for (look, name) in looks.iter().enumerate().take(LINES) {
