@@ -110,19 +110,21 @@ impl Verdict {
     }
 }
 
-/// Compares positive values of which less is better. `None` where one of the sets has none.
+/// Compares positive values of which less is better. `None` where one of the sets has none, or where all are so far apart that
+/// there is no number for it.
 pub fn difference(first: &[f64], second: &[f64]) -> Option<Difference> {
     let (a, b) = (positive(first), positive(second));
     if a.is_empty() || b.is_empty() {
         return None;
     }
     let quotients = sorted(&b.iter().flat_map(|y| a.iter().map(move |x| y / x)).collect::<Vec<_>>());
+    let last = quotients.len().checked_sub(1)?;
     let ratio = median(&quotients);
     let u = u_of(&a, &b);
     let tails = Tails::of(a.len(), b.len(), ties(&a, &b));
     let p = tails.two_sided(u);
-    let cut = tails.critical().min(quotients.len() - 1);
-    let interval = (quotients[cut.min(quotients.len() - 1 - cut)], quotients[quotients.len() - 1 - cut.min(quotients.len() - 1 - cut)]);
+    let outside = tails.outside().min(last / 2);
+    let interval = (quotients[outside], quotients[last - outside]);
     let verdict = match ratio {
         _ if p > LEVEL => Verdict::NotShown,
         ratio if ratio < 1.0 => Verdict::Faster,
@@ -180,12 +182,16 @@ impl Tails {
         (2.0 * upper_tail(z)).min(1.0)
     }
 
-    /// How many of the smallest, and of the largest, quotients lie outside of the interval.
-    fn critical(&self) -> usize {
-        if self.counted.is_empty() {
-            return (self.pairs / 2.0 - 1.96 * self.deviation).max(0.0) as usize;
-        }
-        self.counted.iter().take_while(|below| 2.0 * **below <= LEVEL).count()
+    /// How many of the smallest, and of the largest, quotients lie outside of the interval: its bounds are the k-th smallest
+    /// and the k-th largest for the largest k with 2 P(U < k) <= LEVEL, or the outermost where there is none (Hollander and
+    /// Wolfe 1999, 4.3; R's `wilcox.test`).
+    fn outside(&self) -> usize {
+        let k = if self.counted.is_empty() {
+            (self.pairs / 2.0 - 1.96 * self.deviation).max(0.0) as usize
+        } else {
+            self.counted.iter().take_while(|below| 2.0 * **below <= LEVEL).count()
+        };
+        k.saturating_sub(1)
     }
 }
 
@@ -268,6 +274,46 @@ mod tests {
         let same = difference(&[3.0; 60], &[3.0; 60]).unwrap();
         assert_eq!((same.verdict, same.ratio), (Verdict::NotShown, 1.0));
         assert_eq!(difference(&a, &[]), None);
+    }
+
+    /// All ways in which two sets without a difference can mix are equally likely: the interval has 1 in it in 95 % of them,
+    /// and one that is a rank narrower has not.
+    #[test]
+    fn the_interval_of_a_quotient_holds_what_it_promises() {
+        for n in 1..=6 {
+            for m in 1..=6 {
+                let all: Vec<f64> = (0..n + m).map(|rank| f64::from(rank) + 1.0 + 0.1 * f64::from(rank).sin()).collect();
+                let (mut ways, mut held, mut held_by_narrower, mut outermost) = (0, 0, 0, true);
+                for chosen in 0u32..1 << (n + m) {
+                    if chosen.count_ones() != n as u32 {
+                        continue;
+                    }
+                    let of = |first: bool| -> Vec<f64> {
+                        (0..all.len()).filter(|at| (chosen >> at & 1 == 1) == first).map(|at| all[at]).collect()
+                    };
+                    let (a, b) = (of(true), of(false));
+                    let (low, high) = difference(&a, &b).unwrap().interval;
+                    let quotients = sorted(&b.iter().flat_map(|y| a.iter().map(move |x| y / x)).collect::<Vec<_>>());
+                    let narrower: Vec<f64> = quotients.iter().copied().filter(|q| *q > low && *q < high).collect();
+                    ways += 1;
+                    held += u32::from(low < 1.0 && 1.0 < high);
+                    held_by_narrower += u32::from(narrower.first().is_some_and(|l| *l < 1.0) && narrower.last().is_some_and(|h| *h > 1.0));
+                    outermost &= low == quotients[0] && high == quotients[quotients.len() - 1];
+                }
+                let share = |held: u32| f64::from(held) / f64::from(ways);
+                assert!(share(held) >= 0.95 - 1e-9 || outermost, "{n} {m}: {}", share(held));
+                assert!(share(held_by_narrower) < 0.95, "{n} {m}: {}", share(held_by_narrower));
+            }
+        }
+        // R: wilcox.test(log(b), log(a), conf.int = TRUE) for five values each has the third smallest and the third largest.
+        let (a, b) = ([1.0, 2.0, 4.0, 8.0, 16.0], [3.0, 9.0, 27.0, 81.0, 243.0]);
+        assert_eq!(difference(&a, &b).unwrap().interval, (9.0 / 16.0, 81.0));
+    }
+
+    #[test]
+    fn what_no_number_can_tell_apart_is_no_difference() {
+        assert_eq!(difference(&[1e-320], &[1e308]), None);
+        assert_eq!(difference(&[1e-320, 1.0], &[1e308]).unwrap().interval, (1e308, 1e308));
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn texts_fit_and_cannot_steer_a_terminal() {
 fn a_comparison_says_who_was_fastest_and_who_failed() {
     let text = text(&made_up::compare());
     says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
-    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.65 to 1.84 times).");
+    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.62 to 1.85 times).");
     says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times (files of 256 MiB): file 7: the content differs");
     says(&text, "! scp failed 6 of 7 times (files of 4 GiB): client_loop: send disconnect: Broken pipe.");
     says(&text, "! s5cmd is not on this machine.");
@@ -166,6 +166,29 @@ fn a_comparison_says_who_was_fastest_and_who_failed() {
     says(&page, "Time for 13 TB");
     says(&page, "The link was emulated");
     says(&page, "WRONG 1 of 7");
+}
+
+/// One wrong copy of seven that went well and were the quickest of all is enough to be ranked nowhere.
+#[test]
+fn who_was_wrong_even_once_wins_nothing() {
+    let (header, mut samples) = made_up::compare();
+    for sample in samples.iter_mut().filter(|s| s.contender == "tar over ssh") {
+        sample.seconds = sample.seconds.map(|seconds| seconds / 1000.0);
+    }
+    let mut once = samples.iter().find(|s| s.contender == "tar over ssh" && s.repetition == 1).unwrap().clone();
+    let sizes: Vec<_> = samples.iter().filter(|s| s.contender == "tar over ssh" && s.repetition == 1).map(|s| s.factors.clone()).collect();
+    for factors in sizes {
+        (once.outcome, once.repetition, once.factors) = (Outcome::Wrong, 8, factors);
+        samples.push(once.clone());
+    }
+    let made = (header, samples);
+    let text = text(&made);
+    says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
+    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms.");
+    says(&text, "Not ranked, because of WRONG results: tar over ssh.");
+    let page = page(&made);
+    says(&page, "not ranked");
+    assert!(!page.contains("The lines cross: tar"));
 }
 
 #[test]

@@ -15,12 +15,15 @@ pub fn admit(standing: &Standing, add: bool) -> Result<()> {
     }
     let example = standing.example.as_deref().map_or(String::new(), |name| format!(" (for one, {})", haul_core::entry::show(name)));
     let refuse = |why: String, hint: &str| Err(Error::new(ErrorKind::Usage, "make data").because(why).hint(hint));
-    let taken = standing.other + standing.torn;
+    let taken = standing.in_the_way();
     match () {
-        () if taken > 0 && (standing.complete == 0 || standing.other > 0) => {
+        () if taken > 0 => {
             let names =
                 if taken == 1 { "one name of the data set is".into() } else { format!("{} names of the data set are", grouped(taken)) };
-            refuse(format!("{names} there already, with something else{example}"), "name another directory, or empty this one")
+            refuse(
+                format!("{names} there already, with something else{example}"),
+                "nothing was overwritten; name another directory, or move what is there away",
+            )
         }
         () if add => Ok(()),
         () => {
@@ -93,5 +96,7 @@ mod tests {
         assert_eq!(of(&|s| (s.complete, s.foreign) = (5, 1)), [false, true]);
         assert_eq!(of(&|s| (s.complete, s.other) = (5, 1)), [false, false]);
         assert_eq!(of(&|s| s.foreign = 1), [false, true]);
+        assert_eq!(of(&|s| (s.complete, s.torn) = (5000, 1024)), [true, true]);
+        assert_eq!(of(&|s| (s.complete, s.torn) = (5000, 1025)), [false, false], "no run leaves so many");
     }
 }

@@ -1,20 +1,23 @@
 //! What of a set is there already, by a look at every name of it and a count of all other names.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
+use rustix::io::{Errno, pread};
 
-use super::hand::{Hand, Lots, together};
+use super::content::Content;
+use super::hand::{BUFFER, Hand, Lots, together};
 use super::plan::{File, GRAIN, Kind, Plan, mtime};
 
+/// A file from this size on, in bytes, is large: it is worth several workers, and long enough under way to be interrupted.
+pub const LARGE: u64 = 256 << 20;
 /// The mode of a large file that is not complete: nobody reads it by mistake.
 pub const BEGUN: u32 = 0o200;
-/// Small files that a killed run may have left incomplete: one each worker, and no more workers are of use.
+/// Files that a killed run may have left incomplete: one each worker, and no more workers are of use.
 const MOST_TORN: u64 = 1024;
 /// The coarsest times of file systems in use: two seconds (FAT).
 const TIME_GRAIN: i64 = 2;
@@ -30,9 +33,10 @@ pub struct Standing {
     pub dirs: u64,
     /// Files that are begun, as their mode says.
     pub begun: u64,
-    /// Files that may have been begun: smaller than planned, or with another time.
+    /// Files that were begun: they hold the beginning of what is planned or all of it, and have another time. Those beyond
+    /// the first `MOST_TORN` are not read.
     pub torn: u64,
-    /// Planned names that something else has.
+    /// Planned names that something else has, a file of the set that was changed among them.
     pub other: u64,
     /// Names that are not planned.
     pub foreign: u64,
@@ -45,10 +49,16 @@ impl Standing {
         self.complete + self.dirs + self.begun + self.torn + self.other + self.foreign == 0
     }
 
-    /// Whether this is the same set, or what an interrupted run has left of it. Without one complete file, a file with another
-    /// time could be anybody's.
+    /// Whether this is the same set, or what an interrupted run has left of it.
     pub fn goes_on(&self) -> bool {
-        self.other == 0 && self.foreign == 0 && self.torn <= MOST_TORN && (self.complete > 0 || self.torn == 0)
+        self.in_the_way() == 0 && self.foreign == 0
+    }
+
+    /// Planned names that cannot be made without a loss to somebody. Without one complete file, an empty one could be
+    /// anybody's; and no run leaves very many torn ones.
+    pub fn in_the_way(&self) -> u64 {
+        let ours = self.torn <= MOST_TORN && (self.complete > 0 || self.torn == 0);
+        self.other + if ours { 0 } else { self.torn }
     }
 
     fn add(&mut self, other: Standing) {
@@ -58,8 +68,12 @@ impl Standing {
         self.dirs += other.dirs;
         self.begun += other.begun;
         self.torn += other.torn;
+        if other.other > 0 && self.other == 0 {
+            self.example = other.example;
+        } else {
+            self.example = self.example.take().or(other.example);
+        }
         self.other += other.other;
-        self.example = self.example.take().or(other.example);
     }
 }
 
@@ -73,7 +87,8 @@ pub enum Found {
     Other,
 }
 
-/// Looks an entry up. Links are complete if they lead where they should.
+/// Looks an entry up. Links are complete if they lead where they should. What may be [`Found::Torn`] by its size and time is
+/// that only if it holds what is planned, as far as it goes: see [`holds_beginning`].
 pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce() -> Vec<u8>) -> Result<Found> {
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -91,12 +106,51 @@ pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce()
         return Ok(Found::Other);
     }
     let size = stat.st_size.cast_unsigned();
+    let large = file.kind == Kind::Regular && file.size >= LARGE;
     Ok(match () {
-        () if stat.st_mode & 0o7777 == BEGUN => Found::Begun,
+        () if size > file.size => Found::Other,
+        () if large && stat.st_mode & 0o7777 == BEGUN => Found::Begun,
         () if size == file.size && same_time(&stat, file.seed) => Found::Complete,
-        () if size <= file.size && !same_time(&stat, file.seed) => Found::Torn,
+        () if !same_time(&stat, file.seed) => Found::Torn,
         () => Found::Other,
     })
+}
+
+/// Whether a file holds the beginning of what is planned, or all of it: then nothing is lost when it is written again. One
+/// that cannot be read is somebody else's.
+pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<bool> {
+    // A name that is a pipe by now does not block.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(false) };
+    let stat = fstat(&fd).map_err(|e| Error::io(e.into(), "look up").at(name))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(false);
+    }
+    let (mut found, mut planned, mut at) = (vec![0; BUFFER], vec![0; BUFFER], 0);
+    loop {
+        cancel.check()?;
+        let read = read_at(&fd, &mut found, at).map_err(|e| Error::io(e.into(), "read").at(name))?;
+        if read == 0 {
+            return Ok(true);
+        }
+        if at + read as u64 > file.size {
+            return Ok(false);
+        }
+        content.fill(file.seed, at, &mut planned[..read]);
+        if found[..read] != planned[..read] {
+            return Ok(false);
+        }
+        at += read as u64;
+    }
+}
+
+fn read_at(fd: &OwnedFd, into: &mut [u8], at: u64) -> std::result::Result<usize, Errno> {
+    loop {
+        match pread(fd, &mut *into, at) {
+            Err(Errno::INTR) => {}
+            read => return read,
+        }
+    }
 }
 
 fn same_time(stat: &Stat, seed: u64) -> bool {
@@ -108,7 +162,7 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     if is_empty(top)? {
         return Ok(Standing::default());
     }
-    let (found, lots) = (Mutex::new(Standing::default()), Lots::of_entries(plan));
+    let (found, lots, read) = (Mutex::new(Standing::default()), Lots::of_entries(plan), AtomicU64::new(0));
     together(threads, cancel, || {
         let (mut hand, mut own) = (Hand::new(plan, top), Standing::default());
         lots.work(cancel, |part, number| {
@@ -119,7 +173,12 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
                 Err(e) => return Err(e),
             };
             let target = || if let Kind::Symlink(to) = file.kind { set.target(number, to) } else { Vec::new() };
-            let state = look(dir, &set.file_name(number), &file, target)?;
+            let name = set.file_name(number);
+            let mut state = look(dir, &name, &file, target)?;
+            // So many are none of an interrupted run whatever they hold, and are not worth the reading.
+            if state == Found::Torn && read.fetch_add(1, Ordering::Relaxed) < MOST_TORN {
+                state = if holds_beginning(dir, &name, &file, &plan.content, cancel)? { Found::Torn } else { Found::Other };
+            }
             match state {
                 Found::Absent => {}
                 Found::Complete => {
@@ -133,7 +192,12 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
                 Found::Torn => own.torn += 1,
                 Found::Other => own.other += 1,
             }
-            if matches!(state, Found::Torn | Found::Other) && own.example.is_none() {
+            let first = match state {
+                Found::Other => own.other == 1,
+                Found::Torn => own.example.is_none(),
+                _ => false,
+            };
+            if first {
                 own.example = Some(set.path(number));
             }
             Ok(())
@@ -147,7 +211,7 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     let known = found.complete + found.begun + found.torn + found.other + dirs;
     // What is listed twice or has gone in between is no reason to stop.
     found.foreign = listed.saturating_sub(known);
-    if found.foreign > 0 && found.complete + found.dirs == 0 {
+    if found.foreign > 0 && found.complete + found.dirs + found.torn + found.other == 0 {
         found.example = names(top)?.next().transpose()?;
     }
     Ok(found)

@@ -18,12 +18,10 @@ use rustix::io::{Errno, pwrite};
 
 use super::admit::{admit, room};
 use super::hand::{BUFFER, Hand, Lots, open_top, together};
-use super::look::{BEGUN, Found, look, survey};
+use super::look::{BEGUN, Found, LARGE, holds_beginning, look, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
 
-/// A file from this size on, in bytes, is large: it is worth several workers, and long enough under way to be interrupted.
-const LARGE: u64 = 256 << 20;
 /// What a worker takes of a large file at once, in bytes.
 const PIECE: u64 = 64 << 20;
 /// Failures that are told; the others are counted.
@@ -298,9 +296,10 @@ impl Work<'_> {
         }
         match look(dir, name, file, target)? {
             Found::Absent => Ok(Some(false)),
-            Found::Begun | Found::Torn => Ok(Some(true)),
             Found::Complete => Ok(None),
-            Found::Other => Err(Error::new(ErrorKind::Exists, "create").at(name)),
+            Found::Begun => Ok(Some(true)),
+            Found::Torn if holds_beginning(dir, name, file, &self.plan.content, self.how.cancel)? => Ok(Some(true)),
+            Found::Torn | Found::Other => Err(Error::new(ErrorKind::Exists, "create").at(name)),
         }
     }
 

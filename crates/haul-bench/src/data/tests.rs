@@ -134,7 +134,7 @@ fn a_run_goes_on_where_it_was_stopped() {
     let how = How { threads: 2, add: false, cancel: &cancel, tally: &Tally::default() };
     assert!(make(&plan, dir.path(), how).is_ok_and(|made| made.interrupted && made.entries == 0));
     made(&plan, dir.path(), 2);
-    // As a kill leaves it: names that are missing, a file that is empty, one that has the wrong time, a link that was not made.
+    // As a kill leaves it: names that are missing, a file that is empty, one that ends too early, a link that was not made.
     let paths: Vec<_> = plan.entries().map(|e| (dir.path().join(std::ffi::OsStr::from_bytes(&e.path)), e.file)).collect();
     let alone: Vec<_> =
         paths.iter().filter(|(path, file)| file.kind == Kind::Regular && fs::metadata(path).unwrap().nlink() == 1).collect();
@@ -142,7 +142,8 @@ fn a_run_goes_on_where_it_was_stopped() {
         fs::remove_file(path).unwrap();
     }
     fs::File::create(&alone[50].0).unwrap();
-    fs::write(&alone[51].0, vec![0; 1024]).unwrap();
+    let half = fs::read(&alone[51].0).unwrap();
+    fs::write(&alone[51].0, &half[..500]).unwrap();
     let link = paths.iter().find(|(_, file)| matches!(file.kind, Kind::HardLink(_))).unwrap();
     fs::remove_file(&link.0).unwrap();
     let again = made(&plan, dir.path(), 2);
@@ -172,6 +173,50 @@ fn other_peoples_files_are_left_alone() {
     let how = How { threads: 1, add: true, cancel: &Cancel::default(), tally: &Tally::default() };
     assert!(make(&other, dir.path(), how).is_err());
     assert_eq!(fs::metadata(dir.path().join("f0")).unwrap().len(), 1024);
+}
+
+/// Whatever was changed in a set since it was made stays as it is, and nothing else is made.
+#[test]
+fn what_was_changed_since_is_not_overwritten() {
+    let options = Options { hard_links: 10, ..Options::default() };
+    let plan = plan("20x10KiB", &options);
+    let dir = tempfile::tempdir().unwrap();
+    made(&plan, dir.path(), 2);
+    let path = |kind: fn(&Kind) -> bool| {
+        let mut paths =
+            plan.entries().filter(|entry| kind(&entry.file.kind)).map(|entry| dir.path().join(std::ffi::OsStr::from_bytes(&entry.path)));
+        paths.find(|path| !kind(&Kind::Regular) || fs::metadata(path).unwrap().nlink() == 1).unwrap()
+    };
+    let (regular, name) = (path(|kind| *kind == Kind::Regular), path(|kind| matches!(kind, Kind::HardLink(_))));
+    let planned = fs::read(&regular).unwrap();
+    let mut edited = planned.clone();
+    edited[77] ^= 1;
+    let attempt = |add| make(&plan, dir.path(), How { threads: 2, add, cancel: &Cancel::default(), tally: &Tally::default() });
+    let refused = |path: &Path, held: &[u8]| {
+        for add in [false, true] {
+            let e = attempt(add).unwrap_err();
+            let leaf = path.file_name().unwrap().to_str().unwrap();
+            assert!(e.kind() == ErrorKind::Usage && e.to_string().contains(leaf), "{e}");
+            assert_eq!(fs::read(path).unwrap(), held);
+        }
+    };
+    for held in [&edited[..], &edited[..100], b"years of work"] {
+        fs::write(&regular, held).unwrap();
+        refused(&regular, held);
+    }
+    // The mode of a large file under way says nothing of a small one.
+    fs::set_permissions(&regular, std::os::unix::fs::PermissionsExt::from_mode(0o200)).unwrap();
+    assert!(attempt(false).is_err() && attempt(true).is_err());
+    assert_eq!(fs::metadata(&regular).unwrap().len(), 13);
+    fs::remove_file(&regular).unwrap();
+    fs::remove_file(&name).unwrap();
+    fs::write(&name, b"years of work").unwrap();
+    refused(&name, b"years of work");
+    assert!(!regular.exists(), "nothing is made where something is refused");
+    fs::remove_file(&name).unwrap();
+    fs::write(&regular, &planned[..5000]).unwrap();
+    assert_eq!(attempt(true).unwrap().entries, 2);
+    assert!(checked(&plan, dir.path()).is_same());
 }
 
 #[test]

@@ -19,8 +19,10 @@ pub struct Left {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Its run has ended, or was of another machine.
+    /// Its run has ended.
     Over,
+    /// Its run is or was of another machine: whether it is at work cannot be told from here.
+    Elsewhere,
     /// Its run is at work on this machine.
     Running,
     /// The name is that of a run, but the mark is not there or another.
@@ -52,7 +54,11 @@ fn state(text: &str, host: &str, started: impl Fn(u32) -> Option<u64>) -> State 
     let here = lines.next().and_then(|line| line.strip_prefix("host ")) == Some(host);
     let process = lines.next().and_then(|line| line.strip_prefix("process ")?.split_once(' '));
     let same = process.and_then(|(process, start)| Some(started(process.parse().ok()?)? == start.parse::<u64>().ok()?));
-    if here && same == Some(true) { State::Running } else { State::Over }
+    match (here, same) {
+        (false, _) => State::Elsewhere,
+        (true, Some(true)) => State::Running,
+        (true, _) => State::Over,
+    }
 }
 
 /// All directories in the store's root that look like a run's, in the order of their names.
@@ -111,14 +117,16 @@ mod tests {
         let text = mark("node7", 4711, 99);
         let runs = |start: Option<u64>| move |process: u32| start.filter(|_| process == 4711);
         assert_eq!(state(&text, "node7", runs(Some(99))), State::Running);
-        // The number was given again to another process, the process is gone, the machine is another.
+        // The number was given again to another process, or the process is gone.
         assert_eq!(state(&text, "node7", runs(Some(100))), State::Over);
         assert_eq!(state(&text, "node7", runs(None)), State::Over);
-        assert_eq!(state(&text, "node8", runs(Some(99))), State::Over);
+        // On another machine nobody knows, whatever the numbers are here.
+        assert_eq!(state(&text, "node8", runs(Some(99))), State::Elsewhere);
+        assert_eq!(state(&text, "node8", runs(None)), State::Elsewhere);
         for other in ["", "thesis", "haul bench files of mine\n"] {
             assert_eq!(state(other, "node7", runs(None)), State::Foreign, "{other:?}");
         }
-        assert_eq!(state(MARK_LINE, "node7", runs(None)), State::Over);
+        assert_eq!(state(MARK_LINE, "node7", runs(None)), State::Elsewhere);
         assert!(started(std::process::id()).is_some_and(|ticks| ticks > 0));
     }
 }

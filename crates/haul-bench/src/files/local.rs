@@ -176,6 +176,10 @@ impl Place for LocalPlace {
         gone(fs::unlinkat(&self.above, &self.leaf, AtFlags::REMOVEDIR))
     }
 
+    fn works_in_thread(&self) -> bool {
+        true
+    }
+
     fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
         let open = |tree: Tree| open_dir(&self.top, &c_string(tree.leaf()));
         let (tree, other) = (task.shape.tree, task.shape.tree.other());

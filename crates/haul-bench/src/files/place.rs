@@ -229,6 +229,11 @@ pub trait Place: Send + Sync {
     /// Removes the directory itself after all that is in it.
     fn remove(&self, cancel: &Cancel) -> Result<()>;
 
+    /// Whether the thread that asks for an operation does it itself, so that its processor time is that of the operation.
+    fn works_in_thread(&self) -> bool {
+        false
+    }
+
     fn hands(&self, task: Task) -> Result<Box<dyn Hands>>;
 }
 

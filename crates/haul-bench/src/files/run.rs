@@ -21,6 +21,8 @@ use crate::record::{Outcome, Sample};
 const MOST_FAILURES: u64 = 100;
 /// How long threads may take to stop when they are told to; one in a call to a dead mount never does.
 const GRACE: Duration = Duration::from_secs(10);
+/// Why there is no number where the time was over before anything was done.
+const NOTHING: &str = "no operation ended within the time; give --duration more or --file-size less";
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the threads are given to wake up before they begin together, and how long more for each.
 const AWAKE: Duration = Duration::from_millis(1);
@@ -69,9 +71,9 @@ pub struct Measured {
     pub limited: bool,
     pub interrupted: bool,
     pub failure: Option<Error>,
-    /// Processor time of the whole process meanwhile, seconds.
-    pub user: f64,
-    pub system: f64,
+    /// Processor time of the threads within the window, in user mode and in the kernel, seconds; `None` where other threads
+    /// do the work for them.
+    pub processor: Option<(f64, f64)>,
 }
 
 impl Measured {
@@ -94,6 +96,7 @@ impl Measured {
     pub fn sample(&self) -> Sample {
         let (outcome, reason) = match &self.failure {
             _ if self.interrupted => (Outcome::Interrupted, None),
+            None if self.tally.files == 0 && self.tally.requests == 0 => (Outcome::Failed, Some(NOTHING.into())),
             None => (Outcome::Ok, None),
             Some(e) => {
                 let outcome = if self.tally.wrong > 0 { Outcome::Wrong } else { Outcome::Failed };
@@ -118,8 +121,8 @@ impl Measured {
             files: Some(self.tally.files),
             bytes: self.operation.moves_bytes().then_some(self.tally.bytes),
             operations: Some(self.tally.requests),
-            user: Some(self.user),
-            system: Some(self.system),
+            user: self.processor.map(|(user, _)| user),
+            system: self.processor.map(|(_, system)| system),
             caches: Some("not dropped".into()),
             latency: self.tally.times.latency(),
             series: self.tally.series.sums(),
@@ -185,6 +188,7 @@ impl Common {
         while self.now() < start {
             std::thread::yield_now();
         }
+        let (before, mut after) = (processor(), None);
         // The end of one operation is the beginning of the next: the clock is read once for each.
         let mut last = self.now();
         let mut tally = Tally::beginning(last);
@@ -206,6 +210,9 @@ impl Common {
             let files = if by_directory { self.files_per_dir.min(count - index) } else { 1 };
             let result = if by_directory { hands.list(index, files) } else { hands.work(index) };
             let now = self.now();
+            if after.is_none() && now > self.window.end() {
+                after = Some(processor());
+            }
             index += files;
             tally.reached = index;
             match result {
@@ -227,6 +234,8 @@ impl Common {
             tally.failures = 1;
         }
         self.window.close(tally.ended.max(tally.began + 1));
+        let after = after.unwrap_or_else(processor);
+        tally.processor = (after.0 - before.0, after.1 - before.1);
         (tally, failure)
     }
 }
@@ -326,12 +335,12 @@ impl Work<'_> {
     }
 }
 
-/// Processor time that the process has used, in user mode and in the kernel, seconds.
+/// Processor time that this thread has used, in user mode and in the kernel, seconds.
 fn processor() -> (f64, f64) {
     // SAFETY: rusage is plain numbers, for which zero is a value; getrusage fills it in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
         usage
     };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -403,9 +412,8 @@ impl Work<'_> {
             if !counted {
                 each(Event::Preparing(operation))?;
             }
-            let (at, before) = (format!("{:.3}", jiff::Timestamp::now()), processor());
+            let at = format!("{:.3}", jiff::Timestamp::now());
             let worked = self.operate(operation, shape, &usable)?;
-            let after = processor();
             let asked = usable.iter().sum();
             shape.after(operation);
             let mut parts = worked.parts.into_iter();
@@ -437,12 +445,11 @@ impl Work<'_> {
                 each: self.layout.counts.first().copied().unwrap_or(0),
                 asked,
                 seconds: all.seconds(worked.end),
+                processor: self.place.works_in_thread().then_some(all.processor),
                 tally: all,
                 limited: worked.limited,
                 interrupted: self.cancel.is_set(),
                 failure: worked.failure,
-                user: after.0 - before.0,
-                system: after.1 - before.1,
             };
             each(Event::Measured(&measured))?;
         }

@@ -221,6 +221,8 @@ struct Paced {
     /// Files that the first thread has done.
     first: Arc<AtomicU64>,
     each: Duration,
+    /// The second thread is busy for as long in each operation, and not only asleep.
+    busy: bool,
     cancel: Option<(u64, Cancel)>,
 }
 
@@ -228,6 +230,7 @@ struct PacedHands {
     task: Task,
     first: Arc<AtomicU64>,
     each: Duration,
+    busy: bool,
     cancel: Option<(u64, Cancel)>,
 }
 
@@ -251,7 +254,10 @@ impl Place for Paced {
         Ok(())
     }
     fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
-        Ok(Box::new(PacedHands { task, first: self.first.clone(), each: self.each, cancel: self.cancel.clone() }))
+        Ok(Box::new(PacedHands { task, first: self.first.clone(), each: self.each, busy: self.busy, cancel: self.cancel.clone() }))
+    }
+    fn works_in_thread(&self) -> bool {
+        self.busy
     }
 }
 
@@ -268,6 +274,12 @@ impl Hands for PacedHands {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        if self.busy && self.task.thread > 0 {
+            let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+            let nanos = |time: rustix::time::Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
+            let begun = nanos(used());
+            while nanos(used()) - begun < self.each.as_nanos() as i64 {}
+        }
         std::thread::sleep(if self.task.thread == 0 { Duration::ZERO } else { self.each });
         if let Some((at, cancel)) = &self.cancel
             && index == *at
@@ -282,7 +294,7 @@ impl Hands for PacedHands {
 }
 
 fn paced(each: u64, cancel: Option<(u64, Cancel)>) -> Arc<dyn Place> {
-    Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(each), cancel })
+    Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(each), busy: false, cancel })
 }
 
 #[test]
@@ -299,6 +311,43 @@ fn a_slow_thread_counts_no_longer_than_the_fast_one_works() {
     let (files, asked, reached, limited, shorter) = told.unwrap();
     assert!((50..100).contains(&files), "{files}");
     assert_eq!((asked, reached, limited, shorter), (100, 100, false, true));
+}
+
+/// The slow thread is busy for a second in all, most of it after the window: that is not of what was counted.
+#[test]
+fn processor_time_is_that_of_the_window() {
+    let place = |busy| -> Arc<dyn Place> { Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(20), busy, cancel: None }) };
+    let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create") };
+    for busy in [true, false] {
+        run(&place(busy), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
+            if let Event::Measured(m) = event {
+                assert_eq!(m.tally.reached, 100);
+                let sample = m.sample();
+                assert_eq!(sample.user.is_some() && sample.system.is_some(), busy, "others do the work elsewhere");
+                let used = sample.user.unwrap_or(0.0) + sample.system.unwrap_or(0.0);
+                assert!(!busy || (0.0..0.5).contains(&used), "{used}");
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_time_in_which_nothing_ended_is_no_rate_of_nothing() {
+    let settings = Settings { threads: vec![1], count: Count::Each(50), limit: Some(Duration::from_nanos(1)), ..settings("create") };
+    let mut told = 0;
+    run(&paced(0, None), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
+        if let Event::Measured(m) = event {
+            told += 1;
+            let sample = m.sample();
+            assert_eq!((m.tally.files, sample.outcome), (0, Outcome::Failed));
+            assert!(sample.reason.as_ref().unwrap().contains("no operation ended within the time"), "{sample:?}");
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(told, 1);
 }
 
 #[test]
@@ -373,7 +422,8 @@ fn a_total_is_split_and_what_does_not_fit_is_refused() {
 #[test]
 fn only_what_has_the_mark_is_found_and_only_links_themselves_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let mine = LocalPlace::make(dir.path(), "haul-bench-files-1", &mark("elsewhere", 1, 1)).unwrap();
+    let mine = LocalPlace::make(dir.path(), "haul-bench-files-1", &mark("here", 1, 1)).unwrap();
+    LocalPlace::make(dir.path(), "haul-bench-files-4", &mark("elsewhere", 1, 1)).unwrap();
     fs::create_dir(dir.path().join("haul-bench-files-2")).unwrap();
     fs::create_dir(dir.path().join("thesis")).unwrap();
     fs::write(dir.path().join("thesis/1.tex"), "x").unwrap();
@@ -382,7 +432,12 @@ fn only_what_has_the_mark_is_found_and_only_links_themselves_are_removed() {
     let store: Arc<dyn haul_core::store::Store> = Arc::new(Local::open(dir.path(), Options::default()).unwrap());
     let found = left::find(&*store, "here").unwrap();
     let of = |leaf: &str, state| Left { leaf: leaf.as_bytes().to_vec(), state };
-    assert_eq!(found, [of("haul-bench-files-1", left::State::Over), of("haul-bench-files-2", left::State::Foreign)]);
+    let expected = [
+        of("haul-bench-files-1", left::State::Over),
+        of("haul-bench-files-2", left::State::Foreign),
+        of("haul-bench-files-4", left::State::Elsewhere),
+    ];
+    assert_eq!(found, expected);
     StorePlace::found(store, "there", b"haul-bench-files-1").remove(&Cancel::default()).unwrap();
     assert!(!mine.path().exists());
     assert_eq!(fs::read(dir.path().join("thesis/1.tex")).unwrap(), b"x");

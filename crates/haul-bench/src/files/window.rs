@@ -50,6 +50,9 @@ pub struct Tally {
     pub failures: u64,
     /// How many of the failures were wrong bytes.
     pub wrong: u64,
+    /// Processor time of the thread until the window closed, in user mode and in the kernel, in seconds. The operation that
+    /// the edge of the window was in is among it.
+    pub processor: (f64, f64),
 }
 
 /// What one operation did.
@@ -73,6 +76,7 @@ impl Tally {
             reached: 0,
             failures: 0,
             wrong: 0,
+            processor: (0.0, 0.0),
         }
     }
 
@@ -101,6 +105,7 @@ impl Tally {
         self.reached += other.reached;
         self.failures += other.failures;
         self.wrong += other.wrong;
+        self.processor = (self.processor.0 + other.processor.0, self.processor.1 + other.processor.1);
     }
 
     /// How long the window that closed at `end` was open, in seconds.

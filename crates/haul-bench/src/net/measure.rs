@@ -32,6 +32,8 @@ const EVERY: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(20);
 /// Longer than a link of haul may be silent: within it either something comes, or the link says that it is lost.
 const PATIENCE: Duration = Duration::from_secs(75);
+/// How long the host may take to say what it has taken, once nothing is on its way any more.
+const ANSWER: Duration = Duration::from_secs(30);
 /// Round trips in which a connection finds its rate: it doubles in each, and begins with ten packets.
 const FINDING: u32 = 15;
 
@@ -156,7 +158,7 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, 
     if stop.is_set() {
         return Ok(());
     }
-    fill(sample, far, streams, window, &moments.answered(point.direction)?);
+    fill(sample, far, streams, window, &moments.answered(point.direction, stop)?);
     if let Some(failure) = report.failures.first() {
         let e = Error::new(failure.kind, failure.op).because(failure.reason.clone());
         return Err(failure.next_step.iter().fold(e, |e, next| e.hint(next.clone())));
@@ -193,10 +195,13 @@ impl Moments<'_> {
         Ok(())
     }
 
-    /// What was counted, at the end that takes the data.
-    fn answered(self, direction: Direction) -> Result<Vec<Moment>> {
+    /// What was counted, at the end that takes the data. `TimedOut` when not all is there after `ANSWER`.
+    fn answered(self, direction: Direction, stop: &Cancel) -> Result<Vec<Moment>> {
+        let until = Instant::now() + ANSWER;
         let answer = |(mut moment, pending): (Moment, Option<Pending>)| {
-            if let Some(tally) = pending.map(Pending::wait).transpose()? {
+            if let Some(pending) = pending {
+                await_answer(|| pending.is_answered(), until, stop)?;
+                let tally = pending.wait()?;
                 moment.there = Some(tally.load);
                 if direction == Direction::Out {
                     (moment.at, moment.bytes, moment.files) = (tally.load.at, tally.bytes, tally.files);
@@ -206,6 +211,18 @@ impl Moments<'_> {
         };
         self.all.into_iter().map(answer).collect()
     }
+}
+
+/// Waits until there is an answer. `Cancelled` when the run is to stop, `TimedOut` when it takes longer than `until`.
+fn await_answer(is_there: impl Fn() -> bool, until: Instant, stop: &Cancel) -> Result<()> {
+    while !is_there() {
+        stop.check()?;
+        if Instant::now() >= until {
+            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host does not say what it has taken"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 fn move_files(job: Job, streams: u32, stop: &Cancel, moments: &mut Moments<'_>) -> Result<Report> {
@@ -333,6 +350,15 @@ mod tests {
         assert_eq!(found.iter().map(|(_, count)| *count).sum::<u64>(), 4);
         assert!(found.windows(2).all(|two| two[0].0 < two[1].0), "{found:?}");
         assert!(found[0].0 > 0.0011 && found[0].1 >= 2, "{found:?}");
+    }
+
+    #[test]
+    fn an_answer_that_never_comes_is_not_waited_for_for_ever() {
+        let (now, stop) = (Instant::now(), Cancel::default());
+        assert!(await_answer(|| true, now, &stop).is_ok());
+        assert_eq!(await_answer(|| false, now, &stop).unwrap_err().kind(), ErrorKind::TimedOut);
+        stop.set(Stop::Signal);
+        assert_eq!(await_answer(|| false, now + Duration::from_secs(600), &stop).unwrap_err().kind(), ErrorKind::Cancelled);
     }
 
     #[test]

@@ -9,8 +9,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -192,11 +193,17 @@ pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
 }
 
 fn slurp(path: &Path) -> Result<Vec<u8>> {
-    let size = fs::metadata(path).map_err(|e| fail(e, "open", path))?.len();
-    if size > MOST {
-        return Err(Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because("larger than any run is"));
+    // A pipe under this name would be waited for without end.
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|e| fail(e, "open", path))?;
+    let found = file.metadata().map_err(|e| fail(e, "look up", path))?;
+    let refuse = |why: &str| Err(Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because(why));
+    if !found.is_file() {
+        return refuse("not a regular file");
     }
-    fs::read(path).map_err(|e| fail(e, "read", path))
+    let mut text = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut text).map_err(|e| fail(e, "read", path))?;
+    if text.len() as u64 > MOST { refuse("larger than any run is") } else { Ok(text) }
 }
 
 fn lines(samples: &[Sample]) -> Vec<u8> {
@@ -337,6 +344,19 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         fs::write(dir.path().join("run.json"), "{}").unwrap();
         assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        for name in ["run.json", "samples.jsonl"] {
+            let dir = tempfile::tempdir().unwrap();
+            drop(Run::begin(dir.path(), header()).unwrap());
+            let path = dir.path().join(name);
+            fs::remove_file(&path).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+            let refused = read(dir.path()).unwrap_err();
+            assert!(refused.to_string().contains("not a regular file"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What differs between two runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -49,10 +49,12 @@ pub fn compare_runs(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>)) -> Vec
     let (first, second) = (points(&a.1), points(&b.1));
     let all: Vec<&Point<'_>> = first.iter().chain(&second).collect();
     let different = varied(&all);
-    let same = |x: &Point<'_>, y: &Point<'_>| x.contender == y.contender && x.factors == y.factors;
+    let key = |point: &Point<'_>| (point.contender.to_string(), serde_json::to_string(point.factors).unwrap_or_default());
+    let there: BTreeMap<_, &Point<'_>> = second.iter().map(|point| (key(point), point)).collect();
+    let known: BTreeSet<_> = first.iter().map(key).collect();
     let mut out: Vec<Change> =
-        first.iter().map(|point| change(Some(point), second.iter().find(|p| same(point, p)), a.0.kind, &different)).collect();
-    let new = second.iter().filter(|point| !first.iter().any(|p| same(point, p)));
+        first.iter().map(|point| change(Some(point), there.get(&key(point)).copied(), a.0.kind, &different)).collect();
+    let new = second.iter().filter(|point| !known.contains(&key(point)));
     out.extend(new.map(|point| change(None, Some(point), a.0.kind, &different)));
     out
 }

@@ -1,5 +1,7 @@
 //! `haul bench compare`: tools on the same work.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::columns::{factors, measured, measured_cells, median_cell, more, more_cells, varied};
 use super::document::{Cell, Document, Section, Table, name, number};
 use super::figure::{courses, latencies, mark, strips, with_missing};
@@ -18,7 +20,8 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
     let all = factors(points);
     let works = grouped(points, &all);
     let looks = looks(points);
-    let look = |name: &str| looks.iter().position(|of| of == name).unwrap_or(0);
+    let places: BTreeMap<&str, usize> = looks.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+    let look = |name: &str| places.get(name).copied().unwrap_or(0);
     let by_name = |point: &Point<'_>| point.contender.to_string();
     let several = works.len() > 1;
     let varied = varied(points);
@@ -30,7 +33,9 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
             document.answer.push(if several { format!("{}: {sentence}", capital(&label)) } else { sentence });
         } else {
             let label = if several { format!("{}: nothing", capital(&label)) } else { "Nothing".into() };
-            document.answer.push(format!("{label} went well, so no tool has a time."));
+            let wrong = work.iter().any(|point| point.is_wrong());
+            let why = if wrong { "went well enough to be ranked" } else { "went well, so no tool has a time" };
+            document.answer.push(format!("{label} {why}."));
         }
     }
     if several {
@@ -53,7 +58,7 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
         }
         section.tables.push(table(header, &ordered, &label));
         if at < PLOTTED {
-            let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0).take(LINES).cloned().collect();
+            let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0 && !p.is_wrong()).take(LINES).cloned().collect();
             section.draw(courses("Rate over time", &fast), true);
             section.draw(latencies("How long single operations took", &fast), true);
         }
@@ -63,39 +68,37 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
 
 /// Contenders in the order in which they get their colours: haul, and the others as they do best.
 fn looks(points: &[&Point<'_>]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut known): (Vec<String>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for name in points.iter().map(|p| p.contender).filter(|name| *name == "haul").chain(ranked(points, TIME).iter().map(|p| p.contender)) {
-        if !names.iter().any(|of| of == name) {
+        if known.insert(name) {
             names.push(name.to_string());
         }
     }
-    names.extend(
-        points.iter().map(|p| p.contender.to_string()).filter(|name| !names.contains(name)).collect::<std::collections::BTreeSet<_>>(),
-    );
+    let rest: BTreeSet<&str> = points.iter().map(|p| p.contender).filter(|name| !known.contains(name)).collect();
+    names.extend(rest.into_iter().map(String::from));
     names
 }
 
-/// By time, and after those what has none.
+/// By time, and after those what has none or is not ranked.
 fn with_those_without<'p, 'a>(work: &[&'p Point<'a>]) -> Vec<&'p Point<'a>> {
     let mut ordered = ranked(work, TIME);
-    ordered.extend(work.iter().filter(|point| point.summary(TIME).is_none_or(|s| s.median <= 0.0) && point.values(TIME).is_empty()));
+    let rest: Vec<&Point<'_>> = work.iter().copied().filter(|point| !ordered.iter().any(|of| std::ptr::eq(*of, *point))).collect();
+    ordered.extend(rest);
     ordered
 }
 
 fn wins(works: &[Vec<&Point<'_>>]) -> String {
-    let mut wins: Vec<(&str, usize)> = Vec::new();
+    let mut wins: BTreeMap<&str, usize> = BTreeMap::new();
     let mut open = 0;
     for work in works {
         match Lead::of(work, TIME) {
             Some(lead) if lead.level.is_empty() && lead.next.is_some() => {
-                match wins.iter_mut().find(|(name, _)| *name == lead.best.contender) {
-                    Some((_, count)) => *count += 1,
-                    None => wins.push((lead.best.contender, 1)),
-                }
+                *wins.entry(lead.best.contender).or_default() += 1;
             }
             _ => open += 1,
         }
     }
+    let mut wins: Vec<(&str, usize)> = wins.into_iter().collect();
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let won: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let all = works.len();
@@ -108,7 +111,7 @@ fn wins(works: &[Vec<&Point<'_>>]) -> String {
 
 /// The contender that others are set beside: haul, or the first of the tools.
 fn reference<'p, 'a>(header: &Header, work: &[&'p Point<'a>]) -> Option<&'p Point<'a>> {
-    let with = || work.iter().copied().filter(|point| point.good() > 0);
+    let with = || work.iter().copied().filter(|point| point.good() > 0 && !point.is_wrong());
     let first = header.tools.first().map(|tool| tool.name.as_str());
     with().find(|p| p.contender == "haul").or_else(|| with().find(|p| Some(p.contender) == first)).or_else(|| with().next())
 }
@@ -130,12 +133,16 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
         .map(|point| {
             let mut row: Vec<Cell> = vec![point.contender.into()];
             row.extend(measured_cells(point, TIME));
+            let of = of.filter(|_| !point.is_wrong());
             let found = of.filter(|of| !std::ptr::eq(*of, *point)).and_then(|of| beside(of, point, TIME));
             let interval = |found: &crate::stats::Difference| format!("{} to {}", quotient(found.interval.0), quotient(found.interval.1));
             let itself = of.is_some_and(|of| std::ptr::eq(of, *point));
             row.push(if itself { "1".into() } else { Cell::of(found.map(|found| quotient(found.ratio))) });
             row.push(Cell::of(found.as_ref().map(interval)));
-            row.push(Cell::of(found.map(|found| found.verdict.words().to_string())));
+            row.push(match point.is_wrong() {
+                true => Cell::bad("not ranked".into()),
+                false => Cell::of(found.map(|found| found.verdict.words().to_string())),
+            });
             row.push(median_cell(point, Metric::Rate));
             row.push(Cell::of(point.summary(Metric::Files).map(|s| digits(s.median))));
             row.push(median_cell(point, Metric::Processor));
@@ -165,14 +172,21 @@ fn against_size(points: &[&Point<'_>], looks: &[String], document: &mut Document
     let mut section = Section { title: "How time grows with size".into(), ..Section::default() };
     for group in grouped(points, &others) {
         // What a work is: its size is that of any tool that did it well.
+        let names = factors(&group);
+        let mut of_work: BTreeMap<String, f64> = BTreeMap::new();
+        for (point, bytes) in group.iter().filter_map(|point| Some((point, bytes(point)?))) {
+            of_work.entry(point.key(&names)).or_insert(bytes);
+        }
         let size = |point: &Point<'_>| {
-            let same = || group.iter().filter(|other| other.factors == point.factors);
-            if by_file { point.number("file_size") } else { same().find_map(|other| bytes(other)) }
+            if by_file { point.number("file_size") } else { of_work.get(&point.key(&names)).copied() }
         };
         let mut lines: Vec<Line> = Vec::new();
         for (look, name) in looks.iter().enumerate().take(LINES) {
-            let mut marks: Vec<_> =
-                group.iter().filter(|p| p.contender == name).filter_map(|p| mark(size(p).filter(|s| *s > 0.0)?, p, TIME)).collect();
+            let mut marks: Vec<_> = group
+                .iter()
+                .filter(|p| p.contender == name && !p.is_wrong())
+                .filter_map(|p| mark(size(p).filter(|s| *s > 0.0)?, p, TIME))
+                .collect();
             marks.sort_by(|a, b| a.x.total_cmp(&b.x));
             if !marks.is_empty() {
                 lines.push(Line { name: name.clone(), look, marks, course: false });

@@ -243,7 +243,8 @@ fn course(sample: &Sample) -> Vec<Mark> {
 
 /// `6 streams carry most (47 MB/s); 16 carry 21 % less.` of one line of points along a factor.
 pub fn peak(line: &[&Point<'_>], factor: &str, metric: Metric) -> Option<String> {
-    let with: Vec<(f64, f64, &Point<'_>)> = line.iter().filter_map(|p| Some((p.number(factor)?, p.summary(metric)?.median, *p))).collect();
+    let right = line.iter().filter(|p| !p.is_wrong());
+    let with: Vec<(f64, f64, &Point<'_>)> = right.filter_map(|p| Some((p.number(factor)?, p.summary(metric)?.median, *p))).collect();
     let best = with.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let last = with.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let first = with.iter().min_by(|a, b| a.0.total_cmp(&b.0))?;

@@ -98,6 +98,11 @@ impl<'a> Point<'a> {
         self.samples.iter().filter(|s| s.counts()).count()
     }
 
+    /// Whether it gave a wrong result even once, in a warm-up or not. However fast such a one is, it is not ranked.
+    pub fn is_wrong(&self) -> bool {
+        self.samples.iter().any(|s| s.outcome == Outcome::Wrong)
+    }
+
     /// How often it ended otherwise than well, by outcome.
     pub fn failures(&self) -> Vec<(Outcome, usize)> {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
@@ -147,8 +152,9 @@ impl<'a> Point<'a> {
     }
 
     /// The values of some factors, to find points that differ in others.
-    pub fn key(&self, factors: &[&str]) -> Vec<Option<Value>> {
-        factors.iter().map(|factor| self.factors.get(*factor).cloned()).collect()
+    pub fn key(&self, factors: &[&str]) -> String {
+        // No value in JSON has a line break: what is absent has an empty line.
+        factors.iter().map(|factor| self.factors.get(*factor).map(ToString::to_string).unwrap_or_default() + "\n").collect()
     }
 }
 
@@ -253,25 +259,23 @@ fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
 
 /// Values of a factor, each once, by size.
 pub fn distinct(points: &[&Point<'_>], factor: &str) -> Vec<Value> {
-    let mut values: Vec<Value> = Vec::new();
-    for value in points.iter().filter_map(|point| point.factors.get(factor)) {
-        if !values.contains(value) {
-            values.push(value.clone());
-        }
-    }
+    let found: BTreeMap<String, &Value> =
+        points.iter().filter_map(|point| point.factors.get(factor)).map(|value| (value.to_string(), value)).collect();
+    let mut values: Vec<Value> = found.into_values().cloned().collect();
     values.sort_by(compare_values);
     values
 }
 
 /// Points that have the same values of these factors, in the order of the first of each.
 pub fn grouped<'p, 'a>(points: &[&'p Point<'a>], by: &[&str]) -> Vec<Vec<&'p Point<'a>>> {
-    let mut groups: Vec<(Vec<Option<Value>>, Vec<&'p Point<'a>>)> = Vec::new();
+    let mut at: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Vec<&'p Point<'a>>> = Vec::new();
     for point in points {
-        let key = point.key(by);
-        match groups.iter_mut().find(|(of, _)| *of == key) {
-            Some((_, group)) => group.push(point),
-            None => groups.push((key, vec![point])),
-        }
+        let place = *at.entry(point.key(by)).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(point);
     }
-    groups.into_iter().map(|(_, group)| group).collect()
+    groups
 }

@@ -224,9 +224,13 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
         out +=
             &format!("; {count} other {} no different as far as is shown", if count == 1 { "combination is" } else { "combinations are" });
     }
-    let Some(own) = tuner else { return out + "." };
+    let left_out = lead.left_out(named);
+    let Some(own) = tuner else { return out + "." + &left_out };
+    if own.is_wrong() {
+        return format!("{out}. haul's own choice is not ranked: it gave WRONG results.{left_out}");
+    }
     let Some(found) = beside(lead.best, own, metric) else {
-        return out + ". haul's own choice has no rate: it did not go well.";
+        return out + ". haul's own choice has no rate: it did not go well." + &left_out;
     };
     let change = (1.0 / found.ratio - 1.0) * 100.0;
     let words = match found.verdict {
@@ -234,7 +238,7 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
         Verdict::Slower => format!("{:.0} % less", -change),
         Verdict::Faster => format!("{change:.0} % more"),
     };
-    format!("{out}. haul's own choice gives {}, {words}.", show(own))
+    format!("{out}. haul's own choice gives {}, {words}.{left_out}", show(own))
 }
 
 /// The tuner's choice from end to end: it has no number of streams.
@@ -284,7 +288,7 @@ fn ranking(group: &[&Point<'_>], differing: &[&str], metric: Metric) -> Table {
     let mut ordered = ranked(group, metric);
     let without: Vec<&Point<'_>> = group.iter().copied().filter(|p| !ordered.iter().any(|of| std::ptr::eq(*of, *p))).collect();
     ordered.extend(without);
-    let best = ordered.first().copied();
+    let best = ordered.first().copied().filter(|best| !best.is_wrong());
     let mut columns = vec![name("Choice", 0)];
     columns.extend(factor_columns(differing, |_| true));
     columns.extend(measured(metric, ""));
@@ -299,7 +303,10 @@ fn ranking(group: &[&Point<'_>], differing: &[&str], metric: Metric) -> Table {
             row.extend(differing.iter().map(|f| if own { Cell::from("its own") } else { point.shown(f).into() }));
             row.extend(measured_cells(point, metric));
             let found = best.filter(|best| !std::ptr::eq(*best, *point)).and_then(|best| beside(best, point, metric));
-            row.push(Cell::of(found.map(|f| f.verdict.words().to_string())));
+            row.push(match point.is_wrong() {
+                true => Cell::bad("not ranked".into()),
+                false => Cell::of(found.map(|f| f.verdict.words().to_string())),
+            });
             row.push(super::columns::median_cell(point, Metric::Seconds));
             row.extend(more_cells(point, &kept));
             row

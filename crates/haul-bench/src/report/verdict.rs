@@ -6,10 +6,11 @@ use crate::plot::shortened;
 use crate::record::Outcome;
 use crate::stats::{Difference, Verdict, difference};
 
-/// Points by what they cost, the best first; those without a number are left out.
+/// Points by what they cost, the best first; those without a number are left out, and those that were wrong even once.
 pub fn ranked<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point<'a>> {
     let mut with: Vec<(f64, &Point<'a>)> = points
         .iter()
+        .filter(|point| !point.is_wrong())
         .filter_map(|point| {
             let costs = metric.costs(&point.values(metric));
             (!costs.is_empty()).then(|| (crate::stats::median(&costs), *point))
@@ -30,6 +31,8 @@ pub struct Lead<'p, 'a> {
     pub level: Vec<&'p Point<'a>>,
     /// The best of those that are shown to be worse, and how much.
     pub next: Option<(&'p Point<'a>, Difference)>,
+    /// Those that have numbers and are not ranked, because they were wrong.
+    pub wrong: Vec<&'p Point<'a>>,
 }
 
 impl<'p, 'a> Lead<'p, 'a> {
@@ -46,11 +49,22 @@ impl<'p, 'a> Lead<'p, 'a> {
                 _ => level.push(*point),
             }
         }
-        Some(Lead { best, level, next })
+        let wrong = points.iter().copied().filter(|point| point.is_wrong() && point.good() > 0).collect();
+        Some(Lead { best, level, next, wrong })
     }
 
     /// In a sentence. `name` says what a point is, `verb` what it did: `took least time`.
     pub fn sentence(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
+        self.order(metric, verb, name) + &self.left_out(name)
+    }
+
+    /// Who is not ranked, and why; empty where all are.
+    pub fn left_out(&self, name: &dyn Fn(&Point<'_>) -> String) -> String {
+        let names: Vec<String> = self.wrong.iter().map(|point| name(point)).collect();
+        if names.is_empty() { String::new() } else { format!(" Not ranked, because of WRONG results: {}.", listed(&names, 4)) }
+    }
+
+    fn order(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
         let shown = |point: &Point<'_>| point.summary(metric).map_or("-".into(), |s| metric.unit().show(s.median));
         let best = format!("{} {verb}: {}", name(self.best), shown(self.best));
         let alone = self.level.is_empty() && self.next.is_none();

@@ -46,6 +46,11 @@ pub struct Tally {
 pub struct Pending(Ticket);
 
 impl Pending {
+    /// Whether `wait` would come back at once, be it with an error.
+    pub fn is_answered(&self) -> bool {
+        self.0.is_answered()
+    }
+
     pub fn wait(self) -> Result<Tally> {
         let answer = self.0.wait()?;
         let mut from = answer.body();

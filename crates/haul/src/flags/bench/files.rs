@@ -33,6 +33,8 @@ pub struct FilesFlags {
     pub keep: bool,
     /// Remove what interrupted runs have left, and do nothing else.
     pub cleanup: bool,
+    /// What runs of other machines have left as well.
+    pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -118,6 +120,9 @@ pub struct FilesArgs {
     /// Remove what interrupted runs have left in DIR, and do nothing else
     #[arg(long, conflicts_with_all = ["keep", "out"])]
     cleanup: bool,
+    /// With --cleanup: remove what runs of other machines have left, too; one at work there loses its files
+    #[arg(long, requires = "cleanup")]
+    force: bool,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -219,6 +224,6 @@ impl FilesArgs {
             repeat: self.repeat,
         };
         let connect = self.connect.resolve();
-        Ok(FilesFlags { place, connect, settings, out: self.out, keep: self.keep, cleanup: self.cleanup })
+        Ok(FilesFlags { place, connect, settings, out: self.out, keep: self.keep, cleanup: self.cleanup, force: self.force })
     }
 }

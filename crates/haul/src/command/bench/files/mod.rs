@@ -302,6 +302,10 @@ impl Session<'_> {
         if self.global.verbose > 0 {
             self.say(&format!("  {}", tables::one(&sample)));
         }
+        if measured.failure.is_none() && sample.outcome == Outcome::Failed {
+            self.failed = true;
+            out::say(&format!("{}: {}", measured.operation.word(), sample.reason.as_deref().unwrap_or_default()));
+        }
         if let Some(e) = &measured.failure {
             self.failed = true;
             let of = format!("{} of {} files failed in {}; the first", measured.tally.failures, measured.asked, measured.operation.word());
@@ -353,8 +357,9 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let (mut removed, mut exit) = (0u32, Exit::Success);
     for found in left::find(&*store, &host_name())? {
         let name = show(&found.leaf);
+        let goes = found.state == State::Over || (found.state == State::Elsewhere && flags.force);
         let what = match found.state {
-            State::Over => match remove(&left_by(&store, flags, &found.leaf), &signalled, global) {
+            _ if goes => match remove(&left_by(&store, flags, &found.leaf), &signalled, global) {
                 Ok(()) => {
                     removed += 1;
                     format!("removed {name}")
@@ -365,13 +370,14 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
                     continue;
                 }
             },
+            State::Over | State::Elsewhere => {
+                format!("{name} is left: its run is of another machine and may be at work there; --cleanup --force removes it")
+            }
             State::Running => format!("{name} is left: its run is at work on this machine"),
             State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
         };
         if global.json {
-            print(
-                &json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": found.state == State::Over }),
-            )?;
+            print(&json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": goes }))?;
         }
         if !global.quiet {
             out::say(&what);

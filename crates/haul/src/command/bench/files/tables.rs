@@ -74,7 +74,7 @@ pub fn notes(settings: &Settings, local: bool) -> Vec<String> {
     notes
 }
 
-/// All repetitions of one operation in one case: medians.
+/// All repetitions of one operation in one case: medians of those that went well, not numbers where none did.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub operation: String,
@@ -107,7 +107,8 @@ pub fn rows(samples: &[Sample]) -> Vec<Row> {
 
 fn row(same: &[&Sample]) -> Option<Row> {
     let first = same.first()?;
-    let middle = |of: &dyn Fn(&Sample) -> Option<f64>| median(&same.iter().filter_map(|s| of(s)).collect::<Vec<_>>());
+    let good: Vec<&Sample> = same.iter().copied().filter(|sample| sample.counts()).collect();
+    let middle = |of: &dyn Fn(&Sample) -> Option<f64>| median(&good.iter().filter_map(|s| of(s)).collect::<Vec<_>>());
     let rate =
         |count: fn(&Sample) -> Option<u64>| middle(&|s: &Sample| Some(count(s)? as f64 / s.seconds.filter(|seconds| *seconds > 0.0)?));
     let more = |name: &'static str| middle(&|s: &Sample| s.more.get(name)?.as_f64());
@@ -123,8 +124,8 @@ fn row(same: &[&Sample]) -> Option<Row> {
         iops: rate(|s| s.operations),
         files: rate(|s| s.files),
         bytes: first.bytes.is_some().then_some(bytes),
-        latency: first.latency.is_some().then(|| Latency {
-            count: same.iter().filter_map(|s| Some(s.latency.as_ref()?.count)).sum(),
+        latency: good.iter().any(|s| s.latency.is_some()).then(|| Latency {
+            count: good.iter().filter_map(|s| Some(s.latency.as_ref()?.count)).sum(),
             p50: latency(|l| l.p50),
             p90: latency(|l| l.p90),
             p99: latency(|l| l.p99),
@@ -205,6 +206,7 @@ fn rate(value: f64) -> String {
 
 fn seconds(value: f64) -> String {
     match value {
+        v if !v.is_finite() => "-".into(),
         v if v < 9.995 => format!("{v:.3}"),
         v if v < 99.95 => format!("{v:.2}"),
         v => format!("{v:.0}"),
@@ -230,6 +232,9 @@ fn time(value: f64) -> String {
 pub fn one(sample: &Sample) -> String {
     let Some(row) = row(&[sample]) else { return String::new() };
     let cells = row.cells();
+    if !sample.counts() {
+        return format!("{}: {}", row.operation, cells[5]);
+    }
     format!("{}: {} files/s, {} s, {} done, p99 {}", row.operation, cells[8], cells[6], cells[5], row.latencies()[2])
 }
 
@@ -306,4 +311,37 @@ fn aligned(lines: Vec<Vec<String>>, width: usize) -> String {
         cells.join(&" ".repeat(gap)) + "\n"
     };
     lines.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(repetition: u32, outcome: Outcome, seconds: f64, files: u64) -> Sample {
+        let latency = Latency { count: files, p50: seconds, p90: seconds, p99: seconds, p999: seconds, max: seconds, classes: Vec::new() };
+        Sample {
+            contender: "create".into(),
+            repetition,
+            outcome,
+            seconds: Some(seconds),
+            files: Some(files),
+            operations: Some(files),
+            latency: Some(latency),
+            more: [("share".to_string(), 1.0.into()), ("whole_seconds".to_string(), seconds.into())].into(),
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn what_did_not_go_well_is_in_no_median() {
+        let mixed = [sample(1, Outcome::Ok, 2.0, 100), sample(2, Outcome::Failed, 0.001, 100), sample(3, Outcome::Wrong, 0.001, 100)];
+        let row = &rows(&mixed)[0];
+        assert_eq!((row.seconds, row.iops, row.files, row.repetitions, row.outcome), (2.0, 50.0, 50.0, 3, Outcome::Failed));
+        assert_eq!(row.latency.as_ref().map(|l| (l.count, l.p99)), Some((100, 2.0)));
+        let none = &rows(&mixed[1..2])[0];
+        assert_eq!(none.cells()[5..], ["failed", "-", "-", "-", "-"]);
+        assert_eq!(none.latencies(), ["-"; 5]);
+        assert_eq!(none.json()["iops"], Value::Null);
+        assert!(one(&mixed[1]).contains("failed") && !one(&mixed[1]).contains("100"), "{}", one(&mixed[1]));
+    }
 }
