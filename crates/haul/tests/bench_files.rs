@@ -316,6 +316,24 @@ fn what_a_killed_run_leaves_is_removed_and_nothing_else() {
 }
 
 #[test]
+fn a_run_of_another_machine_is_left_unless_it_is_forced() {
+    let w = World::new();
+    let far = w.path("d/haul-bench-files-far");
+    fs::create_dir(&far).expect("made");
+    fs::write(far.join("ABOUT.txt"), "haul bench files\nhost some-other-node\nprocess 1 1\n").expect("written");
+    let left = w.ends(0, "--cleanup d");
+    assert!(left.err.contains("haul-bench-files-far is left: its run is of another machine"), "{}", left.err);
+    assert!(left.err.contains("--force"), "{}", left.err);
+    assert!(far.join("ABOUT.txt").exists());
+    let told = w.ends(0, "--json -q --cleanup d");
+    assert!(told.out.contains("\"removed\":false"), "{}", told.out);
+    let gone = w.ends(0, "--cleanup --force d");
+    assert!(gone.err.contains("removed haul-bench-files-far"), "{}", gone.err);
+    assert_eq!(w.names(), [""; 0]);
+    w.ends(1, "--force d");
+}
+
+#[test]
 fn files_stay_if_asked_to() {
     let w = World::new();
     let ran = w.ends(0, "--keep --threads 2 --file-count 7 --operation create --file-size 100B d");

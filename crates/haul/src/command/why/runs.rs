@@ -394,7 +394,7 @@ pub mod tests {
         let trip = Sample { contender: ROUND_TRIP.into(), ..sample("", 1, 0.01, None) };
         let text = told_of(Kind::Net, &[trip, net(1, "out", 100 << 20), net(4, "out", 560 << 20), net(1, "in", 11 << 20)]);
         assert!(text.contains("Fastest was haul (direction out, streams 4): 40.0 MiB/s"), "{text}");
-        assert!(text.contains("haul (direction in, streams 1) did 1.0 MiB/s") && !text.contains(ROUND_TRIP), "{text}");
+        assert!(text.contains("haul (direction in, streams 1) did 1.00 MiB/s") && !text.contains(ROUND_TRIP), "{text}");
     }
 
     #[test]
