@@ -79,7 +79,7 @@ fn ends(mut command: Command, code: i32) -> Ran {
 /// The operations of which there is a sample, each with its outcome.
 fn measured(ran: &Ran) -> Vec<(String, String)> {
     let samples = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON on each line"));
-    let samples = samples.filter(|document| document["event"] == "files").map(|document| document["sample"].clone());
+    let samples = samples.filter(|document| document["event"] == "bench-files").map(|document| document["sample"].clone());
     samples.map(|s| (s["contender"].as_str().unwrap_or("").to_string(), s["outcome"].as_str().unwrap_or("").to_string())).collect()
 }
 
@@ -126,7 +126,7 @@ fn json_has_standard_output_to_itself() {
     assert_eq!(sample["latency"]["count"].as_u64(), Some(counted));
     assert_eq!(sample["bytes"].as_u64(), Some(counted * 4096));
     let summary: Value = serde_json::from_str(ran.out.lines().last().expect("a line")).expect("JSON");
-    assert_eq!((&summary["event"], summary["rows"].as_array().map(Vec::len)), (&"summary".into(), Some(2)));
+    assert_eq!((&summary["event"], summary["rows"].as_array().map(Vec::len)), (&"bench-files-summary".into(), Some(2)));
     let loud = w.ends(0, "--json --file-count 5 --threads 1 --operation stat d");
     assert!(loud.err.contains("stat needs create first, which is done and not counted") && loud.err.contains("threads"), "{}", loud.err);
     all_well(&loud, "stat");

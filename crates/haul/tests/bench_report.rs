@@ -91,7 +91,7 @@ fn several_runs_are_compared() {
 
     let (out, err) = world.ends(0, "--json before after");
     let document: Value = serde_json::from_str(&out).expect("one document");
-    assert_eq!(document["event"], "bench report");
+    assert_eq!(document["event"], "bench-report");
     assert_eq!(document["runs"].as_array().map(Vec::len), Some(2));
     let changes = document["differences"][0]["changes"].as_array().expect("changes");
     let rsync = changes.iter().find(|change| change["contender"] == "rsync").expect("rsync");

@@ -362,9 +362,9 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &
         }
         let start = u64::from(receipt.index) * old.chunk;
         let part = start..(start + old.chunk).min(entry.size);
-        let whole = receipt.hash.is_some_and(|hash| {
-            part.start <= part.end && cx.meter.hash(&*written, part, &mut again).is_ok_and(|found| found == hash)
-        });
+        let whole = receipt
+            .hash
+            .is_some_and(|hash| part.start <= part.end && cx.meter.hash(&*written, part, &mut again).is_ok_and(|found| found == hash));
         if whole {
             cx.journal.landed(old.session, receipt);
         }

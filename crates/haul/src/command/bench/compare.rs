@@ -20,7 +20,7 @@ use crate::flags::bench::CompareFlags;
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
 use crate::remote::{Hosts, is_remote};
-use crate::render::command_line;
+use crate::render::{JSON_VERSION, command_line};
 use crate::{out, units};
 
 /// What tools that must be told do at once, at least and at most, where nobody says.
@@ -432,7 +432,9 @@ fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
         })
     };
     json!({
-        "kind": "compare",
+        "event": "bench-compare",
+        "version": JSON_VERSION,
+        "time": format!("{:.3}", jiff::Timestamp::now()),
         "run": haul_core::entry::show(held.run.dir().as_os_str().as_bytes()),
         "complete": !held.stopped,
         "seed": held.run.header.settings.get("seed"),

@@ -63,7 +63,7 @@ fn print(runs: &[(Header, Vec<Sample>)], flags: &ReportFlags, global: &Global) -
     }
     if global.json {
         let mut document = report::summaries(runs);
-        document["event"] = "bench report".into();
+        document["event"] = "bench-report".into();
         document["version"] = JSON_VERSION.into();
         document["time"] = format!("{:.3}", jiff::Timestamp::now()).into();
         out::print((harmless(document.to_string()) + "\n").as_bytes()).map_err(failed)?;

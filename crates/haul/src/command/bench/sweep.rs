@@ -22,6 +22,7 @@ use crate::flags::bench::SweepFlags;
 use crate::flags::connect::Connect;
 use crate::location::{Location, Scheme};
 use crate::remote::Hosts;
+use crate::render::JSON_VERSION;
 use crate::{out, units};
 
 /// The copy at the destination that is read back; the name stands for nothing that is measured.
@@ -327,7 +328,9 @@ fn document(held: &Held, sides: &[Side]) -> Value {
         })
     };
     json!({
-        "kind": "sweep",
+        "event": "bench-sweep",
+        "version": JSON_VERSION,
+        "time": format!("{:.3}", jiff::Timestamp::now()),
         "run": show(held.run.dir().as_os_str().as_bytes()),
         "complete": !held.stopped,
         "seed": held.run.header.settings.get("seed"),

@@ -312,7 +312,7 @@ impl Session<'_> {
             out::say(&format!("{of}: {}", show(e.to_string().as_bytes())));
         }
         if self.global.json {
-            let document = json!({ "event": "files", "time": now(), "version": JSON_VERSION, "sample": sample });
+            let document = json!({ "event": "bench-files", "time": now(), "version": JSON_VERSION, "sample": sample });
             print(&document)?;
         }
         self.kept.add(sample.clone())?;
@@ -330,7 +330,7 @@ impl Session<'_> {
                 out::complain(&text.into(), false);
             }
             let rows: Vec<Value> = tables::rows(&self.samples).iter().map(tables::Row::json).collect();
-            return print(&json!({ "event": "summary", "time": now(), "version": JSON_VERSION, "rows": rows }));
+            return print(&json!({ "event": "bench-files-summary", "time": now(), "version": JSON_VERSION, "rows": rows }));
         }
         if self.samples.is_empty() {
             return Ok(());
@@ -377,7 +377,7 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
             State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
         };
         if global.json {
-            print(&json!({ "event": "cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": goes }))?;
+            print(&json!({ "event": "bench-files-cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": goes }))?;
         }
         if !global.quiet {
             out::say(&what);
