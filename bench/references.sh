@@ -92,7 +92,7 @@ efs-tools() {
 
 efs-files() {
     slow_place files
-    "$haul" bench files --operation create --threads 1,2,4,8,16,32 --total 1024 --file-size 4KiB --same-dir both --repeat "$repeat" \
+    "$haul" bench files --operation create --threads 1,2,4,8,16,32 --total $(at_least 10240 256) --file-size 4KiB --same-dir both --repeat "$repeat" \
         --out "$out/efs-files" "$slow"
 }
 
@@ -103,7 +103,7 @@ linked() {
     ssh-keygen -q -t ed25519 -N "" -f "$work/user"
     cp "$work/user.pub" "$work/keys"
     printf '%s\n' "Port 2222" "ListenAddress 0.0.0.0" "HostKey $work/host" "AuthorizedKeysFile $work/keys" "PidFile none" "UsePAM no" \
-        "StrictModes no" "PermitRootLogin yes" "MaxSessions 64" "MaxStartups 64" "Subsystem sftp /usr/lib/openssh/sftp-server" >"$work/sshd"
+        "StrictModes no" "SetEnv PATH=$bin:/usr/bin:/bin" "PermitRootLogin yes" "MaxSessions 64" "MaxStartups 64" "Subsystem sftp /usr/lib/openssh/sftp-server" >"$work/sshd"
     printf '%s\n' "Host far" "  HostName 10.99.0.2" "  Port 2222" "  User root" "  IdentityFile $work/user" \
         "  StrictHostKeyChecking accept-new" "  UserKnownHostsFile $work/known" "  LogLevel ERROR" >"$work/ssh"
     env work="$work" fast="$fast" out="$out" PATH="$bin:$PATH" "$bin/haul-link" --delay "$1" --rate "$2" --loss "$3" \
@@ -122,9 +122,9 @@ until_far() {
 
 epcc-near() {
     until_far
-    "$haul" bench net --ssh-config "$work/ssh" --streams 1,2,4,6,8,16 --repeat "$repeat" --seconds 3 --out "$out/epcc-net" far
+    "$haul" bench net --ssh-config "$work/ssh" --streams 1,2,4,6,8,16 --repeat "$repeat" --seconds 2 --out "$out/epcc-net" far
     local size
-    for size in 1MiB 16MiB 128MiB; do
+    for size in 1MiB 16MiB 256MiB; do
         "$haul" bench data "1x$size" "$fast/epcc-$size"
         "$haul" bench compare --ssh-config "$work/ssh" --tools scp,sftp,haul --repeat "$repeat" --caches warm \
             --out "$out/epcc-$size-put" "$fast/epcc-$size" "far:$fast/copies-$size"
