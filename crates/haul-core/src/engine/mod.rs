@@ -70,7 +70,7 @@ pub struct Setup {
 pub fn run(job: Job, setup: Setup) -> Report {
     let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, poke } = setup;
     observer.on(&Event::Started { sentence: &sentence });
-    let machine = Machine { processors, workers_fixed: job.workers.is_some(), limit: job.limit.map(|l| l as f64) };
+    let machine = Machine { processors, workers_fixed: job.workers.is_some() && !job.ordered, limit: job.limit.map(|l| l as f64) };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let cx = Arc::new(Context::new(job, observer.clone(), journal, past, cancel, spill));
     let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
