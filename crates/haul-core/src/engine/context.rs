@@ -288,11 +288,18 @@ impl Context {
         }
     }
 
-    /// [`Context::retry`] after a call on many names: those that failed and may be tried again are, one by one.
+    /// [`Context::retry`] after a call on many names: those that failed and may be tried again are, one by one, until a
+    /// failure that ends the run.
     pub fn retry_each<T>(&self, answers: Vec<Result<T>>, mut again: impl FnMut(usize) -> Result<T>) -> Vec<Result<T>> {
+        let mut over = false;
         let settle = |(i, answer): (usize, Result<T>)| {
+            if over {
+                return answer;
+            }
             let mut first = Some(answer);
-            self.retry(|| first.take().unwrap_or_else(|| again(i)))
+            let settled = self.retry(|| first.take().unwrap_or_else(|| again(i)));
+            over = settled.as_ref().is_err_and(|e| e.kind().ends_the_run());
+            settled
         };
         answers.into_iter().enumerate().map(settle).collect()
     }

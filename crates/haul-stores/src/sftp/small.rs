@@ -300,7 +300,7 @@ impl Shared {
             match self.outcome(channel, steps, keep, &mut put.landed) {
                 Ok(()) => filled.push(put),
                 Err(e) => {
-                    let _nothing_more_to_do = self.remove_file(&put.path, "remove");
+                    remove_staged(channel, &put.path);
                     fail(&mut bundle.items[put.index], self.explain(e));
                 }
             }
@@ -348,7 +348,7 @@ impl Shared {
             match named {
                 Ok(()) => bundle.items[put.index].outcome = Outcome::Landed(put.landed),
                 Err(e) => {
-                    let _nothing_more_to_do = self.remove_file(&put.path, "remove");
+                    remove_staged(channel, &put.path);
                     fail(&mut bundle.items[put.index], e);
                 }
             }
@@ -387,6 +387,14 @@ impl Step {
             Step::Owner | Step::Rest => "set attributes",
             Step::Sync => "sync",
         }
+    }
+}
+
+/// What was written for a file that failed goes too, but not by another login: a host that is lost would be called once a
+/// file. The journal knows of what stays.
+fn remove_staged(channel: &Channel, path: &[u8]) {
+    if !channel.is_over() {
+        let _nothing_more_to_do = channel.ask(kind::REMOVE, |r| r.bytes(path));
     }
 }
 

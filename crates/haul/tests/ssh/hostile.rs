@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use haul_test::rogue::{Answer, Asked, Rogue, Thing, attrs, dir, file, kind, names, packet, string};
 use rustix::process::Signal;
@@ -394,4 +396,29 @@ fn a_link_that_points_to_odd_things_is_made_or_refused() {
         v.ends(&[0, 23], GET, &[]);
         assert!(v.landed().contains(&"good".to_string()));
     }
+}
+
+/// SSH_FXP_WRITE.
+const WRITE: u8 = 6;
+
+#[test]
+fn a_host_that_is_lost_is_called_a_few_times_and_not_once_a_file() {
+    let (lost, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (told, counted) = (lost.clone(), calls.clone());
+    let v = Victim::new(dir([(b"there", dir([]))]), move |asked| match asked.kind {
+        kind::INIT if told.load(Ordering::Relaxed) => {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Answer::Last(Vec::new())
+        }
+        WRITE => {
+            told.store(true, Ordering::Relaxed);
+            Answer::Last(Vec::new())
+        }
+        _ => Answer::Honest,
+    });
+    haul_test::tree::spread(&v.path("dst/many"), 1, 200, 4000).expect("made");
+    v.ends(&[10], "cp -j 2 --retries 3 dst/many/d00000/ testhost:/there/", &["connect"]);
+    assert!(lost.load(Ordering::Relaxed));
+    // Both workers, four tries of what each was at, and one more each for what the other of them found.
+    assert!(calls.load(Ordering::Relaxed) <= 16, "{} calls of a host that is lost", calls.load(Ordering::Relaxed));
 }
