@@ -10,6 +10,8 @@ pub mod discard;
 pub mod load;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(feature = "ssh")]
+mod lost;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "ssh")]

@@ -596,7 +596,7 @@ fn socket_name() -> String {
 }
 
 /// Starts what must not outlive this program, however that ends. The system counts the end of the thread that started
-/// it, so that is one that ends with the program.
+/// it, so that is one that ends no sooner than the child.
 fn start_with_us(mut command: Command) -> std::io::Result<Child> {
     detach(&mut command);
     let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(Into::into);
@@ -607,9 +607,12 @@ fn start_with_us(mut command: Command) -> std::io::Result<Child> {
         let spawned = command.spawn();
         // It holds an end of the pipe that ssh speaks into, whose end would never come.
         drop(command);
+        let started = spawned.as_ref().map(rustix::process::Pid::from_child).ok();
         let _nobody_waits = send.send(spawned);
-        loop {
-            std::thread::park();
+        if let Some(pid) = started {
+            // It is left for whoever has the child to be reaped; who was quicker has ended this wait as well.
+            let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+            while matches!(rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended), Err(rustix::io::Errno::INTR)) {}
         }
     })?;
     receive.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended")))

@@ -15,6 +15,7 @@ use super::greeting::{Far, Greeted, Pipes};
 use super::link::{Frame, Link, PULSE, Ticket, Window, kind, lock};
 use super::ops;
 use super::wire::nonsense;
+use crate::lost::Lost;
 
 /// How the far haul is started, or joined where one is at work already under the word that is given.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
@@ -57,8 +58,7 @@ pub struct Client {
     connect: Box<Connect>,
     pub(super) wishes: Wishes,
     session: Mutex<Option<Arc<Session>>>,
-    /// When connecting again failed last, and why: who was waiting then is told the same.
-    failed: Mutex<Option<(Instant, Error)>>,
+    lost: Lost,
     /// Files and roots have numbers that are never used twice.
     next: AtomicU64,
 }
@@ -140,7 +140,7 @@ impl Client {
     /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where there is no haul on the
     /// far side or none that can be spoken with.
     pub fn connect(connect: Box<Connect>, wishes: Wishes, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
-        let client = Client { connect, wishes, session: Mutex::default(), failed: Mutex::default(), next: AtomicU64::new(FIRST_NUMBER) };
+        let client = Client { connect, wishes, session: Mutex::default(), lost: Lost::default(), next: AtomicU64::new(FIRST_NUMBER) };
         let (session, answers) = client.meet(early)?;
         *lock(&client.session) = Some(session);
         Ok((client, answers))
@@ -158,13 +158,11 @@ impl Client {
             session.attend(self);
             return Ok(session.clone());
         }
-        if let Some((when, e)) = &*lock(&self.failed)
-            && *when > asked
-        {
-            return Err(e.again());
+        if let Some(e) = self.lost.answer(asked) {
+            return Err(e);
         }
         let met = self.meet(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
-        let (new, _) = met.inspect_err(|e| *lock(&self.failed) = Some((Instant::now(), e.again())))?;
+        let (new, _) = met.inspect_err(|e| self.lost.tell(e))?;
         *session = Some(new.clone());
         Ok(new)
     }

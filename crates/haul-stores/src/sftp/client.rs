@@ -10,6 +10,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, nonsense, status};
+use crate::lost::Lost;
 
 /// Opens another channel to the same server.
 pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
@@ -21,8 +22,7 @@ pub type Handle = Vec<u8>;
 pub struct Client {
     connect: Box<Connect>,
     channels: Mutex<Vec<Arc<Channel>>>,
-    /// When the server was last out of reach, and why: whoever waited while that was found out need not try as well.
-    lost: Mutex<Option<(Instant, Error)>>,
+    lost: Lost,
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
@@ -64,7 +64,7 @@ impl Client {
         Ok(Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
-            lost: Mutex::default(),
+            lost: Lost::default(),
             most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
             bundles: Mutex::new(0),
@@ -81,9 +81,8 @@ impl Client {
         let asked = Instant::now();
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|channel| !channel.is_over());
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, e)) = lost.as_ref().filter(|(when, _)| channels.is_empty() && *when >= asked) {
-            return Err(e.again());
+        if let Some(e) = self.lost.answer(asked).filter(|_| channels.is_empty()) {
+            return Err(e);
         }
         let least = channels.iter().min_by_key(|channel| channel.load());
         if let Some(channel) = least.filter(|channel| channel.load() == 0 || channels.len() >= self.most.load(Ordering::Relaxed)) {
@@ -95,7 +94,7 @@ impl Client {
                 Ok(channels[channels.len() - 1].clone())
             }
             Err(e) if channels.is_empty() => {
-                *lost = Some((Instant::now(), e.again()));
+                self.lost.tell(&e);
                 Err(e)
             }
             // It allows no more sessions: what there is has to do.
@@ -126,7 +125,7 @@ impl Client {
             }
             match (self.connect)() {
                 Ok(channel) => channels.push(Arc::new(channel)),
-                Err(_) => self.most.store(channels.len(), Ordering::Relaxed),
+                Err(_) => self.most.store(channels.len().max(1), Ordering::Relaxed),
             }
         }
         Ok(found)

@@ -398,27 +398,36 @@ fn a_link_that_points_to_odd_things_is_made_or_refused() {
     }
 }
 
-/// SSH_FXP_WRITE.
+/// SSH_FXP_WRITE and SSH_FXP_MKDIR.
 const WRITE: u8 = 6;
+const MKDIR: u8 = 14;
 
 #[test]
 fn a_host_that_is_lost_is_called_a_few_times_and_not_once_a_file() {
-    let (lost, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (told, counted) = (lost.clone(), calls.clone());
-    let v = Victim::new(dir([(b"there", dir([]))]), move |asked| match asked.kind {
-        kind::INIT if told.load(Ordering::Relaxed) => {
-            counted.fetch_add(1, Ordering::Relaxed);
-            Answer::Last(Vec::new())
-        }
-        WRITE => {
-            told.store(true, Ordering::Relaxed);
-            Answer::Last(Vec::new())
-        }
-        _ => Answer::Honest,
-    });
-    haul_test::tree::spread(&v.path("dst/many"), 1, 200, 4000).expect("made");
-    v.ends(&[10], "cp -j 2 --retries 3 dst/many/d00000/ testhost:/there/", &["connect"]);
-    assert!(lost.load(Ordering::Relaxed));
-    // Both workers, four tries of what each was at, and one more each for what the other of them found.
-    assert!(calls.load(Ordering::Relaxed) <= 16, "{} calls of a host that is lost", calls.load(Ordering::Relaxed));
+    for what in ["the content is cut off", "the new directory is looked at"] {
+        let (made, lost, calls) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (told, counted) = (lost.clone(), calls.clone());
+        let at = if what.contains("content") { WRITE } else { kind::LSTAT };
+        let v = Victim::new(dir([(b"there", dir([]))]), move |asked| match asked.kind {
+            kind::INIT if told.load(Ordering::Relaxed) => {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Answer::Last(Vec::new())
+            }
+            MKDIR => {
+                made.store(true, Ordering::Relaxed);
+                Answer::Raw(packet(kind::STATUS, asked.id, &[&[0; 4], &string(b"")[..], &string(b"")].concat()))
+            }
+            kind if kind == at && made.load(Ordering::Relaxed) => {
+                told.store(true, Ordering::Relaxed);
+                Answer::Last(Vec::new())
+            }
+            _ => Answer::Honest,
+        });
+        haul_test::tree::spread(&v.path("dst/many"), 1, 200, 4000).expect("made");
+        v.ends(&[10], "cp -j 2 --retries 3 dst/many/ testhost:/there/", &["connect"]);
+        assert!(lost.load(Ordering::Relaxed), "{what}");
+        // Each of two workers calls four times for what it was at, and again for what the other of them found.
+        let calls = calls.load(Ordering::Relaxed);
+        assert!(calls <= 16, "{what}: {calls} calls of a host that is lost");
+    }
 }
