@@ -199,9 +199,14 @@ pub struct Job {
 impl Job {
     /// A copy of what is in `source`, with the defaults of `haul cp`.
     pub fn copying(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
+        Job::new(Mode::Copy, vec![Root::new(source, Pick::Contents)], target)
+    }
+
+    /// Nothing is asked for but what `haul cp` does anyway.
+    pub fn new(mode: Mode, roots: Vec<Root>, target: Arc<dyn Store>) -> Job {
         Job {
-            mode: Mode::Copy,
-            roots: vec![Root::new(source, Pick::Contents)],
+            mode,
+            roots,
             target,
             rename: None,
             policy: Policy::DEFAULT,

@@ -105,6 +105,8 @@ pub struct Planner {
     pub grain: Duration,
     /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
     pub keep: MetaMask,
+    /// `Caps::link_sets` of the destination.
+    pub link_sets: MetaMask,
     /// `Caps::groups` of the destination.
     pub groups: Option<Vec<u32>>,
 }
@@ -180,7 +182,8 @@ impl Planner {
     /// Whether an attribute that is to be kept, and that both entries show, differs. What this user could not
     /// set does not count, or every run would try it again.
     pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
-        let known = self.keep.and(source.have).and(target.have);
+        let keep = if source.kind == Kind::Link { self.keep.and(self.link_sets) } else { self.keep };
+        let known = keep.and(source.have).and(target.have);
         let takes_group = self.groups.as_ref().is_none_or(|groups| groups.contains(&source.gid));
         let owner = known.has(MetaMask::OWNER) && self.groups.is_none();
         let group = known.has(MetaMask::GROUP) && takes_group;

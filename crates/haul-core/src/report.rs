@@ -155,6 +155,20 @@ pub enum Ending {
     TooManyDeletes,
 }
 
+impl Ending {
+    /// As JSON has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ending::Complete => "complete",
+            Ending::Interrupted => "interrupted",
+            Ending::Deadline => "deadline",
+            Ending::Timeout => "timeout",
+            Ending::Stopped => "stopped",
+            Ending::TooManyDeletes => "too-many-deletes",
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub ending: Ending,

@@ -33,6 +33,8 @@ pub struct Caps {
     pub hard_links: bool,
     /// Attributes that `set_meta` and `commit` can keep.
     pub sets: MetaMask,
+    /// Those of symlinks: fewer where a request to set them would follow the link.
+    pub link_sets: MetaMask,
     /// The groups that entries can be given, where owners cannot be chosen; `None` where any owner and group can.
     pub groups: Option<Vec<u32>>,
     /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.

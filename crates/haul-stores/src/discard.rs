@@ -49,6 +49,7 @@ impl Default for Discard {
             specials: true,
             hard_links: true,
             sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
+            link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             lists: MetaMask::BASIC,
             deep_list: false,
             cheap_stat: true,

@@ -62,6 +62,7 @@ impl Synthetic {
             specials: false,
             hard_links: false,
             sets: MetaMask::NONE,
+            link_sets: MetaMask::NONE,
             lists: STATED,
             deep_list: false,
             cheap_stat: true,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use haul_core::report::{Ending, Report};
+use haul_core::report::Report;
 use haul_core::store::FarWork;
 use haul_core::verdict::{Ends, shares};
 use jiff::Timestamp;
@@ -124,15 +124,7 @@ impl Figures {
         Figures {
             version: VERSION,
             ended: Timestamp::try_from(now).map_or(String::new(), |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
-            ending: match report.ending {
-                Ending::Complete => "complete",
-                Ending::Interrupted => "interrupted",
-                Ending::Deadline => "deadline",
-                Ending::Timeout => "timeout",
-                Ending::Stopped => "stopped",
-                Ending::TooManyDeletes => "too-many-deletes",
-            }
-            .into(),
+            ending: report.ending.word().into(),
             source: ends.source.words.clone(),
             destination: ends.destination.words.clone(),
             limiter: report.limiter.word().into(),

@@ -101,7 +101,8 @@ impl Context {
         let links = Links { hard: job.links.hard && caps.hard_links, ..job.links };
         let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), links, ..job };
         let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
-        let planner = Planner { policy: job.policy, grain, keep: job.keep.and(caps.sets), groups: caps.groups.clone() };
+        let keep = job.keep.and(caps.sets);
+        let planner = Planner { policy: job.policy, grain, keep, link_sets: caps.link_sets, groups: caps.groups.clone() };
         let bundle_bytes = job.roots.iter().map(|r| r.store.caps().bundle_bytes).min().unwrap_or(caps.bundle_bytes).min(caps.bundle_bytes);
         let bundle_most = job.roots.iter().map(|r| r.store.caps().bundle_files).min().unwrap_or(caps.bundle_files).min(caps.bundle_files);
         let same_system = job.roots.iter().all(|r| {

@@ -449,6 +449,7 @@ impl<'a> Parser<'a> {
             specials,
             hard_links,
             sets,
+            link_sets: sets,
             groups,
             lists,
             deep_list: false,

@@ -94,6 +94,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         specials: posix,
         hard_links: posix,
         sets: if posix { sets } else { MetaMask::MTIME },
+        link_sets: sets,
         groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
         lists: MetaMask::NONE,
         deep_list: false,

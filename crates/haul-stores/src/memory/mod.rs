@@ -79,6 +79,7 @@ impl Memory {
             specials: true,
             hard_links: true,
             sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
+            link_sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
             lists: STATED,
             deep_list: true,
             cheap_stat: true,

@@ -203,6 +203,7 @@ fn caps() -> Caps {
         specials: true,
         hard_links: false,
         sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
+        link_sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
         lists: MetaMask::NONE,
         deep_list: true,
         cheap_stat: false,

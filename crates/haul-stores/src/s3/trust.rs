@@ -16,8 +16,7 @@
 //! - **No redirects** (a signature is for one host), no statuses as errors (the body says why), no compression.
 //! - **Buffers** of 128 KiB each way, two for a connection and four with TLS, made when first used. Over loopback a GiB costs
 //!   this side 0.23 to 0.30 CPU seconds to put whatever the buffer, 0.47 to get with 16 KiB, 0.20 to 0.40 with 128 KiB and no
-//!   less above it; with TLS 0.3 to put and 0.5 to get (a loaded machine, so the figures vary by a third; the ignored test
-//!   `cost_of_a_gibibyte_by_buffer` has them anew).
+//!   less above it; with TLS 0.3 to put and 0.5 to get (a loaded machine: the figures vary by a third).
 
 mod failure;
 mod pinned;

@@ -172,6 +172,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         specials: false,
         hard_links: client.extensions.hardlink,
         sets: kept,
+        link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
         lists: kept.with(MetaMask::BASIC),
         deep_list: false,
         cheap_stat: false,

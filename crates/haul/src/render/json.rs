@@ -7,7 +7,7 @@ use std::time::Duration;
 use haul_core::entry::{Entry, Kind, MetaMask, show};
 use haul_core::error::{Error, ErrorKind};
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
-use haul_core::report::{Ending, Failure, Kinds, Report, Times};
+use haul_core::report::{Failure, Kinds, Report, Times};
 use serde::Serialize;
 
 /// Goes up when a key changes its meaning.
@@ -368,14 +368,7 @@ impl Finished {
     pub fn of(r: &Report) -> Self {
         let (files_rate, bytes_rate) = r.rates();
         Finished {
-            ending: match r.ending {
-                Ending::Complete => "complete",
-                Ending::Interrupted => "interrupted",
-                Ending::Deadline => "deadline",
-                Ending::Timeout => "timeout",
-                Ending::Stopped => "stopped",
-                Ending::TooManyDeletes => "too-many-deletes",
-            },
+            ending: r.ending.word(),
             dry: r.dry,
             elapsed: seconds(r.elapsed),
             found: r.found.into(),

@@ -233,22 +233,3 @@ fn no_secret_is_printed() {
     assert!(printed.contains("AKIA...MPLE"), "{printed}");
     assert_eq!(Credential::new("minio", "x", None, None).shown(), "min...");
 }
-
-#[test]
-#[ignore = "a measurement: run with --release --nocapture --ignored"]
-#[expect(clippy::print_stdout, reason = "the figure is the point")]
-fn cost_of_a_signature() {
-    let signer = Signer::new("us-east-1");
-    let credential = example();
-    let at = uri(
-        "/some/prefix/of/usual/length/file-000001.nc?partNumber=12&uploadId=VXBsb2FkIElEIGZvciBlbHZpbmcncyBteS1tb3ZpZS5tMnRzIHVwbG9hZA",
-    );
-    let mut headers = HeaderMap::new();
-    headers.insert("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=".parse().unwrap());
-    let count = 100_000u32;
-    let start = std::time::Instant::now();
-    for _ in 0..count {
-        signer.sign(&Method::PUT, &at, &mut headers, Payload::Unsigned, &credential, then()).unwrap();
-    }
-    println!("{:.2} microseconds a signature", start.elapsed().as_secs_f64() * 1e6 / f64::from(count));
-}

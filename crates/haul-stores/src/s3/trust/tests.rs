@@ -283,36 +283,3 @@ fn a_proxy_is_asked_to_connect() {
     let head = asked.join().unwrap();
     assert!(head.starts_with("CONNECT far.example:9000 ") && head.contains("Proxy-Authorization: Basic dXNlcjpwdw=="), "{head}");
 }
-
-/// What a GiB costs this thread, by buffer: nothing but the agent is on it.
-#[test]
-#[ignore = "a measurement: run with --release --nocapture --ignored"]
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
-fn cost_of_a_gibibyte_by_buffer() {
-    const SIZE: usize = 16 << 20;
-    let cpu = || {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
-    };
-    let body = vec![7; SIZE];
-    let mut place = vec![0; 1 << 20];
-    for (scheme, endpoint) in [("http", plain_server().0), ("https", tls_server(LEAF))] {
-        for buffer in [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10] {
-            let usual = Trust::of(endpoint.clone(), Environment::table(None, []));
-            let agent = agent(&Trust { buffer, verify: false, ..usual }).unwrap();
-            let (mut put, mut get) = (0.0, 0.0);
-            for _ in 0..32 {
-                let start = cpu();
-                let mut answer = agent.put(&endpoint).send(&body[..]).unwrap();
-                let between = cpu();
-                let mut reader = answer.body_mut().as_reader();
-                while reader.read(&mut place).unwrap() > 0 {}
-                put += between - start;
-                get += cpu() - between;
-            }
-            println!("{scheme:5} {:3} KiB: put {:.3} get {:.3} CPU seconds a GiB", buffer >> 10, put * 2.0, get * 2.0);
-            // The server takes one connection with TLS after the other.
-            drop(agent);
-        }
-    }
-}

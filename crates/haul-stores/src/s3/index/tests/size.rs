@@ -1,89 +1,35 @@
-//! Bounds, and figures.
+//! Bounds.
 
 use std::collections::BTreeSet;
 
 use super::super::file::Sweep;
 use super::*;
 
-/// `count` records: what is held in memory while they are learned, written and looked up.
-fn many(count: u64) -> (tempfile::TempDir, Index, [Duration; 3]) {
+#[test]
+fn memory_does_not_grow_with_the_number_of_keys() {
+    let count: u64 = 1 << 15;
     let dir = tempfile::tempdir().unwrap();
     let index = open(&dir);
-    let mut times = [Duration::ZERO; 3];
     let mut most = 0;
-    let start = Instant::now();
     for number in 0..count {
         // Uploads finish in any order.
         let number = number ^ 0x55;
         Object::new(number, 0).learn(&index, &key(number));
         most = most.max(index.memory());
     }
-    times[0] = start.elapsed();
     assert!(most <= Limits::default().memory, "{most}");
-    let start = Instant::now();
     index.flush().unwrap();
-    times[1] = start.elapsed();
     assert!(index.memory() <= 64 << 10, "{}", index.memory());
     let mut cursor = index.cursor();
     for number in 0..count {
         let number = number ^ 0x55;
         let object = Object::new(number, 0);
-        let start = (number % 64 == 0).then(Instant::now);
         assert_eq!(object.look_up(&mut cursor, &key(number)), Some(object.known));
-        times[2] += start.map_or(Duration::ZERO, |start| start.elapsed());
     }
     assert!(cursor.memory() <= 400 << 10, "{}", cursor.memory());
     assert_eq!(index.records(), count);
     let size = std::fs::metadata(index.path()).unwrap().len();
     assert!(size <= 60 * count, "{size}");
-    (dir, index, times)
-}
-
-#[test]
-fn memory_does_not_grow_with_the_number_of_keys() {
-    many(1 << 15);
-}
-
-/// The figures of the documentation: `cargo test --release -- --ignored --nocapture a_million`.
-#[test]
-#[ignore = "takes long without optimisation"]
-#[expect(clippy::print_stderr, reason = "for people who measure")]
-fn a_million_objects() {
-    const MILLION: u64 = 1_000_000 & !0xff;
-    let (_dir, index, [learn, flush, _]) = many(MILLION);
-    let size = std::fs::metadata(index.path()).unwrap().len();
-    eprintln!("learn {learn:?}, flush {flush:?}, {:.1} bytes a record", size as f64 / MILLION as f64);
-    eprintln!("root {} bytes, cursor {} bytes", index.memory(), index.cursor().memory());
-    let step = 20_000;
-    let mut sequential = Duration::ZERO;
-    let mut cursor = index.cursor();
-    for start in (0..MILLION).step_by(step) {
-        let objects: Vec<_> = (start..(start + step as u64).min(MILLION)).map(|number| (key(number), Object::new(number, 0))).collect();
-        let begin = Instant::now();
-        assert!(objects.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
-        sequential += begin.elapsed();
-    }
-    eprintln!("in order: {:.0} lookups/s; cursor {} bytes", MILLION as f64 / sequential.as_secs_f64(), cursor.memory());
-    let random: Vec<_> = (0..20_000).map(|n| (drawn(n, 9) % u128::from(MILLION)) as u64).map(|n| (key(n), Object::new(n, 0))).collect();
-    let begin = Instant::now();
-    assert!(random.iter().all(|(key, object)| object.look_up(&mut cursor, key).is_some()));
-    eprintln!("at random: {:.0} lookups/s", random.len() as f64 / begin.elapsed().as_secs_f64());
-    for count in [1, 1000, 100_000] {
-        for number in 0..count {
-            let number = number * (MILLION / count);
-            Object::new(number, 1).learn(&index, &key(number));
-        }
-        let begin = Instant::now();
-        index.flush().unwrap();
-        eprintln!(
-            "flush of {count} more: {:?}; {} records, {} bytes",
-            begin.elapsed(),
-            index.records(),
-            std::fs::metadata(index.path()).unwrap().len()
-        );
-    }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    eprintln!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default());
 }
 
 #[test]
