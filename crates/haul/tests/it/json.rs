@@ -125,3 +125,51 @@ fn what_failed_can_be_done_again_by_a_list() {
     assert_eq!(ran.items().iter().filter(|l| l.starts_with("create")).count(), 3, "{}", ran.stdout);
     w.same("src", "dst", haul_test::compare::What::USUAL);
 }
+
+/// Words in code quotes in the row of each event of `haul bench`.
+fn documented_of_bench() -> BTreeMap<String, BTreeSet<String>> {
+    let text = include_str!("../../../../docs/json.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `bench-"));
+    let words = |row: &str| row.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    rows.map(|row| words(row).into_iter()).map(|mut words| (words.next().unwrap_or_default(), words.collect())).collect()
+}
+
+/// Keys at any depth, but those that stand for values: of factors, tools, notes.
+fn deep_keys(value: &Value, all: &mut BTreeSet<String>) {
+    for (key, value) in value.as_object().into_iter().flatten() {
+        all.insert(key.clone());
+        if !["factors", "more", "came_along"].contains(&key.as_str()) {
+            deep_keys(value, all);
+        }
+    }
+    value.as_array().into_iter().flatten().for_each(|value| deep_keys(value, all));
+}
+
+#[test]
+fn what_benchmarks_print_is_documented() {
+    let w = World::new();
+    w.tree("src: a=5 d/b=300K dst: none/ files: none/");
+    let documented = documented_of_bench();
+    for (event, command) in [
+        ("bench-data", "bench data --json 3x4KiB made"),
+        ("bench-data", "bench data --json --dry-run 3x4KiB other"),
+        ("bench-data", "bench data --json --verify 3x4KiB made"),
+        ("bench-files-summary", "bench files --json -q --total 10 --threads 1 --operation create files"),
+        ("bench-compare", "bench compare --json -q --tools haul,cp --repeat 2 --extrapolate 1TB --caches warm --out one src dst/none"),
+        ("bench-compare", "bench compare --json -q --tools haul,scp --repeat 1 --caches warm --out two src dst/none"),
+        ("bench-sweep", "bench sweep --json -q --workers 1,2 --repeat 1 --caches warm --out three src dst/none"),
+        ("bench-report", "bench report --json one two"),
+    ] {
+        let ran = w.haul(command).run();
+        for said in events(&ran) {
+            let kind = said["event"].as_str().unwrap_or_else(|| panic!("{command}: {said}"));
+            let known = documented.get(kind).unwrap_or_else(|| panic!("{command}: {kind}"));
+            let mut has = BTreeSet::new();
+            deep_keys(&said, &mut has);
+            let unknown: Vec<_> =
+                has.iter().filter(|key| !known.contains(*key) && !["event", "version", "time"].contains(&key.as_str())).collect();
+            assert!(unknown.is_empty(), "{command}: {kind} has undocumented {unknown:?}: {said}");
+        }
+        assert!(ran.stdout.contains(&format!("\"event\":\"{event}\"")), "{command}: {}\n{}", ran.stdout, ran.stderr);
+    }
+}

@@ -286,12 +286,15 @@ fn rate(group: &Group) -> String {
 }
 
 fn document(dir: &Path, header: &Header, groups: &[Group], sentences: &[String]) -> Value {
+    let median = |values: &[f64]| Summary::of(values).map(|summary| summary.median);
     let group = |group: &Group| {
         json!({
             "contender": group.contender,
             "factors": group.factors,
             "repetitions": group.seconds.len(),
-            "median_seconds": Summary::of(&group.seconds).map(|summary| summary.median),
+            "median_seconds": median(&group.seconds),
+            "median_bytes_per_second": median(&group.bytes),
+            "median_operations_per_second": median(&group.operations),
             "limited_by": usual(&group.limits).map(|(limit, _)| show(limit.as_bytes())),
             "not_counted": group.bad.values().map(|(count, _)| count).sum::<usize>(),
         })
