@@ -174,8 +174,6 @@ pub struct Job {
     pub writers: Option<u32>,
     /// Bytes.
     pub chunk: u64,
-    /// Files up to this size are one chunk whatever `chunk` is: where parts cost more than they gain. Bytes.
-    pub whole: u64,
     /// Bytes a second.
     pub limit: Option<u64>,
     pub retries: u32,
@@ -234,7 +232,6 @@ impl Job {
             workers: None,
             writers: None,
             chunk: 8 << 20,
-            whole: 0,
             limit: None,
             retries: 3,
             progress: Duration::from_secs(60),

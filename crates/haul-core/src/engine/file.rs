@@ -299,8 +299,7 @@ fn open_both(
         Some(opened) => opened,
         None => {
             // A source that gives a file only from its start gives it in one piece.
-            let undivided = !cx.source(&file.work).caps().read_ranges || state.entry.size <= cx.job.whole;
-            let asked = if undivided { cx.job.chunk.max(state.entry.size) } else { cx.job.chunk };
+            let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
             let chunk = chunk_size(asked, state.entry.size, caps.write);
             // A kill between the file and its session would leave one that nobody knows of.
             let intent = if in_place { None } else { announce(cx, &name, &state.entry) };

@@ -45,7 +45,6 @@ pub use call::{Answer, Body, Call};
 pub use change::Copying;
 pub use client::Client;
 pub use learning::Learning;
-pub use sink::HELD_EACH;
 pub use wishes::Wishes;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").

@@ -19,7 +19,7 @@ use super::wishes::pairs;
 use super::{Objects, PARTS_MOST};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
-pub const HELD_EACH: u64 = 16 << 20;
+const HELD_EACH: u64 = 16 << 20;
 /// Bytes of such objects in one store.
 const HELD_ALL: u64 = 64 << 20;
 

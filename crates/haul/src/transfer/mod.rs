@@ -20,7 +20,7 @@ use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::report::Report;
-use haul_core::store::{Store, WriteStyle};
+use haul_core::store::Store;
 use haul_stores::local::{Local, Options as LocalOptions};
 use haul_stores::s3::Learning;
 
@@ -174,7 +174,6 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let moved = if flags.kind == CopyKind::Mv { far_names(&places.roots, &handed) } else { Vec::new() };
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
-    let in_parts = matches!(places.target.caps().write, WriteStyle::Parts { .. });
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
@@ -202,7 +201,6 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         workers: if flags.dry || flags.itemize { Some(flags.speed.workers.unwrap_or(1)) } else { flags.speed.workers },
         writers: flags.transport.concurrency,
         chunk: flags.transport.chunk.unwrap_or(if target_caps.0 && !target_caps.1 { CHUNK_FAR } else { CHUNK }),
-        whole: if in_parts && flags.transport.chunk.is_none() { haul_stores::s3::HELD_EACH } else { 0 },
         limit: flags.speed.bwlimit,
         retries: flags.run.retries.unwrap_or(3),
         progress: Duration::from_secs(30),

@@ -54,21 +54,6 @@ fn parts_are_as_large_as_was_said_and_sent_by_several() {
 }
 
 #[test]
-fn a_file_that_parts_would_slow_down_is_one_request() {
-    let (w, scripted) = World::scripted();
-    w.tree("some/a=10M some/b=16M some/c=17M");
-    w.haul("cp some @").ends(0);
-    assert_eq!((parts_sent(&scripted, "/some/a").len(), parts_sent(&scripted, "/some/b").len()), (0, 0));
-    assert_eq!(scripted.count(&When::method("POST").path("/some/a")), 0);
-    assert_eq!(parts_sent(&scripted, "/some/c").len(), 4);
-    for name in ["some/a", "some/b", "some/c"] {
-        assert!(w.get(name) == w.content(name), "{name}");
-    }
-    w.haul("cp --part-size 5M some/a @/asked").ends(0);
-    assert_eq!(parts_sent(&scripted, "/asked").len(), 2);
-}
-
-#[test]
 fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
     let w = World::new();
     w.tree("large=12M");
