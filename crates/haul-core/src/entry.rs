@@ -235,10 +235,12 @@ impl Time {
         i128::from(self.secs) * 1_000_000_000 + i128::from(self.nanos)
     }
 
-    /// Equal as far as a store that keeps times to `grain` can tell, or within rsync's `--modify-window`.
+    /// Equal once both are cut off to `grain`, as file systems and SFTP do it (and so one that was rounded up is another), or
+    /// within rsync's `--modify-window`.
     pub fn same(self, other: Time, grain: Duration, window: Duration) -> bool {
+        let cut = |time: Time| time.as_nanos().div_euclid(grain.as_nanos().max(1) as i128);
         let apart = (self.as_nanos() - other.as_nanos()).unsigned_abs();
-        apart == 0 || apart < grain.as_nanos() || apart <= window.as_nanos()
+        cut(self) == cut(other) || apart <= window.as_nanos()
     }
 }
 
@@ -446,6 +448,7 @@ mod tests {
         assert!(!t(5, 1).same(t(5, 0), none, none));
         assert!(t(5, 999_999_999).same(t(5, 0), second, none));
         assert!(!t(6, 0).same(t(5, 0), second, none));
+        assert!(!t(6, 0).same(t(5, 160_000_000), second, none), "what was written a second later is something else");
         assert!(t(6, 0).same(t(5, 0), none, second));
     }
 }
