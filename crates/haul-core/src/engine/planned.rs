@@ -10,7 +10,7 @@ use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Small};
-use crate::store::{MetaSpec, admits};
+use crate::store::{MetaSpec, WriteStyle, admits};
 
 use super::context::{Context, SMALL};
 use super::file::OpenFile;
@@ -298,7 +298,10 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
         Act::File { replace } => {
             count_planned(cx, &entry);
             let sparse = cx.job.sparse && entry.is_sparse() && entry.size >= 64 << 10;
-            let whole = entry.size <= SMALL && !sparse && !cx.copies(work) && !(replace && (cx.job.in_place || cx.job.backup.is_some()));
+            // What cannot be read back stands as unproven in the journal; without one the old file stands till the new is proven.
+            let proven_first = cx.job.verify && !cx.journal.keeps() && !matches!(cx.target().caps().write, WriteStyle::Parts { .. });
+            let alone = replace && (cx.job.in_place || cx.job.backup.is_some() || proven_first);
+            let whole = entry.size <= SMALL && !sparse && !cx.copies(work) && !alone;
             match whole {
                 true => planned.small.push(small(entry, step)),
                 false => planned.large.push(OpenFile::new(cx, work, entry, step)),

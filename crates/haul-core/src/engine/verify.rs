@@ -20,6 +20,8 @@ use crate::tune::Op;
 use super::context::Context;
 use super::file::OpenFile;
 
+const UNPROVEN: &str = "the copy stands but is not proven; the same command copies it again";
+
 /// A small file that has landed and is to be read back.
 #[derive(Debug)]
 pub struct Check {
@@ -86,10 +88,12 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
                 Ok(false) => again(cx, check),
                 Err(e) if e.kind() == ErrorKind::Cancelled => cx.sched.items_done(&check.work, 1),
                 // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
-                Err(e) if settled.is_err() => {
-                    cx.fail(&e.on(&check.entry.name), Kind::File);
+                Err(e) if settled.is_err() || (check.placing.is_some() && cx.journal.keeps()) => {
+                    let e = e.on(&check.entry.name);
+                    cx.fail(&if settled.is_err() { e } else { e.hint(UNPROVEN) }, Kind::File);
                     cx.sched.items_done(&check.work, 1);
                 }
+                // Nobody would know of it.
                 Err(e) => {
                     take_back(cx, &check);
                     cx.fail(&e.on(&check.entry.name).hint("the copy could not be read back and was removed"), Kind::File);

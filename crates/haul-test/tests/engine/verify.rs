@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use haul_core::journal::{Begin, Identity, State};
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{assert_same, content, go, job, put_hard_link};
+use crate::support::{Run, assert_same, content, go, job, put_hard_link};
 
 fn tree() -> Memory {
     let source = Memory::new();
@@ -77,6 +78,52 @@ fn an_old_file_stands_when_its_new_content_fails_the_check() {
     let (report, _) = go(copy);
     assert_eq!(report.failed, 1);
     assert_eq!(target.get("large").as_deref(), Some(&b"old"[..]));
+}
+
+#[test]
+fn an_old_small_file_stands_without_a_journal_when_its_new_content_cannot_be_read_back() {
+    let (source, target) = (tree(), Memory::new());
+    target.put("d/small", b"old");
+    let to = Fault::new(target.again());
+    to.add(Rule::new(Op::Reread, What::Fail(ErrorKind::Denied, Remedy::None)).on("d/small").always());
+    to.add(Rule::new(Op::Reopen, What::Fail(ErrorKind::Denied, Remedy::None)).on("d/small").always());
+    let mut copy = job(Arc::new(source.again()), Arc::new(to));
+    copy.verify = true;
+    let (report, _) = go(copy);
+    assert_eq!((report.failed, &report.failed_kinds[..]), (1, &[ErrorKind::Denied][..]), "{report:?}");
+    assert_eq!(target.get("d/small").as_deref(), Some(&b"old"[..]));
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_back_stands_and_is_made_again_by_the_next_run() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |source: &Memory, to: Fault| {
+        let state = State::open(state.path().to_path_buf()).unwrap();
+        let identity = Identity { sources: vec!["memory:/a".into()], target: "memory:/b".into() };
+        let job_dir = state.begin(&identity, Begin::default()).unwrap();
+        let (journal, past) = job_dir.journal().unwrap();
+        let mut copy = job(Arc::new(source.again()), Arc::new(to));
+        copy.verify = true;
+        let (report, _) = Run { journal, past, ..Run::workers(2) }.go(copy);
+        job_dir.keep();
+        report
+    };
+    for old in [None, Some(b"old")] {
+        let (source, target) = (tree(), Memory::new());
+        if let Some(old) = old {
+            target.put("d/small", old);
+        }
+        let to = Fault::new(target.again());
+        to.add(Rule::new(Op::Reopen, What::Fail(ErrorKind::Denied, Remedy::None)).on("d/small").always());
+        let report = run(&source, to);
+        assert_eq!((report.failed, report.verified_files), (1, 3), "{report:?}");
+        assert_eq!(target.get("d/small"), source.get("d/small"));
+
+        let report = run(&source, Fault::new(target.again()));
+        assert_eq!(report.failed, 0, "{report:?}");
+        assert!(report.made.files >= 1 && report.verified_files >= 1, "what is not proven is not done: {report:?}");
+        assert_same(&source, &target);
+    }
 }
 
 #[test]
