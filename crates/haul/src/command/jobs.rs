@@ -31,7 +31,10 @@ pub fn run(command: &JobsCommand, global: &Global) -> Exit {
         match command {
             JobsCommand::List => list(&state, &view, &mut report),
             JobsCommand::Show(id) => show_one(&state, &view, id, &mut report),
-            JobsCommand::Clean { jobs, older_than, dry } => clean(&state, &view, jobs, *older_than, *dry, &mut report),
+            JobsCommand::Clean { jobs, older_than, dry, connect } => {
+                let means = Means { jobs, older_than: *older_than, connect };
+                clean(&state, &view, &means, *dry, &mut report)
+            }
         }
     });
     let printed = out::print(report.text.as_bytes()).map_err(|e| Error::io(e, "write"));
@@ -315,11 +318,19 @@ fn as_json(job: &JobInfo) -> Value {
     })
 }
 
-fn clean(state: &State, view: &View, asked: &[String], older_than: Option<Duration>, dry: bool, report: &mut Report) -> Result<()> {
+/// What is to be cleaned, and how its destinations are reached.
+struct Means<'a> {
+    jobs: &'a [String],
+    older_than: Option<Duration>,
+    connect: &'a Connect,
+}
+
+fn clean(state: &State, view: &View, means: &Means<'_>, dry: bool, report: &mut Report) -> Result<()> {
     let now = SystemTime::now();
     let jobs = state.list(now)?;
-    let ids = asked.iter().map(|id| find(&jobs, id).map(|job| job.id.clone())).collect::<Result<Vec<_>>>()?;
+    let ids = means.jobs.iter().map(|id| find(&jobs, id).map(|job| job.id.clone())).collect::<Result<Vec<_>>>()?;
     let width = digits(&jobs);
+    let older_than = means.older_than;
     let pick = Pick { ids, older_than };
     let mut says = Says { report, width, dry };
     if dry {
@@ -343,7 +354,7 @@ fn clean(state: &State, view: &View, asked: &[String], older_than: Option<Durati
             _ => 0,
         };
         let (info, count) = (cleaning.info.clone(), cleaning.leftovers.len());
-        match abandon(&info, &cleaning.leftovers).and_then(|()| cleaning.remove()) {
+        match abandon(&info, &cleaning.leftovers, means.connect).and_then(|()| cleaning.remove()) {
             Ok(()) => says.gone(&info, count, names),
             Err(e) => says.kept(&info, &e),
         }
@@ -357,14 +368,14 @@ fn clean(state: &State, view: &View, asked: &[String], older_than: Option<Durati
 }
 
 /// Removes the unfinished files of a job. A destination that is not there any more has taken them along.
-fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
+fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -> Result<()> {
     if leftovers.is_empty() {
         return Ok(());
     }
     let target = unshown(&job.target);
     let location = Location::parse(std::ffi::OsStr::from_bytes(&target), &|_| false);
     if let Some(location) = location.ok().filter(is_remote) {
-        return abandon_there(&location, leftovers);
+        return abandon_there(&location, leftovers, connect);
     }
     let path = open::path_of(&target);
     // A single file that gets another name is written in the directory above it.
@@ -382,10 +393,9 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
     Ok(())
 }
 
-/// On another machine, reached as its address and ssh_config say, or in a bucket.
-fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)]) -> Result<()> {
-    let connect = Connect::default();
-    let hosts = Hosts::new(&connect);
+/// On another machine, or in a bucket.
+fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -> Result<()> {
+    let hosts = Hosts::new(connect);
     let host = hosts.reach(location)?;
     let path = host.path(location);
     // A single file that gets another name is written in the directory above it.

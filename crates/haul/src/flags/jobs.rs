@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::connect::{Connect, ConnectArgs};
 use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum JobsCommand {
         /// Only those that ended longer ago.
         older_than: Option<Duration>,
         dry: bool,
+        /// How the destinations of the jobs are reached.
+        connect: Box<Connect>,
     },
 }
 
@@ -26,7 +29,8 @@ pub enum JobsCommand {
     override_usage = "haul jobs [list]\n       haul jobs show JOB\n       haul jobs clean [OPTIONS] [JOB...]",
     before_help = "Examples:
   haul jobs                           running, interrupted and finished jobs
-  haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files"
+  haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files
+  haul jobs clean -F lab.conf 3f9c    one whose host or store is reached by these flags"
 )]
 pub struct JobsArgs {
     #[command(subcommand)]
@@ -54,6 +58,8 @@ enum JobsSubcommand {
         /// Say what would go, and do nothing
         #[arg(short = 'n', long)]
         dry_run: bool,
+        #[command(flatten)]
+        connect: Box<ConnectArgs>,
     },
 }
 
@@ -62,7 +68,9 @@ impl JobsArgs {
         match self.command {
             None | Some(JobsSubcommand::List) => JobsCommand::List,
             Some(JobsSubcommand::Show { job }) => JobsCommand::Show(job),
-            Some(JobsSubcommand::Clean { jobs, older_than, dry_run }) => JobsCommand::Clean { jobs, older_than, dry: dry_run },
+            Some(JobsSubcommand::Clean { jobs, older_than, dry_run, connect }) => {
+                JobsCommand::Clean { jobs, older_than, dry: dry_run, connect: Box::new(connect.resolve()) }
+            }
         }
     }
 }

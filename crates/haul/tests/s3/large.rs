@@ -153,6 +153,21 @@ fn an_upload_of_a_job_that_is_given_up_is_removed() {
 }
 
 #[test]
+fn a_job_is_given_up_where_the_flags_say_that_it_was() {
+    let w = World::new();
+    w.tree("src: large=24M");
+    let flag = format!("--endpoint-url {}", w.endpoint.url);
+    let go = |words: &str| w.haul(words).env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    assert!(go(&format!("cp {flag} --part-size 5M -j 1 src/ @/to/")).killed_at(5).run().was_killed());
+    assert_eq!(w.uploads("to/large").len(), 1);
+    go("jobs clean").ends(23);
+    go("jobs").ends(0).says(&format!("s3://{}", w.bucket));
+    assert_eq!(w.uploads("to/large").len(), 1);
+    go(&format!("jobs clean {flag}")).ends(0).says("unfinished file");
+    assert_eq!(w.uploads("to/large"), Vec::<String>::new());
+}
+
+#[test]
 fn a_signal_keeps_what_landed() {
     let w = World::new();
     w.tree("src: large=40M");
