@@ -185,6 +185,8 @@ pub struct Place {
     pub scheme: &'static str,
     /// Host and port as the user reaches it; empty for local.
     pub endpoint: String,
+    /// Who asks there, where one run may ask as several: a profile of an object store; else empty.
+    pub account: String,
     /// Bucket or file system; empty where it says nothing.
     pub volume: String,
     /// Absolute path of the root.

@@ -69,7 +69,8 @@ impl Default for Discard {
             hashes: Vec::new(),
             proof: Proof::Cache,
         };
-        let place = Place { scheme: "discard", endpoint: String::new(), volume: String::new(), root: b"/".to_vec() };
+        let place =
+            Place { scheme: "discard", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
         Discard { caps, place, counts: Arc::default() }
     }
 }

@@ -82,7 +82,8 @@ impl Synthetic {
             hashes: Vec::new(),
             proof: Proof::Cache,
         };
-        let place = Place { scheme: "synthetic", endpoint: String::new(), volume: String::new(), root: b"/".to_vec() };
+        let place =
+            Place { scheme: "synthetic", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
         Synthetic { dirs, files, size, block: None, caps, place }
     }
 

@@ -69,6 +69,9 @@ directory or ends in a slash. For S3 only the slash decides: s3://b/pre is the o
 s3:// alone is the service: `haul ls s3://` lists its buckets. In keys of sources, and of ls, du and rm, there may be
 wildcards, quoted so that the shell leaves them: 's3://b/2024-*/x*.nc'. * and ? stay between slashes, ** does not, [a-z]
 is one character, and a backslash makes the next one plain.
+
+s3://PROFILE@bucket/key is reached as that profile in ~/.aws says, and flags and environment do not count: so one run may
+copy between two servers or accounts.
 ";
 
 const FILTERS: &str =

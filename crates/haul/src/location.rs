@@ -30,7 +30,7 @@ pub const SCHEMES: [(Scheme, &str, &str); 9] = [
     (Scheme::Stdio, "-", "-: standard input or output"),
     (Scheme::Ssh, "ssh", "host:path, user@host:path, ssh://user@host:port/path: over ssh"),
     (Scheme::Sftp, "sftp", "sftp://user@host:port/path: over ssh, by plain SFTP only"),
-    (Scheme::S3, "s3", "s3://bucket/key: object stores"),
+    (Scheme::S3, "s3", "s3://[profile@]bucket/key: object stores"),
     (Scheme::Ftp, "ftp", "ftp://host/path"),
     (Scheme::Ftps, "ftps", "ftps://host/path: FTP in TLS"),
     (Scheme::Gsiftp, "gsiftp", "gsiftp://host:port/path: GridFTP"),
@@ -67,6 +67,7 @@ pub fn built() -> &'static [Scheme] {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
     pub scheme: Scheme,
+    /// For S3, the profile that says server and keys.
     pub user: Option<String>,
     /// Without brackets; the bucket for S3, and none for all of them.
     pub host: Option<String>,
@@ -319,25 +320,28 @@ fn parse_url(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         Some(at) => (Some(&authority[..at]), &authority[at + 1..]),
         None => (None, authority),
     };
-    if login.is_some_and(|login| login.contains(&b':') || scheme == Scheme::S3) {
+    if login.is_some_and(|login| login.contains(&b':') || (scheme == Scheme::S3 && is_access_key(login))) {
         let next_step = match scheme {
             Scheme::S3 => "put the keys into the environment (AWS_ACCESS_KEY_ID ...) or into a profile, and change them if this was logged",
             _ => "leave it out and let haul ask, or use a key or ~/.netrc; change it if this was logged",
         };
         return Err(Fault { secret: true, ..Fault::new(format!("a password or key in the {} address", scheme.word()), next_step) });
     }
+    let user = login.map(user_text).transpose().map_err(|fault| match scheme {
+        Scheme::S3 => Fault::new("this is no profile's name", "write s3://PROFILE@BUCKET/KEY"),
+        _ => fault,
+    })?;
     // `s3://` alone is the service with all its buckets.
     if scheme == Scheme::S3 && machine.is_empty() && matches!(path, b"" | b"/") {
-        return Ok(Location::at(scheme, None, None, None, b""));
+        return Ok(Location::at(scheme, user, None, None, b""));
     }
-    let user = login.map(user_text).transpose()?;
     let (host, port) = split_port(machine)?;
     let host = host_text(host)?;
     if scheme == Scheme::S3 {
         if port.is_some() {
             return Err(Fault::new("a bucket has no port", "name the server with --endpoint-url"));
         }
-        return Ok(Location::at(scheme, None, Some(host), None, path.strip_prefix(b"/").unwrap_or(path)));
+        return Ok(Location::at(scheme, user, Some(host), None, path.strip_prefix(b"/").unwrap_or(path)));
     }
     let path = unescape(path)?;
     let path = match path.strip_prefix(b"/~") {
@@ -348,6 +352,12 @@ fn parse_url(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         _ => &path,
     };
     Ok(Location::at(scheme, user, Some(host), port, path))
+}
+
+/// The form of AWS's access key ids, of keys that stay and of keys for a session.
+fn is_access_key(login: &[u8]) -> bool {
+    let known = login.starts_with(b"AKIA") || login.starts_with(b"ASIA");
+    known && login.len() == 20 && login.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
 }
 
 /// Splits `host:port` and `[v6]:port`; brackets stay on the host.
@@ -484,6 +494,8 @@ mod tests {
             ("s3://bucket//", S::S3, "bucket", "", true),
             ("s3://bucket//a//b//", S::S3, "bucket", "/a//b/", true),
             ("s3://bucket/a%20b", S::S3, "bucket", "a%20b", false),
+            ("s3://lab@bucket/k/", S::S3, "lab@bucket", "k", true),
+            ("s3://lab@", S::S3, "lab@", "", false),
             ("ftp://host/a?b#c", S::Ftp, "host", "/a?b#c", false),
             ("ftps://u@host:990/x", S::Ftps, "u@host:990", "/x", false),
             ("gsiftp://host:2811/x/", S::Gsiftp, "host:2811", "/x", true),
@@ -518,6 +530,8 @@ mod tests {
             ("file://elsewhere/x", "HOST:PATH"),
             ("s3://b:9000/x", "--endpoint-url"),
             ("s3:///key", "no host"),
+            ("s3://@bucket/x", "PROFILE@BUCKET"),
+            ("s3://a b@bucket/x", "PROFILE@BUCKET"),
         ] {
             let e = read(text).expect_err(text).to_string();
             assert!(e.contains(part), "{text}: {e}");
@@ -526,7 +540,13 @@ mod tests {
 
     #[test]
     fn passwords_are_refused_and_never_shown() {
-        for text in ["ftp://me:hunter2@host/x", "ssh://me:hunter2@host/x", "s3://AKIA:hunter2@bucket/x", "ftp://me:hun@ter2@host/"] {
+        for text in [
+            "ftp://me:hunter2@host/x",
+            "ssh://me:hunter2@host/x",
+            "s3://AKIA:hunter2@bucket/x",
+            "s3://AKIAIOSFODNN7EXAMPLE@bucket/x",
+            "ftp://me:hun@ter2@host/",
+        ] {
             let e = read(text).expect_err(text).to_string();
             assert!(!e.contains("hun") && !e.contains("AKIA") && e.contains("; "), "{e}");
         }

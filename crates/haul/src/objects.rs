@@ -23,6 +23,7 @@ fn client(flags: &ObjectFlags, patience: Option<Duration>) -> Result<Arc<Client>
     }
     let asked = Asked {
         profile: flags.profile.clone(),
+        profile_alone: flags.profile_alone,
         endpoint_url: flags.endpoint_url.clone(),
         region: flags.region.clone(),
         no_sign_request: flags.no_sign_request,
@@ -57,6 +58,7 @@ impl Clients {
         let way = ObjectFlags {
             endpoint_url: flags.endpoint_url.clone(),
             profile: flags.profile.clone(),
+            profile_alone: flags.profile_alone,
             region: flags.region.clone(),
             no_sign_request: flags.no_sign_request,
             no_verify_ssl: flags.no_verify_ssl,
@@ -136,9 +138,13 @@ impl Place {
         &self.bucket
     }
 
-    /// Where the objects are, for the first line of a run.
-    pub fn sentence(&self) -> String {
-        format!("(S3 at {})", self.bucket.client.endpoint_words())
+    /// The server and the profile that was named, for the first line of a run.
+    pub fn service(&self) -> String {
+        let server = self.bucket.client.endpoint_words();
+        match self.bucket.client.profile() {
+            Some(profile) => format!("{server} as {profile}"),
+            None => server,
+        }
     }
 
     /// An object, as only what stands there under just this key is; `/` and what ends in a slash is a directory.
@@ -147,7 +153,7 @@ impl Place {
         if key.is_empty() || key.ends_with(b"/") {
             return Ok(Some(Kind::Dir));
         }
-        let named = |e: Error| e.at(&[b"s3://", self.bucket.name.as_bytes(), b"/", key].concat());
+        let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
         Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
     }
 
@@ -156,14 +162,15 @@ impl Place {
         match self.bucket.exists() {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let e = Error::new(ErrorKind::NotFound, "open").at(format!("s3://{}", self.bucket.name).as_bytes());
+                let e = Error::new(ErrorKind::NotFound, "open").at(self.bucket.address().as_bytes());
                 let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
-                Err(e.hint(format!("make it with `haul mb s3://{}`, or look at --endpoint-url", self.bucket.name)))
+                let server = if self.bucket.client.profile().is_some() { "the profile's endpoint_url" } else { "--endpoint-url" };
+                Err(e.hint(format!("make it with `haul mb {}`, or look at {server}", self.bucket.address())))
             }
-            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(self.bucket.address().as_bytes())),
             // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
             Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
-                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(format!("s3://{}", self.bucket.name).as_bytes())),
+                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(self.bucket.address().as_bytes())),
                 _ => Ok(()),
             },
         }

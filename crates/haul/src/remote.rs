@@ -264,21 +264,21 @@ impl<'a> Hosts<'a> {
 
     /// A bucket of which nobody has asked whether it is there.
     pub fn unasked(&self, location: &Location) -> Result<Place> {
-        Place::new(&self.connect.objects, self.client()?, location.host.as_deref().unwrap_or_default(), None)
+        Place::new(&self.connect.objects, self.client(location)?, location.host.as_deref().unwrap_or_default(), None)
     }
 
-    /// A bucket, through the one client of the run.
+    /// A bucket, through the run's client for its server and account.
     fn bucket(&self, location: &Location) -> Result<Arc<Host>> {
         let Some(name) = location.host.clone() else {
             return Err(Error::new(ErrorKind::Usage, "open").because("the address names no bucket").hint("write s3://BUCKET/KEY"));
         };
-        let key = (None, Some(format!("s3://{name}")), None, false);
+        let key = (location.user.clone(), Some(format!("s3://{name}")), None, false);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.iter().find(|known| known.key == key) {
             return Ok(known.host.clone());
         }
         let state = self.learned.as_ref().and_then(|learned| learned.place.as_deref());
-        let place = Place::new(&self.connect.objects, self.client()?, &name, state)?;
+        let place = Place::new(&self.connect.objects, self.client(location)?, &name, state)?;
         place.must_exist()?;
         let host = Arc::new(Host::Objects(place));
         known.push(Known { key, host: host.clone(), streams: Streams::Untold });
@@ -300,11 +300,11 @@ impl<'a> Hosts<'a> {
         self.connect.objects.map_keys
     }
 
-    /// The client for object stores.
-    pub fn client(&self) -> Result<Arc<Client>> {
+    /// The client for the object store of an address.
+    pub fn client(&self, location: &Location) -> Result<Arc<Client>> {
         // A request that hangs is to be made again before the run counts as stuck.
         let patience = self.patience.map(|patience| (patience / 2).max(Duration::from_millis(500)));
-        self.connect.clients.get(&self.connect.objects, patience)
+        self.connect.clients.get(&self.connect.objects.of_profile(location.user.as_deref()), patience)
     }
 
     /// The login to a host, before anything goes through it, and the host as the user reaches it.
@@ -435,7 +435,8 @@ impl<'a> Hosts<'a> {
             return None;
         }
         if destination.scheme == Scheme::S3 || sources.iter().any(|source| source.scheme == Scheme::S3) {
-            let within = destination.scheme == Scheme::S3 && sources.iter().all(|source| source.scheme == Scheme::S3);
+            let within = sources.iter().all(|source| (source.scheme, &source.user) == (Scheme::S3, &destination.user));
+            let within = within && destination.scheme == Scheme::S3;
             return Some(if within { "copied by the service" } else { "through this machine" });
         }
         let Ok(to) = self.reach(destination) else { return None };
@@ -451,12 +452,16 @@ impl<'a> Hosts<'a> {
     pub fn sentence(&self) -> String {
         let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (buckets, known): (Vec<&Known>, Vec<&Known>) = all.iter().partition(|known| matches!(*known.host, Host::Objects(_)));
-        let service = buckets.first().and_then(|known| match &*known.host {
-            Host::Objects(place) => Some(place.sentence()),
-            _ => None,
-        });
-        if let (Some(service), true) = (&service, known.is_empty()) {
-            return service.clone();
+        let mut services: Vec<String> = Vec::new();
+        for known in &buckets {
+            if let Host::Objects(place) = &*known.host
+                && !services.contains(&place.service())
+            {
+                services.push(place.service());
+            }
+        }
+        if !services.is_empty() && known.is_empty() {
+            return format!("(S3 at {})", services.join(" and "));
         }
         let plain = known.iter().filter(|known| matches!(*known.host, Host::Sftp(_))).count();
         let first = known.first().map_or(Streams::Untold, |known| known.streams);

@@ -166,7 +166,9 @@ impl Context {
     /// that it passes through here; a move is content with the word of the system.
     pub fn copies(&self, work: &DirWork) -> bool {
         let (from, to) = (self.source(work).place(), self.target().place());
-        let within = self.target().caps().copies && (from.scheme, &from.endpoint) == (to.scheme, &to.endpoint);
+        // A service copies for one account: whether that may read what another may is not known.
+        let one_service = (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account);
+        let within = self.target().caps().copies && one_service;
         within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
     }
 

@@ -25,7 +25,7 @@ fn ran(change: impl FnOnce(&mut Report)) -> Report {
 }
 
 fn place(scheme: &'static str, endpoint: &str) -> Place {
-    Place { scheme, endpoint: endpoint.into(), volume: String::new(), root: b"/a b\n".to_vec() }
+    Place { scheme, endpoint: endpoint.into(), account: String::new(), volume: String::new(), root: b"/a b\n".to_vec() }
 }
 
 fn near() -> Ends {

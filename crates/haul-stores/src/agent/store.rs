@@ -158,7 +158,8 @@ impl Host {
         let caps = from.caps()?;
         let before = if from.0.is_empty() { None } else { Some((session.id, worked(&mut from)?)) };
         lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
-        let place = Place { scheme: "ssh", endpoint: self.endpoint.clone(), volume: String::new(), root: real.clone() };
+        let place =
+            Place { scheme: "ssh", endpoint: self.endpoint.clone(), account: String::new(), volume: String::new(), root: real.clone() };
         let opening = again(&real);
         let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
         Ok(Remote { root, caps, place, fs_name, before })

@@ -143,7 +143,7 @@ impl Local {
                 acl_epoch: AtomicU64::new(1),
                 buffers: Mutex::default(),
             }),
-            place: Place { scheme: "local", endpoint: String::new(), volume, root: canonical },
+            place: Place { scheme: "local", endpoint: String::new(), account: String::new(), volume, root: canonical },
             caps,
             identity: (facts.dev, facts.ino),
         })

@@ -99,7 +99,13 @@ impl Memory {
             hashes: Vec::new(),
             proof: Proof::Cache,
         };
-        let place = Place { scheme: "memory", endpoint: String::new(), volume: format!("{:p}", Arc::as_ptr(&shared)), root: b"/".to_vec() };
+        let place = Place {
+            scheme: "memory",
+            endpoint: String::new(),
+            account: String::new(),
+            volume: format!("{:p}", Arc::as_ptr(&shared)),
+            root: b"/".to_vec(),
+        };
         Memory { caps, place, space: None, shared, log: Arc::default() }
     }
 

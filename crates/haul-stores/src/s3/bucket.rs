@@ -134,6 +134,12 @@ impl Head {
 }
 
 impl Bucket {
+    /// `s3://[PROFILE@]BUCKET`, as the user writes it.
+    pub fn address(&self) -> String {
+        let profile = self.client.profile().map(|name| format!("{name}@")).unwrap_or_default();
+        format!("s3://{profile}{}", self.name)
+    }
+
     pub fn call<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
         let call = Call::new(op, method, &self.name, key);
         if self.wishes.request_payer { call.with("x-amz-request-payer", "requester") } else { call }

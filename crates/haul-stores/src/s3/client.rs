@@ -130,6 +130,11 @@ impl Client {
         })
     }
 
+    /// The profile that an address named.
+    pub fn profile(&self) -> Option<&str> {
+        self.account.profile_alone()
+    }
+
     /// The endpoint as a person would name it.
     pub fn endpoint_words(&self) -> String {
         match self.named {

@@ -154,7 +154,7 @@ impl Host {
         };
         let caps = caps(&client, groups);
         let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
-        let place = Place { scheme, endpoint, volume: String::new(), root: shown };
+        let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
         Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default() }), caps, place })
     }
 }

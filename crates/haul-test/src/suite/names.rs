@@ -367,6 +367,12 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     } else {
         f.is_absent("copy");
     }
-    let nowhere = haul_core::store::Place { scheme: "nowhere", endpoint: "h:1".into(), volume: "v".into(), root: b"/".to_vec() };
+    let nowhere = haul_core::store::Place {
+        scheme: "nowhere",
+        endpoint: "h:1".into(),
+        account: String::new(),
+        volume: "v".into(),
+        root: b"/".to_vec(),
+    };
     assert_eq!(ok(f.store.copy_from(&nowhere, &entry, &name("copy-2"), &spec(&entry, f.chunk()))), None);
 }

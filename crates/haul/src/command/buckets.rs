@@ -8,7 +8,7 @@ use crate::open::Argument;
 
 pub fn make(asked: &Argument<'_>) -> Result<()> {
     let name = asked.location.host.as_deref().unwrap_or_default();
-    asked.hosts.client()?.make_bucket(name).map_err(|e| e.at(&asked.path))
+    asked.hosts.client(asked.location)?.make_bucket(name).map_err(|e| e.at(&asked.path))
 }
 
 /// Removes a bucket, and with `force` all that is in it first. Returns how many things in it could not be removed.

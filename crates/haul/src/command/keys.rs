@@ -23,8 +23,10 @@ pub struct Ls {
 
 /// The buckets of the account.
 pub fn buckets(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
-    for bucket in asked.hosts.client()?.buckets()? {
-        writeln!(out, "{}  s3://{}", when(bucket.created), show(bucket.name.as_bytes())).map_err(|e| Error::io(e, "write"))?;
+    let profile = asked.location.user.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
+    for bucket in asked.hosts.client(asked.location)?.buckets()? {
+        writeln!(out, "{}  s3://{}", when(bucket.created), show(format!("{profile}{}", bucket.name).as_bytes()))
+            .map_err(|e| Error::io(e, "write"))?;
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ fn by_lots(
     remove: &(dyn Fn(&[Doomed]) -> Vec<Unremoved> + Sync),
     find: &mut dyn FnMut(&mut Lots<'_>) -> Result<()>,
 ) -> Result<(u64, u64)> {
-    let address = |key: &[u8]| [b"s3://", bucket.name.as_bytes(), b"/", key].concat();
+    let address = |key: &[u8]| [bucket.address().as_bytes(), b"/", key].concat();
     let failures = AtomicU64::new(0);
     let (give, take) = mpsc::sync_channel::<Vec<Doomed>>(1);
     let take = Mutex::new(take);

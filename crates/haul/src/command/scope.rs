@@ -83,7 +83,7 @@ impl Scope {
 
     /// The address of a key.
     pub fn address(&self, key: &[u8]) -> Vec<u8> {
-        [b"s3://", self.bucket().name.as_bytes(), b"/", key].concat()
+        [self.bucket().address().as_bytes(), b"/", key].concat()
     }
 
     /// What all keys begin with.

@@ -9,6 +9,8 @@ use clap::{Args, ValueHint};
 pub struct ObjectFlags {
     pub endpoint_url: Option<String>,
     pub profile: Option<String>,
+    /// The profile is an address's own: it alone says server, region and keys.
+    pub profile_alone: bool,
     pub region: Option<String>,
     pub no_sign_request: bool,
     pub no_verify_ssl: bool,
@@ -91,11 +93,29 @@ pub struct ObjectArgs {
     map_keys: bool,
 }
 
+impl ObjectFlags {
+    /// The same for an address that names a profile, which alone says then how its server is reached and who asks.
+    pub fn of_profile(&self, profile: Option<&str>) -> ObjectFlags {
+        match profile {
+            None => self.clone(),
+            Some(name) => ObjectFlags {
+                profile: Some(name.to_string()),
+                profile_alone: true,
+                endpoint_url: None,
+                region: None,
+                no_sign_request: false,
+                ..self.clone()
+            },
+        }
+    }
+}
+
 impl ObjectArgs {
     pub(super) fn resolve(self) -> ObjectFlags {
         ObjectFlags {
             endpoint_url: self.endpoint_url,
             profile: self.profile,
+            profile_alone: false,
             region: self.region,
             no_sign_request: self.no_sign_request,
             no_verify_ssl: self.no_verify_ssl,

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod accounts;
 mod between;
 mod check;
 mod faults;

@@ -41,6 +41,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     pub profile: Option<String>,
+    /// Only the profile says which server, region and keys: none of the variables that do counts, and `endpoint_url` and
+    /// `region` are to be left out.
+    pub profile_alone: bool,
     pub endpoint_url: Option<String>,
     pub region: Option<String>,
     /// Requests go out unsigned, for public buckets.
@@ -134,6 +137,11 @@ impl Account {
         let bundle = bundle(asked, &profiles, &profile.name);
         let (held, seeking) = Default::default();
         Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking })
+    }
+
+    /// The profile, where that alone says who asks.
+    pub fn profile_alone(&self) -> Option<&str> {
+        self.asked.profile_alone.then_some(&self.profile.name)
     }
 
     /// The endpoint that was named; without one it is AWS's for the region.
@@ -311,7 +319,7 @@ fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<
     let flag = asked.endpoint_url.clone().map(|url| (url, "--endpoint-url".to_string()));
     let variables: &[&'static str] =
         if ignored { &["S3_ENDPOINT_URL"] } else { &["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"] };
-    let variable = || environment.first(variables).map(|(name, url)| (url, name.to_string()));
+    let variable = || environment.first(variables).map(|(name, url)| (url, name.to_string())).filter(|_| !asked.profile_alone);
     let written = || {
         let url = profiles.service_endpoint(profile, "s3").or_else(|| profiles.get(profile, "endpoint_url"));
         url.filter(|_| !ignored).map(|url| (url.to_string(), format!("profile {profile}")))
@@ -339,7 +347,8 @@ fn bundle(asked: &Asked, profiles: &Profiles, profile: &str) -> Option<PathBuf> 
 }
 
 fn region(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
-    let variable = || asked.environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).map(|(_, region)| region);
+    let variables = || asked.environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).map(|(_, region)| region);
+    let variable = || variables().filter(|_| !asked.profile_alone);
     let written = || profiles.get(profile, "region").map(str::to_string);
     let Some(region) = asked.region.clone().or_else(variable).or_else(written) else {
         return Ok(None);

@@ -41,6 +41,20 @@ fn the_environment_comes_before_the_files_and_a_flag_before_both() {
 }
 
 #[test]
+fn a_profile_alone_is_not_moved_by_variables() {
+    let home = home(CONFIG, CREDENTIALS);
+    let variables = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_REGION", "us-x"), ("S3_ENDPOINT_URL", "http://h")];
+    let of = |profile: &str, profile_alone| Asked { profile: Some(profile.into()), profile_alone, ..asked(&home, &variables) };
+    let open = |asked: &Asked| {
+        let account = Account::open(asked).unwrap();
+        (id(asked), account.region().map(str::to_string), account.endpoint().map(|endpoint| endpoint.url.clone()))
+    };
+    assert_eq!(open(&of("lone", false)), ("LONE".into(), Some("us-x".into()), Some("http://h".into())));
+    assert_eq!(open(&of("lone", true)), ("LONE".into(), Some("eu-two".into()), Some("https://lone.example".into())));
+    assert_eq!(open(&of("both", true)), ("BOTH".into(), None, None));
+}
+
+#[test]
 fn the_files_may_be_elsewhere() {
     let (home, other) = (home(CONFIG, CREDENTIALS), home("", "[default]\naws_access_key_id = OTHER\naws_secret_access_key = s\n"));
     let at = other.path().join(".aws/credentials");

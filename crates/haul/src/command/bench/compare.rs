@@ -56,6 +56,12 @@ fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
 
 fn compare(flags: &CompareFlags, source: &Location, destination: &Location, global: &Global) -> Result<Exit> {
     contest::one_here(source, destination)?;
+    for place in [source, destination] {
+        if place.scheme == Scheme::S3 && place.user.is_some() {
+            let e = Error::new(ErrorKind::Usage, "begin").at(&place.to_bytes()).because("the other tools know no profile in an address");
+            return Err(e.hint("name it by --profile"));
+        }
+    }
     let tools = tools(flags.table.as_deref())?;
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();

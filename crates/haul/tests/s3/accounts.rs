@@ -1,0 +1,113 @@
+//! Addresses that name a profile: several servers and accounts in one run.
+
+use std::fs;
+use std::sync::Arc;
+
+use haul_test::compare::What;
+use haul_test::objects::scripted::When;
+use haul_test::objects::{Endpoint, Minio, Versitygw};
+
+use crate::support::{Haul, World};
+
+/// Writes `~/.aws` with one profile for each endpoint.
+fn profiles(w: &World, all: &[(&str, &Endpoint)]) {
+    let (mut config, mut keys) = (String::new(), String::new());
+    for (name, endpoint) in all {
+        config += &format!("[profile {name}]\nendpoint_url = {}\nregion = {}\n", endpoint.url, endpoint.region);
+        keys += &format!("[{name}]\naws_access_key_id = {}\naws_secret_access_key = {}\n", endpoint.access, endpoint.secret);
+    }
+    let aws = w.join("home/.aws");
+    fs::create_dir(&aws).expect("made");
+    fs::write(aws.join("config"), config).expect("written");
+    fs::write(aws.join("credentials"), keys).expect("written");
+}
+
+/// Told of neither server, and of a wrong one by the environment.
+fn lost(haul: Haul) -> Haul {
+    let haul = haul.without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
+    haul.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").env("S3_ENDPOINT_URL", "http://127.0.0.1:9").env("AWS_REGION", "nowhere-1")
+}
+
+fn at(profile: &str, w: &World, path: &str) -> String {
+    format!("s3://{profile}@{}{path}", w.bucket)
+}
+
+#[test]
+fn from_one_server_to_another_and_back() {
+    let w = World::new();
+    let there = World::at(Arc::new(Versitygw::start().expect("versitygw can be started: servers.sh installs it")));
+    profiles(&w, &[("one", &w.real), ("two", &there.real)]);
+    w.tree("src: a=1K b=17:0600 empty=0 d/e=5K:0640 large=20M none/ l->a");
+    let go = |words: &str| lost(w.haul(words));
+    go("cp -a src").arg(at("one", &w, "/data/")).ends(0);
+    let (first, second) = (at("one", &w, "/data/"), at("two", &there, "/copy/"));
+
+    let ended = go("cp -a --part-size 5M").arg(&first).arg(&second).ends(0);
+    for words in [&format!("{} as one", w.real.host())[..], &format!("{} as two", there.real.host())] {
+        assert!(ended.out.contains(words), "{words}: {ended}");
+    }
+    assert_eq!(there.get("copy/src/large"), w.content("src/large"));
+    go("sync -a --delete").arg(&first).arg(&second).moves_nothing();
+    go("check").arg(&first).arg(&second).ends(0);
+    go("cp -a").arg(format!("{second}src/")).arg("back").ends(0);
+    w.assert_same("src", "back", What { hard_links: false, holes: false, ..What::ALL });
+
+    // An address without a profile means what it always did.
+    w.haul("cp src/a @/plain").ends(0);
+    w.haul("cp @/plain").arg(&second).ends(0);
+    assert_eq!(there.get("copy/plain"), w.content("src/a"));
+}
+
+#[test]
+fn every_command_takes_a_profile() {
+    let w = World::new();
+    profiles(&w, &[("one", &w.real)]);
+    w.put(b"dir/x", &[], b"content");
+    let go = |words: &str| lost(w.haul(words));
+    let listed = go("ls").arg("s3://one@").ends(0).out;
+    let bucket = at("one", &w, "");
+    assert!(listed.lines().any(|line| line.ends_with(&format!("  {bucket}"))), "{listed}");
+    assert_eq!(go("cat").arg(at("one", &w, "/dir/x")).ends(0).out, "content");
+    assert!(go("ls -l").arg(at("one", &w, "/dir/")).ends(0).out.contains("x"));
+    go("head").arg(at("one", &w, "/dir/x")).ends(0);
+    let url = go("presign").arg(at("one", &w, "/dir/x")).ends(0).out;
+    assert!(url.starts_with(&w.real.url), "{url}");
+    go("mb").arg("s3://one@another-bucket").ends(0);
+    go("rb").arg("s3://one@another-bucket").ends(0);
+    go("rm").arg(at("one", &w, "/dir/x")).ends(0);
+    assert_eq!(w.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn a_service_is_not_asked_to_copy_for_two_accounts() {
+    let (w, scripted) = World::scripted();
+    profiles(&w, &[("one", &w.endpoint), ("two", &w.endpoint)]);
+    w.put(b"a", &[], b"content");
+    lost(w.haul("cp")).arg(at("one", &w, "/a")).arg(at("two", &w, "/b")).ends(0);
+    assert_eq!(w.get("b"), b"content");
+    assert_eq!(scripted.count(&When::method("PUT").header("x-amz-copy-source", w.bucket.as_str())), 0);
+    lost(w.haul("cp")).arg(at("one", &w, "/a")).arg(at("one", &w, "/c")).ends(0);
+    assert_eq!(scripted.count(&When::method("PUT").header("x-amz-copy-source", w.bucket.as_str())), 1);
+}
+
+#[test]
+fn one_place_under_two_accounts_is_one_place() {
+    let w = World::at(Arc::new(Minio::start().expect("MinIO can be started: servers.sh installs it")));
+    profiles(&w, &[("one", &w.real), ("two", &w.real)]);
+    w.put(b"dir/x", &[], b"content");
+    let ended = lost(w.haul("mv")).arg(at("one", &w, "/dir/")).arg(at("two", &w, "/dir/")).ends(1);
+    assert!(ended.err.contains("the same"), "{ended}");
+    assert_eq!(w.get("dir/x"), b"content");
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_said_with_those_that_are() {
+    let w = World::new();
+    profiles(&w, &[("one", &w.real)]);
+    let ended = w.haul("ls").arg(at("lab", &w, "/")).ends(1);
+    for words in ["no profile named lab", "there are: one"] {
+        assert!(ended.err.contains(words), "{words}: {ended}");
+    }
+    let ended = w.haul("ls").arg(at("one", &World::new(), "-not/")).run();
+    assert!(ended.err.contains("haul mb s3://one@"), "{ended}");
+}
