@@ -276,21 +276,23 @@ fn a_vanished_source_is_another_class_than_a_failure() {
 
 #[test]
 fn a_follower_is_not_linked_to_an_old_leader_whose_new_content_failed() {
-    let pair = Pair::new();
-    for path in ["linked", "linked-too"] {
-        pair.target.put(path, content(path, 9, 30));
+    for (op, verify) in [(Op::PutBundle, false), (Op::Commit, true)] {
+        let pair = Pair::new();
+        for path in ["linked", "linked-too"] {
+            pair.target.put(path, content(path, 9, 30));
+        }
+        let (from, to) = (Fault::new(pair.source.again()), Fault::new(pair.target.again()));
+        for path in ["linked", "linked-too"] {
+            to.add(Rule::new(op, What::Fail(ErrorKind::Denied, Remedy::None)).on(path));
+        }
+        let sync = Job { verify, ..pair.sync(&from, &to) };
+        let (report, _) = Run::workers(1).go(sync);
+        assert_eq!(report.failed, 2, "{op:?}: {report:?}");
+        for path in ["linked", "linked-too"] {
+            assert_eq!(pair.target.get(path), Some(content(path, 9, 30)), "{op:?}: {path}");
+        }
+        pair.assert_puts_right("leader");
     }
-    let rule = Rule::new(Op::PutBundle, What::Fail(ErrorKind::Denied, Remedy::None)).on("linked");
-    let other = Rule::new(Op::PutBundle, What::Fail(ErrorKind::Denied, Remedy::None)).on("linked-too");
-    let (from, to) = (Fault::new(pair.source.again()), Fault::new(pair.target.again()));
-    to.add(rule);
-    to.add(other);
-    let (report, _) = Run::workers(1).go(pair.sync(&from, &to));
-    assert_eq!(report.failed, 2, "{report:?}");
-    for path in ["linked", "linked-too"] {
-        assert_eq!(pair.target.get(path), Some(content(path, 9, 30)), "{path}");
-    }
-    pair.assert_puts_right("leader");
 }
 
 #[test]
