@@ -14,6 +14,7 @@ use haul_core::{Error, Result};
 use super::scope::Scope;
 use super::weigh;
 use crate::open;
+use crate::render::listing::{Class, Counts, Listed, Usage};
 use crate::units;
 
 /// Files with several names are counted once as long as this many can be remembered.
@@ -43,6 +44,20 @@ pub struct Sums {
     /// Of object stores: sums of the storage classes, markers of directories included in their bytes.
     pub by_class: BTreeMap<String, Sum>,
     pub errors: u64,
+}
+
+impl Sums {
+    /// Path, level and sum of each directory down to a depth, the top first.
+    fn down_to(&self, depth: u32) -> impl DoubleEndedIterator<Item = (&[u8], u32, Sum)> {
+        let level = |path: &[u8]| if path.is_empty() { 0 } else { path.split(|b| *b == b'/').count() as u32 };
+        self.by_dir.iter().map(move |(path, sum)| (&path[..], level(path), *sum)).filter(move |(_, level, _)| *level <= depth)
+    }
+
+    fn usage<'a>(&self, place: &'a [u8], (path, level, sum): (&[u8], u32, Sum)) -> Listed<'a> {
+        // Which directory the errors were in is not kept.
+        let errors = (level == 0).then_some(self.errors);
+        Listed::Usage(Usage::of(place, path, Counts { level, bytes: sum.bytes, files: sum.files, directories: sum.dirs, errors }))
+    }
 }
 
 /// How `count` counts.
@@ -124,13 +139,24 @@ fn shown(path: &[u8], below: &[u8]) -> String {
 
 /// Bytes, files and path of every directory down to `depth`, deepest first and the top last, as du has it.
 pub fn du(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
-    for (below, sum) in sums.by_dir.iter().rev() {
-        if below.is_empty() || below.split(|b| *b == b'/').count() as u32 <= depth {
-            let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
-            writeln!(out, "{size}\t{}\t{}", files_word(sum.files), shown(path, below))?;
-        }
+    for (below, _, sum) in sums.down_to(depth).rev() {
+        let size = if human { units::bytes(sum.bytes) } else { sum.bytes.to_string() };
+        writeln!(out, "{size}\t{}\t{}", files_word(sum.files), shown(path, below))?;
     }
     Ok(())
+}
+
+/// The same as JSON, with the storage classes first, if they are to be told.
+pub fn du_json(path: &[u8], depth: u32, by_class: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
+    for (class, sum) in sums.by_class.iter().filter(|_| by_class) {
+        Listed::Class(Class::of(path, class, sum.bytes, sum.files)).write(out)?;
+    }
+    sums.down_to(depth).rev().try_for_each(|line| sums.usage(path, line).write(out))
+}
+
+/// What `tree` tells, as JSON.
+pub fn tree_json(path: &[u8], depth: u32, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
+    sums.down_to(depth).try_for_each(|line| sums.usage(path, line).write(out))
 }
 
 /// Bytes, objects and name of every storage class.
@@ -145,14 +171,10 @@ pub fn by_class(human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()>
 /// Directories down to `depth` with their sizes, then the line that `tree --du -h` ends with.
 pub fn tree(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
     let size = |bytes: u64| if human { tree_size(bytes) } else { bytes.to_string() };
-    for (below, sum) in &sums.by_dir {
-        let level = if below.is_empty() { 0 } else { below.split(|b| *b == b'/').count() };
-        if level as u32 > depth {
-            continue;
-        }
+    for (below, level, sum) in sums.down_to(depth) {
         let leaf = below.rsplit(|b| *b == b'/').next().unwrap_or_default();
         let name = if level == 0 { show(path) } else { show(leaf) };
-        writeln!(out, "{}[{:>5}]  {name}  ({})", "    ".repeat(level), size(sum.bytes), files_word(sum.files))?;
+        writeln!(out, "{}[{:>5}]  {name}  ({})", "    ".repeat(level as usize), size(sum.bytes), files_word(sum.files))?;
     }
     let total = sums.by_dir.get(&b""[..]).copied().unwrap_or_default();
     let plural = |n: u64, one: &str, many: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {many}") };

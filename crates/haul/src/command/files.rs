@@ -13,6 +13,7 @@ use haul_core::{Error, ErrorKind, Result};
 
 use crate::open::{self, Argument};
 use crate::remote::is_remote;
+use crate::render::listing::{self, Listed};
 use crate::units;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,7 @@ pub struct Ls {
     pub all: bool,
     pub human: bool,
     pub recursive: bool,
+    pub json: bool,
 }
 
 /// How many names a command failed on.
@@ -29,8 +31,14 @@ pub type Failures = u64;
 /// Lists a directory in order of names, or one file.
 pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<Failures> {
     let (opened, top) = open::existing(asked)?;
+    let place = &asked.path[..];
+    // The path is empty for what was named itself.
+    let print = |entry: &Entry, path: &[u8], out: &mut dyn Write| match how.json {
+        true => Listed::Entry(Box::new(listing::Entry::of(place, path, entry))).write(out),
+        false => line(entry, &show(if path.is_empty() { place } else { path }), how, out),
+    };
     if opened.leaf.is_some() {
-        line(&top, &show(&asked.path), how, out).map_err(|e| Error::io(e, "write"))?;
+        print(&top, b"", out).map_err(|e| Error::io(e, "write"))?;
         return Ok(0);
     }
     let failures = AtomicU64::new(0);
@@ -46,10 +54,9 @@ pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Erro
             return Descend::No;
         }
         // Sorted by path; a zero byte is in no path, so a shorter name comes first.
-        let mut record = entry.name.path();
-        record.push(0);
-        let shown = show(&record[..record.len() - 1]);
-        if line(entry, &shown, how, &mut record).is_ok()
+        let path = entry.name.path();
+        let mut record = [&path[..], b"\0"].concat();
+        if print(entry, &path, &mut record).is_ok()
             && let Err(e) = lines.lock().expect("no panic while held").push(&record)
         {
             trouble.lock().expect("no panic while held").get_or_insert(e);

@@ -11,6 +11,7 @@ use haul_stores::s3::xml::Upload;
 use super::files::stamp;
 use super::scope::{Match, Scope, What, nothing};
 use crate::open::Argument;
+use crate::render::listing::{self, Listed};
 use crate::units;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +20,19 @@ pub struct Ls {
     pub human: bool,
     pub recursive: bool,
     pub etag: bool,
+    pub json: bool,
 }
 
 /// The buckets of the account.
-pub fn buckets(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
+pub fn buckets(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {
     let profile = asked.location.user.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
     for bucket in asked.hosts.client(asked.location)?.buckets()? {
-        writeln!(out, "{}  s3://{}", when(bucket.created), show(format!("{profile}{}", bucket.name).as_bytes()))
-            .map_err(|e| Error::io(e, "write"))?;
+        let address = format!("s3://{profile}{}", bucket.name);
+        let written = match json {
+            true => Listed::Bucket(listing::Bucket::of(&bucket, &address)).write(out),
+            false => writeln!(out, "{}  {}", when(bucket.created), show(address.as_bytes())),
+        };
+        written.map_err(|e| Error::io(e, "write"))?;
     }
     Ok(())
 }
@@ -37,13 +43,20 @@ fn when(time: Option<Time>) -> String {
 
 /// Lines go to a writer until it fails.
 struct Printer<'a> {
+    /// The argument.
+    place: &'a [u8],
+    scope: &'a Scope,
     out: &'a mut dyn Write,
     how: Ls,
     lines: u64,
     failed: Option<io::Error>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    fn new(asked: &'a Argument<'_>, scope: &'a Scope, how: Ls, out: &'a mut dyn Write) -> Self {
+        Printer { place: &asked.path, scope, out, how, lines: 0, failed: None }
+    }
+
     fn print(&mut self, text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Flow {
         self.lines += 1;
         match text(self.out) {
@@ -61,7 +74,15 @@ impl Printer<'_> {
 
     /// A key or a directory, by the name that is shown.
     fn line(&mut self, line: &Line, name: &[u8]) -> Flow {
-        let how = self.how;
+        let (how, place) = (self.how, self.place);
+        if how.json {
+            let path = below_place(self.scope, line.key());
+            let entry = match line {
+                Line::Object(object) => listing::Entry::of_object(place, path, object),
+                Line::Prefix(_) => listing::Entry::of_prefix(place, path),
+            };
+            return self.print(|out| Listed::Entry(Box::new(entry)).write(out));
+        }
         let size = match line {
             Line::Object(object) => self.size(object.size),
             Line::Prefix(_) => String::new(),
@@ -74,7 +95,11 @@ impl Printer<'_> {
     }
 
     fn version(&mut self, version: &Version, name: &[u8]) -> Flow {
-        let how = self.how;
+        let (how, place) = (self.how, self.place);
+        if how.json {
+            let entry = listing::Entry::of_version(place, below_place(self.scope, &version.object.key), version);
+            return self.print(|out| Listed::Entry(Box::new(entry)).write(out));
+        }
         let size = if version.deleted { "-".to_string() } else { self.size(version.object.size) };
         let state = match (version.deleted, version.latest) {
             (true, true) => "deleted",
@@ -85,6 +110,17 @@ impl Printer<'_> {
         self.print(|out| {
             columns(out, how, &version.object, &size, format!("{state:<7}  {:<32}  {}", version_text(&version.id), show(name)))
         })
+    }
+
+    fn upload(&mut self, upload: &Upload, landed: Option<(u64, u64)>) -> Flow {
+        let (place, scope) = (self.place, self.scope);
+        if self.how.json {
+            let listed = listing::Upload::of(place, below_place(scope, &upload.key), upload, landed);
+            return self.print(|out| Listed::Upload(listed).write(out));
+        }
+        let landed = landed.map(|(parts, bytes)| format!("{:>12} {parts:>6} parts  ", self.size(bytes))).unwrap_or_default();
+        let (id, name) = (version_text(&upload.id), show(&shown(scope, &upload.key)));
+        self.print(|out| writeln!(out, "{}  {landed}{id}  {name}", when(upload.initiated)))
     }
 
     fn end(self) -> Result<u64> {
@@ -119,7 +155,7 @@ fn blank(how: Ls) -> String {
 /// Lists what is below a prefix, or one object, or what a pattern matches. Without a slash it is the object, and where there is
 /// none what is below it.
 pub fn ls(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
-    let mut printer = Printer { out, how, lines: 0, failed: None };
+    let mut printer = Printer::new(asked, scope, how, out);
     let bucket = scope.bucket();
     let below = |prefix: &[u8], printer: &mut Printer<'_>| {
         let mut any = false;
@@ -168,6 +204,15 @@ pub fn ls(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> 
     }
 }
 
+/// Path of a key below what was named, of what a pattern matches below the bucket.
+fn below_place<'k>(scope: &Scope, key: &'k [u8]) -> &'k [u8] {
+    match &scope.what {
+        What::Below(prefix) => key.strip_prefix(&prefix[..]).unwrap_or(key),
+        What::Key(own) => key.strip_prefix(&own[..]).map_or(key, |rest| rest.strip_prefix(b"/").unwrap_or(rest)),
+        What::Like(_) => key,
+    }
+}
+
 /// Name of a key in a list: relative to the directory that was named.
 fn relative<'k>(scope: &Scope, key: &'k [u8]) -> Option<&'k [u8]> {
     match &scope.what {
@@ -183,7 +228,7 @@ fn shown(scope: &Scope, key: &[u8]) -> Vec<u8> {
 /// Lists versions and marks of deletion. A listing of versions goes through all that is below, so that without `-R` what is
 /// behind a slash is left out.
 pub fn versions(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
-    let mut printer = Printer { out, how, lines: 0, failed: None };
+    let mut printer = Printer::new(asked, scope, how, out);
     let own = |key: &[u8]| match &scope.what {
         What::Below(prefix) => how.recursive || !key[prefix.len()..].contains(&b'/'),
         What::Key(own) => how.recursive || key == own,
@@ -209,8 +254,8 @@ pub fn versions(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Writ
 }
 
 /// Lists unfinished uploads: when they were begun, their ids, and with `-l` what has landed, one request each.
-pub fn uploads(scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
-    let mut printer = Printer { out, how, lines: 0, failed: None };
+pub fn uploads(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
+    let mut printer = Printer::new(asked, scope, how, out);
     let mut failed = None;
     let bucket = scope.bucket();
     bucket.uploads(scope.prefix(), &mut |uploads: Vec<Upload>| {
@@ -224,9 +269,7 @@ pub fn uploads(scope: &Scope, how: Ls, out: &mut dyn Write) -> Result<()> {
                     return Flow::Stop;
                 }
             };
-            let landed = landed.map(|(parts, bytes)| format!("{:>12} {parts:>6} parts  ", printer.size(bytes))).unwrap_or_default();
-            let (id, name) = (version_text(&upload.id), show(&shown(scope, &upload.key)));
-            if printer.print(|out| writeln!(out, "{}  {landed}{id}  {name}", when(upload.initiated))) == Flow::Stop {
+            if printer.upload(upload, landed) == Flow::Stop {
                 return Flow::Stop;
             }
         }

@@ -87,19 +87,20 @@ fn is_gone(e: &Error) -> bool {
     std::error::Error::source(e).and_then(|s| s.downcast_ref::<io::Error>()).is_some_and(|s| s.kind() == io::ErrorKind::BrokenPipe)
 }
 
-pub fn ls(flags: &LsFlags) -> Exit {
-    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive };
+pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
+    let json = global.json;
+    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json };
     let many = flags.places.len() > 1;
-    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag };
+    let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json };
     over(&flags.places, &flags.connect, |path, to| {
-        if many {
+        if many && !json {
             writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
         }
         if path.location.scheme == Scheme::S3 && path.location.host.is_none() {
-            return keys::buckets(path, to).map(|()| 0);
+            return keys::buckets(path, json, to).map(|()| 0);
         }
         match Scope::of(path)? {
-            Some(scope) if flags.uploads => keys::uploads(&scope, of_keys, to).map(|()| 0),
+            Some(scope) if flags.uploads => keys::uploads(path, &scope, of_keys, to).map(|()| 0),
             Some(scope) if flags.versions => keys::versions(path, &scope, of_keys, to).map(|()| 0),
             Some(scope) => keys::ls(path, &scope, of_keys, to).map(|()| 0),
             None => files::ls(path, how, &Cancel::default(), &out::failure, to),
@@ -107,7 +108,7 @@ pub fn ls(flags: &LsFlags) -> Exit {
     })
 }
 
-pub fn du(flags: &DuFlags) -> Exit {
+pub fn du(flags: &DuFlags, global: &Global) -> Exit {
     let filter = match transfer::filter(&flags.select) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
@@ -123,15 +124,19 @@ pub fn du(flags: &DuFlags) -> Exit {
             versions: flags.versions,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        if flags.by_class {
-            du::by_class(flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
-        }
-        du::du(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        let written = match global.json {
+            true => du::du_json(&path.path, depth, flags.by_class, &sums, to),
+            false if flags.by_class => {
+                du::by_class(flags.human, &sums, to).and_then(|()| du::du(&path.path, depth, flags.human, &sums, to))
+            }
+            false => du::du(&path.path, depth, flags.human, &sums, to),
+        };
+        written.map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
     })
 }
 
-pub fn tree(flags: &TreeFlags) -> Exit {
+pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
     let filter = match transfer::filter(&flags.select) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
@@ -147,7 +152,11 @@ pub fn tree(flags: &TreeFlags) -> Exit {
             versions: false,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        du::tree(&path.path, depth, flags.human, &sums, to).map_err(|e| Error::io(e, "write"))?;
+        let written = match global.json {
+            true => du::tree_json(&path.path, depth, &sums, to),
+            false => du::tree(&path.path, depth, flags.human, &sums, to),
+        };
+        written.map_err(|e| Error::io(e, "write"))?;
         Ok(sums.errors)
     })
 }

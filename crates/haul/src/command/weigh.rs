@@ -97,10 +97,11 @@ pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> 
         prefix.push(b'/');
         cut = prefix.len();
     }
-    let top = BTreeMap::from([(Vec::new(), Sum { dirs: u64::from(!matches!(scope.what, What::Key(_))), ..Sum::default() })]);
+    let one_object = matches!(&scope.what, What::Key(key) if prefix == *key);
+    let top = BTreeMap::from([(Vec::new(), Sum { dirs: u64::from(!one_object), ..Sum::default() })]);
     let mut scales = Scales { how, cut, sums: Sums { by_dir: top, by_class: BTreeMap::new(), errors: 0 }, dirs: Vec::new(), lines: 0 };
     let own = |key: &[u8]| match &scope.what {
-        What::Key(own) if prefix == *own => key == own,
+        What::Key(own) if one_object => key == own,
         What::Key(_) | What::Below(_) => true,
         What::Like(_) => scope.admits(key, true),
     };

@@ -37,6 +37,7 @@ pub struct LsFlags {
     before_help = "Examples:
   haul ls -lh /scratch/me       modes, owners, sizes, times
   haul ls -R data/              everything below
+  haul ls -R --json data/       the same for a program: one JSON object a line
   haul ls s3://                 the buckets
   haul ls -l 's3://b/2024-*/x*.nc'
   haul ls --uploads s3://b      what was begun and not completed"
@@ -130,7 +131,8 @@ pub struct DuFlags {
     before_help = "Examples:
   haul du -sh /scratch/me          one line
   haul du -h -d 1 /scratch/me      a line for each directory in it
-  haul du -h --by-class s3://b/    how much is in STANDARD, how much in GLACIER"
+  haul du -h --by-class s3://b/    how much is in STANDARD, how much in GLACIER
+  haul du -s --json /scratch/me    exact numbers for a program: one JSON object a line"
 )]
 pub struct DuArgs {
     /// What to measure

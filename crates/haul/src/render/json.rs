@@ -2,6 +2,7 @@
 //! the two together. Every key is always there, `null` where there is nothing to say. Keys may be added,
 //! none is renamed or taken away within one `version`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use haul_core::entry::{Entry, Kind, MetaMask, show};
@@ -35,10 +36,16 @@ pub struct Path {
 }
 
 impl Path {
-    fn of(path: &[u8]) -> Self {
-        let path_hex = std::str::from_utf8(path).is_err().then(|| path.iter().map(|b| format!("{b:02x}")).collect());
-        Path { path: String::from_utf8_lossy(path).into_owned(), path_hex }
+    pub(super) fn of(path: &[u8]) -> Self {
+        let (path, path_hex) = text(path);
+        Path { path: path.into_owned(), path_hex }
     }
+}
+
+/// Bytes as text, what is no UTF-8 replaced, and then all of them in hexadecimal as well.
+pub(super) fn text(bytes: &[u8]) -> (Cow<'_, str>, Option<String>) {
+    let hex = std::str::from_utf8(bytes).is_err().then(|| haul_core::hash::hex(bytes));
+    (String::from_utf8_lossy(bytes), hex)
 }
 
 #[derive(Serialize)]
@@ -67,7 +74,7 @@ impl Item {
     }
 }
 
-fn kind_word(kind: Kind) -> &'static str {
+pub(super) fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::Char => "character-device",
         Kind::Block => "block-device",
@@ -506,7 +513,7 @@ pub mod tests {
     fn every_line_has_the_documented_keys_and_no_others() {
         let mut documented = documented();
         // Those of other commands, which have tests of their own.
-        for other in ["doctor", "why", "why-run", "haul bench"] {
+        for other in ["doctor", "why", "why-run", "haul bench", "entry", "upload", "bucket", "usage", "class"] {
             documented.remove(other);
         }
         let mut produced = BTreeMap::new();

@@ -11,6 +11,7 @@
 
 pub mod json;
 mod lines;
+pub mod listing;
 mod live;
 mod output;
 mod summary;

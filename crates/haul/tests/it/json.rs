@@ -82,6 +82,57 @@ fn every_line_is_json_with_the_documented_keys() {
 }
 
 #[test]
+fn lists_are_json_with_the_documented_keys() {
+    let w = World::of_user();
+    w.tree("src: a=5:0640 d/b=300K d/e/c=7 l->nowhere p| .hidden=1 locked/:0000");
+    w.write("src/esc\u{1b}[2Jape", "xx");
+    let bytes = |name: &'static [u8]| <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name);
+    fs::write(w.path("src").join(bytes(b"caf\xe9")), "xxx").unwrap();
+    std::os::unix::fs::symlink(bytes(b"\xff"), w.path("src/m")).unwrap();
+    w.give_all();
+    w.age("src/a");
+    let documented = documented();
+    let told = |command: &str, code: i32| {
+        let ran = w.haul(command).ends(code);
+        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
+        let events = events(&ran);
+        for event in &events {
+            let kind = event["event"].as_str().unwrap();
+            assert_eq!(Some(&keys(event)), documented.get(kind), "{command}: {event}");
+            assert!(["src", "src/a"].contains(&event["place"].as_str().unwrap()), "{command}: {event}");
+        }
+        events
+    };
+    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
+
+    let listed = told("ls --json src", 0);
+    assert_eq!(of(&listed, "path"), ["a", "caf\u{fffd}", "d", "esc\u{1b}[2Jape", "l", "locked", "m", "p"]);
+    let kinds = ["file", "file", "directory", "file", "symlink", "directory", "symlink", "fifo"];
+    assert_eq!(of(&listed, "kind"), kinds);
+    let a = &listed[0];
+    assert_eq!((&a["size"], &a["mode"], &a["mtime"]), (&5.into(), &"0640".into(), &1_600_000_000.0.into()));
+    assert_eq!((&a["uid"], &a["gid"], &a["path_hex"], &a["etag"]), (&65534.into(), &65534.into(), &Value::Null, &Value::Null));
+    assert_eq!((&listed[1]["path_hex"], &listed[2]["size"], &listed[5]["mode"]), (&"636166e9".into(), &Value::Null, &"0000".into()));
+    assert_eq!((&listed[4]["target"], &listed[4]["target_hex"]), (&"nowhere".into(), &Value::Null));
+    assert_eq!((&listed[6]["target"], &listed[6]["target_hex"]), (&"\u{fffd}".into(), &"ff".into()));
+    assert_eq!(told("ls --json -lh src", 0), listed, "flags for people change nothing");
+    assert_eq!(of(&told("ls --json -aR src", 23), "path").iter().filter(|path| *path == ".hidden" || *path == "d/e/c").count(), 2);
+    assert_eq!(of(&told("ls --json src/a", 0), "path"), [""]);
+    assert_eq!(of(&told("ls --json src/a src", 0), "place")[..2], ["src/a", "src"]);
+
+    let used = told("du --json -h -d 2 src", 23);
+    assert_eq!(of(&used, "path"), ["locked", "d/e", "d", ""]);
+    assert_eq!(of(&used, "bytes"), [0, 7, 307_207, 307_218]);
+    assert_eq!(of(&used, "files"), [0, 1, 2, 9]);
+    assert_eq!(of(&used, "directories"), [1, 1, 2, 4]);
+    assert_eq!(of(&used, "level"), [1, 2, 1, 0]);
+    assert_eq!(of(&used, "errors"), [Value::Null, Value::Null, Value::Null, 1.into()]);
+    assert_eq!(of(&told("tree --json src", 23), "path"), ["", "d", "locked"]);
+    let missing = w.haul("ls --json nowhere").ends(23);
+    assert!(missing.stdout.is_empty() && missing.stderr.contains("nowhere"), "{}{}", missing.stdout, missing.stderr);
+}
+
+#[test]
 fn quiet_is_silent_unless_something_fails() {
     let w = World::of_user();
     w.tree("src: a=5 d/b=6 p|");

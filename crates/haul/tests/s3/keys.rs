@@ -7,7 +7,7 @@ use haul_test::objects::scripted::{Action, Answer, Scripted, Seen, When};
 use crate::support::{World, encode};
 
 /// A bucket that is read only: any key with its content.
-fn shelf(world: &mut World, objects: &[(&[u8], &[u8])]) -> Scripted {
+pub fn shelf(world: &mut World, objects: &[(&[u8], &[u8])]) -> Scripted {
     let objects: BTreeMap<Vec<u8>, Vec<u8>> = objects.iter().map(|(key, content)| (key.to_vec(), content.to_vec())).collect();
     let server = Scripted::alone().expect("it listens");
     let bucket = format!("/{}", world.bucket);

@@ -9,6 +9,7 @@ mod faults;
 mod flags;
 mod keys;
 mod large;
+mod listing_json;
 mod others;
 mod pipes;
 mod refused;

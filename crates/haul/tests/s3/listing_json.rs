@@ -1,0 +1,152 @@
+//! `ls`, `du` and `tree` with `--json` in object stores, and that they ask for no more than without.
+
+use std::collections::BTreeSet;
+
+use haul_test::objects::scripted::When;
+use haul_test::objects::{Scripted, Versitygw};
+use serde_json::{Value, json};
+
+use crate::keys::shelf;
+use crate::support::{Ended, World};
+
+/// The lines, each of the kind that is meant and with the keys that docs/json.md has of it.
+#[track_caller]
+fn lines(ended: &Ended, event: &str) -> Vec<Value> {
+    let documented = include_str!("../../../../docs/json.md");
+    let section =
+        documented.split(&format!("\n## `{event}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("it is documented");
+    let known: BTreeSet<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('`').next()).collect();
+    let all = ended.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}\n{ended}")));
+    let all: Vec<Value> = all.filter(|line| line["event"] == event).collect();
+    for line in &all {
+        let keys: BTreeSet<&str> = line.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, known, "{ended}");
+    }
+    all
+}
+
+/// One key of each line.
+fn of(lines: &[Value], key: &str) -> Vec<Value> {
+    lines.iter().map(|line| line[key].clone()).collect()
+}
+
+#[test]
+fn objects_are_listed_as_they_are() {
+    let mut w = World::new();
+    let _server = shelf(&mut w, &[(b"in/", b""), (b"in/a\x1b[2J", b"12345"), (b"in/caf\xe9", b"1"), (b"in/d/", b""), (b"in/d/e", b"22")]);
+    let ended = w.haul("ls --json @/in/").ends(0);
+    assert!(!ended.out.contains('\u{1b}'), "{ended}");
+    let listed = lines(&ended, "entry");
+    assert_eq!(ended.out.lines().count(), 3, "{ended}");
+    assert_eq!(of(&listed, "path"), ["a\u{1b}[2J", "caf\u{fffd}", "d"]);
+    assert_eq!(of(&listed, "path_hex"), [Value::Null, "636166e9".into(), Value::Null]);
+    assert_eq!(of(&listed, "kind"), ["file", "file", "directory"]);
+    assert_eq!(of(&listed, "size"), [json!(5), json!(1), Value::Null]);
+    assert_eq!(of(&listed, "etag"), ["tag".into(), "tag".into(), Value::Null]);
+    assert_eq!(of(&listed, "mtime"), [json!(1_714_521_600.0), json!(1_714_521_600.0), Value::Null]);
+    for key in ["storage_class", "mode", "uid", "gid", "target", "version_id", "latest", "deleted"] {
+        assert_eq!(listed[0][key], Value::Null, "{key}: {ended}");
+    }
+    assert_eq!(listed[0]["place"], format!("s3://{}/in/", w.bucket));
+    // Flags that add columns add nothing here.
+    assert_eq!(w.haul("ls --json -lh --etag @/in/").ends(0).out, ended.out);
+
+    let deep = lines(&w.haul("ls --json -R @/in/").ends(0), "entry");
+    assert_eq!(of(&deep, "path"), ["a\u{1b}[2J", "caf\u{fffd}", "d", "d/e"]);
+    assert_eq!((&deep[2]["kind"], &deep[2]["size"]), (&"directory".into(), &0.into()), "a marker is an object");
+    // One object, what is below a name without its slash, and a pattern.
+    assert_eq!(of(&lines(&w.haul("ls --json @/in/d/e").ends(0), "entry"), "path"), [""]);
+    assert_eq!(of(&lines(&w.haul("ls --json @/in/d").ends(0), "entry"), "path"), ["e"]);
+    let matched = lines(&w.haul("ls --json @/in/*/e @/in/d/").ends(0), "entry");
+    assert_eq!(of(&matched, "path"), ["in/d/e", "e"]);
+    assert_ne!(matched[0]["place"], matched[1]["place"]);
+    let none = w.haul("ls --json @/nothing").ends(23);
+    assert_eq!(none.out, "", "{none}");
+}
+
+#[test]
+fn what_is_used_is_told_exactly_and_by_class() {
+    let mut w = World::new();
+    let _server = shelf(&mut w, &[(b"in/a", &[0; 1500]), (b"in/d/", b""), (b"in/d/\x1b\xff/e", b"22"), (b"in/d/f", b"333")]);
+    let ended = w.haul("du --json -h -d 2 --by-class @/in/").ends(0);
+    let used = lines(&ended, "usage");
+    assert_eq!(of(&used, "path"), ["d/\u{1b}\u{fffd}", "d", ""]);
+    assert_eq!(of(&used, "path_hex"), ["642f1bff".into(), Value::Null, Value::Null]);
+    assert_eq!(of(&used, "level"), [2, 1, 0]);
+    assert_eq!(of(&used, "bytes"), [2, 5, 1505]);
+    assert_eq!(of(&used, "files"), [1, 2, 3]);
+    assert_eq!(of(&used, "directories"), [1, 2, 3]);
+    assert_eq!(of(&used, "errors"), [Value::Null, Value::Null, 0.into()]);
+    let classes = lines(&ended, "class");
+    assert_eq!(
+        (of(&classes, "storage_class"), of(&classes, "bytes"), of(&classes, "files")),
+        (vec!["STANDARD".into()], vec![1505.into()], vec![3.into()])
+    );
+    assert!(!ended.out.contains('\u{1b}') && ended.out.lines().count() == 4, "{ended}");
+
+    let tree = lines(&w.haul("tree --json -d 2 @/in").ends(0), "usage");
+    assert_eq!((of(&tree, "level"), of(&tree, "directories")), (vec![0.into(), 1.into(), 2.into()], vec![3.into(), 2.into(), 1.into()]));
+    let object = lines(&w.haul("du --json @/in/a").ends(0), "usage");
+    assert_eq!((&object[0]["path"], &object[0]["bytes"], &object[0]["directories"]), (&"".into(), &1500.into(), &0.into()));
+}
+
+#[test]
+fn versions_and_marks_of_deletion() {
+    let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
+    let on =
+        b"<VersioningConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Status>Enabled</Status></VersioningConfiguration>";
+    w.request("PUT", "?versioning=", &[], on).success().expect("versions are kept");
+    for text in ["one", "second"] {
+        w.put(b"d/k", &[], text.as_bytes());
+    }
+    w.haul("rm @/d/k").ends(0);
+    let listed = lines(&w.haul("ls --json --all-versions @/d/").ends(0), "entry");
+    assert_eq!(of(&listed, "path"), ["k", "k", "k"]);
+    assert_eq!(of(&listed, "deleted"), [true, false, false]);
+    assert_eq!(of(&listed, "latest"), [true, false, false]);
+    assert_eq!(of(&listed, "size"), [Value::Null, 6.into(), 3.into()]);
+    let ids: BTreeSet<&str> = listed.iter().filter_map(|line| line["version_id"].as_str()).collect();
+    assert_eq!(ids.len(), 3, "{listed:?}");
+    let old = listed[2]["version_id"].as_str().expect("an id");
+    assert_eq!(w.haul("cat --version-id").arg(old).arg(format!("s3://{}/d/k", w.bucket)).ends(0).out, "one");
+    assert!(listed[1]["mtime"].as_f64().is_some_and(|at| at > 1.7e9), "{listed:?}");
+}
+
+#[test]
+fn uploads_and_what_has_landed_of_them() {
+    let w = World::at(std::sync::Arc::new(Versitygw::start().expect("servers.sh installs it")));
+    let begun = w.request("POST", "/d/large?uploads=", &[], b"").success().expect("begun").text();
+    let id = begun.split("<UploadId>").nth(1).and_then(|rest| rest.split('<').next()).expect("an id");
+    w.request("PUT", &format!("/d/large?partNumber=1&uploadId={id}"), &[], b"part").success().expect("a part");
+    let plain = lines(&w.haul("ls --json --uploads @/d/").ends(0), "upload");
+    assert_eq!((of(&plain, "path"), of(&plain, "upload_id")), (vec!["large".into()], vec![id.into()]));
+    assert_eq!((&plain[0]["parts"], &plain[0]["landed_bytes"]), (&Value::Null, &Value::Null));
+    assert!(plain[0]["initiated"].as_f64().is_some_and(|at| at > 1.7e9), "{plain:?}");
+    let long = lines(&w.haul("ls --json --uploads -l @").ends(0), "upload");
+    assert_eq!((&long[0]["path"], &long[0]["parts"], &long[0]["landed_bytes"]), (&"d/large".into(), &1.into(), &4.into()));
+    assert!(lines(&w.haul("ls --json --uploads @/other/").ends(0), "upload").is_empty());
+}
+
+#[test]
+fn buckets_and_no_more_requests_than_without() {
+    let (w, server) = World::scripted();
+    w.put(b"in/a", &[], b"1");
+    w.put(b"in/d/b", &[], b"2");
+    let buckets = lines(&w.haul("ls --json s3://").ends(0), "bucket");
+    let own = buckets.iter().find(|bucket| bucket["name"] == w.bucket.as_str()).expect("it is there");
+    assert_eq!(own["address"], format!("s3://{}", w.bucket));
+    assert!(own["created"].as_f64().is_some_and(|at| at > 1.7e9), "{own}");
+    let requests = |words: &str| {
+        let before = asked(&server);
+        w.haul(words).ends(0);
+        asked(&server) - before
+    };
+    for words in ["ls s3://", "ls @/in/", "ls -R @", "ls --uploads @", "ls --all-versions @", "du @/in", "tree @"] {
+        assert_eq!(requests(&format!("{words} --json")), requests(words), "{words}");
+    }
+}
+
+fn asked(server: &Scripted) -> usize {
+    server.count(&When::any())
+}
