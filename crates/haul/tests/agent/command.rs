@@ -10,7 +10,17 @@ fn they_say_of_the_far_side_what_they_say_of_here() {
     let w = World::new("");
     w.tree("t: a=5 d/b=300K d/e/f=3 l->a empty/ p|");
     fs::write(w.join("t").join(std::ffi::OsStr::from_bytes(b"odd\xff\n name")), "x").expect("written");
-    for words in ["ls PLACE/t", "ls -l PLACE/t", "ls -R PLACE/t", "du PLACE/t", "du -d 0 PLACE/t/d", "cat PLACE/t/a", "sum PLACE/t/d"] {
+    for words in [
+        "ls PLACE/t",
+        "ls -l PLACE/t",
+        "ls -R PLACE/t",
+        "ls --json -R PLACE/t",
+        "du --json PLACE/t",
+        "du PLACE/t",
+        "du -d 0 PLACE/t/d",
+        "cat PLACE/t/a",
+        "sum PLACE/t/d",
+    ] {
         let here = w.haul(&words.replace("PLACE", "~")).run().code(0);
         let there = w.haul(&words.replace("PLACE", "testhost:~")).run().code(0);
         let place = w.join("").display().to_string();

@@ -110,6 +110,17 @@ fn the_small_commands_work_there_too() {
     assert_eq!(listed, "a\nd/\nl\n");
     let (counted, _) = w.ends(0, "du -d 0 testhost:~/there");
     assert!(counted.starts_with("307208\t4 files\t"), "{counted}");
+    // A listing is the same from wherever it is asked for, but that SFTP tells whole seconds.
+    let lines = |place: &str| {
+        let line = |line: &str| {
+            let mut line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            line["place"] = "".into();
+            line["mtime"] = line["mtime"].as_f64().expect("a time").floor().into();
+            line
+        };
+        w.ends(0, &format!("ls --json -R {place}")).0.lines().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("testhost:~/there"), lines("there"));
     assert_eq!(w.haul("cat testhost:~/there/a").stdout, content(&w.path("there/a")));
     w.ends(0, "mkdir -p testhost:~/new/deeper");
     assert!(w.path("new/deeper").is_dir());
