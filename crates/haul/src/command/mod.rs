@@ -13,14 +13,14 @@ pub mod jobs;
 mod keys;
 mod lots;
 mod presign;
+mod prove;
 pub mod scope;
 pub mod sum;
 mod weigh;
 pub mod why;
 
-use std::io::{self, BufRead, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -30,7 +30,6 @@ use haul_core::job::Mode;
 use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
 use crate::flags::connect::Connect;
-use crate::flags::select::Input;
 use crate::flags::{
     CatFlags, CheckFlags, DuFlags, Global, HeadFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags, SumFlags, TreeFlags,
 };
@@ -273,71 +272,9 @@ pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
 pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
     match &flags.against {
         Against::Source(source) => transfer::check(flags, source, global),
-        Against::Manifest(input) => match check_manifest(flags, input, global) {
+        Against::Manifest(input) => match prove::prove(flags, input, global) {
             Ok(exit) => exit,
             Err(e) => out::error_in(&e, Mode::Check),
         },
     }
-}
-
-fn check_manifest(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
-    let mut from: Box<dyn BufRead> = match input {
-        Input::Stdin => Box::new(io::BufReader::new(io::stdin())),
-        Input::File(path) => {
-            let file = std::fs::File::open(path).map_err(|e| Error::io(e, "open manifest").at(path.as_os_str().as_bytes()))?;
-            Box::new(io::BufReader::new(file))
-        }
-    };
-    let end: &[u8] = if flags.listed.from0 { b"\0" } else { b"\n" };
-    let list = |path: &Option<std::path::PathBuf>| {
-        let path = path.as_ref()?;
-        Some(std::fs::File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes())))
-    };
-    let missing_to = list(&flags.missing_to).transpose()?;
-    let extra_to = list(&flags.extra_to).transpose()?;
-    let differing_to = list(&flags.differing_to).transpose()?;
-    let unlisted = Mutex::new(None);
-    let each = |finding: sum::Finding, path: &[u8]| {
-        let (word, listed) = match finding {
-            sum::Finding::Same => return,
-            sum::Finding::Missing => ("missing", &missing_to),
-            sum::Finding::Differs => ("differs", &differing_to),
-            sum::Finding::Extra => ("extra", &extra_to),
-        };
-        if let Some(mut file) = listed.as_ref()
-            && let Err(e) = file.write_all(&[path, end].concat())
-        {
-            unlisted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
-        }
-        let mut to = io::stdout().lock();
-        // Names alone can be fed to --files-from.
-        let _unread = if global.quiet {
-            to.write_all(path).and_then(|()| to.write_all(end))
-        } else {
-            writeln!(to, "{word:<8} {}", haul_core::entry::show(path))
-        };
-    };
-    let found = sum::check(
-        &mut *from,
-        &Argument::new(&flags.tree, &Hosts::new(&flags.connect)),
-        flags.one_way,
-        &Cancel::default(),
-        &out::failure,
-        &each,
-    )?;
-    if let Some(e) = unlisted.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(Error::io(e, "write list"));
-    }
-    if !global.quiet {
-        let text = format!(
-            "{} same, {} missing, {} differing, {} extra, {} unreadable\n",
-            found.same, found.missing, found.differing, found.extra, found.failed
-        );
-        out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))?;
-    }
-    Ok(match found {
-        sum::Findings { failed: 1.., .. } => Exit::Partial,
-        sum::Findings { missing: 0, differing: 0, extra: 0, .. } => Exit::Success,
-        _ => Exit::Differs,
-    })
 }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::event::{Action, Why};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::hash::{Algorithm, hex, unhex};
 use haul_core::job::Bounds;
@@ -26,6 +27,7 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::open;
+use crate::render::listing::Checks;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -234,23 +236,23 @@ fn prefix(path: &[u8], is_file: bool) -> Vec<u8> {
     if is_file { Vec::new() } else { prefix }
 }
 
-/// What a manifest check found, name by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
-    Same,
-    Missing,
-    Differs,
-    /// In the tree, not in the manifest.
-    Extra,
+/// A name that is not as the manifest has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// `Missing`, `Differs`, or `Extra`: in the tree, not in the manifest.
+    pub action: Action,
+    pub why: Why,
+    /// As the manifest has it; of what is extra below the tree.
+    pub path: &'a [u8],
+    /// By the manifest, where it has sizes; of what is extra by the tree.
+    pub size: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    pub same: u64,
-    pub missing: u64,
-    pub differing: u64,
-    pub extra: u64,
-    pub failed: u64,
+/// Who is told of what is found, and of what could not be read.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    pub found: &'a (dyn Fn(Found<'_>) + Sync),
+    pub failed: &'a (dyn Fn(&Error, Kind) + Sync),
 }
 
 /// Reads a manifest's first line; text without it is the coreutils form, the algorithm told by the digest's width.
@@ -269,22 +271,20 @@ pub fn format_of(first: &[u8]) -> Option<(Format, Algorithm)> {
     Some((Format::Coreutils, algorithm))
 }
 
-/// Holds a tree against a manifest: every line is read again, every file of the tree has to be in it.
+/// Holds a tree against a manifest: every line is read again, every file of the tree has to be in it. `path` is the tree as it
+/// was named.
 pub fn check(
     manifest: &mut dyn BufRead,
-    asked: &open::Argument<'_>,
+    opened: &open::Opened,
+    path: &[u8],
     one_way: bool,
     cancel: &Cancel,
-    failed: &(dyn Fn(&Error) + Sync),
-    each: &(dyn Fn(Finding, &[u8]) + Sync),
-) -> Result<Findings> {
-    let path = &asked.path[..];
-    let opened = open::argument(asked)?;
+    told: Told<'_>,
+) -> Result<Checks> {
     let spill = std::env::temp_dir();
     let mut listed = Sorter::new(&spill, 8 << 20, <[u8]>::cmp);
-    let mut findings = Findings::default();
     let mut lines = Lines { manifest, format: None };
-    let counts = Mutex::new(Findings::default());
+    let counts = Mutex::new(Checks::default());
     loop {
         let lot = lines.lot(1024)?;
         if lot.is_empty() {
@@ -304,17 +304,17 @@ pub fn check(
                         let found = judge(&*opened.store, path, line, *algorithm, cancel);
                         let mut counts = counts.lock().expect("no panic while held");
                         match found {
-                            Ok(finding) => {
-                                match finding {
-                                    Finding::Same => counts.same += 1,
-                                    Finding::Missing => counts.missing += 1,
+                            Ok(None) => counts.same += 1,
+                            Ok(Some((action, why))) => {
+                                match action {
+                                    Action::Missing => counts.missing += 1,
                                     _ => counts.differing += 1,
                                 }
-                                each(finding, &line.path);
+                                (told.found)(Found { action, why, path: &line.path, size: line.stamp.map(|(size, _)| size) });
                             }
                             Err(e) => {
                                 counts.failed += 1;
-                                failed(&e);
+                                (told.failed)(&e, Kind::File);
                             }
                         }
                     }
@@ -323,12 +323,11 @@ pub fn check(
         });
         cancel.check()?;
     }
-    let counts = counts.into_inner().expect("no panic while held");
-    findings = Findings { extra: findings.extra, ..counts };
+    let mut checks = counts.into_inner().expect("no panic while held");
     if !one_way {
-        findings.extra = extras(&opened, path, listed, lines.format.map(|f| f.0), cancel, failed, each)?;
+        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), cancel, told)?;
     }
-    Ok(findings)
+    Ok(checks)
 }
 
 struct Lines<'a> {
@@ -374,64 +373,64 @@ impl Lines<'_> {
 }
 
 /// The path below the tree that a line means: coreutils lines may carry the directory in front.
-fn below<'a>(tree: &[u8], path: &'a [u8]) -> &'a [u8] {
+pub fn below<'a>(tree: &[u8], path: &'a [u8]) -> &'a [u8] {
     let tree = tree.strip_suffix(b"/").unwrap_or(tree);
     path.strip_prefix(tree).and_then(|rest| rest.strip_prefix(b"/")).or_else(|| path.strip_prefix(b"./")).unwrap_or(path)
 }
 
-fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, cancel: &Cancel) -> Result<Finding> {
+/// `None`: it is as the line says.
+fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, cancel: &Cancel) -> Result<Option<(Action, Why)>> {
     let bad = || Error::new(ErrorKind::BadName, "check").at(&line.path).because("is no path below the directory");
     let name = Name::parse(&Dir::root(), below(tree, &line.path)).ok_or_else(bad)?;
     let entry = match store.stat(&name, MetaMask::NONE) {
         Ok(entry) => entry,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Finding::Missing),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Some((Action::Missing, Why::New))),
         Err(e) => return Err(e.on(&name)),
     };
-    if entry.kind != Kind::File || line.stamp.is_some_and(|(size, _)| size != entry.size) {
-        return Ok(Finding::Differs);
+    let differs = |why| Ok(Some((Action::Differs, why)));
+    if entry.kind != Kind::File {
+        return differs(Why::Type);
+    }
+    if line.stamp.is_some_and(|(size, _)| size != entry.size) {
+        return differs(Why::Size);
     }
     let found = digest(store, &entry, algorithm, cancel).map_err(|e| e.on(&name))?;
-    Ok(if found == line.digest { Finding::Same } else { Finding::Differs })
+    if found == line.digest { Ok(None) } else { differs(Why::Content) }
 }
 
 /// Files that the manifest does not have: two sorted streams, merged.
-fn extras(
-    opened: &open::Opened,
-    tree: &[u8],
-    listed: Sorter,
-    format: Option<Format>,
-    cancel: &Cancel,
-    failed: &(dyn Fn(&Error) + Sync),
-    each: &(dyn Fn(Finding, &[u8]) + Sync),
-) -> Result<u64> {
+fn extras(opened: &open::Opened, tree: &[u8], listed: Sorter, format: Option<Format>, cancel: &Cancel, told: Told<'_>) -> Result<u64> {
     let spill = std::env::temp_dir();
     let there = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
     let visit = |entry: &Entry| {
         if entry.kind == Kind::File
-            && let Err(e) = there.lock().expect("no panic while held").push(&entry.name.path())
+            // No path has a zero byte, so that these sort as the paths do.
+            && let Err(e) = there.lock().expect("no panic while held").push(&[&entry.name.path()[..], b"\0", &entry.size.to_be_bytes()].concat())
         {
-            failed(&Error::io(e, "spill"));
+            (told.failed)(&Error::io(e, "spill"), Kind::File);
         }
         Descend::Yes
     };
     let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
-    survey.run(&Dir::root(), &visit, &|e, _| failed(&e))?;
+    survey.run(&Dir::root(), &visit, &|e, kind| (told.failed)(&e, kind))?;
     let sorted = |sorter: Sorter| sorter.finish().map_err(|e| Error::io(e, "sort"));
     let mut listed = sorted(listed)?.peekable();
     let mut extra = 0;
-    for path in sorted(there.into_inner().expect("no panic while held"))? {
-        let path = path.map_err(|e| Error::io(e, "sort"))?;
+    for record in sorted(there.into_inner().expect("no panic while held"))? {
+        let record = record.map_err(|e| Error::io(e, "sort"))?;
+        let (path, size) = record.split_at(record.iter().position(|byte| *byte == 0).unwrap_or(record.len()));
         let known = loop {
             let Some(Ok(line)) = listed.peek() else { break false };
             let line = if format == Some(Format::Coreutils) { below(tree, line) } else { line };
-            match line.cmp(&path) {
+            match line.cmp(path) {
                 std::cmp::Ordering::Less => drop(listed.next()),
                 order => break order.is_eq(),
             }
         };
         if !known {
             extra += 1;
-            each(Finding::Extra, &path);
+            let size = size.get(1..).and_then(|size| size.try_into().ok()).map(u64::from_be_bytes);
+            (told.found)(Found { action: Action::Extra, why: Why::Extra, path, size });
         }
     }
     Ok(extra)

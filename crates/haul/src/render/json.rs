@@ -11,6 +11,8 @@ use haul_core::event::{Action, InFlight, Progress, Warning, Why};
 use haul_core::report::{Failure, Kinds, Report, Times};
 use serde::Serialize;
 
+use super::listing::Checked;
+
 /// Goes up when a key changes its meaning.
 pub const VERSION: u32 = 1;
 
@@ -26,6 +28,7 @@ pub enum Record<'a> {
     Tuned { workers: u32 },
     Progress(Moment),
     Finished(Box<Finished>),
+    Checked(Checked<'a>),
 }
 
 /// A path: text with what is no UTF-8 replaced, and then all bytes in hexadecimal as well.
@@ -71,6 +74,12 @@ impl Item {
             target: entry.target.as_ref().map(|target| String::from_utf8_lossy(target).into_owned()),
             dry,
         }
+    }
+
+    /// Of a file that is known by a list.
+    pub fn listed(action: Action, why: Why, path: &[u8], size: Option<u64>) -> Self {
+        let kind = kind_word(Kind::File);
+        Item { action: action.word(), why: why.word(), path: Path::of(path), kind, size, target: None, dry: false }
     }
 }
 
@@ -455,6 +464,7 @@ pub mod tests {
     use serde_json::Value;
 
     use super::super::fixtures::{copied, entry, moving};
+    use super::super::listing::Checks;
     use super::*;
 
     const TIME: &str = "2024-05-01T06:42:21.123Z";
@@ -505,6 +515,7 @@ pub mod tests {
             Record::Tuned { workers: 8 },
             Record::Progress(Moment::of(&moving(), 12)),
             Record::Finished(Box::new(Finished::of(&report))),
+            Record::Checked(Checked::of(b"data", b"data.sums", Checks::default())),
         ];
         records.iter().map(|record| line(record, TIME)).collect()
     }

@@ -73,7 +73,7 @@ impl Clock {
         Clock { now: Box::new(Timestamp::now), zone: TimeZone::system() }
     }
 
-    fn utc(&self) -> String {
+    pub fn utc(&self) -> String {
         format!("{:.3}", (self.now)())
     }
 

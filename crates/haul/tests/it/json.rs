@@ -133,6 +133,70 @@ fn lists_are_json_with_the_documented_keys() {
 }
 
 #[test]
+fn a_tree_is_held_against_its_manifest() {
+    let w = World::of_user();
+    w.tree("src: a=5 d/b=300K d/c=7 e=9 f=1 same=3 locked=4");
+    w.give_all();
+    for format in ["blake3", "sha256sum"] {
+        w.haul(&format!("sum --format {format} -o {format} src")).succeeds();
+    }
+    let documented = documented();
+    let told = |command: &str, code: i32| {
+        let ran = w.haul(command).ends(code);
+        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
+        let mut events = events(&ran);
+        for event in &events {
+            assert_eq!(Some(&keys(event)), documented.get(event["event"].as_str().unwrap()), "{command}: {event}");
+        }
+        let (first, last) = (events.remove(0), events.pop().expect("a last line"));
+        assert_eq!((&first["event"], &last["event"]), (&"started".into(), &"checked".into()), "{command}");
+        assert_eq!(last["place"], "src", "{command}");
+        events.sort_by_key(|event| event["path"].as_str().unwrap().to_owned());
+        (events, last, ran.stderr)
+    };
+    let sums = |last: &Value| ["same", "missing", "differing", "extra", "failed"].map(|key| last[key].as_u64().unwrap());
+
+    let (none, last, said) = told("check --json --manifest blake3 src", 0);
+    assert_eq!((none.len(), sums(&last), &last["manifest"]), (0, [7, 0, 0, 0, 0], &"blake3".into()));
+    assert_eq!(said, "7 same, 0 missing, 0 differing, 0 extra, 0 unreadable\n");
+
+    w.write("src/a", "12345");
+    w.write("src/d/b", "shorter");
+    fs::remove_file(w.path("src/d/c")).unwrap();
+    fs::remove_file(w.path("src/e")).unwrap();
+    w.tree("src: e/");
+    fs::set_permissions(w.path("src/locked"), fs::Permissions::from_mode(0o000)).unwrap();
+    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"x\x1b[2J\xff");
+    fs::write(w.path("src").join(odd), "xx").unwrap();
+    w.give_all();
+    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
+    let paths = ["a", "d/b", "d/c", "e", "locked", "x\u{1b}[2J\u{fffd}"];
+    for (manifest, sizes, shorter) in [
+        ("blake3", [5.into(), 307_200.into(), 7.into(), 9.into(), Value::Null, 2.into()], "size"),
+        ("sha256sum", [Value::Null, Value::Null, Value::Null, Value::Null, Value::Null, 2.into()], "content"),
+    ] {
+        let (events, last, said) = told(&format!("check --json --manifest {manifest} src"), 23);
+        assert_eq!(of(&events, "path"), paths, "{manifest}");
+        let actions = ["differs".into(), "differs".into(), "missing".into(), "differs".into(), Value::Null, "extra".into()];
+        assert_eq!(of(&events, "action"), actions, "{manifest}");
+        assert_eq!(of(&events, "why"), ["content".into(), shorter.into(), "new".into(), "type".into(), Value::Null, "extra".into()]);
+        assert_eq!(of(&events, "size"), sizes, "{manifest}");
+        assert_eq!((&events[4]["event"], &events[4]["error"], &events[4]["kind"]), (&"failed".into(), &"denied".into(), &"file".into()));
+        assert_eq!(events[5]["path_hex"], "781b5b324aff");
+        assert_eq!(sums(&last), [2, 1, 3, 1, 1], "{manifest}");
+        assert!(said.contains("locked: open") && said.ends_with("1 unreadable\n"), "{said}");
+    }
+    fs::remove_file(w.path("src/locked")).unwrap();
+    let (events, last, said) = told("check -q --json --one-way --manifest blake3 --missing-to missing src", 1);
+    assert_eq!((events.len(), sums(&last), said.as_str()), (5, [2, 2, 3, 0, 0], ""));
+    assert_eq!(String::from_utf8(w.read("missing")).unwrap().lines().count(), 2);
+    w.write("bad", "no manifest\n");
+    let bad = w.haul("check --json --manifest bad src").ends(2);
+    assert!(!bad.stdout.contains("checked"), "{}", bad.stdout);
+    assert_eq!(w.haul("check --json --manifest nowhere src").ends(23).stdout, "");
+}
+
+#[test]
 fn quiet_is_silent_unless_something_fails() {
     let w = World::of_user();
     w.tree("src: a=5 d/b=6 p|");

@@ -1,0 +1,132 @@
+//! `haul check --manifest`: a tree held against its manifest, for people, for programs and in lists of names.
+
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use haul_core::cancel::Cancel;
+use haul_core::entry::show;
+use haul_core::error::{Error, Result};
+use haul_core::event::Action;
+
+use super::sum::{self, Found, Told, below};
+use crate::exit::Exit;
+use crate::flags::select::Input;
+use crate::flags::{CheckFlags, Global};
+use crate::open::{self, Argument};
+use crate::out;
+use crate::remote::Hosts;
+use crate::render::Clock;
+use crate::render::json::{self, Failed, Item, Record};
+use crate::render::listing::{Checked, Checks};
+
+/// Holds the tree against the manifest and says what is not as it was.
+pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
+    let (mut from, manifest): (Box<dyn BufRead>, &[u8]) = match input {
+        Input::Stdin => (Box::new(io::BufReader::new(io::stdin())), b"-"),
+        Input::File(path) => {
+            let file = File::open(path).map_err(|e| Error::io(e, "open manifest").at(path.as_os_str().as_bytes()))?;
+            (Box::new(io::BufReader::new(file)), path.as_os_str().as_bytes())
+        }
+    };
+    let hosts = Hosts::new(&flags.connect);
+    let asked = Argument::new(&flags.tree, &hosts);
+    let opened = open::argument(&asked)?;
+    let teller = Teller {
+        global,
+        tree: &asked.path,
+        end: if flags.listed.from0 { b"\0" } else { b"\n" },
+        lists: [
+            (Action::Missing, list(&flags.missing_to)?),
+            (Action::Extra, list(&flags.extra_to)?),
+            (Action::Differs, list(&flags.differing_to)?),
+        ],
+        clock: Clock::system(),
+        unwritten: Mutex::new(None),
+    };
+    let plan = format!("compares {} with the manifest {}", show(&asked.path), show(manifest));
+    teller.record(&Record::Started { version: json::VERSION, plan: &plan, dry: false });
+    let told = Told { found: &|found| teller.found(found), failed: &|e, kind| teller.failed(e, kind) };
+    let checks = sum::check(&mut *from, &opened, &asked.path, flags.one_way, &Cancel::default(), told)?;
+    teller.sums(manifest, checks)?;
+    Ok(match checks {
+        Checks { failed: 1.., .. } => Exit::Partial,
+        Checks { missing: 0, differing: 0, extra: 0, .. } => Exit::Success,
+        _ => Exit::Differs,
+    })
+}
+
+fn list(path: &Option<PathBuf>) -> Result<Option<File>> {
+    let open = |path: &Path| File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()));
+    path.as_deref().map(open).transpose()
+}
+
+/// Says what is found, from any thread.
+struct Teller<'a> {
+    global: &'a Global,
+    tree: &'a [u8],
+    /// Of a name in a list.
+    end: &'a [u8],
+    lists: [(Action, Option<File>); 3],
+    clock: Clock,
+    /// The first name that did not get into its list.
+    unwritten: Mutex<Option<io::Error>>,
+}
+
+impl Teller<'_> {
+    fn record(&self, record: &Record<'_>) {
+        if self.global.json {
+            let line = json::line(record, &self.clock.utc());
+            let _unread = writeln!(io::stdout().lock(), "{line}");
+        }
+    }
+
+    fn found(&self, found: Found<'_>) {
+        let Found { action, why, path, size } = found;
+        let list = self.lists.iter().find(|(listed, _)| *listed == action).and_then(|(_, file)| file.as_ref());
+        if let Some(mut file) = list
+            && let Err(e) = file.write_all(&[path, self.end].concat())
+        {
+            self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+        }
+        if self.global.json {
+            return self.record(&Record::Item(Item::listed(action, why, below(self.tree, path), size)));
+        }
+        let mut to = io::stdout().lock();
+        // Names alone can be fed to --files-from.
+        let _unread = if self.global.quiet {
+            to.write_all(path).and_then(|()| to.write_all(self.end))
+        } else {
+            writeln!(to, "{:<8} {}", action.word(), show(path))
+        };
+    }
+
+    fn failed(&self, e: &Error, kind: haul_core::entry::Kind) {
+        self.record(&Record::Failed(Failed::of(e, kind)));
+        out::failure(e);
+    }
+
+    /// The last line.
+    fn sums(&self, manifest: &[u8], checks: Checks) -> Result<()> {
+        if let Some(e) = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(Error::io(e, "write list"));
+        }
+        let Checks { same, missing, differing, extra, failed } = checks;
+        let text = format!("{same} same, {missing} missing, {differing} differing, {extra} extra, {failed} unreadable");
+        let written = |result: io::Result<()>| result.map_err(|e| Error::io(e, "write"));
+        if self.global.json {
+            let line = json::line(&Record::Checked(Checked::of(self.tree, manifest, checks)), &self.clock.utc());
+            written(out::print(format!("{line}\n").as_bytes()))?;
+        }
+        match (self.global.quiet, self.global.json) {
+            (true, _) => Ok(()),
+            (false, true) => {
+                out::say_plainly(&text);
+                Ok(())
+            }
+            (false, false) => written(out::print(format!("{text}\n").as_bytes())),
+        }
+    }
+}
