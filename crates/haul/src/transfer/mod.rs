@@ -300,7 +300,8 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
         dry: false,
         itemize: false,
         stat: false,
-        names: global.quiet.then_some(flags.listed.from0),
+        // Bare names between lines of JSON would be neither.
+        names: (global.quiet && !global.json).then_some(flags.listed.from0),
         lists: [(Action::Missing, &flags.missing_to), (Action::Extra, &flags.extra_to), (Action::Differs, &flags.differing_to)]
             .into_iter()
             .filter_map(|(action, path)| Some((action, path.clone()?)))
