@@ -227,7 +227,7 @@ pub fn presign(flags: &PresignFlags) -> Exit {
     over(&flags.places, &flags.connect, |path, to| presign::presign(path, flags.method, flags.expires, to).map(|()| 0))
 }
 
-pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
+pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
     let (algorithm, format) = match flags.format {
         SumFormat::Blake3 => (Algorithm::Blake3, sum::Format::Manifest),
         SumFormat::Sha256sum => (Algorithm::Sha256, sum::Format::Coreutils),
@@ -236,7 +236,8 @@ pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
         SumFormat::Sha512sum => (Algorithm::Sha512, sum::Format::Coreutils),
         SumFormat::Xxh128sum => (Algorithm::Xxh128, sum::Format::Coreutils),
     };
-    if flags.sources.len() > 1 && format == sum::Format::Manifest {
+    let lists = flags.output.is_some() || !global.json;
+    if flags.sources.len() > 1 && format == sum::Format::Manifest && lists {
         let e = Error::new(ErrorKind::Usage, "sum").because("a manifest is of one directory or file");
         return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
     }
@@ -245,15 +246,25 @@ pub fn sum(flags: &SumFlags, _: &Global) -> Exit {
         Err(e) => return out::error(&e),
     };
     let choice = sum::Choice { filter: &filter, bounds: flags.select.bounds, algorithm, format };
-    let each = |path: &Argument<'_>, to: &mut dyn Write| sum::sum(path, &choice, &Cancel::default(), &out::failure, to);
-    let Some(output) = &flags.output else { return over(&flags.sources, &flags.connect, each) };
+    let each = |path: &Argument<'_>, out: sum::Outputs<'_>| sum::sum(path, &choice, &Cancel::default(), &out::failure, out);
+    let Some(output) = &flags.output else {
+        return over(&flags.sources, &flags.connect, |path, to| {
+            let to: Option<&mut dyn Write> = Some(to);
+            let (manifest, json) = if global.json { (None, to) } else { (to, None) };
+            each(path, sum::Outputs { manifest, json })
+        });
+    };
     let hosts = Hosts::new(&flags.connect);
     // Whole or not at all: the list appears under its name when it is complete.
     let mut partial = output.clone().into_os_string();
     partial.push(".partial");
     let written = std::fs::File::create(&partial).map_err(|e| Error::io(e, "create").at(partial.as_bytes())).and_then(|file| {
         let mut to = BufWriter::new(file);
-        let failures = flags.sources.iter().try_fold(0, |n, place| each(&Argument::new(place, &hosts), &mut to).map(|more| n + more))?;
+        let mut told = global.json.then(|| BufWriter::with_capacity(64 << 10, Claimed::default()));
+        let failures = flags.sources.iter().try_fold(0, |n, place| {
+            let json = told.as_mut().map(|told| told as &mut dyn Write);
+            each(&Argument::new(place, &hosts), sum::Outputs { manifest: Some(&mut to), json }).map(|more| n + more)
+        })?;
         let file = to.into_inner().map_err(|e| Error::io(e.into_error(), "write"))?;
         file.sync_all().map_err(|e| Error::io(e, "write"))?;
         std::fs::rename(&partial, output).map_err(|e| Error::io(e, "rename").at(output.as_os_str().as_bytes()))?;

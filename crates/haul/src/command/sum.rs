@@ -27,7 +27,7 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::open;
-use crate::render::listing::Checks;
+use crate::render::listing::{self, Checks, Listed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -163,16 +163,26 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
     }
 }
 
-/// Every regular file below a path, hashed by all processors, in the order of paths. Paths are as the
+/// Where sums go: either or both.
+pub struct Outputs<'a> {
+    /// The manifest.
+    pub manifest: Option<&'a mut dyn Write>,
+    /// One object a file.
+    pub json: Option<&'a mut dyn Write>,
+}
+
+/// Every regular file below a path, hashed by all processors, in the order of paths. In manifests, paths are as the
 /// coreutils would print them for the other formats: with the argument in front.
 pub fn sum(
     asked: &open::Argument<'_>,
     choice: &Choice<'_>,
     cancel: &Cancel,
     failed: &(dyn Fn(&Error) + Sync),
-    out: &mut dyn Write,
+    out: Outputs<'_>,
 ) -> Result<u64> {
     let path = &asked.path[..];
+    let Outputs { mut manifest, mut json } = out;
+    let (lists, tells) = (manifest.is_some(), json.is_some());
     let Choice { algorithm, format, .. } = *choice;
     let (opened, top) = open::existing(asked)?;
     let failures = AtomicU64::new(0);
@@ -196,9 +206,13 @@ pub fn sum(
                         shown = path.to_vec();
                     }
                     let line = Line { digest, stamp: Some((entry.size, entry.mtime)), path: shown };
+                    // Of these lines neither has a line end within.
                     let mut record = line.path.clone();
                     record.push(0);
-                    if line.write(format, &mut record).is_ok()
+                    let written = if lists { line.write(format, &mut record) } else { record.write_all(b"\n") };
+                    let below = if opened.leaf.is_some() { Vec::new() } else { entry.name.path() };
+                    let told = || Listed::Sum(listing::Sum::of(path, &below, entry, algorithm, &line.digest));
+                    if written.and_then(|()| if tells { told().write(&mut record) } else { Ok(()) }).is_ok()
                         && let Err(e) = lines.lock().expect("no panic while held").push(&record)
                     {
                         fail(Error::io(e, "spill"));
@@ -216,15 +230,20 @@ pub fn sum(
         survey.run(&Dir::root(), &visit, &|e, _| fail(e))?;
     }
     let written = |e: io::Error| Error::io(e, "write");
-    if format == Format::Manifest {
-        writeln!(out, "{HEAD}{}", algorithm.word()).map_err(written)?;
+    if let Some(manifest) = manifest.as_mut().filter(|_| format == Format::Manifest) {
+        writeln!(manifest, "{HEAD}{}", algorithm.word()).map_err(written)?;
     }
     for record in lines.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
         let record = record.map_err(|e| Error::io(e, "sort"))?;
         let text = record.iter().position(|b| *b == 0).map_or(&record[..], |end| &record[end + 1..]);
-        out.write_all(text).map_err(written)?;
+        let (line, object) = text.split_at(text.iter().position(|b| *b == b'\n').map_or(text.len(), |end| end + 1));
+        for (out, text) in [(&mut manifest, line), (&mut json, object)] {
+            out.as_mut().map_or(Ok(()), |out| out.write_all(text)).map_err(written)?;
+        }
     }
-    out.flush().map_err(written)?;
+    for out in [manifest, json].into_iter().flatten() {
+        out.flush().map_err(written)?;
+    }
     Ok(failures.into_inner())
 }
 

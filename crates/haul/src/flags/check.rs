@@ -160,7 +160,9 @@ pub enum SumFormat {
     override_usage = "haul sum [OPTIONS] PATH...",
     before_help = "Examples:
   haul sum data/ -o data.sums                      for `haul check --manifest data.sums data/`
-  haul sum --format sha256sum data/ > SHA256SUMS   for `sha256sum -c`"
+  haul sum --format sha256sum data/ > SHA256SUMS   for `sha256sum -c`
+  haul sum --json data/                            one JSON object a file; with -o
+                                                   the manifest is written, too"
 )]
 pub struct SumArgs {
     /// Files and directories

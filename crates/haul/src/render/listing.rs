@@ -1,10 +1,11 @@
-//! What `ls`, `du` and `tree` print with `--json`: one object a line, no line for the run itself. These structs are the
+//! What `ls`, `du`, `tree` and `sum` print with `--json`: one object a line, no line for the run itself. These structs are the
 //! schema, as those in [`json`](super::json) are.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use haul_core::entry::{self, Kind, MetaMask, Time};
+use haul_core::hash::{Algorithm, hex};
 use haul_stores::s3::inventory::{Object, Version};
 use haul_stores::s3::xml;
 use serde::Serialize;
@@ -19,6 +20,7 @@ pub enum Listed<'a> {
     Bucket(Bucket<'a>),
     Usage(Usage<'a>),
     Class(Class<'a>),
+    Sum(Sum<'a>),
 }
 
 impl Listed<'_> {
@@ -221,6 +223,32 @@ impl<'a> Class<'a> {
     }
 }
 
+/// The hash of a file.
+#[derive(Serialize)]
+pub struct Sum<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(flatten)]
+    path: Path,
+    size: u64,
+    mtime: f64,
+    algorithm: &'static str,
+    digest: String,
+}
+
+impl<'a> Sum<'a> {
+    pub fn of(place: &'a [u8], path: &[u8], entry: &entry::Entry, algorithm: Algorithm, digest: &[u8]) -> Self {
+        Sum {
+            place: Place::of(place),
+            path: Path::of(path),
+            size: entry.size,
+            mtime: seconds(entry.mtime),
+            algorithm: algorithm.word(),
+            digest: hex(digest),
+        }
+    }
+}
+
 /// How a tree compares with its manifest: the last line of `haul check --manifest`, a [`Record`](super::json::Record).
 #[derive(Serialize)]
 pub struct Checked<'a> {
@@ -298,6 +326,7 @@ mod tests {
             ("upload", Listed::Upload(Upload::of(b"s3://b/", b"k", &upload, None))),
             ("bucket", Listed::Bucket(Bucket::of(&bucket, "s3://b"))),
             ("usage", Listed::Usage(Usage::of(b".", b"a", counts))),
+            ("sum", Listed::Sum(Sum::of(b".", b"a/b", &file, Algorithm::Md5, &[1; 16]))),
             ("class", Listed::Class(Class::of(b"s3://b/", "STANDARD", 1, 1))),
         ];
         for (event, listed) in all {

@@ -133,6 +133,63 @@ fn lists_are_json_with_the_documented_keys() {
 }
 
 #[test]
+fn sums_are_json_beside_the_manifest() {
+    let w = World::of_user();
+    w.tree("src: a=5 d/b=300K empty=0 l->a locked=1:0000 other: c=3");
+    w.write("src/esc\u{1b}[2Jape\nline", "xx");
+    let bytes = |name: &'static [u8]| <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(name);
+    fs::write(w.path("src").join(bytes(b"caf\xe9")), "xxx").unwrap();
+    w.give_all();
+    w.age("src/a");
+    let documented = documented();
+    let told = |command: &str, code: i32| {
+        let ran = w.haul(command).ends(code);
+        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
+        assert!(code == 0 || ran.stderr.contains("locked: open"), "{command}: {}", ran.stderr);
+        let events = events(&ran);
+        for event in &events {
+            assert_eq!((&event["event"], Some(&keys(event))), (&"sum".into(), documented.get("sum")), "{command}: {event}");
+        }
+        events
+    };
+    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
+    let paths = ["a", "caf\u{fffd}", "d/b", "empty", "esc\u{1b}[2Jape\nline"];
+    for format in ["blake3", "sha256sum", "md5sum"] {
+        let sums = told(&format!("sum --json --format {format} src"), 23);
+        assert_eq!(of(&sums, "path"), paths, "{format}");
+        assert_eq!(
+            (of(&sums, "size"), &sums[1]["path_hex"]),
+            (vec![5.into(), 3.into(), 307_200.into(), 0.into(), 2.into()], &"636166e9".into())
+        );
+        assert_eq!(
+            (&sums[0]["mtime"], &sums[0]["place"], &sums[0]["algorithm"]),
+            (&1_600_000_000.0.into(), &"src".into(), &format.trim_end_matches("sum").into())
+        );
+        // The manifest is that without --json, and has the same digests.
+        let plain = w.haul(&format!("sum --format {format} src")).ends(23).stdout;
+        assert_eq!(told(&format!("sum --json --format {format} -o both src"), 23), sums, "{format}");
+        assert_eq!(String::from_utf8_lossy(&w.read("both")), plain, "{format}");
+        let digests =
+            plain.lines().filter(|line| !line.starts_with('#')).map(|line| line.trim_start_matches('\\').split(' ').next().unwrap().into());
+        assert_eq!(of(&sums, "digest"), digests.collect::<Vec<Value>>(), "{format}");
+    }
+    // One file; and several arguments, of which the default manifest could not be.
+    assert_eq!(of(&told("sum --json src/a", 0), "path"), [""]);
+    let two = told("sum --json src/a other", 0);
+    assert_eq!((of(&two, "place"), of(&two, "path")), (vec!["src/a".into(), "other".into()], vec!["".into(), "c".into()]));
+    assert_eq!(w.haul("sum --json -o none src/a other").ends(1).stdout, "");
+    assert!(!w.path("none").exists());
+}
+
+#[test]
+fn quiet_checks_print_json_and_no_bare_names() {
+    let w = World::new();
+    w.tree("src: a=5 b=6 dst: b=7 c=8");
+    let ran = w.haul("check -q --json src/ dst").ends(1);
+    assert_eq!((events(&ran).iter().filter(|event| event["event"] == "item").count(), ran.stderr.as_str()), (3, ""));
+}
+
+#[test]
 fn a_tree_is_held_against_its_manifest() {
     let w = World::of_user();
     w.tree("src: a=5 d/b=300K d/c=7 e=9 f=1 same=3 locked=4");
