@@ -6,7 +6,7 @@ use haul_core::entry::{MetaMask, Time, show};
 use haul_core::error::{Error, Result};
 use haul_stores::s3::attributes::Kept;
 use haul_stores::s3::bucket::Head;
-use haul_stores::s3::checksum::{ETag, Kind};
+use haul_stores::s3::checksum::{ETag, Kind, Stored};
 use haul_stores::s3::xml::time::iso_text;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +14,7 @@ use super::files::stamp;
 use super::scope::{key_of, nothing};
 use crate::open::Argument;
 use crate::remote::Host;
+use crate::render::listing::{Head as Told, Listed};
 use crate::units;
 
 /// Headers that are told as they are: what each is called, and in JSON.
@@ -47,15 +48,14 @@ pub fn head(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()>
             return Err(nothing(asked, false).because("there is no such bucket"));
         }
         let region = place.bucket().location().map_err(named)?;
-        let url = show(&asked.path);
         return written(match json {
-            true => writeln!(out, "{}", json!({ "url": url, "region": region })),
-            false => writeln!(out, "{url}\n  region              {region}"),
+            true => Listed::Head(Told::of(&asked.path, Some(&region), as_json(None))).write(out),
+            false => writeln!(out, "{}\n  region              {region}", show(&asked.path)),
         });
     }
     let head = place.bucket().head(&key).map_err(named)?;
     let head = head.ok_or_else(|| nothing(asked, false).because("no such object"))?;
-    written(if json { writeln!(out, "{}", as_json(&asked.path, &head)) } else { page(&asked.path, &head, out) })
+    written(if json { Listed::Head(Told::of(&asked.path, None, as_json(Some(&head)))).write(out) } else { page(&asked.path, &head, out) })
 }
 
 fn etag_words(etag: ETag) -> String {
@@ -138,50 +138,54 @@ fn exact(time: Time) -> String {
     iso_text(time).unwrap_or_else(|| format!("@{}.{:09}", time.secs, time.nanos))
 }
 
-fn as_json(path: &[u8], head: &Head) -> Value {
-    let mut all = Map::new();
-    all.insert("url".into(), show(path).into());
-    all.insert("size".into(), head.size.into());
-    all.insert("modified".into(), exact(head.modified).into());
-    all.insert("etag".into(), head.etag.trim_matches('"').into());
-    let (kind, parts) = match head.proof.etag {
-        ETag::Md5(_) => ("md5", None),
-        ETag::Multipart { parts, .. } => ("multipart", Some(parts)),
-        ETag::Opaque => ("opaque", None),
+/// All keys, null where there is nothing to say; of a bucket all are.
+fn as_json(head: Option<&Head>) -> Map<String, Value> {
+    let etag_kind = |etag| match etag {
+        ETag::Md5(_) => "md5",
+        ETag::Multipart { .. } => "multipart",
+        ETag::Opaque => "opaque",
     };
-    all.insert("etag_kind".into(), kind.into());
-    all.extend(parts.map(|parts| ("parts".to_string(), parts.into())));
-    all.insert("class".into(), head.header("x-amz-storage-class").unwrap_or("STANDARD").into());
-    for (header, name) in [
+    let parts = |head: &Head| match head.proof.etag {
+        ETag::Multipart { parts, .. } => Some(parts),
+        ETag::Md5(_) | ETag::Opaque => None,
+    };
+    let mut all = Map::new();
+    let mut put = |name: &str, value: Option<Value>| all.insert(name.to_string(), value.unwrap_or_default());
+    put("size", head.map(|head| head.size.into()));
+    put("modified", head.map(|head| exact(head.modified).into()));
+    put("etag", head.map(|head| head.etag.trim_matches('"').into()));
+    put("etag_kind", head.map(|head| etag_kind(head.proof.etag).into()));
+    put("parts", head.and_then(parts).map(Into::into));
+    put("class", head.map(|head| head.header("x-amz-storage-class").unwrap_or("STANDARD").into()));
+    let encrypted = [
         ("x-amz-server-side-encryption", "encryption"),
         ("x-amz-server-side-encryption-aws-kms-key-id", "kms_key"),
         ("x-amz-server-side-encryption-customer-algorithm", "customer_encryption"),
-    ]
-    .into_iter()
-    .chain(PLAIN.map(|(header, _, name)| (header, name)))
-    {
-        all.extend(head.header(header).map(|value| (name.to_string(), value.into())));
+    ];
+    for (header, name) in encrypted.into_iter().chain(PLAIN.map(|(header, _, name)| (header, name))) {
+        put(name, head.and_then(|head| head.header(header)).map(Into::into));
     }
-    let checksums = head.proof.stored.iter().filter(|stored| !stored.etag).map(|stored| {
+    let checksum = |stored: &Stored| {
         let kind = if stored.kind == Kind::Whole { "FULL_OBJECT" } else { "COMPOSITE" };
         json!({ "algorithm": stored.algorithm().word(), "value": stored.text(), "type": kind })
-    });
-    all.insert("checksums".into(), checksums.collect());
-    let kept = &head.kept;
-    if !kept.is_empty() {
-        let mut file = Map::new();
-        let mut put = |name: &str, value: Option<Value>| file.extend(value.map(|value| (name.to_string(), value)));
-        put("kind", kept.kind.map(|kind| kind.word().into()));
-        put("mode", kept.mode.map(|mode| format!("{mode:04o}").into()));
-        put("uid", kept.uid.map(Into::into));
-        put("gid", kept.gid.map(Into::into));
-        put("mtime", kept.mtime.map(|time| exact(time).into()));
-        put("atime", kept.atime.map(|time| exact(time).into()));
-        put("rdev", kept.rdev.map(Into::into));
-        put("xattrs", kept.xattrs.as_ref().map(|(_, xattrs)| xattrs.len().into()));
-        all.insert("file".into(), file.into());
-    }
-    let metadata: Map<String, Value> = head.metadata().into_iter().map(|(name, value)| (name.to_string(), value.into())).collect();
-    all.insert("metadata".into(), metadata.into());
-    all.into()
+    };
+    put("checksums", head.map(|head| head.proof.stored.iter().filter(|stored| !stored.etag).map(checksum).collect()));
+    put("file", head.map(|head| &head.kept).filter(|kept| !kept.is_empty()).map(file));
+    let metadata = |head: &Head| head.metadata().into_iter().map(|(name, value)| (name.to_string(), Value::from(value))).collect();
+    put("metadata", head.map(|head| Value::Object(metadata(head))));
+    all
+}
+
+/// The file that the object was.
+fn file(kept: &Kept) -> Value {
+    json!({
+        "kind": kept.kind.map(haul_core::entry::Kind::word),
+        "mode": kept.mode.map(|mode| format!("{mode:04o}")),
+        "uid": kept.uid,
+        "gid": kept.gid,
+        "mtime": kept.mtime.map(exact),
+        "atime": kept.atime.map(exact),
+        "rdev": kept.rdev,
+        "xattrs": kept.xattrs.as_ref().map(|(_, xattrs)| xattrs.len()),
+    })
 }

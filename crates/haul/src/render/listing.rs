@@ -1,5 +1,5 @@
-//! What `ls`, `du`, `tree` and `sum` print with `--json`: one object a line, no line for the run itself. These structs are the
-//! schema, as those in [`json`](super::json) are.
+//! What `ls`, `du`, `tree`, `sum` and `head` print with `--json`: one object a line, no line for the run itself. These
+//! structs are the schema, as those in [`json`](super::json) are.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,6 +9,7 @@ use haul_core::hash::{Algorithm, hex};
 use haul_stores::s3::inventory::{Object, Version};
 use haul_stores::s3::xml;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::json::{Path, harmless, kind_word, text};
 
@@ -21,6 +22,7 @@ pub enum Listed<'a> {
     Usage(Usage<'a>),
     Class(Class<'a>),
     Sum(Sum<'a>),
+    Head(Head<'a>),
 }
 
 impl Listed<'_> {
@@ -249,6 +251,24 @@ impl<'a> Sum<'a> {
     }
 }
 
+/// What an object store tells of an object or of a bucket.
+#[derive(Serialize)]
+pub struct Head<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    /// As it is shown to people.
+    url: String,
+    region: Option<&'a str>,
+    #[serde(flatten)]
+    told: Map<String, Value>,
+}
+
+impl<'a> Head<'a> {
+    pub fn of(place: &'a [u8], region: Option<&'a str>, told: Map<String, Value>) -> Self {
+        Head { place: Place::of(place), url: entry::show(place), region, told }
+    }
+}
+
 /// How a tree compares with its manifest: the last line of `haul check --manifest`, a [`Record`](super::json::Record).
 #[derive(Serialize)]
 pub struct Checked<'a> {
@@ -293,8 +313,6 @@ fn seconds(time: Time) -> f64 {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use serde_json::Value;
 
     use super::super::fixtures::entry;
     use super::super::json::tests::{documented, keys};

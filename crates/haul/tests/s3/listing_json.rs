@@ -1,10 +1,10 @@
-//! `ls`, `du` and `tree` with `--json` in object stores, and that they ask for no more than without.
+//! `ls`, `du`, `tree`, `head` and `rm` with `--json` in object stores, and that they ask for no more than without.
 
 use std::collections::BTreeSet;
 
-use haul_test::objects::scripted::When;
+use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::{Scripted, Versitygw};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::keys::shelf;
 use crate::support::{Ended, World};
@@ -15,13 +15,21 @@ fn lines(ended: &Ended, event: &str) -> Vec<Value> {
     let documented = include_str!("../../../../docs/json.md");
     let section =
         documented.split(&format!("\n## `{event}`\n")).nth(1).and_then(|rest| rest.split("\n## ").next()).expect("it is documented");
-    let known: BTreeSet<&str> =
-        section.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('`').next()).collect();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split('`').next());
+    let (within, known): (BTreeSet<&str>, BTreeSet<&str>) = rows.partition(|key| key.contains('.'));
     let all = ended.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}\n{ended}")));
     let all: Vec<Value> = all.filter(|line| line["event"] == event).collect();
     for line in &all {
         let keys: BTreeSet<&str> = line.as_object().expect("an object").keys().map(String::as_str).collect();
         assert_eq!(keys, known, "{ended}");
+        let inner = line.as_object().into_iter().flatten().flat_map(|(key, value)| match value {
+            Value::Object(map) if key != "metadata" => map.keys().map(|inner| format!("{key}.{inner}")).collect::<Vec<_>>(),
+            Value::Array(list) => {
+                list.iter().filter_map(Value::as_object).flat_map(Map::keys).map(|inner| format!("{key}[].{inner}")).collect()
+            }
+            _ => Vec::new(),
+        });
+        inner.for_each(|key| assert!(within.contains(key.as_str()), "{key} is not documented: {ended}"));
     }
     all
 }
@@ -89,6 +97,48 @@ fn what_is_used_is_told_exactly_and_by_class() {
     assert_eq!((of(&tree, "level"), of(&tree, "directories")), (vec![0.into(), 1.into(), 2.into()], vec![3.into(), 2.into(), 1.into()]));
     let object = lines(&w.haul("du --json @/in/a").ends(0), "usage");
     assert_eq!((&object[0]["path"], &object[0]["bytes"], &object[0]["directories"]), (&"".into(), &1500.into(), &0.into()));
+}
+
+#[test]
+fn heads_are_told_and_what_is_hostile_in_them_is_escaped() {
+    let mut w = World::new();
+    let server = Scripted::alone().expect("it listens");
+    let answer = |_: &_, _: &_| {
+        Answer::new(200, "")
+            .with("ETag", "\"0123456789abcdef0123456789abcdef-2\"")
+            .with("Last-Modified", "Wed, 01 May 2024 00:00:00 GMT")
+            .with("Content-Length", "7")
+            .with("Content-Type", "text/plain")
+            .with("x-amz-checksum-crc32", "AAAAAA==")
+            .with("x-amz-checksum-type", "FULL_OBJECT")
+            .with("x-amz-meta-mode", "33184")
+            .with("x-amz-meta-lab", "one\u{9b}2J\u{202e}two")
+    };
+    server.rule(When::method("HEAD"), .., Action::make(answer));
+    w.endpoint = server.endpoint(&w.real);
+    let ended = w.haul("head --json @/d/k").ends(0);
+    assert!(!ended.out.trim_end_matches('\n').chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", ended.out);
+    assert!(ended.out.contains("one\\u009b2J\\u202etwo"), "{ended}");
+    let told = &lines(&ended, "head")[0];
+    assert_eq!(told["metadata"]["lab"], "one\u{9b}2J\u{202e}two");
+    assert_eq!((&told["url"], &told["place"]), (&told["place"], &format!("s3://{}/d/k", w.bucket).into()));
+    assert_eq!(
+        (&told["etag_kind"], &told["parts"], &told["size"], &told["class"]),
+        (&"multipart".into(), &2.into(), &7.into(), &"STANDARD".into())
+    );
+    assert_eq!((&told["modified"], &told["content_type"]), (&"2024-05-01T00:00:00Z".into(), &"text/plain".into()));
+    assert_eq!(told["checksums"], json!([{ "algorithm": "CRC32", "value": "AAAAAA==", "type": "FULL_OBJECT" }]));
+    assert_eq!((&told["file"]["mode"], &told["file"]["kind"], &told["file"]["uid"]), (&"0640".into(), &"file".into(), &Value::Null));
+    for key in ["region", "version_id", "encryption", "legal_hold"] {
+        assert_eq!(told[key], Value::Null, "{key}: {ended}");
+    }
+    // Of a bucket there is the region, and nothing else.
+    w.endpoint = w.real.clone();
+    let bucket = &lines(&w.haul("head --json @").ends(0), "head")[0];
+    let rest: Vec<_> =
+        bucket.as_object().expect("an object").iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str()).collect();
+    assert_eq!((rest.as_slice(), &bucket["region"]), (&["event", "place", "region", "url"][..], &"us-east-1".into()));
+    assert_eq!(w.haul("head --json @/none").ends(23).out, "");
 }
 
 #[test]
