@@ -3,6 +3,7 @@
 use haul_core::error::{Error, Result};
 
 use super::lots::{self, Told};
+use super::removed::Gone;
 use super::scope::Scope;
 use crate::open::Argument;
 
@@ -12,11 +13,10 @@ pub fn make(asked: &Argument<'_>) -> Result<()> {
 }
 
 /// Removes a bucket, and with `force` all that is in it first. Returns how many things in it could not be removed.
-pub fn remove(asked: &Argument<'_>, force: bool, dry: bool, told: Told<'_>) -> Result<u64> {
-    let Some(scope) = Scope::of(asked)? else { return Ok(0) };
+pub fn remove(asked: &Argument<'_>, scope: &Scope, force: bool, dry: bool, told: Told<'_>) -> Result<u64> {
     let named = |e: Error| e.at(&asked.path);
     if force {
-        let failures = lots::empty(&scope, dry, told).map_err(named)?;
+        let failures = lots::empty(scope, dry, told).map_err(named)?;
         if failures > 0 {
             return Ok(failures);
         }
@@ -29,6 +29,6 @@ pub fn remove(asked: &Argument<'_>, force: bool, dry: bool, told: Told<'_>) -> R
         let e = named(e);
         return Err(if full { e.hint("--force removes all that is in it first: objects, versions, unfinished uploads") } else { e });
     }
-    (told.each)(&asked.path, "");
+    (told.each)(Gone::Bucket);
     Ok(0)
 }

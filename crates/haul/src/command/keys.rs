@@ -205,7 +205,7 @@ pub fn ls(asked: &Argument<'_>, scope: &Scope, how: Ls, out: &mut dyn Write) -> 
 }
 
 /// Path of a key below what was named, of what a pattern matches below the bucket.
-fn below_place<'k>(scope: &Scope, key: &'k [u8]) -> &'k [u8] {
+pub fn below_place<'k>(scope: &Scope, key: &'k [u8]) -> &'k [u8] {
     match &scope.what {
         What::Below(prefix) => key.strip_prefix(&prefix[..]).unwrap_or(key),
         What::Key(own) => key.strip_prefix(&own[..]).map_or(key, |rest| rest.strip_prefix(b"/").unwrap_or(rest)),

@@ -9,6 +9,7 @@ use haul_core::store::Flow;
 use haul_stores::s3::Bucket;
 use haul_stores::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved};
 
+use super::removed::Gone;
 use super::scope::{Match, Scope, What, nothing};
 use crate::open::Argument;
 use crate::out;
@@ -17,6 +18,9 @@ use crate::out;
 const LOTS_AT_ONCE: usize = 8;
 /// Uploads are abandoned one by one.
 const UPLOADS_OF_A_LOT: usize = 16;
+
+const KEYS: (usize, Kind) = (REMOVED_AT_ONCE, |key, version| Gone::Key(key, version));
+const UPLOADS: (usize, Kind) = (UPLOADS_OF_A_LOT, |key, id| Gone::Upload(key, id));
 
 /// How to remove.
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +36,18 @@ pub struct Rm<'a> {
     pub version: Option<&'a str>,
 }
 
-/// Who is told: of what failed, and of each key that is gone, by its address and its version or upload.
+/// Who is told: of what failed, and of each that is gone.
 #[derive(Clone, Copy)]
 pub struct Told<'a> {
     pub failed: &'a (dyn Fn(&Error) + Sync),
-    pub each: &'a (dyn Fn(&[u8], &str) + Sync),
+    pub each: &'a (dyn Fn(Gone<'_>) + Sync),
 }
 
 /// A key, and a version or upload of it; an empty text is the latest version.
 type Doomed = (Vec<u8>, String);
+
+/// [`Gone::Key`] or [`Gone::Upload`].
+type Kind = for<'a> fn(&'a [u8], &'a str) -> Gone<'a>;
 
 /// Takes what is to go, and removes it when there is a lot of it.
 struct Lots<'a> {
@@ -48,7 +55,7 @@ struct Lots<'a> {
     size: usize,
     give: mpsc::SyncSender<Vec<Doomed>>,
     dry: bool,
-    address: &'a dyn Fn(&[u8]) -> Vec<u8>,
+    gone: Kind,
     told: Told<'a>,
     taken: u64,
 }
@@ -57,7 +64,7 @@ impl Lots<'_> {
     fn push(&mut self, key: Vec<u8>, version: String) -> Flow {
         self.taken += 1;
         if self.dry {
-            (self.told.each)(&(self.address)(&key), &version);
+            (self.told.each)((self.gone)(&key, &version));
             return Flow::Go;
         }
         self.lot.push((key, version));
@@ -75,7 +82,7 @@ impl Lots<'_> {
 /// named, and how many of those failed.
 fn by_lots(
     bucket: &Bucket,
-    size: usize,
+    (size, gone): (usize, Kind),
     dry: bool,
     told: Told<'_>,
     remove: &(dyn Fn(&[Doomed]) -> Vec<Unremoved> + Sync),
@@ -91,15 +98,15 @@ fn by_lots(
             let Ok(lot) = lot else { return };
             let failed = remove(&lot);
             failures.fetch_add(failed.len() as u64, Ordering::Relaxed);
-            let gone = |doomed: &&Doomed| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
-            lot.iter().filter(gone).for_each(|(key, version)| (told.each)(&address(key), version));
+            let is_gone = |doomed: &&Doomed| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
+            lot.iter().filter(is_gone).for_each(|(key, version)| (told.each)(gone(key, version)));
             for (key, _, e) in &failed {
                 (told.failed)(&e.again().at(&address(key)));
             }
         }
     };
     let (found, taken) = std::thread::scope(|scope| {
-        let mut lots = Lots { lot: Vec::new(), size, give, dry, address: &address, told, taken: 0 };
+        let mut lots = Lots { lot: Vec::new(), size, give, dry, gone, told, taken: 0 };
         for _ in 0..LOTS_AT_ONCE {
             let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
             if let Err(e) = spawned {
@@ -160,7 +167,7 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
     }
     let mut left_dirs = 0u64;
     let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let (taken, failures) = by_lots(bucket, REMOVED_AT_ONCE, how.dry, told, &remove, &mut |lots| match what {
+    let (taken, failures) = by_lots(bucket, KEYS, how.dry, told, &remove, &mut |lots| match what {
         What::Key(key) if !how.versions => {
             lots.push(key.clone(), how.version.unwrap_or_default().to_string());
             Ok(())
@@ -243,7 +250,7 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Res
         let one = |(key, id): &Doomed| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
         lot.iter().filter_map(one).collect()
     };
-    let (_, failures) = by_lots(bucket, UPLOADS_OF_A_LOT, dry, told, &abandon, &mut |lots| {
+    let (_, failures) = by_lots(bucket, UPLOADS, dry, told, &abandon, &mut |lots| {
         bucket.uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
                 // One whose time is not told may be of this moment.
@@ -262,8 +269,8 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Res
 pub fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
     let bucket = scope.bucket();
     let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let plain = || by_lots(bucket, REMOVED_AT_ONCE, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
-    let versions = by_lots(bucket, REMOVED_AT_ONCE, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
+    let plain = || by_lots(bucket, KEYS, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
+    let versions = by_lots(bucket, KEYS, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
     let mut failures = match versions {
         // Not every service knows versions.
         Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.1,

@@ -14,6 +14,7 @@ mod keys;
 mod lots;
 mod presign;
 mod prove;
+mod removed;
 pub mod scope;
 pub mod sum;
 mod weigh;
@@ -170,8 +171,7 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
-    let told = telling(global.verbose > 0 || flags.dry, flags.dry);
-    let say = |entry: &haul_core::entry::Entry| told(&entry.name.path(), "");
+    let teller = removed::Teller::new(global, flags.dry);
     let of_keys = lots::Rm {
         recursive: flags.recursive,
         force: flags.force,
@@ -180,29 +180,14 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         versions: flags.versions,
         version: flags.connect.objects.version_id.as_deref(),
     };
-    let telling = lots::Told { failed: &out::failure, each: &told };
-    let exit = over(&flags.places, &flags.connect, |path, _| match Scope::of(path)? {
-        Some(scope) if flags.uploads => lots::rm_uploads(path, &scope, flags.older, of_keys, telling),
-        Some(scope) => lots::rm(path, &scope, of_keys, telling),
-        None => files::rm(path, how, &Cancel::default(), &out::failure, &say),
+    let exit = over(&flags.places, &flags.connect, |path, _| {
+        let Some(scope) = Scope::of(path)? else {
+            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| teller.entry(&path.path, entry));
+        };
+        let told = lots::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        if flags.uploads { lots::rm_uploads(path, &scope, flags.older, of_keys, told) } else { lots::rm(path, &scope, of_keys, told) }
     });
-    if flags.dry {
-        out::say_plainly("DRY RUN: nothing was removed");
-    }
-    exit
-}
-
-/// Names on standard error what went or would go, with its version or upload, if it is to be named.
-fn telling(named: bool, dry: bool) -> impl Fn(&[u8], &str) + Sync {
-    let word = if dry { "would remove" } else { "removed" };
-    move |path: &[u8], version: &str| {
-        if named {
-            // An object from before versions were kept has the version "null".
-            let version =
-                if matches!(version, "" | "null") { String::new() } else { format!(" ({})", haul_core::entry::show(version.as_bytes())) };
-            out::say_plainly(&format!("{word} {}{version}", haul_core::entry::show(path)));
-        }
-    }
+    teller.end(exit)
 }
 
 pub fn mb(flags: &MbFlags) -> Exit {
@@ -210,13 +195,13 @@ pub fn mb(flags: &MbFlags) -> Exit {
 }
 
 pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
-    let told = telling(global.verbose > 0 || flags.dry, flags.dry);
-    let told = lots::Told { failed: &out::failure, each: &told };
-    let exit = over(&flags.places, &flags.connect, |path, _| buckets::remove(path, flags.force, flags.dry, told));
-    if flags.dry {
-        out::say_plainly("DRY RUN: nothing was removed");
-    }
-    exit
+    let teller = removed::Teller::new(global, flags.dry);
+    let exit = over(&flags.places, &flags.connect, |path, _| {
+        let Some(scope) = Scope::of(path)? else { return Ok(0) };
+        let told = lots::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        buckets::remove(path, &scope, flags.force, flags.dry, told)
+    });
+    teller.end(exit)
 }
 
 pub fn head(flags: &HeadFlags, global: &Global) -> Exit {

@@ -1,4 +1,4 @@
-//! What `ls`, `du`, `tree`, `sum` and `head` print with `--json`: one object a line, no line for the run itself. These
+//! What `ls`, `du`, `tree`, `sum`, `head`, `rm` and `rb` print with `--json`: one object a line, no line for the run itself. These
 //! structs are the schema, as those in [`json`](super::json) are.
 
 use std::borrow::Cow;
@@ -23,6 +23,7 @@ pub enum Listed<'a> {
     Class(Class<'a>),
     Sum(Sum<'a>),
     Head(Head<'a>),
+    Removed(Removed<'a>),
 }
 
 impl Listed<'_> {
@@ -269,6 +270,42 @@ impl<'a> Head<'a> {
     }
 }
 
+/// What was removed, or would be.
+#[derive(Serialize)]
+pub struct Removed<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(flatten)]
+    path: Path,
+    kind: &'static str,
+    version_id: Option<&'a str>,
+    upload_id: Option<&'a str>,
+    dry: bool,
+}
+
+impl<'a> Removed<'a> {
+    fn bare(place: &'a [u8], path: &[u8], kind: &'static str, dry: bool) -> Self {
+        Removed { place: Place::of(place), path: Path::of(path), kind, version_id: None, upload_id: None, dry }
+    }
+
+    pub fn of(place: &'a [u8], path: &[u8], kind: Kind, dry: bool) -> Self {
+        Removed::bare(place, path, kind_word(kind), dry)
+    }
+
+    /// The version is empty for the latest. A key that ends in a slash is a directory's marker.
+    pub fn of_key(place: &'a [u8], path: &[u8], kind: Kind, version: &'a str, dry: bool) -> Self {
+        Removed { version_id: said(version), ..Removed::of(place, without_slash(path), kind, dry) }
+    }
+
+    pub fn of_upload(place: &'a [u8], path: &[u8], id: &'a str, dry: bool) -> Self {
+        Removed { upload_id: Some(id), ..Removed::bare(place, path, "upload", dry) }
+    }
+
+    pub fn of_bucket(place: &'a [u8], dry: bool) -> Self {
+        Removed::bare(place, b"", "bucket", dry)
+    }
+}
+
 /// How a tree compares with its manifest: the last line of `haul check --manifest`, a [`Record`](super::json::Record).
 #[derive(Serialize)]
 pub struct Checked<'a> {
@@ -345,6 +382,7 @@ mod tests {
             ("bucket", Listed::Bucket(Bucket::of(&bucket, "s3://b"))),
             ("usage", Listed::Usage(Usage::of(b".", b"a", counts))),
             ("sum", Listed::Sum(Sum::of(b".", b"a/b", &file, Algorithm::Md5, &[1; 16]))),
+            ("removed", Listed::Removed(Removed::of_key(b"s3://b", b"k", Kind::File, "v", true))),
             ("class", Listed::Class(Class::of(b"s3://b/", "STANDARD", 1, 1))),
         ];
         for (event, listed) in all {

@@ -182,6 +182,44 @@ fn sums_are_json_beside_the_manifest() {
 }
 
 #[test]
+fn what_is_removed_is_json() {
+    let w = World::of_user();
+    w.tree("d: a=1 e/b=2 l->a kept/c=1 one=3");
+    w.write("d/esc\u{1b}[2J", "x");
+    fs::write(w.path("d").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"caf\xe9")), "x").unwrap();
+    w.give_all();
+    fs::set_permissions(w.path("d/kept"), fs::Permissions::from_mode(0o500)).unwrap();
+    let documented = documented();
+    let told = |command: &str, code: i32| {
+        let ran = w.haul(command).ends(code);
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains("removed a"), "{command}: {}{}", ran.stdout, ran.stderr);
+        let mut events = events(&ran);
+        for event in &events {
+            assert_eq!((&event["event"], Some(&keys(event))), (&"removed".into(), documented.get("removed")), "{command}: {event}");
+            assert_eq!((&event["version_id"], &event["upload_id"]), (&Value::Null, &Value::Null), "{command}: {event}");
+        }
+        events.sort_by_key(|event| event["path"].as_str().unwrap().to_owned());
+        (events, ran.stderr)
+    };
+    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
+    let (one, _) = told("rm --json d/one", 0);
+    assert_eq!((of(&one, "path"), &one[0]["place"], &one[0]["dry"]), (vec!["".into()], &"d/one".into(), &false.into()));
+    let all = ["", "a", "caf\u{fffd}", "e", "e/b", "esc\u{1b}[2J", "kept", "kept/c", "l"];
+    let (dry, said) = told("rm -rn --json d", 0);
+    assert_eq!((of(&dry, "path"), said.as_str()), (all.map(Value::from).to_vec(), "DRY RUN: nothing was removed\n"));
+    let kinds = ["directory", "file", "file", "directory", "file", "file", "directory", "file", "symlink"];
+    assert_eq!((of(&dry, "kind"), &dry[2]["path_hex"]), (kinds.map(Value::from).to_vec(), &"636166e9".into()));
+    assert!(of(&dry, "dry").iter().all(|dry| *dry == true) && w.has("d/e/b"));
+    // What stays is not among what went.
+    let (gone, said) = told("rm -r -v --json ./d/", 23);
+    assert_eq!(of(&gone, "path"), ["a", "caf\u{fffd}", "e", "e/b", "esc\u{1b}[2J", "l"]);
+    assert!(gone[0]["place"] == "d/" || gone[0]["place"] == "./d/", "{gone:?}");
+    assert!(said.contains("kept/c: ") && w.has("d/kept/c") && !w.has("d/e"), "{said}");
+    assert_eq!(told("rm --json -f nothing", 0).0.len(), 0);
+    assert_eq!(told("rm --json nothing", 23).0.len(), 0);
+}
+
+#[test]
 fn quiet_checks_print_json_and_no_bare_names() {
     let w = World::new();
     w.tree("src: a=5 b=6 dst: b=7 c=8");

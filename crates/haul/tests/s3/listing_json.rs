@@ -161,6 +161,11 @@ fn versions_and_marks_of_deletion() {
     let old = listed[2]["version_id"].as_str().expect("an id");
     assert_eq!(w.haul("cat --version-id").arg(old).arg(format!("s3://{}/d/k", w.bucket)).ends(0).out, "one");
     assert!(listed[1]["mtime"].as_f64().is_some_and(|at| at > 1.7e9), "{listed:?}");
+    let plain = lines(&w.haul("rm -n --json -r @/d/").ends(23), "removed");
+    assert!(plain.is_empty(), "a mark of deletion hides it: {plain:?}");
+    let gone = lines(&w.haul("rm --json -r --all-versions @/d/").ends(0), "removed");
+    assert_eq!((of(&gone, "path"), of(&gone, "kind")), (vec!["k".into(); 3], vec!["file".into(); 3]));
+    assert_eq!(gone.iter().filter_map(|line| line["version_id"].as_str()).collect::<BTreeSet<_>>(), ids);
 }
 
 #[test]
@@ -169,6 +174,9 @@ fn uploads_and_what_has_landed_of_them() {
     let begun = w.request("POST", "/d/large?uploads=", &[], b"").success().expect("begun").text();
     let id = begun.split("<UploadId>").nth(1).and_then(|rest| rest.split('<').next()).expect("an id");
     w.request("PUT", &format!("/d/large?partNumber=1&uploadId={id}"), &[], b"part").success().expect("a part");
+    let dry = lines(&w.haul("rm -n --json --uploads @/d/").ends(0), "removed");
+    assert_eq!((of(&dry, "path"), of(&dry, "kind")), (vec!["large".into()], vec!["upload".into()]));
+    assert_eq!((&dry[0]["upload_id"], &dry[0]["version_id"], &dry[0]["dry"]), (&id.into(), &Value::Null, &true.into()));
     let plain = lines(&w.haul("ls --json --uploads @/d/").ends(0), "upload");
     assert_eq!((of(&plain, "path"), of(&plain, "upload_id")), (vec!["large".into()], vec![id.into()]));
     assert_eq!((&plain[0]["parts"], &plain[0]["landed_bytes"]), (&Value::Null, &Value::Null));
@@ -176,6 +184,17 @@ fn uploads_and_what_has_landed_of_them() {
     let long = lines(&w.haul("ls --json --uploads -l @").ends(0), "upload");
     assert_eq!((&long[0]["path"], &long[0]["parts"], &long[0]["landed_bytes"]), (&"d/large".into(), &1.into(), &4.into()));
     assert!(lines(&w.haul("ls --json --uploads @/other/").ends(0), "upload").is_empty());
+
+    // A bucket with all that is in it, itself last.
+    w.put(b"d/k", &[], b"1");
+    for dry in [true, false] {
+        let told = lines(&w.haul(if dry { "rb --force -n --json @" } else { "rb --force --json @" }).ends(0), "removed");
+        assert_eq!(
+            (of(&told, "path"), of(&told, "kind")),
+            (vec!["d/k".into(), "d/large".into(), "".into()], vec!["file".into(), "upload".into(), "bucket".into()])
+        );
+        assert!(of(&told, "dry").iter().all(|told| *told == dry), "{told:?}");
+    }
 }
 
 #[test]

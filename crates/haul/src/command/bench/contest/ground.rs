@@ -199,7 +199,7 @@ impl contest::Ground for Ground<'_> {
         match scope::Scope::of(&asked)? {
             Some(scope) => {
                 let how = lots::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
-                lots::rm(&asked, &scope, how, lots::Told { failed: &failed, each: &|_, _| {} })?;
+                lots::rm(&asked, &scope, how, lots::Told { failed: &failed, each: &|_| {} })?;
             }
             None => {
                 let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false };
