@@ -344,7 +344,14 @@ pub fn check(
     }
     let mut checks = counts.into_inner().expect("no panic while held");
     if !one_way {
-        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), cancel, told)?;
+        let unseen = AtomicU64::new(0);
+        let failed = |e: &Error, kind| {
+            unseen.fetch_add(1, Ordering::Relaxed);
+            (told.failed)(e, kind);
+        };
+        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), cancel, Told { failed: &failed, ..told })?;
+        // A tree of which a part was not seen is not proven.
+        checks.failed += unseen.into_inner();
     }
     Ok(checks)
 }

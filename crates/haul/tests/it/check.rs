@@ -111,6 +111,19 @@ fn check_compares_attributes_with_archive() {
 }
 
 #[test]
+fn a_tree_of_which_a_part_was_not_seen_is_not_proven() {
+    let w = World::of_user();
+    w.tree("src: a=5");
+    w.give_all();
+    w.haul("sum -o manifest src/").succeeds();
+    w.tree("src: locked/:0000");
+    w.give_all();
+    let ran = w.haul("check --manifest manifest src").ends(23);
+    assert_eq!(ran.stdout, "1 same, 0 missing, 0 differing, 0 extra, 1 unreadable\n");
+    w.haul("check --one-way --manifest manifest src").succeeds();
+}
+
+#[test]
 fn a_manifest_proves_a_tree_without_its_source() {
     let w = World::new();
     w.tree("src: a=5 d/b=300K empty=0 l->a");
