@@ -57,6 +57,8 @@ pub struct Caps {
     pub direct_create: bool,
     /// More than one writer of one file gains; at least 1.
     pub writers_per_file: u32,
+    /// More than one reader of one file gains; at least 1.
+    pub readers_per_file: u32,
     /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
     pub file_names: bool,
     /// Names are UTF-8; others are refused.

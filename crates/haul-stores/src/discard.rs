@@ -58,6 +58,7 @@ impl Default for Discard {
             attach: false,
             direct_create: true,
             writers_per_file: 4,
+            readers_per_file: 1,
             file_names: true,
             text_names: false,
             durable: false,

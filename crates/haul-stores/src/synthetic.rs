@@ -71,6 +71,7 @@ impl Synthetic {
             attach: false,
             direct_create: false,
             writers_per_file: 1,
+            readers_per_file: 1,
             file_names: true,
             text_names: false,
             durable: false,

@@ -222,8 +222,9 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let ends = opened?;
     state.active = 1;
     state.ends = Some(ends.clone());
-    let caps = cx.target().caps();
-    if caps.writers_per_file > 1 && file.most > 1 && caps.write != WriteStyle::InOrder && state.left.len() > 1 {
+    let (from, to) = (cx.source(&file.work).caps(), cx.target().caps());
+    let gains = to.writers_per_file > 1 || from.readers_per_file > 1;
+    if gains && file.most > 1 && to.write != WriteStyle::InOrder && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
         cx.sched.share(file);

@@ -104,6 +104,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         attach: true,
         direct_create: true,
         writers_per_file: if matches!(magic, LUSTRE | GPFS) { 4 } else { 1 },
+        readers_per_file: 1,
         file_names: true,
         text_names: false,
         durable: false,

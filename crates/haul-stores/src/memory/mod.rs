@@ -88,6 +88,7 @@ impl Memory {
             attach: true,
             direct_create: true,
             writers_per_file: 4,
+            readers_per_file: 1,
             file_names: true,
             text_names: false,
             durable: false,

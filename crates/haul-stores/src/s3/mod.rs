@@ -213,6 +213,7 @@ fn caps() -> Caps {
         attach: true,
         direct_create: false,
         writers_per_file: 256,
+        readers_per_file: 256,
         file_names: false,
         text_names: true,
         durable: true,

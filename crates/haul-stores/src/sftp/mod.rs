@@ -181,6 +181,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         attach: true,
         direct_create: true,
         writers_per_file: 1,
+        readers_per_file: 1,
         file_names: true,
         text_names: false,
         durable: false,

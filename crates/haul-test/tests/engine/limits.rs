@@ -148,6 +148,17 @@ fn the_same_file_in_parts_is_no_lack_of_work() {
 }
 
 #[test]
+fn a_file_in_parts_of_a_source_that_gains_from_several_readers() {
+    for (readers, expected) in [(1, Limiter::OneFile), (8, Limiter::SourceReads)] {
+        let source = Memory::new().with(|caps| caps.readers_per_file = readers);
+        source.put("huge", content("huge", 0, 3 << 20));
+        let source = Fault::slow(Arc::new(source), &[(Op::Read, ms(60))]);
+        let target = Memory::new().with(|caps| caps.writers_per_file = 1);
+        limited(job(Arc::new(source), Arc::new(target)), expected);
+    }
+}
+
+#[test]
 fn a_straggler_at_the_end() {
     let source = tree(0, 24);
     source.put("d3/last", content("last", 0, 1 << 20));
