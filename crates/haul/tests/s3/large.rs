@@ -1,7 +1,7 @@
 //! Objects in parts: their borders, what a kill leaves, and that nothing that landed is sent twice.
 
 use haul_test::compare::What;
-use haul_test::objects::scripted::{Scripted, When};
+use haul_test::objects::scripted::{Action, Scripted, When};
 
 use crate::support::{Ended, PART, World};
 
@@ -149,6 +149,24 @@ fn an_upload_of_a_job_that_is_given_up_is_removed() {
         w.haul("jobs clean").ends(0).says("unfinished file");
         assert_eq!(w.uploads(key), Vec::<String>::new(), "{words}");
         w.haul("jobs").ends(0).says("no jobs");
+    }
+}
+
+#[test]
+fn parts_of_one_object_are_got_side_by_side() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: large=40M");
+    w.haul("cp src/large @/large").ends(0);
+    // Long enough that nobody is done before the others have begun.
+    let late = Action::Late(std::time::Duration::from_millis(300));
+    scripted.rule(When::method("GET").path("/large"), .., late);
+    for (flags, least, most) in [("-j 5", 4, 6), ("-j 5 --concurrency 2", 2, 2), ("-j 1", 1, 1)] {
+        scripted.clear_seen();
+        w.haul(&format!("cp --part-size 5M {flags} @/large out")).ends(0);
+        assert_eq!(w.content("out"), w.content("src/large"), "{flags}");
+        let at_once = scripted.most_at_once();
+        assert!((least..=most).contains(&at_once), "{flags}: {at_once} requests at a time");
+        std::fs::remove_file(w.join("out")).expect("removed");
     }
 }
 
