@@ -499,6 +499,12 @@ impl Scheduler {
         self.parked.notify_all();
     }
 
+    /// Workers at work beyond the limit, which was lowered meanwhile.
+    pub fn surplus(&self) -> usize {
+        let state = self.lock();
+        state.running.saturating_sub(state.limit as usize)
+    }
+
     /// Tasks that were handed out and have not come back.
     pub fn running(&self) -> usize {
         self.lock().running

@@ -50,6 +50,8 @@ struct State {
     left: Vec<Chunk>,
     receipts: Vec<Receipt>,
     active: u32,
+    /// Of these, those that take no more chunks.
+    leaving: u32,
     error: Option<Error>,
 }
 
@@ -72,7 +74,7 @@ impl fmt::Debug for OpenFile {
 
 impl OpenFile {
     pub fn new(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
-        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, error: None };
+        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
         Arc::new(OpenFile {
             work: work.clone(),
             step,
@@ -131,13 +133,20 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     // Over a network the next chunk sets out while the destination has not said yet that it has the one before.
     let ahead = usize::from(!cx.target().caps().cheap_stat);
     let mut carried: VecDeque<Carried> = VecDeque::new();
+    let mut leaves = false;
     loop {
+        let surplus = cx.sched.surplus();
         let chunk = {
             let mut state = file.lock();
             if state.error.is_some() || cx.cancel.is_set() {
                 state.left.clear();
             }
-            state.left.pop()
+            // A limit that was lowered holds in the middle of a file too, as long as somebody stays with it.
+            if !leaves && surplus > state.leaving as usize && state.active - state.leaving > 1 {
+                leaves = true;
+                state.leaving += 1;
+            }
+            if leaves { None } else { state.left.pop() }
         };
         let last = chunk.is_none();
         let moved = move_chunk(cx, &ends, chunk, &mut carried, ahead);
@@ -155,6 +164,7 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     let last = {
         let mut state = file.lock();
         state.active -= 1;
+        state.leaving -= u32::from(leaves);
         state.active == 0
     };
     if last {

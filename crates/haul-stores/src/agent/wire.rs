@@ -458,8 +458,9 @@ impl<'a> Parser<'a> {
             atomic_commit,
             attach,
             direct_create,
-            writers_per_file: STREAMS,
-            readers_per_file: STREAMS,
+            writers_per_file: WRITERS,
+            // One reader asks ahead over all links.
+            readers_per_file: 1,
             file_names,
             text_names: false,
             durable: false,
@@ -474,8 +475,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Workers that may write or read one file of the far side at a time: each fills what the others leave of the way there.
-const STREAMS: u32 = 16;
+/// Workers that may write one file of the far side at a time: each fills what the others leave of the way there.
+const WRITERS: u32 = 16;
 
 const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
 

@@ -190,15 +190,6 @@ fn a_limit_that_was_asked_for() {
 }
 
 #[test]
-fn too_few_workers_by_request() {
-    let mut one = job(Arc::new(tree(0, 12)), slow(Memory::new(), &[(Op::Write, 15), (Op::Landed, 15)]));
-    one.workers = Some(1);
-    let report = run(1, MANY, one);
-    is(&report, Limiter::Workers);
-    assert!(report.limited_by.contains("the 1 worker of -j"), "{}", report.limited_by);
-}
-
-#[test]
 fn too_short_to_say() {
     let source = Memory::new();
     source.put("a", b"a");

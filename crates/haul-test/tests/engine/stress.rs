@@ -112,3 +112,31 @@ fn one_worker_and_sixteen_come_to_the_same() {
         assert!(reports.windows(2).all(|pair| pair[0] == pair[1]), "tree {i}: {reports:?}");
     }
 }
+
+/// Eight workers for a while, then one.
+struct Lowered(u32);
+
+impl Tuner for Lowered {
+    fn sample(&mut self, _: &Sample) {}
+    fn tick(&mut self, _: Duration, _: Demand) -> Limits {
+        self.0 += 1;
+        Limits { workers: if self.0 < 8 { 8 } else { 1 } }
+    }
+    fn name(&self) -> &'static str {
+        "lowered"
+    }
+}
+
+#[test]
+fn a_limit_that_is_lowered_holds_in_the_middle_of_a_file() {
+    let source = Memory::new();
+    source.put("huge", content("huge", 0, 6 << 20));
+    let from = Fault::slow(Arc::new(source.again()), &[(Op::Read, Duration::from_millis(40))]);
+    let target = Memory::new();
+    let run = Run { tuner: Some(Box::new(Lowered(0))), ..Run::workers(8) };
+    let (report, _) = run.go(job(Arc::new(from), Arc::new(target.again())));
+    assert_eq!((report.failed, target.get("huge")), (0, source.get("huge")), "{report:?}");
+    let most = report.pace.points.iter().map(|point| point.busy as u32).max();
+    let last = report.pace.points.iter().rev().nth(1).expect("it takes a while");
+    assert!(most >= Some(4) && last.busy < 2.0, "{:#?}", report.pace);
+}

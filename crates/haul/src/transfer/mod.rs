@@ -20,7 +20,7 @@ use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::report::Report;
-use haul_core::store::{Caps, Store, WriteStyle};
+use haul_core::store::Store;
 use haul_stores::local::{Local, Options as LocalOptions};
 use haul_stores::s3::Learning;
 
@@ -173,11 +173,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let handed = std::mem::take(&mut places.stores);
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let moved = if flags.kind == CopyKind::Mv { far_names(&places.roots, &handed) } else { Vec::new() };
-    // Over a link large files go in parts side by side; where each part is a request of its own, in fewer.
-    let far_parts = |caps: &Caps, streams: u32| streams > 1 && !caps.cheap_stat;
-    let from_parts = |caps: &Caps| far_parts(caps, caps.readers_per_file) && !matches!(caps.write, WriteStyle::Parts { .. });
-    let to = places.target.caps();
-    let in_parts = far_parts(to, to.writers_per_file) || places.roots.iter().any(|root| from_parts(root.store.caps()));
+    let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
@@ -204,7 +200,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         dry: flags.dry,
         workers: if flags.dry || flags.itemize { Some(flags.speed.workers.unwrap_or(1)) } else { flags.speed.workers },
         writers: flags.transport.concurrency,
-        chunk: flags.transport.chunk.unwrap_or(if in_parts { CHUNK_FAR } else { CHUNK }),
+        chunk: flags.transport.chunk.unwrap_or(if target_caps.0 && !target_caps.1 { CHUNK_FAR } else { CHUNK }),
         limit: flags.speed.bwlimit,
         retries: flags.run.retries.unwrap_or(3),
         progress: Duration::from_secs(30),
