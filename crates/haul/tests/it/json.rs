@@ -81,6 +81,24 @@ fn every_line_is_json_with_the_documented_keys() {
     }
 }
 
+/// The values of a key in all lines.
+fn of(events: &[Value], key: &str) -> Vec<Value> {
+    events.iter().map(|event| event[key].clone()).collect()
+}
+
+/// Runs a command whose standard output is JSON with the documented keys and nothing that a terminal would act on.
+#[track_caller]
+fn documented_events(w: &World, command: &str, code: i32) -> (Vec<Value>, Ran) {
+    let documented = documented();
+    let ran = w.haul(command).ends(code);
+    assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
+    let events = events(&ran);
+    for event in &events {
+        assert_eq!(Some(&keys(event)), documented.get(event["event"].as_str().unwrap()), "{command}: {event}");
+    }
+    (events, ran)
+}
+
 #[test]
 fn lists_are_json_with_the_documented_keys() {
     let w = World::of_user();
@@ -91,19 +109,13 @@ fn lists_are_json_with_the_documented_keys() {
     std::os::unix::fs::symlink(bytes(b"\xff"), w.path("src/m")).unwrap();
     w.give_all();
     w.age("src/a");
-    let documented = documented();
     let told = |command: &str, code: i32| {
-        let ran = w.haul(command).ends(code);
-        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
-        let events = events(&ran);
+        let (events, _) = documented_events(&w, command, code);
         for event in &events {
-            let kind = event["event"].as_str().unwrap();
-            assert_eq!(Some(&keys(event)), documented.get(kind), "{command}: {event}");
             assert!(["src", "src/a"].contains(&event["place"].as_str().unwrap()), "{command}: {event}");
         }
         events
     };
-    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
 
     let listed = told("ls --json src", 0);
     assert_eq!(of(&listed, "path"), ["a", "caf\u{fffd}", "d", "esc\u{1b}[2Jape", "l", "locked", "m", "p"]);
@@ -141,18 +153,12 @@ fn sums_are_json_beside_the_manifest() {
     fs::write(w.path("src").join(bytes(b"caf\xe9")), "xxx").unwrap();
     w.give_all();
     w.age("src/a");
-    let documented = documented();
     let told = |command: &str, code: i32| {
-        let ran = w.haul(command).ends(code);
-        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
+        let (events, ran) = documented_events(&w, command, code);
         assert!(code == 0 || ran.stderr.contains("locked: open"), "{command}: {}", ran.stderr);
-        let events = events(&ran);
-        for event in &events {
-            assert_eq!((&event["event"], Some(&keys(event))), (&"sum".into(), documented.get("sum")), "{command}: {event}");
-        }
+        assert!(events.iter().all(|event| event["event"] == "sum"), "{command}: {events:?}");
         events
     };
-    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
     let paths = ["a", "caf\u{fffd}", "d/b", "empty", "esc\u{1b}[2Jape\nline"];
     for format in ["blake3", "sha256sum", "md5sum"] {
         let sums = told(&format!("sum --json --format {format} src"), 23);
@@ -189,19 +195,16 @@ fn what_is_removed_is_json() {
     fs::write(w.path("d").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"caf\xe9")), "x").unwrap();
     w.give_all();
     fs::set_permissions(w.path("d/kept"), fs::Permissions::from_mode(0o500)).unwrap();
-    let documented = documented();
     let told = |command: &str, code: i32| {
-        let ran = w.haul(command).ends(code);
-        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains("removed a"), "{command}: {}{}", ran.stdout, ran.stderr);
-        let mut events = events(&ran);
+        let (mut events, ran) = documented_events(&w, command, code);
+        assert!(!ran.stderr.contains("removed a"), "{command}: {}", ran.stderr);
         for event in &events {
-            assert_eq!((&event["event"], Some(&keys(event))), (&"removed".into(), documented.get("removed")), "{command}: {event}");
+            assert_eq!(event["event"], "removed", "{command}: {event}");
             assert_eq!((&event["version_id"], &event["upload_id"]), (&Value::Null, &Value::Null), "{command}: {event}");
         }
         events.sort_by_key(|event| event["path"].as_str().unwrap().to_owned());
         (events, ran.stderr)
     };
-    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
     let (one, _) = told("rm --json d/one", 0);
     assert_eq!((of(&one, "path"), &one[0]["place"], &one[0]["dry"]), (vec!["".into()], &"d/one".into(), &false.into()));
     let all = ["", "a", "caf\u{fffd}", "e", "e/b", "esc\u{1b}[2J", "kept", "kept/c", "l"];
@@ -235,14 +238,8 @@ fn a_tree_is_held_against_its_manifest() {
     for format in ["blake3", "sha256sum"] {
         w.haul(&format!("sum --format {format} -o {format} src")).succeeds();
     }
-    let documented = documented();
     let told = |command: &str, code: i32| {
-        let ran = w.haul(command).ends(code);
-        assert!(!ran.stdout.contains('\u{1b}'), "{command}: {}", ran.stdout);
-        let mut events = events(&ran);
-        for event in &events {
-            assert_eq!(Some(&keys(event)), documented.get(event["event"].as_str().unwrap()), "{command}: {event}");
-        }
+        let (mut events, ran) = documented_events(&w, command, code);
         let (first, last) = (events.remove(0), events.pop().expect("a last line"));
         assert_eq!((&first["event"], &last["event"]), (&"started".into(), &"checked".into()), "{command}");
         assert_eq!(last["place"], "src", "{command}");
@@ -264,7 +261,6 @@ fn a_tree_is_held_against_its_manifest() {
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"x\x1b[2J\xff");
     fs::write(w.path("src").join(odd), "xx").unwrap();
     w.give_all();
-    let of = |events: &[Value], key: &str| events.iter().map(|event| event[key].clone()).collect::<Vec<_>>();
     let paths = ["a", "d/b", "d/c", "e", "locked", "x\u{1b}[2J\u{fffd}"];
     for (manifest, sizes, shorter) in [
         ("blake3", [5.into(), 307_200.into(), 7.into(), 9.into(), Value::Null, 2.into()], "size"),
