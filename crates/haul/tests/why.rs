@@ -123,15 +123,16 @@ fn files(count: usize, size: &str) -> String {
 #[test]
 fn slow_file_systems() {
     let world = World::new();
-    world.tree(&format!("src: {}", files(12, "400K")));
+    // More of them than the tuner takes workers, or they are what it lacks.
+    world.tree(&format!("src: {}", files(60, "300K")));
     {
         let _mounted = slow(&world, 0, 150);
         world.limited("cp -W src/ ~/slow/copy", "destination-writes");
     }
-    world.tree(&format!("backing/src: {}", files(12, "400K")));
+    world.tree(&format!("backing/src: {}", files(60, "300K")));
     let _mounted = slow(&world, 0, 150);
     let said = world.limited("cp slow/src/ ~/copy", "source-reads");
-    assert_eq!((&said["event"], &said["ending"], &said["files"]), (&"why".into(), &"complete".into(), &12.into()));
+    assert_eq!((&said["event"], &said["ending"], &said["files"]), (&"why".into(), &"complete".into(), &60.into()));
 }
 
 #[test]
