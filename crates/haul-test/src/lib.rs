@@ -23,6 +23,7 @@ pub mod link;
 pub mod nasty;
 pub mod nobody;
 pub mod objects;
+mod port;
 pub mod proftpd;
 pub mod pty;
 pub mod rogue;

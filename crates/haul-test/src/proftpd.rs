@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::sshd::free_port;
+use crate::port::free_port;
 
 const SERVER: &str = "/usr/sbin/proftpd";
 

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+
+use crate::port::free_port;
 
 const SERVER: &str = "/usr/sbin/sshd";
 
@@ -156,11 +158,6 @@ fn send(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
         let _it_may_be_gone = rustix::process::kill_process(pid, signal);
     }
-}
-
-/// A port of loopback that nobody listens at.
-pub(crate) fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The processes that a process has started, by `/proc`.

@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::certificate::Certificate;
-use super::{Endpoint, Running, Server, free_port, place, plain, server};
+use super::{Endpoint, Running, Server, place, plain, server};
+use crate::port::free_port;
 
 /// The server, stopped when this is dropped.
 #[derive(Debug)]

@@ -5,12 +5,10 @@
 //! - [`plain`] makes signed requests, with code that haul does not share.
 //! - [`scripted`] answers chosen requests as a test says, and passes all others to the server behind it.
 
-use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
 use std::fs;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -150,13 +148,4 @@ fn place(prefix: &str) -> io::Result<tempfile::TempDir> {
         return Ok(usual);
     }
     tempfile::Builder::new().prefix(prefix).tempdir_in(programs())
-}
-
-/// A port of loopback that nobody listens at, below those that the system gives to clients: a server takes a while until it listens,
-/// and tests make connections by the thousand meanwhile.
-fn free_port() -> io::Result<u16> {
-    const TRIES: usize = 100;
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let any = || 10_000 + (RandomState::new().build_hasher().finish() % 20_000) as u16;
-    std::iter::repeat_with(any).take(TRIES).find(is_free).ok_or_else(|| io::Error::other("no port is free"))
 }
