@@ -135,6 +135,12 @@ impl Error {
         self
     }
 
+    /// Names what the user knows in place of what was worked on: the file, not its staging file.
+    pub fn renamed(mut self, name: &Name) -> Self {
+        self.0.path = Some(name.path().into());
+        self
+    }
+
     pub fn at(mut self, path: &[u8]) -> Self {
         if self.0.path.is_none() {
             self.0.path = Some(path.into());

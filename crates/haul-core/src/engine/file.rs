@@ -268,7 +268,8 @@ fn open_both(
     spent.reading += began.elapsed();
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
-    let in_place = cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare);
+    let in_place =
+        cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare) && cx.may_write_in_place(&name)?;
     let path = name.path();
     let stamp = state.entry.stamp();
     let mut session = None;

@@ -129,6 +129,7 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
         let entry = &mut named.entry;
         found.add(entry.kind, 1);
         if let Some(why) = passed_over(cx, work, entry) {
+            cx.left_behind(entry.kind);
             if why == Why::NotAsked && entry.kind != Kind::File {
                 cx.report().skipped.add(entry.kind, 1);
                 cx.item(Action::Skip, why, entry);

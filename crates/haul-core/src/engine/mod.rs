@@ -15,6 +15,7 @@
 mod context;
 mod deletes;
 mod delta;
+mod emptied;
 pub(crate) mod file;
 mod hardlinks;
 mod late;

@@ -30,6 +30,9 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
         Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
     };
+    if target.kind == Kind::Dir && (cx.is_across(&target) || cx.is_source(&target)) {
+        return refuse("it is a mount point or the source itself, and stays");
+    }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {
             return refuse("--force replaces it, --backup-dir keeps it elsewhere");

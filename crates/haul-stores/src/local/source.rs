@@ -66,6 +66,11 @@ impl FileSource {
         Ok(source)
     }
 
+    /// The name under which its errors go: a staging file's are those of the file that it is to become.
+    pub fn named(self, name: &Name) -> Self {
+        FileSource { name: name.clone(), ..self }
+    }
+
     /// Drops what the page cache holds of the file, so that a read reaches the medium. Pages that are not on
     /// it yet stay: the caller has seen to that.
     pub fn drop_cache(&self) -> Result<()> {
