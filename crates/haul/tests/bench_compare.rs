@@ -177,6 +177,30 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     assert!(world.names("dst").is_empty(), "a directory that was there stays, empty");
 }
 
+/// A launcher is no tool: with mpirun alone neither dcp nor dsync is there.
+#[test]
+fn what_a_launcher_would_start_must_be_installed_too() {
+    let world = World::new();
+    let bin = world.path("bin");
+    fs::create_dir(&bin).expect("made");
+    fs::write(bin.join("mpirun"), format!("#!/bin/sh\n: > {}\nsleep 600\n", world.path("launched").display())).expect("written");
+    fs::set_permissions(bin.join("mpirun"), fs::Permissions::from_mode(0o755)).expect("made a program");
+    std::os::unix::fs::symlink("/bin/cp", bin.join("cp")).expect("made");
+    let run = |words: &str, code: i32| {
+        let mut command = world.command(words);
+        command.env("PATH", &bin);
+        ended(command, code)
+    };
+    let said = run("--json --repeat 1 src dst", 0);
+    let names: Vec<String> = said.json()["tools"].as_array().expect("tools").iter().map(|row| row["tool"].to_string()).collect();
+    assert_eq!(names.len(), 2, "haul and cp: {names:?}");
+    said.has(&["dcp, dsync"]);
+    let document = run("--json --repeat 1 --tools dcp,cp src dst", 0).json();
+    let reason = of(&document, "dcp")["troubles"][0]["reason"].clone();
+    assert!(reason.as_str().is_some_and(|reason| reason.contains("no program dcp")), "{document}");
+    assert!(!world.path("launched").exists(), "mpirun was started");
+}
+
 #[test]
 fn nothing_that_is_not_its_own_is_touched() {
     let world = World::new();
