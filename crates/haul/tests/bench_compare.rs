@@ -132,6 +132,12 @@ fn real_tools_copy_right_and_nothing_is_left() {
     let mut names: Vec<String> = fs::read_dir(&run).expect("there").map(|e| e.expect("one").file_name().to_string_lossy().into()).collect();
     names.sort();
     assert_eq!(names.iter().filter(|name| *name != "report.html").collect::<Vec<_>>(), ["run.json", "samples.csv", "samples.jsonl"]);
+    let page = fs::read_to_string(run.join("report.html")).expect("a page");
+    for words in
+        ["Time for 13TB", "assumes constant throughput", "Every copy was compared with the source", "Also preserved", "mode, mtime"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
     let csv = fs::read_to_string(run.join("samples.csv")).expect("a table");
     assert_eq!(csv.lines().count(), 1 + 4 * 3, "{csv}");
     assert!(said.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", said.err);

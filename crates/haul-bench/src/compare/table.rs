@@ -164,8 +164,8 @@ fn entry(tool: &mut Tool, key: &str, value: &str) -> Result<(), String> {
         _ => {
             let (key, is_input) = key.strip_prefix("input ").map_or((key, false), |key| (key.trim(), true));
             let routes = Route::ALL.map(|(_, word)| word).join(", ");
-            let case =
-                Case::parse(key).ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
+            let case = Case::parse(key)
+                .ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
             match is_input {
                 true => tool.inputs.push((case, value.to_string())),
                 false => tool.commands.push((case, split(value)?)),
