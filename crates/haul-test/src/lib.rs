@@ -13,12 +13,14 @@
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
+//! - [`ignored`] sets which signals a command ignores from its start.
 //! - [`nobody`] runs a command without root's rights.
 
 pub mod account;
 pub mod compare;
 pub mod content;
 pub mod fault;
+pub mod ignored;
 pub mod link;
 pub mod nasty;
 pub mod nobody;

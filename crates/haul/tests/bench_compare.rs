@@ -45,6 +45,7 @@ impl World {
 
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        haul_test::ignored::only(&mut command, &[]);
         command.env_clear().current_dir(self.dir.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.dir.path());
         command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.args(["bench", "compare", "--caches=warm"]).args(words.split_whitespace());

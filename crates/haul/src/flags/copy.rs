@@ -269,7 +269,7 @@ struct AcceptedArgs {
     /// What is unfinished is always kept for the next run
     #[arg(long)]
     partial: bool,
-    /// Sizes are always for people to read (help is --help)
+    /// Sizes are always for people to read; without operands print the most used options
     #[arg(short = 'h', long)]
     human_readable: bool,
 }
@@ -294,7 +294,7 @@ fn places(
     environment: &Environment<'_>,
 ) -> Result<(Vec<Location>, Option<Location>), Refusal> {
     let (sources, destination) = match (kind, args.paths.as_slice()) {
-        (_, []) => return Err("no source and no destination; write SRC and DST (help is --help)".into()),
+        (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
         (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, None),
         (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
         (CopyKind::Sync, [_, _, _, ..]) => {

@@ -328,8 +328,7 @@ type Begun = Arc<Mutex<Option<Arc<dyn Sink>>>>;
 
 /// A read of standard input may wait for ever: what was written is removed and the program left from here.
 fn listen(cancel: Cancel, sink: Begun) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return };
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             cancel.set(Stop::Signal);

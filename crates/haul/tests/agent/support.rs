@@ -107,6 +107,7 @@ impl World {
     /// The same without `--agent`.
     pub fn plain(&self, words: &str) -> Haul {
         let mut command = Command::new(HAUL);
+        haul_test::ignored::only(&mut command, &[]);
         command.env_clear().current_dir(self.join("")).stdin(Stdio::null());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.env("HOME", self.join("home")).env("HAUL_STATE_DIR", self.join("state")).env("XDG_RUNTIME_DIR", self.join("near-run"));
