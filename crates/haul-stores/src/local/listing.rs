@@ -3,7 +3,7 @@
 use std::sync::TryLockError;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{ErrorKind, Result};
 use haul_core::store::{Flow, Found};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat};
@@ -122,8 +122,6 @@ fn list_fd(fd: BorrowedFd<'_>, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) ->
     while let Some(next) = raw.next() {
         let next = match next {
             Ok(next) => next,
-            // The directory was removed while it was read.
-            Err(Errno::NOENT) => return Err(Error::new(ErrorKind::Vanished, "list").on(&Name::of(dir))),
             Err(e) => return Err(fail(e, "list").on(&Name::of(dir))),
         };
         let leaf = next.file_name().to_bytes();

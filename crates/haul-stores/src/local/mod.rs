@@ -235,7 +235,7 @@ impl Store for Local {
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
         let name = &entry.name;
         let open = || {
-            let handle = self.shared.dirs.get(&name.dir).map_err(vanished)?;
+            let handle = self.shared.dirs.get(&name.dir)?;
             dirs::leaf_of(&name.leaf, "open")?;
             let listed = (!entry.is_bare()).then(|| entry.stamp());
             FileSource::new(&handle, name, listed, follow, self.shared.rules.privileged)
@@ -333,13 +333,5 @@ impl Store for Local {
 
     fn forget(&self, dir: &Dir) {
         self.shared.dirs.forget(dir);
-    }
-}
-
-/// A source directory that is gone has taken its files along.
-fn vanished(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound => error.kind_is(ErrorKind::Vanished),
-        _ => error,
     }
 }
