@@ -265,6 +265,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Removes what an unfinished write left behind; no error if nothing did.
     fn abandon(&self, name: &Name, token: &Token) -> Result<()>;
 
+    /// Removes what unfinished writes, of whatever run, have left in a directory that is about to go; how many there were.
+    /// No listing shows them, and with them in it a directory cannot be removed.
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let _ = dir;
+        Ok(0)
+    }
+
     /// Reads whole small files into the bundle, attributes as the bundle wants them. A failure is its item's.
     fn get_bundle(&self, bundle: &mut Bundle);
 
@@ -496,6 +503,27 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
         kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination keeps no special files"),
         _ => Ok(()),
     }
+}
+
+/// Once more after `failed`, if all that was left in a directory was what unfinished writes leave there.
+pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result<()> {
+    let dir = entry.name.dir.child(&entry.name.leaf);
+    let blocked = entry.kind == Kind::Dir && !matches!(failed.kind(), ErrorKind::NotFound | ErrorKind::Changed);
+    let mut empty = true;
+    let mut look = |_| {
+        empty = false;
+        Flow::Stop
+    };
+    let listed = blocked && store.list(&dir, Depth::One, &mut look).is_ok();
+    let again = listed && empty && store.abandon_all(&dir).is_ok_and(|count| count > 0);
+    if blocked {
+        store.forget(&dir);
+    }
+    let removed = if again { store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) } else { Err(failed) };
+    removed.map_err(|e| match e.kind() {
+        ErrorKind::Exists if blocked => e.hint("something was put into it meanwhile: run the same command again"),
+        _ => e,
+    })
 }
 
 #[cfg(test)]

@@ -346,10 +346,9 @@ impl Context {
         self.observer.on(&Event::Failed { error, kind });
     }
 
-    /// A source name that is not there any more has vanished; that is another class than never having been.
+    /// For what only the source can have said.
     pub fn fail_source(&self, error: Error, kind: Kind) {
-        let error = if error.kind() == ErrorKind::NotFound { error.kind_is(ErrorKind::Vanished) } else { error };
-        self.fail(&error, kind);
+        self.fail(&error.of_source(), kind);
     }
 
     pub fn warn(&self, warning: Warning) {

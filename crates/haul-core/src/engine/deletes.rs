@@ -11,7 +11,7 @@ use crate::job::{MaxDelete, Mode};
 use crate::report::Ending;
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
-use crate::store::{Depth, Flow};
+use crate::store::{Depth, Flow, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::late::{IN_MEMORY, Late, lock, spilled};
@@ -190,7 +190,7 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
     let removed = cx.target().remove(&lot);
     let removed = cx.retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
     for (removed, entry) in removed.into_iter().zip(&lot) {
-        match removed {
+        match removed.or_else(|e| remove_emptied(cx.target(), entry, e)) {
             Ok(()) => deleted(cx, entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => cx.fail(&e.on(&entry.name), entry.kind),

@@ -183,7 +183,10 @@ fn copy_within(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
         load.bytes = entry.size;
         load.entries = 1;
         let from = cx.source(&file.work).place();
-        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)))?;
+        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)));
+        // The one call speaks of both ends.
+        let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
         // What a move removes is gone: at least the size of what stands there now is looked at.
         if landed.is_some() && cx.job.remove_source && cx.retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
             return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));
@@ -260,10 +263,10 @@ fn open_both(
     spent: &mut Spent,
 ) -> Result<Arc<Ends>> {
     let began = Instant::now();
-    let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow))?;
+    let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow)).map_err(Error::of_source)?;
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
-        state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted))?));
+        state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
     spent.reading += began.elapsed();
     let name = cx.target_name(&state.entry.name);
@@ -489,7 +492,7 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 /// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     let began = Instant::now();
-    let now = cx.retry(|| ends.source.stamp());
+    let now = cx.retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
     let now: Stamp = now?;
     if now != entry.stamp() {
@@ -552,7 +555,8 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     // Where parts are kept by a service, one that failed is no reason to send the others again.
     let parts = matches!(cx.target().caps().write, WriteStyle::Parts { .. }) && cx.target().caps().attach;
-    let parts = parts && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::BadName);
+    let parts = parts
+        && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::BadName);
     let keep = keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some())));
     if !keep {
         if let Err(trouble) = ends.sink.abort() {
@@ -591,11 +595,7 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
         ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
         _ => super::space::explain(cx, e),
     };
-    if matches!(e.op(), "open" | "read") {
-        cx.fail_source(e, Kind::File)
-    } else {
-        cx.fail(&e, Kind::File)
-    }
+    cx.fail(&e, Kind::File);
     cx.sched.items_done(&file.work, 1);
 }
 
@@ -611,8 +611,8 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         load.entries = 1;
         // Bare: a store that reads ahead when a file is opened has no reason to.
         let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
-        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow))?;
-        if cx.retry(|| ours.stamp())? != entry.stamp() {
+        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
+        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
         }
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
@@ -622,7 +622,7 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
             let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
-            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent)? == hash(&*theirs, &mut theirs_spent)?)
+            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
         })
     });
     cx.touch_down(flight_id);

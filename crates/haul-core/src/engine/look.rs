@@ -221,7 +221,8 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         made: false,
         closed: true,
     });
-    let lookup = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).and_then(|mut entry| {
+    let asked = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).map_err(Error::of_source);
+    let lookup = asked.and_then(|mut entry| {
         cx.transform(&mut entry);
         let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
             Ok(target) => Some(target),
@@ -231,7 +232,7 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         Ok((entry, target))
     });
     match lookup {
-        Err(e) => cx.fail_source(e.on(&name), Kind::File),
+        Err(e) => cx.fail(&e.on(&name), Kind::File),
         Ok((entry, target)) => {
             let mut step = cx.planner.decide(&entry, target.as_ref());
             let mut staged = false;

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
-use crate::store::{Depth, Flow, Found};
+use crate::store::{Depth, Flow, Found, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::deletes::delete_tree;
@@ -60,7 +60,8 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
     if cx.writes() {
         work.touch();
         if empty {
-            cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())))?;
+            let removed = cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())));
+            removed.or_else(|e| remove_emptied(cx.target(), &target, e))?;
         } else if !back_up_by_rename(cx, &target.name)? {
             delete_tree(cx, target);
         }

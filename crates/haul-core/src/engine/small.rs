@@ -69,6 +69,10 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     load.entries = bundle.items.len() as u64;
     for item in &mut bundle.items {
         cx.transform(&mut item.entry);
+        item.outcome = match std::mem::replace(&mut item.outcome, Outcome::Listed) {
+            Outcome::Failed(e) => Outcome::Failed(e.of_source()),
+            outcome => outcome,
+        };
     }
     flight.doing("write");
     flight.moved.store(bytes, std::sync::atomic::Ordering::Relaxed);
@@ -203,11 +207,7 @@ fn account(
             Outcome::Failed(e) => {
                 load.failed = true;
                 closed += 1;
-                if e.op() == "open" || e.op() == "read" {
-                    cx.fail_source(e.on(&entry.name), Kind::File);
-                } else {
-                    cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
-                }
+                cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
             }
             Outcome::Listed | Outcome::Read if stopped => closed += 1,
             Outcome::Listed | Outcome::Read => {

@@ -234,7 +234,7 @@ pub fn large(
     for (part, receipt) in chunks(entry.size, chunk).zip(receipts) {
         let expected = match receipt.hash {
             Some(hash) => hash,
-            None => cx.meter.hash(source, part.at.clone(), spent)?,
+            None => cx.meter.hash(source, part.at.clone(), spent).map_err(Error::of_source)?,
         };
         if cx.meter.hash(written, part.at.clone(), spent)? != expected {
             let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);

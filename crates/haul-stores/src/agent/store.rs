@@ -439,6 +439,15 @@ impl Store for Remote {
         self.root.call(ops::ABANDON, &to).map(|_| ()).map_err(|e| e.on(name))
     }
 
+    /// No token stands for all of them. A far haul that does not know that refuses.
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let name = Name::of(dir);
+        let mut to = self.root.request();
+        to.name(&name).bytes(b"");
+        let answer = self.root.call(ops::ABANDON, &to).map_err(|e| e.on(&name))?;
+        answer.body().number()
+    }
+
     fn get_bundle(&self, bundle: &mut Bundle) {
         let listed: Vec<usize> =
             bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Listed)).map(|(i, _)| i).collect();

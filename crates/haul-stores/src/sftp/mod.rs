@@ -37,7 +37,7 @@ pub use devices::Device;
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::staging::staging_leaf;
+use crate::staging::{Shown, staging_leaf};
 
 /// A directory of a host.
 #[derive(Debug)]
@@ -376,7 +376,7 @@ impl Store for Sftp {
 
     fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         match depth {
-            Depth::One => self.shared.list(dir, each).map_err(|e| e.on(&Name::of(dir))),
+            Depth::One => self.shared.list(dir, Shown::Names, each).map_err(|e| e.on(&Name::of(dir))),
             Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
         }
     }
@@ -399,6 +399,15 @@ impl Store for Sftp {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut left = Vec::new();
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            left.extend(found);
+            Flow::Go
+        })?;
+        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {

@@ -12,7 +12,7 @@ use super::channel::{Answer, Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, data, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
-use super::source::{gone, stamp};
+use super::source::stamp;
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
 
@@ -54,7 +54,7 @@ impl Shared {
         let mut wanted: Vec<(usize, Vec<u8>)> = Vec::new();
         for i in listed {
             let item = &mut bundle.items[i];
-            match checked(&item.entry.name, "open").and_then(|leaf| Ok(join(&self.dir(&item.entry.name.dir).map_err(gone)?, leaf))) {
+            match checked(&item.entry.name, "open").and_then(|leaf| Ok(join(&self.dir(&item.entry.name.dir)?, leaf))) {
                 Ok(path) => wanted.push((i, path)),
                 Err(e) => fail(item, e),
             }
@@ -77,9 +77,6 @@ impl Shared {
                     }
                 }
                 Ok(_) => there.push((*i, path)),
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    item.outcome = Outcome::Failed(e.kind_is(ErrorKind::Vanished).on(&item.entry.name));
-                }
                 Err(e) => item.outcome = Outcome::Failed(e.on(&item.entry.name)),
             }
         }
@@ -91,7 +88,7 @@ impl Shared {
             match answer.and_then(|answer| client::handle(&answer, "open")) {
                 Ok(handle) => handles.push((i, handle)),
                 Err(e) => {
-                    fail(&mut bundle.items[i], gone(e));
+                    fail(&mut bundle.items[i], e);
                 }
             }
         }

@@ -142,6 +142,10 @@ impl Store for Fault {
         self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
     }
 
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        self.inner.abandon_all(dir)
+    }
+
     fn get_bundle(&self, bundle: &mut Bundle) {
         let _under = self.core.enter(Op::GetBundle, bundle.items.len());
         let bent = self.items(Op::GetBundle, bundle, |outcome| matches!(outcome, Outcome::Listed));

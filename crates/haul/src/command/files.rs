@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
-use haul_core::store::Found;
+use haul_core::store::{Found, remove_emptied};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -231,7 +231,7 @@ pub fn rm(
         empty(&opened, &name, how.dry, cancel, &fail, each)?;
     }
     if failures.load(Ordering::Relaxed) == 0 {
-        match remove(&opened, &entry, how.dry) {
+        match remove_dir(&opened, &entry, how.dry) {
             Err(e) => fail(e.at(path)),
             _ => each(&entry),
         }
@@ -279,6 +279,11 @@ fn remove(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
     if dry { Ok(()) } else { opened.store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) }
 }
 
+/// A directory whose names are all gone: what interrupted runs have left unfinished in it goes too.
+fn remove_dir(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
+    remove(opened, entry, dry).or_else(|e| remove_emptied(&*opened.store, entry, e))
+}
+
 /// Everything but directories goes by all threads at once; then the directories, deepest first.
 fn empty(
     opened: &open::Opened,
@@ -310,7 +315,7 @@ fn empty(
         let path = path.map_err(|e| Error::io(e, "sort"))?;
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let entry = Entry::bare(name, Kind::Dir);
-        match remove(opened, &entry, dry) {
+        match remove_dir(opened, &entry, dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
             _ => each(&entry),
         }

@@ -426,7 +426,15 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::ABANDON => {
             let name = names.name(from)?;
-            store.abandon(&name, &Token(from.bytes()?.into()))?;
+            match from.bytes()? {
+                b"" => {
+                    let dir = name.dir.child(&name.leaf);
+                    let count = store.abandon_all(&dir);
+                    store.forget(&dir);
+                    to.number(count?);
+                }
+                token => store.abandon(&name, &Token(token.into()))?,
+            }
         }
         ops::GET_BUNDLE => {
             let mut bundle = Bundle { keep: from.mask()?, follow: from.flag()?, ..Bundle::default() };
