@@ -587,7 +587,7 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
     let e = e.on(&name);
     let e = match e.kind() {
         ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
-        ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
+        ErrorKind::Corrupt if e.next_step().is_none() => e.hint("the copy was discarded; check this disk and this machine's memory"),
         _ => super::space::explain(cx, e),
     };
     if matches!(e.op(), "open" | "read") {

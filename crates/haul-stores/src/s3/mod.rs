@@ -13,6 +13,7 @@ mod change;
 pub mod checksum;
 pub mod client;
 pub mod fault;
+pub mod forms;
 mod framed;
 pub mod index;
 pub mod inventory;

@@ -7,6 +7,7 @@ mod between;
 mod check;
 mod faults;
 mod flags;
+mod forms;
 mod keys;
 mod large;
 mod listing_json;
