@@ -439,6 +439,12 @@ pub trait Sink: Send + Sync {
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
 
+    /// Whether the store still has what a receipt from before `attach` says has landed.
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let _ = receipt;
+        true
+    }
+
     /// The bytes as they are now in the destination, past the page cache where there is one: for
     /// `--verify` before a commit. `Unsupported` where only a committed file can be read.
     fn reread(&self) -> Result<Box<dyn Source>>;

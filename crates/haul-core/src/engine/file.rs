@@ -278,6 +278,7 @@ fn open_both(
         // What was given up meanwhile begins anew.
         if let Ok(sink) = cx.retry(|| cx.target().attach(&name, &kept.token, &spec)) {
             state.receipts = kept.receipts;
+            state.receipts.retain(|receipt| sink.keeps(receipt));
             session = kept.session;
             opened = Some((sink, kept.chunk));
         } else if let Some(session) = kept.session {
@@ -363,7 +364,7 @@ fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<
 /// its sum only.
 fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
     if !old.landed.any_foreign() || cx.target().caps().durable {
-        return old.landed.receipts().collect();
+        return old.landed.receipts().filter(|receipt| sink.keeps(receipt)).collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
     let mut again = Spent::default();

@@ -1,5 +1,6 @@
 //! The requests that the store makes of one bucket, one function each.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
@@ -339,12 +340,15 @@ impl Bucket {
         }
     }
 
-    /// Whether the upload is there.
-    pub fn has_upload(&self, key: &[u8], upload: &str) -> Result<bool> {
-        let call = self.call("attach", Method::GET, key).ask("uploadId", upload).ask("max-parts", "1");
-        match self.client.send(&call, Body::None) {
-            Ok(answer) => answer.whole("attach").map(|_| true),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+    /// The ETags of the parts that an upload has, as [`checksum::version`]s by their numbers; `None` if there is no such upload.
+    pub fn parts_of(&self, key: &[u8], upload: &str) -> Result<Option<HashMap<u32, u64>>> {
+        let mut parts = HashMap::new();
+        let each = &mut |part: xml::Part| {
+            parts.insert(part.number, checksum::version(&part.etag));
+        };
+        match self.each_part(key, upload, each) {
+            Ok(()) => Ok(Some(parts)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }

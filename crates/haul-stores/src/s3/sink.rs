@@ -58,6 +58,8 @@ enum Way {
 struct State {
     /// Parts that arrived through this sink, by the index of their chunk.
     parts: HashMap<u32, Part>,
+    /// Parts that the service had at `attach`: versions of their ETags, by their numbers.
+    found: Option<HashMap<u32, u64>>,
     /// Chunks that come in pieces.
     pieces: HashMap<u32, Pieces>,
 }
@@ -148,14 +150,16 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         store.bucket.abort(&key, id)?;
         return Err(gone());
     }
-    match store.bucket.has_upload(&key, id) {
-        Ok(true) => {}
+    // A service may have dropped parts: MinIO does when a completion is broken off.
+    let parts = match store.bucket.parts_of(&key, id) {
+        Ok(Some(parts)) => parts,
         // Who may not look begins anew rather than never.
-        Ok(false) => return Err(gone()),
+        Ok(None) => return Err(gone()),
         Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
         Err(e) => return Err(e),
-    }
-    let way = Way::Upload { id: id.to_string(), algorithm, whole, print, since: None, state: Mutex::default() };
+    };
+    let state = Mutex::new(State { found: Some(parts), ..State::default() });
+    let way = Way::Upload { id: id.to_string(), algorithm, whole, print, since: None, state };
     Ok(Writing::boxed(store, name, key, spec, spec.entry.size, way))
 }
 
@@ -356,6 +360,12 @@ impl Sink for Writing {
                 }
             }
         }
+    }
+
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let Way::Upload { algorithm, state, .. } = &self.way else { return true };
+        let Some(part) = part_of(receipt, *algorithm) else { return false };
+        self.lock(state).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

@@ -179,6 +179,10 @@ impl Sink for Writing {
         self.core.run(Op::Landed, &self.name, || self.inner.landed(chunk))
     }
 
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        self.inner.keeps(receipt)
+    }
+
     fn reread(&self) -> Result<Box<dyn Source>> {
         self.core.run(Op::Reread, &self.name, || {
             let inner = self.inner.reread()?;
