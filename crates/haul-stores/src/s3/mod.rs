@@ -9,6 +9,7 @@ pub mod address;
 pub mod attributes;
 pub mod bucket;
 mod call;
+mod chain;
 mod change;
 pub mod checksum;
 pub mod client;

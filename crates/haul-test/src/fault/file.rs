@@ -67,6 +67,18 @@ impl Source for Reading {
         if self.core.is_watched(self.op) { Ok(None) } else { self.inner.judge() }
     }
 
+    fn stretch(&self) -> Option<u64> {
+        self.inner.stretch()
+    }
+
+    fn gap(&self) -> Option<Range<u64>> {
+        self.inner.gap()
+    }
+
+    fn show(&self, at: u64, bytes: &[u8]) {
+        self.inner.show(at, bytes);
+    }
+
     fn claim(&self) -> Option<String> {
         if self.core.is_watched(self.op) { None } else { self.inner.claim() }
     }

@@ -5,6 +5,7 @@ mod support;
 mod accounts;
 mod between;
 mod check;
+mod etags;
 mod faults;
 mod flags;
 mod forms;
