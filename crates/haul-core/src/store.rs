@@ -400,6 +400,23 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// The store knows of the content in stretches of so many bytes, the last one shorter, and compares what is read of each
+    /// from its start to its end by one read.
+    fn stretch(&self) -> Option<u64> {
+        None
+    }
+
+    /// The first bytes that are not compared yet, because they were not read, or not in order: [`Source::show`] is to see them.
+    /// [`Source::stamp`] is `Corrupt` once all were seen and are not what is stored.
+    fn gap(&self) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Shows bytes that were read before, beginning with those of [`Source::gap`].
+    fn show(&self, at: u64, bytes: &[u8]) {
+        let _ = (at, bytes);
+    }
+
     /// What the store itself says of the content: another file that says the same has the same, one that says something
     /// else in the same words (up to the colon) has another.
     fn claim(&self) -> Option<String> {
@@ -445,6 +462,12 @@ pub trait Sink: Send + Sync {
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
+
+    /// Whether the store still has what a receipt from before `attach` says has landed.
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let _ = receipt;
+        true
+    }
 
     /// The bytes as they are now in the destination, past the page cache where there is one: for
     /// `--verify` before a commit. `Unsupported` where only a committed file can be read.

@@ -20,6 +20,7 @@ use crate::tune::Op;
 
 use super::context::{Context, Flight};
 use super::delta::Delta;
+use super::shown::{self, Shown};
 
 /// A file on its way, shared by the workers that move it.
 pub struct OpenFile {
@@ -62,6 +63,7 @@ struct Ends {
     session: Option<u32>,
     chunk: u64,
     delta: Option<Delta>,
+    shown: Shown,
     flight: Arc<Flight>,
     flight_id: u64,
 }
@@ -236,7 +238,8 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     state.active = 1;
     state.ends = Some(ends.clone());
     let (from, to) = (cx.source(&file.work).caps(), cx.target().caps());
-    let gains = to.writers_per_file > 1 || from.readers_per_file > 1;
+    let in_order = shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    let gains = !in_order && (to.writers_per_file > 1 || from.readers_per_file > 1);
     if gains && file.most > 1 && to.write != WriteStyle::InOrder && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
@@ -282,6 +285,7 @@ fn open_both(
         // What was given up meanwhile begins anew.
         if let Ok(sink) = cx.retry(|| cx.target().attach(&name, &kept.token, &spec)) {
             state.receipts = kept.receipts;
+            state.receipts.retain(|receipt| sink.keeps(receipt));
             session = kept.session;
             opened = Some((sink, kept.chunk));
         } else if let Some(session) = kept.session {
@@ -315,6 +319,7 @@ fn open_both(
         None => {
             // A source that gives a file only from its start gives it in one piece.
             let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
+            let asked = shown::fitting(asked, &*source, caps.cheap_stat);
             let chunk = chunk_size(asked, state.entry.size, caps.write);
             // A kill between the file and its session would leave one that nobody knows of.
             let intent = if in_place { None } else { announce(cx, &name, &state.entry) };
@@ -334,6 +339,7 @@ fn open_both(
         cx.report().resumed_bytes += resumed;
         cx.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
     }
+    let shown = Shown::new(chunk, landed.iter().copied());
     // Handed out from the end, so kept the other way round.
     state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
     state.left.reverse();
@@ -348,7 +354,7 @@ fn open_both(
     } else {
         None
     };
-    Ok(Arc::new(Ends { source, sink, session, chunk, delta, flight: flight.clone(), flight_id }))
+    Ok(Arc::new(Ends { source, sink, session, chunk, delta, shown, flight: flight.clone(), flight_id }))
 }
 
 /// Says in the journal under which token the file is about to be staged.
@@ -367,7 +373,7 @@ fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<
 /// its sum only.
 fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
     if !old.landed.any_foreign() || cx.target().caps().durable {
-        return old.landed.receipts().collect();
+        return old.landed.receipts().filter(|receipt| sink.keeps(receipt)).collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
     let mut again = Spent::default();
@@ -429,6 +435,7 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
         }
+        ends.shown.landed(cx, &chunk, &*ends.source, &*ends.sink)?;
         Ok(Some(receipt))
     })
 }
@@ -491,6 +498,7 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
 /// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
+    ends.shown.finish(cx, &*ends.source, &*ends.sink)?;
     let began = Instant::now();
     let now = cx.retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
@@ -592,7 +600,7 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
     let e = e.on(&name);
     let e = match e.kind() {
         ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
-        ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
+        ErrorKind::Corrupt if e.next_step().is_none() => e.hint("the copy was discarded; check this disk and this machine's memory"),
         _ => super::space::explain(cx, e),
     };
     cx.fail(&e, Kind::File);

@@ -25,6 +25,7 @@ mod look;
 mod merge;
 mod planned;
 mod replace;
+mod shown;
 mod small;
 mod space;
 mod supervise;
