@@ -495,6 +495,15 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
         Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination keeps no symlinks"),
         kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination keeps no special files"),
         _ => Ok(()),
+/// Whether an entry of a source says all that it takes to make another like it.
+pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
+    if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
+        let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
+        return Err(e.because("the source does not tell the device's numbers"));
+    }
+    Ok(())
+}
+
     }
 }
 

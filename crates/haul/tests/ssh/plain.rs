@@ -160,6 +160,22 @@ fn a_killed_upload_goes_on_where_it_was() {
 }
 
 #[test]
+fn devices_are_refused_for_their_numbers_are_not_told() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    w.tool("mknod", &["src/null", "c", "1", "3"]);
+    w.tool("mknod", &["src/block", "b", "7", "200"]);
+    w.says(23, "cp -a testhost:~/src/ here", &["null", "does not tell the device's numbers", "block"]);
+    assert!(w.path("here/a").exists() && !w.path("here/null").exists() && !w.path("here/block").exists());
+    w.says(23, "cp -a src/ testhost:~/there", &["null", "keeps no special files"]);
+    // A device that is there is not replaced by what is none.
+    w.tool("cp", &["-a", "src/null", "here/null"]);
+    w.says(23, "cp -a testhost:~/src/ here", &["null"]);
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(w.path("here/null").metadata().expect("there").rdev(), w.path("src/null").metadata().expect("there").rdev());
+}
+
+#[test]
 fn a_connection_that_is_cut_is_made_again() {
     let w = World::new("");
     w.tree("src: big=30M");
