@@ -567,7 +567,7 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
         match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
             Ok(mut fresh) if fresh.kind == Kind::File => {
                 let fresh_stamp = fresh.stamp();
-                cx.transform(&mut fresh);
+                cx.transform(file.work.root, &mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
                 again.second_try();
                 if parts && fresh_stamp == entry.stamp() {

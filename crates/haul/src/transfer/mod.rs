@@ -212,6 +212,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         recurse_listed: flags.listed.recurse && flags.listed.files_from.is_some(),
         owner,
         chmod: flags.keep.chmod.clone(),
+        numeric_ids: flags.keep.numeric_ids,
         target: places.target,
     };
     let mut job = job;
@@ -363,6 +364,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         timeout: flags.run.timeout,
         recurse_listed: flags.listed.files_from.is_some(),
         ..Job::new(Mode::Check, places.roots, places.target)
+        numeric_ids: flags.keep.numeric_ids,
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
     Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), moved: Vec::new(), learned: hosts.learnings() })
