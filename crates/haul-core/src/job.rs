@@ -194,6 +194,8 @@ pub struct Job {
     pub recurse_listed: bool,
     /// `--chown`; `None` keeps what the source has.
     pub owner: Option<(Option<u32>, Option<u32>)>,
+    /// `--numeric-ids`: owners between machines by number, not by name.
+    pub numeric_ids: bool,
     /// `--chmod`, applied in order.
     pub chmod: Vec<ModeChange>,
 }
@@ -245,6 +247,7 @@ impl Job {
             avoid: Vec::new(),
             recurse_listed: false,
             owner: None,
+            numeric_ids: false,
             chmod: Vec::new(),
         }
     }

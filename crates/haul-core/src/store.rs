@@ -327,6 +327,27 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn far_work(&self) -> Option<FarWork> {
         None
     }
+
+    /// The name of a user or a group on the machine whose numbers are this store's; `None` for a number without a name.
+    /// `Unsupported` where nobody can be asked.
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        let _ = (who, id);
+        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
+    }
+
+    /// The number of a user or a group of that name on that machine; `None` for a name that is not known there.
+    /// `Unsupported` where nobody can be asked.
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        let _ = (who, name);
+        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
+    }
+}
+
+/// What a number of an owner stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    User,
+    Group,
 }
 
 /// What another machine did for a store, summed over its threads.
@@ -502,6 +523,15 @@ pub fn chunk_size(asked: u64, size: u64, style: WriteStyle) -> u64 {
         WriteStyle::Anywhere | WriteStyle::InOrder => asked.max(size.div_ceil(MOST_CHUNKS)).max(1),
         WriteStyle::Parts { least, most, count } => asked.max(least).max(size.div_ceil(u64::from(count.max(1)))).min(most).max(1),
     }
+}
+
+/// Whether an entry of a source says all that it takes to make another like it.
+pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
+    if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
+        let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
+        return Err(e.because("the source does not tell the device's numbers"));
+    }
+    Ok(())
 }
 
 /// Whether an entry can be put into a store at all, asked before anything is begun.

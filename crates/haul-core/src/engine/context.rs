@@ -62,6 +62,8 @@ pub struct Context {
     source_roots: OnceLock<Vec<(u64, u64)>>,
     in_place_refused: AtomicBool,
     next_flight: AtomicU64,
+    pub(super) owners: super::owners::Owners,
+    pub(super) step: super::step::Step,
 }
 
 /// Counters for the display, and for noticing that nothing moves.
@@ -152,6 +154,10 @@ impl Context {
             source_roots: OnceLock::new(),
             in_place_refused: AtomicBool::new(false),
             next_flight: AtomicU64::new(0),
+            owners: super::owners::Owners::of(&job),
+            step: super::step::Step::new(
+                job.limit.is_some() || !caps.cheap_stat || job.roots.iter().any(|root| !root.store.caps().cheap_stat),
+            ),
             job,
         }
     }
@@ -285,8 +291,14 @@ impl Context {
         }
     }
 
-    /// `--chmod` and `--chown`: what the destination is to show.
-    pub fn transform(&self, entry: &mut Entry) {
+    /// Owners as the destination numbers them, `--chmod` and `--chown`: what the destination is to show of an entry that has
+    /// just come from a root.
+    pub fn transform(&self, root: usize, entry: &mut Entry) {
+        self.map_owner(root, entry);
+        self.override_attributes(entry);
+    }
+
+    pub(super) fn override_attributes(&self, entry: &mut Entry) {
         if let Some((uid, gid)) = self.job.owner {
             entry.uid = uid.unwrap_or(entry.uid);
             entry.gid = gid.unwrap_or(entry.gid);

@@ -1,6 +1,6 @@
 //! One large file: opened once, moved in chunks by one worker or by several, finished by whoever lands the last.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,9 @@ use crate::tune::Op;
 use super::context::{Context, Flight};
 use super::delta::Delta;
 use super::shown::{self, Shown};
+
+/// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
+const LEAST_CHUNK: u64 = 1 << 20;
 
 /// A file on its way, shared by the workers that move it.
 pub struct OpenFile {
@@ -280,6 +283,7 @@ fn open_both(
     let stamp = state.entry.stamp();
     let mut session = None;
     let mut opened: Option<(Box<dyn Sink>, u64)> = None;
+    let mut parts: HashMap<u32, u64> = HashMap::new();
     if let Some(kept) = file.kept.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let spec = spec(cx, &state.entry, kept.chunk, false);
         // What was given up meanwhile begins anew.
@@ -304,6 +308,10 @@ fn open_both(
             match cx.retry(|| cx.target().attach(&name, &old.token, &spec)) {
                 Ok(sink) => {
                     state.receipts = trusted(cx, &old, &*sink, &state.entry, spent);
+                    // A hash is that of a whole chunk.
+                    if !cx.job.verify {
+                        parts.extend(old.landed.parts());
+                    }
                     session = Some(old.session);
                     opened = Some((sink, old.chunk));
                 }
@@ -318,7 +326,11 @@ fn open_both(
         Some(opened) => opened,
         None => {
             // A source that gives a file only from its start gives it in one piece.
-            let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
+            // A chunk whose hash is wanted is lost as a whole. The parts of a service have the size that was asked for.
+            let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
+            let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
+            let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
+            let asked = if cx.source(&file.work).caps().read_ranges { asked } else { asked.max(state.entry.size) };
             let asked = shown::fitting(asked, &*source, caps.cheap_stat);
             let chunk = chunk_size(asked, state.entry.size, caps.write);
             // A kill between the file and its session would leave one that nobody knows of.
@@ -334,14 +346,19 @@ fn open_both(
         }
     };
     let landed: std::collections::HashSet<u32> = state.receipts.iter().map(|r| r.index).collect();
-    let resumed: u64 = chunks(state.entry.size, chunk).filter(|c| landed.contains(&c.index)).map(|c| c.at.end - c.at.start).sum();
+    let rest = |chunk: Chunk| {
+        let landed = parts.get(&chunk.index).copied().unwrap_or(0).min(chunk.at.end - chunk.at.start);
+        Chunk { at: chunk.at.start + landed..chunk.at.end, ..chunk }
+    };
+    state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).map(rest).collect();
+    let left: u64 = state.left.iter().map(|c| c.at.end - c.at.start).sum();
+    let resumed = state.entry.size - left;
     if resumed > 0 {
         cx.report().resumed_bytes += resumed;
         cx.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
     }
     let shown = Shown::new(chunk, landed.iter().copied());
     // Handed out from the end, so kept the other way round.
-    state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
     state.left.reverse();
     // What was changed meanwhile, or came out wrong, moves as a whole the second time.
     let changes = matches!(file.step.act, Act::File { replace: true } | Act::Compare) && !in_place;
@@ -400,7 +417,9 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &
 
 /// A chunk that has set out and of which the destination has not said yet that it is there.
 struct Carried {
+    /// Without what has landed of it before.
     chunk: Chunk,
+    began: Instant,
     hash: Option<u128>,
 }
 
@@ -409,28 +428,30 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
         let ahead = if chunk.is_some() { ahead } else { 0 };
-        if let Some(chunk) = chunk {
-            let hash = cx.retry(|| carry(cx, ends, &chunk))?;
+        if let Some(mut chunk) = chunk {
             load.bytes = chunk.at.end - chunk.at.start;
             load.entries = 1;
-            carried.push_back(Carried { chunk, hash });
+            let mut began = Instant::now();
+            let hash = cx.retry(|| {
+                began = Instant::now();
+                carry(cx, ends, &mut chunk)
+            })?;
+            carried.push_back(Carried { chunk, began, hash });
         }
         if carried.len() <= ahead {
             return Ok(None);
         }
-        let Some(Carried { chunk, hash }) = carried.pop_front() else { return Ok(None) };
+        let Some(Carried { mut chunk, began, hash }) = carried.pop_front() else { return Ok(None) };
         let mut sent = Some(hash);
         let (hash, tag) = cx.retry(|| {
             let hash = match sent.take() {
                 Some(hash) => hash,
                 // It did not arrive: it sets out again.
-                None => carry(cx, ends, &chunk)?,
+                None => carry(cx, ends, &mut chunk)?,
             };
-            let began = Instant::now();
-            let landed = ends.sink.landed(&chunk);
-            cx.report().times.writing += began.elapsed();
-            Ok((hash, landed?))
+            Ok((hash, land(cx, ends, &chunk)?))
         })?;
+        cx.step.note(chunk.at.end - chunk.at.start, began.elapsed());
         let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
@@ -440,11 +461,53 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
     })
 }
 
-fn carry(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Option<u128>> {
+/// Waits until the destination has it.
+fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
+    let began = Instant::now();
+    let landed = ends.sink.landed(chunk);
+    cx.report().times.writing += began.elapsed();
+    landed
+}
+
+/// Sends a chunk. What takes longer than a second or two goes in steps, and the journal hears of those that have landed:
+/// `chunk` is then what was still to do. Where a hash of the whole is wanted, or parts of a service are meant, it goes at once.
+fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
+    let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
+    let Some(session) = ends.session.filter(|_| !whole) else { return carry_at(cx, ends, chunk.at.clone()) };
+    let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
+    let mut next = chunk.at.start;
+    // The step before lands while the next one is on its way.
+    let mut sent = None;
+    loop {
+        let step = cx.step.bytes();
+        let last = chunk.at.end - next <= step.saturating_add(step / 2);
+        let end = if last { chunk.at.end } else { next + step };
+        let passed = carry_at(cx, ends, next..end);
+        // What has set out before a signal came is kept, too.
+        if let Some(before) = if passed.is_ok() { sent.replace(end) } else { sent.take() } {
+            let landed = land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..before });
+            if landed.is_ok() {
+                chunk.at.start = before;
+                cx.step.note(before - first, began.elapsed());
+                cx.journal.landed_part(session, chunk.index, before - begin);
+            }
+            passed?;
+            landed?;
+        } else {
+            passed?;
+        }
+        if last {
+            return Ok(None);
+        }
+        next = end;
+    }
+}
+
+fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
     let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
     let (hash, spent) = match &ends.delta {
-        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, chunk.at.clone(), how)?,
-        None => cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?,
+        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, at, how)?,
+        None => cx.meter.pass(&*ends.source, &*ends.sink, at, how)?,
     };
     cx.report().times += Times::from(spent);
     Ok(hash)
@@ -580,7 +643,7 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
         match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
             Ok(mut fresh) if fresh.kind == Kind::File => {
                 let fresh_stamp = fresh.stamp();
-                cx.transform(&mut fresh);
+                cx.transform(file.work.root, &mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
                 again.second_try();
                 if parts && fresh_stamp == entry.stamp() {

@@ -143,7 +143,7 @@ fn directories(cx: &Arc<Context>) {
 fn late_directory(cx: &Context, name: &Name, root: usize, mtime: Time) {
     let source = &cx.job.roots[root].store;
     let set = cx.retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
-        cx.transform(&mut entry);
+        cx.transform(root, &mut entry);
         entry.mtime = mtime;
         let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
         let landed = cx.retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;

@@ -271,7 +271,7 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
     if entry.kind != Kind::Dir {
         return Err(Error::new(ErrorKind::NotFound, "list").on(&name).because("is not a directory"));
     }
-    cx.transform(&mut entry);
+    cx.transform(parent.root, &mut entry);
     let target = if parent.fresh {
         None
     } else {

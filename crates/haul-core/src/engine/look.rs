@@ -136,7 +136,7 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
             }
             return false;
         }
-        cx.transform(entry);
+        cx.transform(work.root, entry);
         true
     });
     planned.done += before - names.len();
@@ -223,7 +223,7 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
     });
     let asked = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).map_err(Error::of_source);
     let lookup = asked.and_then(|mut entry| {
-        cx.transform(&mut entry);
+        cx.transform(root, &mut entry);
         let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,

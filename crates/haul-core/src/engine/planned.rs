@@ -10,7 +10,7 @@ use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Small};
-use crate::store::{MetaSpec, WriteStyle, admits};
+use crate::store::{MetaSpec, WriteStyle, admits, tells};
 
 use super::context::{Context, SMALL};
 use super::file::OpenFile;
@@ -58,7 +58,7 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
         }
         return planned.keep(cx, Why::SameFile, &entry);
     }
-    if let Err(e) = admits(cx.target().caps(), &entry) {
+    if let Err(e) = tells(cx.source(work).caps(), &entry).and_then(|()| admits(cx.target().caps(), &entry)) {
         planned.done += 1;
         return cx.fail(&e, entry.kind);
     }

@@ -61,14 +61,18 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     let Some(first) = bundle.items.first() else { return };
     let (flight_id, flight) = cx.take_off(&first.entry.name, bundle.listed_bytes(), "read");
     let began = Instant::now();
+    let owners = cx.begin_owners(work.root, &mut bundle.items);
     cx.source(work).get_bundle(bundle);
     let got = std::mem::take(&mut bundle.spent);
     let mut times = got_times(got, began.elapsed(), is_far(cx.source(work)));
     let bytes = bundle.data.len() as u64;
     load.bytes = bytes;
     load.entries = bundle.items.len() as u64;
-    for item in &mut bundle.items {
-        cx.transform(&mut item.entry);
+    for (i, item) in bundle.items.iter_mut().enumerate() {
+        match Context::end_owners(owners.get(i), &mut item.entry) {
+            true => cx.override_attributes(&mut item.entry),
+            false => cx.transform(work.root, &mut item.entry),
+        }
         item.outcome = match std::mem::replace(&mut item.outcome, Outcome::Listed) {
             Outcome::Failed(e) => Outcome::Failed(e.of_source()),
             outcome => outcome,

@@ -45,7 +45,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     };
     count_found(cx, &entry);
     let mut entry = entry;
-    cx.transform(&mut entry);
+    cx.transform(root, &mut entry);
     let looked = || cx.retry(|| cx.target().stat(&name, cx.job.keep));
     let attributes = match cx.timed(|times| &mut times.target_listing, looked) {
         Ok(target) => cx.planner.attributes_differ(&entry, &target),
@@ -178,7 +178,7 @@ fn remembered(cx: &Context, mut pending: PendingDir) -> PendingDir {
     if pending.entry.is_bare()
         && let Ok(mut entry) = cx.source(&pending.parent).stat(&pending.entry.name, cx.planner.keep)
     {
-        cx.transform(&mut entry);
+        cx.transform(pending.parent.root, &mut entry);
         pending.entry = entry;
     }
     pending

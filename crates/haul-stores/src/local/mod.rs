@@ -24,7 +24,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -343,5 +343,13 @@ impl Store for Local {
 
     fn forget(&self, dir: &Dir) {
         self.shared.dirs.forget(dir);
+    }
+
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        crate::names::name(who, id)
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        crate::names::id(who, name)
     }
 }

@@ -40,7 +40,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::store::{
+    Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, Who, WriteStyle,
+};
 
 pub use bucket::Bucket;
 pub use call::{Answer, Body, Call};
@@ -330,4 +332,12 @@ impl Store for Objects {
     }
 
     fn forget(&self, _dir: &Dir) {}
+
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        crate::names::name(who, id)
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        crate::names::id(who, name)
+    }
 }

@@ -77,6 +77,13 @@ impl Host {
         Ok(Host { client, home, endpoint, scheme })
     }
 
+    /// A large file goes through so many channels; `None` is as many as the round trip asks for.
+    #[must_use]
+    pub fn with_stripes(self, stripes: Option<usize>) -> Host {
+        self.client.fix_stripes(stripes);
+        self
+    }
+
     /// A path as the user writes it: relative to the home directory, which `~` is too.
     pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
         absolute(&self.home, path)

@@ -114,7 +114,8 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -198,6 +199,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         avoid,
         recurse_listed: flags.listed.recurse && flags.listed.files_from.is_some(),
         owner,
+        numeric_ids: flags.keep.numeric_ids,
         chmod: flags.keep.chmod.clone(),
         target: places.target,
     };
@@ -321,6 +323,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         deadline: flags.run.deadline,
         timeout: flags.run.timeout,
         recurse_listed: flags.listed.files_from.is_some(),
+        numeric_ids: flags.keep.numeric_ids,
         ..Job::new(Mode::Check, places.roots, places.target)
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);

@@ -139,7 +139,8 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
 
 /// The same on another machine.
 fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let host = hosts.reach(destination)?;
     let path = host.path(destination);
     let shown = destination.to_string();

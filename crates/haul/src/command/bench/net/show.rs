@@ -229,6 +229,9 @@ fn sentences(outcome: &Outcome<'_>) -> Vec<String> {
     said.extend(too_few(curves));
     said.extend(limits_and_costs(outcome));
     said.extend(shared(outcome));
+    if outcome.findings.curves.iter().any(|curve| curve.levels.len() > 1) {
+        said.push("`--streams N` of haul cp, sync and mv fixes the number, which they find by themselves else.".into());
+    }
     said.push(
         "A copy that is slower than this is held back by the storage of one of its ends: `haul bench files` measures a storage, `haul \
          bench compare SRC DST` all of it together."
