@@ -97,7 +97,7 @@ pub enum Verdict {
     Faster,
     Slower,
     /// They may be the same, or there were too few measurements to tell.
-    NotShown,
+    NotSignificant,
 }
 
 impl Verdict {
@@ -105,7 +105,7 @@ impl Verdict {
         match self {
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
-            Verdict::NotShown => "no difference shown",
+            Verdict::NotSignificant => "not significant",
         }
     }
 }
@@ -126,10 +126,10 @@ pub fn difference(first: &[f64], second: &[f64]) -> Option<Difference> {
     let outside = tails.outside().min(last / 2);
     let interval = (quotients[outside], quotients[last - outside]);
     let verdict = match ratio {
-        _ if p > LEVEL => Verdict::NotShown,
+        _ if p > LEVEL => Verdict::NotSignificant,
         ratio if ratio < 1.0 => Verdict::Faster,
         ratio if ratio > 1.0 => Verdict::Slower,
-        _ => Verdict::NotShown,
+        _ => Verdict::NotSignificant,
     };
     Some(Difference { ratio, interval, p, verdict })
 }
@@ -269,10 +269,10 @@ mod tests {
         // Three against three can show nothing: p = 2 / C(6, 3) = 0.1.
         let few = difference(&a[..3], &b[..3]).unwrap();
         assert!((few.p - 0.1).abs() < 1e-12);
-        assert_eq!(few.verdict, Verdict::NotShown);
+        assert_eq!(few.verdict, Verdict::NotSignificant);
         // The same values are no difference, however many.
         let same = difference(&[3.0; 60], &[3.0; 60]).unwrap();
-        assert_eq!((same.verdict, same.ratio), (Verdict::NotShown, 1.0));
+        assert_eq!((same.verdict, same.ratio), (Verdict::NotSignificant, 1.0));
         assert_eq!(difference(&a, &[]), None);
     }
 

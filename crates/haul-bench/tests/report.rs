@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use haul_bench::record::{Kind, Outcome};
 use haul_bench::report::{self, compare_runs};
 use haul_bench::stats::Verdict;
-use made_up::Made;
+use made_up::{Made, factors, sample};
+use serde_json::json;
 
 mod made_up;
 
@@ -163,7 +164,8 @@ fn a_comparison_says_who_was_fastest_and_who_failed() {
     says(&page, "The lines cross: cp has the least median at 1 MiB (57.6 ms), haul at 4 GiB (75.6 s).");
     says(&page, "rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota");
     says(&page, "Linux 6.1.0-28-amd64");
-    says(&page, "Time for 13 TB");
+    says(&page, "Time for 13TB");
+    says(&page, "assumes constant throughput");
     says(&page, "The link was emulated");
     says(&page, "WRONG 1 of 7");
 }
@@ -194,8 +196,8 @@ fn who_was_wrong_even_once_wins_nothing() {
 #[test]
 fn few_repetitions_show_nothing() {
     let text_of_many = text(&made_up::compare_many());
-    says(&text_of_many, "but no difference is shown between it and tool 1 -j 2");
-    says(&text_of_many, "Fewer than 4 repetitions of each cannot show one.");
+    says(&text_of_many, "but the difference to tool 1 -j 2");
+    says(&text_of_many, "Fewer than 4 repetitions of each cannot show a difference.");
     says(&page(&made_up::compare_many()), "(75 %)");
     let one = text(&made_up::compare_one());
     says(&one, "haul took the least time: 12.3 s. There is nothing else to compare it with.");
@@ -206,16 +208,19 @@ fn few_repetitions_show_nothing() {
 #[test]
 fn directions_have_each_their_best_number_of_streams() {
     let text = text(&made_up::net());
-    says(&text, "Out (from here): 6 streams give most (49.0 MB/s), 4.89 times what 1 stream gives; 16 streams give 26 % less.");
-    says(&text, "In (to here): 6 streams give most (26.4 MB/s), 1.36 times what 1 stream gives; 16 streams give 58 % less.");
+    says(
+        &text,
+        "Out (from here): 6 streams give most (46.7 MiB/s, 0.392 Gbit/s), 4.89 times what 1 stream gives; 16 streams give 26 % less.",
+    );
+    says(&text, "In (to here): 6 streams give most (25.2 MiB/s, 0.211 Gbit/s), 1.36 times what 1 stream gives; 16 streams give 58 % less.");
     says(&text, "A round trip takes 30.1 ms.");
 }
 
 #[test]
 fn the_tuner_is_set_beside_the_best_fixed_point() {
     let text = text(&made_up::sweep());
-    says(&text, "Out (from here): most, 649 MB/s, with 8 streams, chunks of 4 MiB, 4 connections.");
-    says(&text, "haul's own choice gives 604 MB/s, 7 % less.");
+    says(&text, "Out (from here): most, 619 MiB/s, with 8 streams, chunks of 4 MiB, 4 connections.");
+    says(&text, "haul's own choice gives 576 MiB/s, 7 % less.");
 }
 
 #[test]
@@ -229,6 +234,101 @@ fn directories_of_their_own_make_the_difference() {
     says(&page, "The longest tail is in 32 threads, own directories: one in a hundred takes more than 148 ms");
 }
 
+/// As 2 processors really show 8 threads: the first ends before the others have begun.
+fn cut_off(share: f64, timed: bool) -> made_up::Made {
+    let mut samples = Vec::new();
+    for (threads, rate) in [(1u64, 200_000.0), (8, 800_000.0)] {
+        let whole = 300 * threads;
+        let share = if threads == 1 { 1.0 } else { share };
+        let counted = (whole as f64 * share) as u64;
+        let point = factors(&[
+            ("operation", json!("read")),
+            ("threads", json!(threads)),
+            ("file_size", json!(4096)),
+            ("file_count", json!(300)),
+            ("same_dir", json!("N")),
+        ]);
+        let mut one = sample("read", point, 1, counted as f64 / rate, counted, counted * 4096);
+        one.operations = Some(counted);
+        let more = json!({
+            "share": share,
+            "asked_files": whole,
+            "whole_files": if timed { counted } else { whole },
+            "whole_seconds": 0.5,
+            "limited_by_duration": timed && threads > 1
+        });
+        one.more = serde_json::from_value(more).unwrap();
+        samples.push(one);
+    }
+    (made_up::header(Kind::Files), samples)
+}
+
+#[test]
+fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
+    let made = cut_off(0.49, false);
+    let (said, shown) = (text(&made), page(&made));
+    says(&said, "Read, files of 4 KiB: 200,000 operations/s at best, with 1 thread, own directories.");
+    says(
+        &said,
+        "Less than 90 % of the files count, because the threads did not keep pace with each other: 8 threads, own directories (49 %)",
+    );
+    says(&said, "Durations are not drawn: the points did different work, from 300 to 2,400 files.");
+    assert!(!shown.contains("Duration: read") && !shown.contains("8 threads give most"), "{shown}");
+    // Nothing else is there to speak of.
+    let (header, samples) = cut_off(0.49, false);
+    let only = (header, samples.into_iter().skip(1).collect());
+    says(
+        &text(&only),
+        "Read, files of 4 KiB: no sound rate; 800,000 operations/s with 8 threads, own directories, where only 49 % of the files count.",
+    );
+    // All threads were at work until the time was over: that is a rate.
+    let timed = text(&cut_off(0.49, true));
+    says(&timed, "Read, files of 4 KiB: 800,000 operations/s at best, with 8 threads, own directories.");
+    says(&timed, "Durations are not drawn: some operations ended with their time");
+    let mut equal = cut_off(1.0, false);
+    for sample in &mut equal.1 {
+        sample.more.insert("whole_files".into(), json!(2400));
+    }
+    says(&page(&equal), "Duration: read");
+}
+
+#[test]
+fn settings_are_words_and_units_are_binary() {
+    let (mut header, samples) = cut_off(1.0, false);
+    header.settings = serde_json::from_value(json!({"duration_seconds": null, "file_sizes": [6500], "fsync": false})).unwrap();
+    let page = page(&(header, samples));
+    says(&page, "<th scope=\"row\">File sizes</th><td>6.35 KiB</td>");
+    says(&page, "fsync of each file");
+    for raw in ["duration_seconds", "null", "MB/s", "kB"] {
+        assert!(!page.contains(raw), "{raw}");
+    }
+}
+
+/// As `bench net` keeps them: the round trip is asked by itself, and carries nothing.
+#[test]
+fn a_round_trip_is_no_rate_that_failed() {
+    let (header, samples) = made_up::net();
+    let own = samples.into_iter().filter(|s| s.outcome == Outcome::Ok).map(|mut s| {
+        s.more.clear();
+        s
+    });
+    let latency =
+        haul_bench::record::Latency { count: 21, p50: 0.0302, p90: 0.031, p99: 0.04, p999: 0.04, max: 0.04, classes: vec![(0.05, 21)] };
+    let asked = haul_bench::record::Sample {
+        contender: haul_bench::net::ROUND_TRIP.into(),
+        repetition: 1,
+        seconds: Some(0.7),
+        latency: Some(latency),
+        ..Default::default()
+    };
+    let made = (header, std::iter::once(asked).chain(own).collect::<Vec<_>>());
+    let said = text(&made);
+    says(&said, "Out (from here): 6 streams give most (46.7 MiB/s, 0.392 Gbit/s)");
+    says(&said, "A round trip takes 30.2 ms.");
+    let page = page(&made);
+    assert!(!page.contains("did not go well") && page.contains("Gbit/s</th>") && page.contains("Round trips"), "{said}");
+}
+
 #[test]
 fn runs_are_set_beside_each_other() {
     let (before, after) = (made_up::compare(), made_up::compare_later());
@@ -239,7 +339,7 @@ fn runs_are_set_beside_each_other() {
             "rsync" => assert_eq!(verdict, Some(Verdict::Slower), "{change:?}"),
             "scp" => assert_eq!(change.words(), "only in the first run"),
             "s5cmd" => assert_eq!(change.words(), "went well in neither run"),
-            _ => assert_eq!(verdict, Some(Verdict::NotShown), "{change:?}"),
+            _ => assert_eq!(verdict, Some(Verdict::NotSignificant), "{change:?}"),
         }
     }
     let back = compare_runs(&after, &before);
@@ -249,7 +349,7 @@ fn runs_are_set_beside_each_other() {
 
     let text = report::text(&[before.clone(), after, made_up::net()], 80).split_whitespace().collect::<Vec<_>>().join(" ");
     says(&text, "Of 20 points Run 2 is slower at 4: rsync (files of 1 MiB)");
-    says(&text, "no difference shown at 16. 8 cannot be compared: the table says why.");
+    says(&text, "not significant at 16. 8 cannot be compared: the table says why.");
     says(&text, "kernel: Linux 6.1.0-28-amd64 then, Linux 6.12.1-amd64 now");
     says(&text, "there is nothing to compare");
 

@@ -15,7 +15,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The thing named is not there.
     NotFound,
-    /// A source entry that was listed is gone: rsync's "vanished", exit code 24.
+    /// A source entry that was listed is gone: rsync's "vanished", exit code 24. Made by [`Error::of_source`] only: a store
+    /// does not know whether it is the source.
     Vanished,
     /// Something stands where the call needed nothing to stand.
     Exists,
@@ -135,6 +136,12 @@ impl Error {
         self
     }
 
+    /// Names what the user knows in place of what was worked on: the file, not its staging file.
+    pub fn renamed(mut self, name: &Name) -> Self {
+        self.0.path = Some(name.path().into());
+        self
+    }
+
     pub fn at(mut self, path: &[u8]) -> Self {
         if self.0.path.is_none() {
             self.0.path = Some(path.into());
@@ -162,6 +169,11 @@ impl Error {
     pub fn kind_is(mut self, kind: ErrorKind) -> Self {
         self.0.kind = kind;
         self
+    }
+
+    /// Says that the source gave this error: a name that was listed there and is not found any more has vanished.
+    pub fn of_source(self) -> Self {
+        if self.kind() == ErrorKind::NotFound { self.kind_is(ErrorKind::Vanished) } else { self }
     }
 
     pub fn kind(&self) -> ErrorKind {

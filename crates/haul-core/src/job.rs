@@ -161,8 +161,10 @@ pub struct Job {
     pub max_delete: Option<MaxDelete>,
     /// `--backup-dir`: below the destination's root.
     pub backup: Option<Vec<u8>>,
-    /// `--remove-source-files`.
+    /// `--remove-source-files`: each source entry goes once its copy is verified.
     pub remove_source: bool,
+    /// mv: the source's directories go too, if nothing is left in them.
+    pub remove_dirs: bool,
     /// `--force`: a file may replace a directory that is not empty.
     pub force: bool,
     /// check: only what is missing or differs at the destination.
@@ -192,6 +194,8 @@ pub struct Job {
     pub recurse_listed: bool,
     /// `--chown`; `None` keeps what the source has.
     pub owner: Option<(Option<u32>, Option<u32>)>,
+    /// `--numeric-ids`: owners between machines by number, not by name.
+    pub numeric_ids: bool,
     /// `--chmod`, applied in order.
     pub chmod: Vec<ModeChange>,
 }
@@ -226,6 +230,7 @@ impl Job {
             max_delete: None,
             backup: None,
             remove_source: false,
+            remove_dirs: false,
             force: false,
             one_way: false,
             dry: false,
@@ -242,6 +247,7 @@ impl Job {
             avoid: Vec::new(),
             recurse_listed: false,
             owner: None,
+            numeric_ids: false,
             chmod: Vec::new(),
         }
     }

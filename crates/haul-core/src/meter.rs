@@ -140,7 +140,7 @@ impl Meter {
             return Ok((how.hash.then_some(hash), spent));
         }
         let mut hasher = how.hash.then(xxhash_rust::xxh3::Xxh3::new);
-        let extents = if how.sparse { from.data(at.clone())? } else { vec![at.clone()] };
+        let extents = if how.sparse { from.data(at.clone()).map_err(Error::of_source)? } else { vec![at.clone()] };
         let mut position = at.start;
         for extent in extents {
             self.skip(to, position..extent.start, hasher.as_mut())?;
@@ -234,7 +234,7 @@ impl Meter {
         spent: &mut Spent,
     ) -> Result<()> {
         let began = Instant::now();
-        let reader = from.read(at.clone())?;
+        let reader = from.read(at.clone()).map_err(Error::of_source)?;
         // Behind a network the answer to the first request is waited for here.
         let mut inner = Spent { reading: began.elapsed(), ..Spent::default() };
         let mut metered = Metered { from: reader, meter: self, hasher, flight, spent: &mut inner };
@@ -313,7 +313,11 @@ impl Read for Metered<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let began = Instant::now();
         let most = usize::try_from(self.meter.piece()).unwrap_or(usize::MAX).min(buffer.len());
-        let n = self.from.read(&mut buffer[..most])?;
+        let n = match self.from.read(&mut buffer[..most]) {
+            // The sink tries such a read again by itself.
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(Error::from_io(e, "read").of_source().into()),
+            read => read?,
+        };
         let read = Instant::now();
         self.spent.reading += read - began;
         if let Some(hasher) = &mut self.hasher {

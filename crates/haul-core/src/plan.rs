@@ -149,6 +149,8 @@ impl Planner {
             // Whether a directory in the way is empty is known only when it is removed.
             (_, Kind::Dir) => step(Act::Clear, Why::Type),
             (Kind::Dir, _) => step(Act::Clear, Why::Type),
+            // Somebody put a device or a pipe there to be written to.
+            (_, Kind::Char | Kind::Block | Kind::Fifo) => step(Act::Clear, Why::Type),
             (Kind::File, _) => step(Act::File { replace: true }, Why::Type),
             _ => step(Act::Node { replace: true }, Why::Type),
         }

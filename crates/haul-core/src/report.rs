@@ -186,6 +186,8 @@ pub struct Report {
     /// Entries of which only attributes were set.
     pub attributes: u64,
     pub deleted: Kinds,
+    /// Entries that a move left at the source: what the policy keeps, and directories that are not empty.
+    pub left: Kinds,
     /// Special files and links that were not asked for.
     pub skipped: Kinds,
     /// Source entries that vanished while the run went on.
@@ -279,6 +281,7 @@ impl AddAssign for Report {
         self.kept += o.kept;
         self.attributes += o.attributes;
         self.deleted += o.deleted;
+        self.left += o.left;
         self.skipped += o.skipped;
         self.vanished += o.vanished;
         self.failed += o.failed;

@@ -265,6 +265,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Removes what an unfinished write left behind; no error if nothing did.
     fn abandon(&self, name: &Name, token: &Token) -> Result<()>;
 
+    /// Removes what unfinished writes, of whatever run, have left in a directory that is about to go; how many there were.
+    /// No listing shows them, and with them in it a directory cannot be removed.
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let _ = dir;
+        Ok(0)
+    }
+
     /// Reads whole small files into the bundle, attributes as the bundle wants them. A failure is its item's.
     fn get_bundle(&self, bundle: &mut Bundle);
 
@@ -320,6 +327,27 @@ pub trait Store: Send + Sync + fmt::Debug {
     fn far_work(&self) -> Option<FarWork> {
         None
     }
+
+    /// The name of a user or a group on the machine whose numbers are this store's; `None` for a number without a name.
+    /// `Unsupported` where nobody can be asked.
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        let _ = (who, id);
+        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
+    }
+
+    /// The number of a user or a group of that name on that machine; `None` for a name that is not known there.
+    /// `Unsupported` where nobody can be asked.
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        let _ = (who, name);
+        Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
+    }
+}
+
+/// What a number of an owner stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    User,
+    Group,
 }
 
 /// What another machine did for a store, summed over its threads.
@@ -393,6 +421,23 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// The store knows of the content in stretches of so many bytes, the last one shorter, and compares what is read of each
+    /// from its start to its end by one read.
+    fn stretch(&self) -> Option<u64> {
+        None
+    }
+
+    /// The first bytes that are not compared yet, because they were not read, or not in order: [`Source::show`] is to see them.
+    /// [`Source::stamp`] is `Corrupt` once all were seen and are not what is stored.
+    fn gap(&self) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Shows bytes that were read before, beginning with those of [`Source::gap`].
+    fn show(&self, at: u64, bytes: &[u8]) {
+        let _ = (at, bytes);
+    }
+
     /// What the store itself says of the content: another file that says the same has the same, one that says something
     /// else in the same words (up to the colon) has another.
     fn claim(&self) -> Option<String> {
@@ -439,6 +484,12 @@ pub trait Sink: Send + Sync {
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
 
+    /// Whether the store still has what a receipt from before `attach` says has landed.
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let _ = receipt;
+        true
+    }
+
     /// The bytes as they are now in the destination, past the page cache where there is one: for
     /// `--verify` before a commit. `Unsupported` where only a committed file can be read.
     fn reread(&self) -> Result<Box<dyn Source>>;
@@ -474,6 +525,15 @@ pub fn chunk_size(asked: u64, size: u64, style: WriteStyle) -> u64 {
     }
 }
 
+/// Whether an entry of a source says all that it takes to make another like it.
+pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
+    if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
+        let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
+        return Err(e.because("the source does not tell the device's numbers"));
+    }
+    Ok(())
+}
+
 /// Whether an entry can be put into a store at all, asked before anything is begun.
 pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
     let refuse = |kind, reason: &str| Err(Error::new(kind, "create").on(&entry.name).because(reason.to_string()));
@@ -496,6 +556,27 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
         kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination keeps no special files"),
         _ => Ok(()),
     }
+}
+
+/// Once more after `failed`, if all that was left in a directory was what unfinished writes leave there.
+pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result<()> {
+    let dir = entry.name.dir.child(&entry.name.leaf);
+    let blocked = entry.kind == Kind::Dir && !matches!(failed.kind(), ErrorKind::NotFound | ErrorKind::Changed);
+    let mut empty = true;
+    let mut look = |_| {
+        empty = false;
+        Flow::Stop
+    };
+    let listed = blocked && store.list(&dir, Depth::One, &mut look).is_ok();
+    let again = listed && empty && store.abandon_all(&dir).is_ok_and(|count| count > 0);
+    if blocked {
+        store.forget(&dir);
+    }
+    let removed = if again { store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) } else { Err(failed) };
+    removed.map_err(|e| match e.kind() {
+        ErrorKind::Exists if blocked => e.hint("something was put into it meanwhile: run the same command again"),
+        _ => e,
+    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ mod lost;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "ssh")]
+/// Users and groups of this machine.
+mod names;
+
 pub mod place;
 #[cfg(feature = "ssh")]
 mod private;

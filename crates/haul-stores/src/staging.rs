@@ -25,6 +25,21 @@ pub fn is_staging(leaf: &[u8]) -> bool {
     leaf.strip_prefix(PREFIX).is_some_and(|rest| rest.len() == DIGITS && rest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))
 }
 
+/// Which names of a directory a listing gives.
+#[derive(Clone, Copy)]
+pub(crate) enum Shown {
+    /// All but staging files.
+    Names,
+    /// Staging files only.
+    Unfinished,
+}
+
+impl Shown {
+    pub fn admits(self, leaf: &[u8]) -> bool {
+        is_staging(leaf) == matches!(self, Shown::Unfinished)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,20 +9,23 @@
 //! - [`sshd`] starts an OpenSSH server with keys of its own.
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
 //! - [`proftpd`] starts a server whose SFTP is of another make.
-//! - [`rogue`] is an SFTP server that lies.
+//! - [`rogue`] is an SFTP server that lies, [`parallel`] one that does requests side by side.
 //! - [`objects`] starts servers of object stores, and one that answers chosen requests as a test says.
 //! - [`link`] is a network link with a delay, a rate and loss, between two network namespaces.
 //! - [`shape`] is a source of deep trees and of files with many names, which exist nowhere.
+//! - [`ignored`] sets which signals a command ignores from its start.
 //! - [`nobody`] runs a command without root's rights.
 
 pub mod account;
 pub mod compare;
 pub mod content;
 pub mod fault;
+pub mod ignored;
 pub mod link;
 pub mod nasty;
 pub mod nobody;
 pub mod objects;
+pub mod parallel;
 mod port;
 pub mod proftpd;
 pub mod pty;

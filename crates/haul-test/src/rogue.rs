@@ -60,7 +60,9 @@ pub enum Answer {
 pub mod kind {
     pub const INIT: u8 = 1;
     pub const OPEN: u8 = 3;
+    pub const CLOSE: u8 = 4;
     pub const READ: u8 = 5;
+    pub const WRITE: u8 = 6;
     pub const LSTAT: u8 = 7;
     pub const FSTAT: u8 = 8;
     pub const OPENDIR: u8 = 11;
@@ -100,6 +102,15 @@ pub struct Rogue {
 impl Rogue {
     /// `/` is the tree; the home directory is `/` too.
     pub fn new(tree: Thing, lie: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> io::Result<Rogue> {
+        let server = Arc::new(Server { tree, lie: Box::new(lie) });
+        Rogue::serving(move |stream| {
+            let server = server.clone();
+            std::thread::spawn(move || server.serve(stream));
+        })
+    }
+
+    /// `serve` is called with each conversation.
+    pub(crate) fn serving(serve: impl Fn(TcpStream) + Send + 'static) -> io::Result<Rogue> {
         let place = tempfile::Builder::new().prefix("haul-rogue-").tempdir()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
@@ -111,13 +122,7 @@ impl Rogue {
         let path = place.path().join("ssh");
         fs::write(&path, script)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        let server = Arc::new(Server { tree, lie: Box::new(lie) });
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let server = server.clone();
-                std::thread::spawn(move || server.serve(stream));
-            }
-        });
+        std::thread::spawn(move || listener.incoming().flatten().for_each(serve));
         Ok(Rogue { place })
     }
 

@@ -19,6 +19,7 @@ mod open;
 mod out;
 mod remote;
 mod render;
+mod signals;
 mod transfer;
 mod units;
 

@@ -89,6 +89,7 @@ pub fn wishes(flags: &ObjectFlags) -> Result<Wishes> {
         tagging: flags.tagging.clone(),
         request_payer: flags.request_payer,
         version: flags.version_id.clone(),
+        no_check_etag: flags.no_check_etag,
     })
 }
 
@@ -123,6 +124,9 @@ impl Place {
             let e = Error::new(ErrorKind::BadName, "open").at(format!("s3://{bucket}").as_bytes());
             e.because(reason.to_string())
         })?;
+        if let Some(state) = state {
+            client.remember(state);
+        }
         let learning = state.map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), bucket)));
         let bucket = Bucket { client, name: bucket.to_string(), wishes: Arc::new(wishes(flags)?) };
         let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haul_core::entry::Kind;
+use haul_core::entry::{Kind, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Direct, RootOptions, Wishes};
@@ -30,6 +30,8 @@ pub struct Hosts<'a> {
     learned: Option<Learned>,
     /// `-z`.
     squeeze: bool,
+    /// `--streams`.
+    streams: Option<usize>,
     /// A host has no haul and could have this one.
     placeable: AtomicBool,
 }
@@ -40,6 +42,9 @@ pub struct Hosts<'a> {
 struct Learned {
     place: Option<PathBuf>,
 }
+
+const BLOCKED: &str = "no data connection could be made";
+const FAILING: &str = "data connections were made and failed";
 
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 
@@ -54,16 +59,31 @@ impl Learned {
         written.is_some_and(|written| written.elapsed().is_ok_and(|age| age < FORGOTTEN))
     }
 
-    fn learn(&self, endpoint: &str, works: bool) {
+    fn learn(&self, endpoint: &str, trouble: Option<&str>) {
         let Some(file) = self.file(endpoint) else { return };
-        // It saves a second or two the next time; that it cannot be kept is no failure.
-        let _kept = match works {
-            true => std::fs::remove_file(&file),
-            false => file
-                .parent()
-                .map_or(Ok(()), std::fs::create_dir_all)
-                .and_then(|()| std::fs::write(&file, "no data connection could be made\n")),
+        // It saves time the next time; that it cannot be kept is no failure.
+        let _ = match trouble {
+            None => std::fs::remove_file(&file),
+            Some(trouble) => {
+                file.parent().map_or(Ok(()), std::fs::create_dir_all).and_then(|()| std::fs::write(&file, format!("{trouble}\n")))
+            }
         };
+    }
+
+    /// What a run has seen of its data connections.
+    fn saw(&self, endpoint: &str, seen: &agent::Learned) {
+        match seen {
+            agent::Learned::Works => self.learn(endpoint, None),
+            agent::Learned::Blocked => self.learn(endpoint, Some(BLOCKED)),
+            agent::Learned::Fails(e) => {
+                self.learn(endpoint, Some(FAILING));
+                let why = safe(e.reason().as_bytes());
+                out::say(&format!(
+                    "{endpoint}: data connections failed twice ({why}); the data go through ssh from now on, and for a day without a new \
+                     try (--no-direct never tries, --data-ports tries again, `haul doctor {endpoint}` tests them)"
+                ));
+            }
+        }
     }
 }
 
@@ -79,9 +99,9 @@ struct Known {
 enum Streams {
     /// No data are moved, or nobody can tell.
     Untold,
-    /// Data connections beside ssh, if they can be made.
-    Direct,
-    Sessions,
+    /// Data connections beside ssh, if they can be made: so many as `--streams` says, or as haul finds good.
+    Direct(Option<usize>),
+    Sessions(Option<usize>),
     /// One session of ssh, or `direct` what data connections can be made beside it.
     Single {
         direct: bool,
@@ -92,8 +112,11 @@ impl Streams {
     fn words(self) -> String {
         match self {
             Streams::Untold => String::new(),
-            Streams::Direct => format!(" (up to {} streams)", agent::DATA),
-            Streams::Sessions => format!(" (up to {CHANNELS} ssh sessions)"),
+            Streams::Direct(None) => format!(" (up to {} streams)", agent::DATA),
+            Streams::Direct(Some(1)) => " (1 stream)".into(),
+            Streams::Direct(Some(streams)) => format!(" ({streams} streams)"),
+            Streams::Sessions(Some(1)) => " (1 ssh session)".into(),
+            Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
             Streams::Single { direct } => {
                 let direct = if direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
                 format!(" ({direct}one ssh session: there is no private place here for the socket that more of them would share)")
@@ -208,7 +231,15 @@ impl Host {
 
 impl<'a> Hosts<'a> {
     pub fn new(connect: &'a Connect) -> Self {
-        Hosts { connect, patience: None, known: Mutex::default(), learned: None, squeeze: false, placeable: AtomicBool::new(false) }
+        Hosts {
+            connect,
+            patience: None,
+            known: Mutex::default(),
+            learned: None,
+            squeeze: false,
+            streams: None,
+            placeable: AtomicBool::new(false),
+        }
     }
 
     /// For a run that moves data: connections beside ssh are worth their making.
@@ -220,6 +251,16 @@ impl<'a> Hosts<'a> {
     #[must_use]
     pub fn squeezing(self, squeeze: bool) -> Self {
         Hosts { squeeze, ..self }
+    }
+
+    #[must_use]
+    pub fn streaming(self, streams: Option<usize>) -> Self {
+        Hosts { streams, ..self }
+    }
+
+    /// Sessions of ssh at the most.
+    fn sessions(&self) -> usize {
+        self.streams.unwrap_or(CHANNELS)
     }
 
     #[must_use]
@@ -242,18 +283,19 @@ impl<'a> Hosts<'a> {
         let host = match agent {
             Some(host) => Host::Agent(host),
             None => {
-                let connect = |login: Arc<Login>| sftp::Host::connect("ssh", endpoint.clone(), Box::new(move || login.sftp()), CHANNELS);
-                Host::Sftp(login.again(|| connect(login.clone()))?)
+                let connect =
+                    |login: Arc<Login>| sftp::Host::connect("ssh", endpoint.clone(), Box::new(move || login.sftp()), self.sessions());
+                Host::Sftp(login.again(|| connect(login.clone()))?.with_stripes(self.streams))
             }
         };
         let streams = match &host {
             _ if self.learned.is_none() => Streams::Untold,
             Host::Sftp(_) if login.is_single() => Streams::Single { direct: false },
-            Host::Sftp(_) => Streams::Untold,
+            Host::Sftp(_) => self.streams.map_or(Streams::Untold, |streams| Streams::Sessions(Some(streams))),
             Host::Agent(_) => match self.direct(&endpoint).is_some() {
                 direct if login.is_single() => Streams::Single { direct },
-                true => Streams::Direct,
-                false => Streams::Sessions,
+                true => Streams::Direct(self.streams),
+                false => Streams::Sessions(self.streams),
             },
             Host::Objects(_) => Streams::Untold,
         };
@@ -340,7 +382,7 @@ impl<'a> Hosts<'a> {
             let host = endpoint.to_string();
             let login = login.clone();
             let reached = Box::new(move |claimed| login.reached(claimed));
-            Some(Direct { ports, reached, learned: Box::new(move |works| learned.learn(&host, works)) })
+            Some(Direct { ports, reached, learned: Arc::new(move |seen: &agent::Learned| learned.saw(&host, seen)) })
         };
         let met = match self.connect.install_agent {
             true => login.again(|| self.greet(login, endpoint, path, direct())),
@@ -380,14 +422,15 @@ impl<'a> Hosts<'a> {
     pub fn greet(&self, login: &Arc<Login>, endpoint: &str, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
         let (login, asked) = (login.clone(), self.connect.agent.clone());
         let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
-        let wishes = Wishes { sessions: CHANNELS, greeting: GREETING, version: VERSION, squeeze: self.squeeze, direct };
+        let (sessions, streams) = (self.sessions(), self.streams);
+        let wishes = Wishes { sessions, streams, greeting: GREETING, version: VERSION, squeeze: self.squeeze, direct };
         agent::Host::connect(Box::new(start), wishes, endpoint.to_string(), path)
     }
 
     /// For later runs: whether a data connection to a host could be made.
     pub fn learn(&self, endpoint: &str, works: bool) {
         if let Some(learned) = &self.learned {
-            learned.learn(endpoint, works);
+            learned.learn(endpoint, (!works).then_some(BLOCKED));
         }
     }
 

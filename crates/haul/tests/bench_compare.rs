@@ -45,6 +45,7 @@ impl World {
 
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        haul_test::ignored::only(&mut command, &[]);
         command.env_clear().current_dir(self.dir.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.dir.path());
         command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.args(["bench", "compare", "--caches=warm"]).args(words.split_whitespace());
@@ -132,6 +133,12 @@ fn real_tools_copy_right_and_nothing_is_left() {
     let mut names: Vec<String> = fs::read_dir(&run).expect("there").map(|e| e.expect("one").file_name().to_string_lossy().into()).collect();
     names.sort();
     assert_eq!(names.iter().filter(|name| *name != "report.html").collect::<Vec<_>>(), ["run.json", "samples.csv", "samples.jsonl"]);
+    let page = fs::read_to_string(run.join("report.html")).expect("a page");
+    for words in
+        ["Time for 13TB", "assumes constant throughput", "Every copy was compared with the source", "Also preserved", "mode, mtime"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
     let csv = fs::read_to_string(run.join("samples.csv")).expect("a table");
     assert_eq!(csv.lines().count(), 1 + 4 * 3, "{csv}");
     assert!(said.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", said.err);
@@ -175,6 +182,30 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     assert_eq!(document["tools"][0]["tool"], "honest", "what is right comes first, however fast the others were");
     said.has(&["WRONG 2 of 2", "timeout", "missing", "failed"]);
     assert!(world.names("dst").is_empty(), "a directory that was there stays, empty");
+}
+
+/// A launcher is no tool: with mpirun alone neither dcp nor dsync is there.
+#[test]
+fn what_a_launcher_would_start_must_be_installed_too() {
+    let world = World::new();
+    let bin = world.path("bin");
+    fs::create_dir(&bin).expect("made");
+    fs::write(bin.join("mpirun"), format!("#!/bin/sh\n: > {}\nsleep 600\n", world.path("launched").display())).expect("written");
+    fs::set_permissions(bin.join("mpirun"), fs::Permissions::from_mode(0o755)).expect("made a program");
+    std::os::unix::fs::symlink("/bin/cp", bin.join("cp")).expect("made");
+    let run = |words: &str, code: i32| {
+        let mut command = world.command(words);
+        command.env("PATH", &bin);
+        ended(command, code)
+    };
+    let said = run("--json --repeat 1 src dst", 0);
+    let names: Vec<String> = said.json()["tools"].as_array().expect("tools").iter().map(|row| row["tool"].to_string()).collect();
+    assert_eq!(names.len(), 2, "haul and cp: {names:?}");
+    said.has(&["dcp, dsync"]);
+    let document = run("--json --repeat 1 --tools dcp,cp src dst", 0).json();
+    let reason = of(&document, "dcp")["troubles"][0]["reason"].clone();
+    assert!(reason.as_str().is_some_and(|reason| reason.contains("no program dcp")), "{document}");
+    assert!(!world.path("launched").exists(), "mpirun was started");
 }
 
 #[test]

@@ -25,6 +25,7 @@ impl World {
 
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        haul_test::ignored::only(&mut command, &[]);
         command.env_clear().current_dir(self.0.path()).env("HOME", self.0.path()).env("HAUL_STATE_DIR", self.path("state"));
         command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC").stdin(Stdio::null());
         command.args(["bench", "data"]).args(words.split_whitespace());

@@ -93,7 +93,7 @@ fn a_run_that_was_interrupted_goes_on() {
     let kept = samples(&w.join("run"));
     assert!((2..9).contains(&kept.len()), "{ended}");
     w.assert_no_agents();
-    w.haul(command).run().code(0).says("are measured already").says("The way carries at most");
+    w.haul(command).run().code(0).says("are measured already").says("The network carries at most");
     let all = samples(&w.join("run"));
     assert_eq!(all.len(), 9);
     assert_eq!(all[..kept.len()], kept[..], "what was measured is not measured again");

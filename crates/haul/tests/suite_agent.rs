@@ -17,7 +17,7 @@ fn haul() -> PathBuf {
 }
 
 fn wishes() -> Wishes {
-    Wishes { sessions: 3, greeting: Duration::from_secs(20), version: "0.1.0", squeeze: false, direct: None }
+    Wishes { sessions: 3, streams: None, greeting: Duration::from_secs(20), version: "0.1.0", squeeze: false, direct: None }
 }
 
 fn fixture(connect: impl Fn(Option<&str>) -> haul_core::Result<Pipes> + Clone + Send + Sync + 'static) -> Fixture {

@@ -147,7 +147,7 @@ mod tests {
             .collect();
         let rows = rank(&names, &samples);
         assert_eq!(rows[0].name, "cp");
-        assert_eq!(rows[1].against.unwrap().verdict, Verdict::NotShown);
+        assert_eq!(rows[1].against.unwrap().verdict, Verdict::NotSignificant);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Case {
 pub struct Tool {
     pub name: String,
     version: Vec<String>,
+    needs: Vec<String>,
     env: Vec<(String, String)>,
     commands: Vec<(Case, Vec<Vec<String>>)>,
     inputs: Vec<(Case, String)>,
@@ -82,9 +83,11 @@ impl Tool {
         self.commands.iter().find(|(case, _)| case.fits(route, is_dir)).map(|(_, stages)| stages)
     }
 
-    /// The programs that it starts here, as they are written.
+    /// The programs that must be on this machine, as they are written: those that begin its commands, then those that these
+    /// start in turn.
     pub fn programs(&self, route: Route, is_dir: bool) -> Vec<&str> {
-        self.stages(route, is_dir).into_iter().flatten().filter_map(|stage| stage.first()).map(String::as_str).collect()
+        let first = self.stages(route, is_dir).into_iter().flatten().filter_map(|stage| stage.first());
+        first.chain(&self.needs).map(String::as_str).collect()
     }
 
     /// Its command as the table has it.
@@ -153,6 +156,7 @@ pub fn parse(text: &str, base: &[Tool]) -> Result<Vec<Tool>> {
 fn entry(tool: &mut Tool, key: &str, value: &str) -> Result<(), String> {
     match key {
         "version" => tool.version = split(value)?.into_iter().flatten().collect(),
+        "needs" => tool.needs.extend(split(value)?.into_iter().flatten()),
         "env" => {
             let (name, value) = value.split_once('=').ok_or("env is written NAME=VALUE")?;
             tool.env.push((name.to_string(), value.to_string()));
@@ -160,8 +164,8 @@ fn entry(tool: &mut Tool, key: &str, value: &str) -> Result<(), String> {
         _ => {
             let (key, is_input) = key.strip_prefix("input ").map_or((key, false), |key| (key.trim(), true));
             let routes = Route::ALL.map(|(_, word)| word).join(", ");
-            let case =
-                Case::parse(key).ok_or_else(|| format!("'{key}' is none of version, env, {routes} (with .dir or .file), input ROUTE"))?;
+            let case = Case::parse(key)
+                .ok_or_else(|| format!("'{key}' is none of version, needs, env, {routes} (with .dir or .file), input ROUTE"))?;
             match is_input {
                 true => tool.inputs.push((case, value.to_string())),
                 false => tool.commands.push((case, split(value)?)),
@@ -206,6 +210,13 @@ mod tests {
         let tar = &tools[names.iter().position(|name| *name == "tar").unwrap()];
         assert_eq!(tar.programs(Route::LocalHost, true), ["tar", "ssh"]);
         assert!(!tar.goes(Route::LocalS3, true));
+        // What a launcher starts is no less needed than the launcher.
+        for tool in &tools {
+            for word in ["mpirun", "mpiexec", "srun"] {
+                let programs = tool.programs(Route::LocalLocal, true);
+                assert!(!programs.contains(&word) || programs.contains(&tool.name.as_str()), "{}: {programs:?}", tool.name);
+            }
+        }
         // Every word in it can be filled in.
         let words = Words::sample();
         for tool in &tools {

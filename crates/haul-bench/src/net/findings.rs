@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::plan::Direction;
 use super::{CONTENDER, ROUND_TRIP};
 use crate::record::{Latency, Outcome, Sample};
-use crate::stats::Summary;
+use crate::stats::{Summary, Verdict, difference};
 
 /// What kept a point from being faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,7 +47,7 @@ impl Limit {
         Self::ALL.iter().find(|(limit, _)| *limit == self).map_or("way", |(_, word)| word)
     }
 
-    fn from_word(word: &str) -> Option<Limit> {
+    pub(crate) fn from_word(word: &str) -> Option<Limit> {
         Self::ALL.iter().find(|(_, known)| *known == word).map(|(limit, _)| *limit)
     }
 
@@ -80,11 +80,12 @@ pub struct Level {
     pub links: u64,
     /// `direct`, `ssh` or `sftp`.
     pub way: String,
-    /// Bytes a second.
+    /// Bytes a second: each measurement, and what they have in common.
+    pub rates: Vec<f64>,
     pub rate: Summary,
     /// Files a second, the median.
     pub files: f64,
-    /// Processor time of both sides a GB (10^9 bytes), of haul and of ssh together, in seconds; medians.
+    /// Processor time of both sides a GiB, of haul and of ssh together, in seconds; medians.
     pub cpu_here: Option<f64>,
     pub cpu_there: Option<f64>,
     /// What limited it most often.
@@ -98,21 +99,47 @@ pub struct Curve {
     pub levels: Vec<Level>,
 }
 
+/// What one number of streams carries, compared with another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gain {
+    /// The test finds a difference, and the medians differ by this share of the other's: 0.5 is half as much again, -0.5 half.
+    Significant(f64),
+    /// The medians differ by this share, which may be chance.
+    NotSignificant(f64),
+    /// The medians differ by less than anybody cares about.
+    None,
+}
+
 /// What more streams than the fewest good ones bring.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Beyond {
-    /// Most streams that were measured were also the best by far: more may be better.
+    /// The best point has the most streams that were measured: more may be better.
     Unknown,
-    Nothing,
-    /// The most streams lost this share, 0 to 1.
-    Loses(f64),
+    /// Of the most streams, compared with the best point.
+    Most(Gain),
 }
 
 /// Rates that differ by less are the same for whoever chooses a number of streams.
 const SAME: f64 = 0.05;
 
+impl Level {
+    /// What `other` carries, compared with this.
+    pub fn gain(&self, other: &Level) -> Gain {
+        let gain = other.rate.median / self.rate.median - 1.0;
+        if gain.abs() <= SAME {
+            return Gain::None;
+        }
+        let costs = |level: &Level| level.rates.iter().map(|rate| 1.0 / rate).collect::<Vec<f64>>();
+        match difference(&costs(self), &costs(other)).map(|found| found.verdict) {
+            Some(Verdict::Faster) if gain > 0.0 => Gain::Significant(gain),
+            Some(Verdict::Slower) if gain < 0.0 => Gain::Significant(gain),
+            _ => Gain::NotSignificant(gain),
+        }
+    }
+}
+
 impl Curve {
-    /// The fewest streams that give what the best point gives, but for a twentieth.
+    /// The fewest streams whose median is the best one's, but for a twentieth.
     pub fn best(&self) -> Option<&Level> {
         let most = self.levels.iter().map(|level| level.rate.median).fold(0.0, f64::max);
         self.levels.iter().find(|level| level.rate.median >= most * (1.0 - SAME))
@@ -122,13 +149,18 @@ impl Curve {
         self.levels.iter().find(|level| level.streams == 1)
     }
 
+    /// What the best number of streams brings over a single one; `None` where one is the best, or was not measured.
+    pub fn over_one(&self) -> Option<Gain> {
+        let (one, best) = (self.one_stream()?, self.best()?);
+        (best.streams > one.streams).then(|| one.gain(best))
+    }
+
     pub fn beyond(&self) -> Option<Beyond> {
         let (best, last) = (self.best()?, self.levels.last()?);
         if best.streams == last.streams {
             return (self.levels.len() > 1).then_some(Beyond::Unknown);
         }
-        let lost = 1.0 - last.rate.median / best.rate.median;
-        Some(if lost > SAME { Beyond::Loses(lost) } else { Beyond::Nothing })
+        Some(Beyond::Most(best.gain(last)))
     }
 }
 
@@ -176,7 +208,7 @@ fn level(streams: u32, samples: &[&Sample]) -> Option<Level> {
     let cpu = |side: &str| {
         let one = |sample: &&Sample| {
             let number = |name: &str| sample.more.get(&format!("{side}_{name}_seconds"))?.as_f64();
-            Some((number("cpu")? + number("ssh")?) / (sample.bytes.filter(|bytes| *bytes > 0)? as f64 / 1e9))
+            Some((number("cpu")? + number("ssh")?) / (sample.bytes.filter(|bytes| *bytes > 0)? as f64 / f64::from(1 << 30)))
         };
         let each: Vec<f64> = samples.iter().filter_map(one).collect();
         (!each.is_empty()).then(|| crate::stats::median(&each))
@@ -190,6 +222,7 @@ fn level(streams: u32, samples: &[&Sample]) -> Option<Level> {
         links: last.more.get("links").and_then(Value::as_u64).unwrap_or(0),
         way: last.more.get("way").and_then(Value::as_str).unwrap_or_default().to_string(),
         rate: Summary::of(&rates)?,
+        rates,
         files: crate::stats::median(&files),
         cpu_here: cpu("here"),
         cpu_there: cpu("there"),
@@ -227,7 +260,7 @@ mod tests {
 
     fn curve(rates: &[(u32, u64)]) -> Curve {
         let samples: Vec<Sample> =
-            rates.iter().flat_map(|(streams, rate)| (1..=3).map(|n| sample(Direction::Out, *streams, n, *rate))).collect();
+            rates.iter().flat_map(|(streams, rate)| (1..=4).map(|n| sample(Direction::Out, *streams, n, *rate))).collect();
         Findings::of(&samples).curves.remove(0)
     }
 
@@ -237,10 +270,29 @@ mod tests {
         let falls = curve(&[(1, 100), (2, 190), (4, 370), (6, 490), (8, 500), (16, 250)]);
         assert_eq!(falls.best().map(|level| level.streams), Some(6));
         assert_eq!(falls.one_stream().map(|level| level.rate.median), Some(100.0));
-        assert!(matches!(falls.beyond(), Some(Beyond::Loses(lost)) if (lost - 0.4898).abs() < 0.001), "{:?}", falls.beyond());
-        assert_eq!(curve(&[(1, 100), (2, 99), (4, 101)]).beyond(), Some(Beyond::Nothing));
+        let lost = |gain: f64| (gain + 0.4898).abs() < 0.001;
+        assert!(matches!(falls.beyond(), Some(Beyond::Most(Gain::Significant(gain))) if lost(gain)), "{:?}", falls.beyond());
+        assert!(matches!(falls.over_one(), Some(Gain::Significant(gain)) if (gain - 3.9).abs() < 0.001), "{:?}", falls.over_one());
+        assert_eq!(curve(&[(1, 100), (2, 99), (4, 101)]).beyond(), Some(Beyond::Most(Gain::None)));
+        assert_eq!(curve(&[(1, 100), (2, 99), (4, 101)]).over_one(), None);
         assert_eq!(curve(&[(1, 100), (2, 200)]).beyond(), Some(Beyond::Unknown));
         assert_eq!(curve(&[(1, 100)]).beyond(), None);
+    }
+
+    #[test]
+    fn what_may_be_chance_is_no_gain_and_no_loss() {
+        let of = |streams: u32, rates: &[u64]| -> Vec<Sample> {
+            rates.iter().zip(1..).map(|(rate, n)| sample(Direction::Out, streams, n, *rate)).collect()
+        };
+        let beyond = |one: &[u64], four: &[u64]| Findings::of(&[of(1, one), of(4, four)].concat()).curves.remove(0).beyond();
+        // The medians say 32 %; the ranges overlap.
+        let overlap = beyond(&[800, 1200], &[400, 960]);
+        assert!(matches!(overlap, Some(Beyond::Most(Gain::NotSignificant(gain))) if (gain + 0.32).abs() < 0.001), "{overlap:?}");
+        // Apart, but two measurements each come out like this one time in three where nothing differs.
+        assert!(matches!(beyond(&[1000, 1000], &[500, 500]), Some(Beyond::Most(Gain::NotSignificant(_)))));
+        let apart = beyond(&[1000, 1010, 990, 1005], &[500, 510, 490, 505]);
+        assert!(matches!(apart, Some(Beyond::Most(Gain::Significant(gain))) if (gain + 0.5).abs() < 0.01), "{apart:?}");
+        assert_eq!(Findings::of(&of(1, &[5])).curves[0].over_one(), None);
     }
 
     #[test]
@@ -252,8 +304,8 @@ mod tests {
         assert_eq!((found.failed, found.curves.len(), found.curves[0].levels.len()), (1, 1, 1));
         let level = &found.curves[0].levels[0];
         assert_eq!((level.rate.median, level.rate.count, level.limit, level.files), (200.0, 2, Limit::Way, 2.0));
-        // 0.6 s for 200 and for 600 bytes: the median of 3 and 1 million seconds a GB.
-        assert_eq!((level.cpu_here.map(f64::round), level.cpu_there), (Some(2_000_000.0), None));
+        // 0.6 s for 200 and for 600 bytes: the median of 3 and 1 ms a byte.
+        assert_eq!((level.cpu_here.map(|cpu| (cpu / f64::from(1 << 30) * 1e6).round()), level.cpu_there), (Some(2000.0), None));
     }
 
     #[test]

@@ -11,9 +11,9 @@ mod measure;
 mod plan;
 
 pub use far::Far;
-pub use findings::{Beyond, Curve, Findings, Level, Limit, round_trip};
+pub use findings::{Beyond, Curve, Findings, Gain, Level, Limit, round_trip};
 pub use measure::{Window, measure, round_trips};
-pub use plan::{Direction, Plan, Point};
+pub use plan::{Direction, Plan, Point, SMALL};
 
 /// What the samples of the round trip are called; those of the streams are called `haul`.
 pub const ROUND_TRIP: &str = "round trip";

@@ -126,7 +126,7 @@ impl Chart {
                 "Each line is the repetition with the median time, averaged over equal spans."
             }
             Body::Lines(_) | Body::Strips(_) => {
-                "Large mark: median. Bar: its confidence interval. Dots: the repetitions. What lies at one place is drawn side by side."
+                "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset."
             }
             Body::Histograms(_) => "Height: share of the operations in a class. Solid line: p50, the median. Dashed line: p99.",
         }

@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(labels(&seconds, &[0.0123], 120.0), "A (ms): 0 | 5 | 10 | 15");
         assert_eq!(labels(&seconds, &[7000.0], 300.0), "A (minutes): 0 | 20 | 40 | 60 | 80 | 100 | 120");
         let rate = axis(Unit::Rate, Scale::Linear);
-        assert_eq!(labels(&rate, &[47e6], 100.0), "A (MB/s): 0 | 20 | 40 | 60");
+        assert_eq!(labels(&rate, &[47e6], 100.0), "A (MiB/s): 0 | 20 | 40 | 60");
         let streams = axis(Unit::Count("streams"), Scale::Log2);
         assert_eq!(labels(&streams, &[1.0, 2.0, 4.0, 6.0, 8.0, 16.0], 300.0), "A (number): 1 | 2 | 4 | 6 | 8 | 16");
         assert_eq!(labels(&streams, &[1.0, 2.0, 4.0, 6.0, 8.0, 16.0], 130.0), "A (number): 1 | 2 | 4 | 8 | 16");

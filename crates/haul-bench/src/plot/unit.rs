@@ -5,10 +5,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
-    /// In powers of 1024 or of 1000, whichever is round.
     Bytes,
-    /// Bytes a second, in powers of 1000.
+    /// Bytes a second.
     Rate,
+    /// Bytes a second, of a network: in sentences also in Gbit/s.
+    Network,
     /// So many of these a second: `files`.
     PerSecond(&'static str),
     /// So many of these.
@@ -33,7 +34,7 @@ const BINARY: [(f64, &str); 7] = [
 ];
 
 impl Unit {
-    /// `12.3 s`, `47.0 MB/s`, `4 KiB`, `1,973 files/s`; `-` for what is no number.
+    /// `12.3 s`, `47.1 MiB/s`, `4 KiB`, `1,973 files/s`; `-` for what is no number.
     pub fn show(self, value: f64) -> String {
         if !value.is_finite() {
             return "-".into();
@@ -45,10 +46,8 @@ impl Unit {
                 format!("{} {name}", digits(value / by))
             }
             Unit::Bytes => bytes(value),
-            Unit::Rate => {
-                let (by, name) = largest(&THOUSANDS, value);
-                format!("{} {name}/s", digits(value / by))
-            }
+            Unit::Rate => format!("{}/s", bytes(value)),
+            Unit::Network => format!("{}/s, {} Gbit/s", bytes(value), digits(value * 8.0 / 1e9)),
             Unit::PerSecond(what) => format!("{} {what}/s", digits(value)),
             Unit::Count(what) => format!("{} {}", grouped(value, 0), if value == 1.0 { what.trim_end_matches('s') } else { what }),
             Unit::Percent => format!("{} %", digits(value)),
@@ -69,8 +68,8 @@ impl Unit {
                 let (by, name) = largest(&BINARY, most);
                 (by, name.into())
             }
-            Unit::Rate => {
-                let (by, name) = largest(&THOUSANDS, most);
+            Unit::Rate | Unit::Network => {
+                let (by, name) = largest(&BINARY, most);
                 (by, format!("{name}/s"))
             }
             Unit::PerSecond(what) if most >= 5e6 => (1e6, format!("millions of {what}/s")),
@@ -90,6 +89,7 @@ impl Unit {
                 format!("{} {name}", digits(value / by))
             }
             Unit::PerSecond(_) | Unit::Count(_) | Unit::Name => digits(value),
+            Unit::Network => Unit::Rate.show(value),
             Unit::Bytes | Unit::Rate | Unit::Percent => self.show(value),
         }
     }
@@ -105,10 +105,7 @@ fn largest(steps: &[(f64, &'static str)], value: f64) -> (f64, &'static str) {
 }
 
 fn bytes(value: f64) -> String {
-    let round = |number: f64| (number * 10.0).fract() == 0.0 && number < 10_000.0;
-    let binary = largest(&BINARY, value);
-    let thousands = largest(&THOUSANDS, value);
-    let (by, name) = if !round(value / binary.0) && round(value / thousands.0) { thousands } else { binary };
+    let (by, name) = largest(&BINARY, value);
     format!("{} {name}", digits(value / by))
 }
 
@@ -196,9 +193,11 @@ mod tests {
             assert_eq!(Unit::Seconds.show(value), shown);
         }
         assert_eq!(Unit::Bytes.show(4096.0), "4 KiB");
-        assert_eq!(Unit::Bytes.show(6500.0), "6.50 kB");
+        assert_eq!(Unit::Bytes.show(6500.0), "6.35 KiB");
         assert_eq!(Unit::Bytes.show(1_234_567.0), "1.18 MiB");
-        assert_eq!(Unit::Rate.show(47_000_000.0), "47 MB/s");
+        assert_eq!(Unit::Rate.show(47_000_000.0), "44.8 MiB/s");
+        assert_eq!(Unit::Network.show(47_000_000.0), "44.8 MiB/s, 0.376 Gbit/s");
+        assert_eq!((Unit::Network.tick(1048576.0), Unit::Network.of_axis(2e6).1), ("1 MiB/s".to_string(), "MiB/s".to_string()));
         assert_eq!(Unit::PerSecond("files").show(1973.44), "1,973 files/s");
         assert_eq!(Unit::Count("runs").show(1.0), "1 run");
         assert_eq!(digits(1_234_567.0), "1,234,567");

@@ -22,7 +22,7 @@ pub mod host;
 mod sample;
 
 pub use host::{Host, Place};
-pub use sample::{Latency, Outcome, Sample};
+pub use sample::{ENOUGH, Latency, Outcome, Sample};
 
 /// Of the files; a run of another version is not read.
 pub const VERSION: u32 = 1;
@@ -48,7 +48,7 @@ pub struct Header {
     pub places: Vec<Place>,
     #[serde(default)]
     pub tools: Vec<Tool>,
-    /// What was asked for: a run goes on only with the same.
+    /// What was asked for: a run goes on only with the same, but for `SHOWN_ONLY`.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
     /// What a reader must know: emulated links, caches that could not be dropped.
@@ -96,6 +96,13 @@ pub struct Run {
     file: File,
 }
 
+/// Settings that change what is shown of a run and not what is measured.
+const SHOWN_ONLY: [&str; 2] = ["extrapolate", "extrapolate_bytes"];
+
+fn measured(settings: &BTreeMap<String, Value>) -> BTreeMap<&String, &Value> {
+    settings.iter().filter(|(name, _)| !SHOWN_ONLY.contains(&name.as_str())).collect()
+}
+
 fn fail(e: std::io::Error, op: &'static str, path: &Path) -> Error {
     Error::io(e, op).at(path.as_os_str().as_bytes())
 }
@@ -109,7 +116,7 @@ impl Run {
             Error::new(ErrorKind::Exists, "begin a run").at(dir.as_os_str().as_bytes()).because(reason).hint(next)
         };
         let (header, samples) = match read(dir) {
-            Ok((old, _)) if old.kind != header.kind || old.settings != header.settings => {
+            Ok((old, _)) if old.kind != header.kind || measured(&old.settings) != measured(&header.settings) => {
                 return Err(refuse("a run with other settings lies there", "name another directory with --out"));
             }
             Ok((old, _)) if old.ended.is_some() => {
@@ -118,7 +125,11 @@ impl Run {
                     "name another directory with --out, or look at it with `haul bench report`",
                 ));
             }
-            Ok((old, samples)) => (Header { host: header.host, ..old }, samples),
+            Ok((mut old, samples)) => {
+                old.settings.retain(|name, _| !SHOWN_ONLY.contains(&name.as_str()));
+                old.settings.extend(header.settings);
+                (Header { host: header.host, ..old }, samples)
+            }
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 if fs::read_dir(dir).map_err(|e| fail(e, "list", dir))?.next().is_some() {
                     return Err(refuse("the directory is not empty", "name another directory with --out"));
@@ -338,6 +349,11 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         let dir = tempfile::tempdir().unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
+        // What is only shown may be another.
+        let mut shown = header();
+        shown.settings.insert("extrapolate".into(), "13TB".into());
+        assert_eq!(Run::begin(dir.path(), shown.clone()).unwrap().header.settings, shown.settings);
+        assert_eq!(Run::begin(dir.path(), header()).unwrap().header.settings, header().settings);
         let other = Header { settings: BTreeMap::new(), ..header() };
         assert_eq!(Run::begin(dir.path(), other).unwrap_err().kind(), ErrorKind::Exists);
         run.finish(Some("2026-01-02T03:04:05Z".into())).unwrap();

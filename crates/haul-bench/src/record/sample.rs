@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Below this share of the files smallfile takes a run for no good one.
+pub const ENOUGH: f64 = 0.9;
+
 /// One repetition of one contender. A number that was not measured is absent, never zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -109,6 +112,14 @@ impl Sample {
     fn per_second(&self, count: u64) -> Option<f64> {
         let seconds = self.seconds.filter(|s| *s > 0.0)?;
         self.counts().then(|| count as f64 / seconds)
+    }
+
+    /// Of the files that were asked for, the share that counts, where too little does for a sound rate: the threads did not keep
+    /// pace with each other. What ended because its time was over had all threads at work, and is sound.
+    pub fn partial(&self) -> Option<f64> {
+        let share = self.more.get("share")?.as_f64()?;
+        let timed = self.more.get("limited_by_duration").and_then(Value::as_bool).unwrap_or(false);
+        (share < ENOUGH && !timed).then_some(share)
     }
 
     /// Whether it goes into medians: it went well and is no warm-up.

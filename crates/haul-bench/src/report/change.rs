@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// `faster`, `slower`, `no difference shown`, or why that cannot be said.
+    /// `faster`, `slower`, `not significant`, or why that cannot be said.
     pub fn words(&self) -> &str {
         match (&self.difference, &self.note) {
             (Some(found), _) => found.verdict.words(),
@@ -164,17 +164,17 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
         let with = changes.iter().filter(|c| c.difference.is_some_and(|d| d.verdict == verdict));
         with.map(|c| if c.place.is_empty() { c.contender.clone() } else { format!("{} ({})", c.contender, c.place) }).collect()
     };
-    let (faster, slower, open) = (of(Verdict::Faster), of(Verdict::Slower), of(Verdict::NotShown));
+    let (faster, slower, open) = (of(Verdict::Faster), of(Verdict::Slower), of(Verdict::NotSignificant));
     let neither = changes.len() - faster.len() - slower.len() - open.len();
     let mut out = match (faster.is_empty(), slower.is_empty(), open.is_empty()) {
         (true, true, true) => "The runs have no point in common that went well in both.".to_string(),
-        (true, true, false) => format!("No difference is shown between {} and {} at any of {} points.", names.0, names.1, open.len()),
+        (true, true, false) => format!("No difference between {} and {} is significant at any of {} points.", names.0, names.1, open.len()),
         _ => {
             let part =
                 |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} at {}: {}", names.len(), listed(names, 3)));
             let parts: Vec<String> = part("faster", &faster).into_iter().chain(part("slower", &slower)).collect();
-            let open = if open.is_empty() { String::new() } else { format!("; no difference shown at {}", open.len()) };
-            let all = faster.len() + slower.len() + open.len().min(1) * of(Verdict::NotShown).len();
+            let open = if open.is_empty() { String::new() } else { format!("; not significant at {}", open.len()) };
+            let all = faster.len() + slower.len() + open.len().min(1) * of(Verdict::NotSignificant).len();
             format!("Of {all} points {} is {}{open}.", names.1, parts.join("; "))
         }
     };
@@ -183,7 +183,7 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
     }
     let few = |c: &&Change| c.first.is_some_and(|s| s.count < 4) || c.second.is_some_and(|s| s.count < 4);
     if changes.iter().filter(|c| c.difference.is_some()).any(|c| few(&c)) {
-        out += " With fewer than 4 repetitions in each run no difference can be shown.";
+        out += " Fewer than 4 repetitions in each run cannot show a difference.";
     }
     out
 }

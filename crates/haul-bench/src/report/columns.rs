@@ -100,6 +100,15 @@ pub fn more(points: &[&Point<'_>]) -> (Vec<Column>, Vec<String>) {
     (columns, names)
 }
 
+/// What `bench net` says in a word, as a person reads it; any other text as it is.
+fn limit_words(limit: &str) -> String {
+    match crate::net::Limit::from_word(limit) {
+        Some(crate::net::Limit::Way) => "network".into(),
+        Some(_) => limit.replace('-', " "),
+        None => limit.into(),
+    }
+}
+
 pub fn more_cells(point: &Point<'_>, names: &[String]) -> Vec<Cell> {
     let mut limits: Vec<(&str, usize)> = Vec::new();
     for limit in point.samples.iter().filter(|s| s.counts()).filter_map(|s| s.limited_by.as_deref()) {
@@ -108,7 +117,7 @@ pub fn more_cells(point: &Point<'_>, names: &[String]) -> Vec<Cell> {
             None => limits.push((limit, 1)),
         }
     }
-    let most = limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit.to_string());
+    let most = limits.into_iter().max_by_key(|(_, count)| *count).map(|(limit, _)| limit_words(limit));
     let mut cells = vec![Cell::of(most)];
     cells.extend(names.iter().map(|key| {
         let unit = if key.ends_with("_seconds") { Unit::Seconds } else { Unit::Name };

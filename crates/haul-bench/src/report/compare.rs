@@ -11,6 +11,7 @@ use crate::plot::ruler::{quotient, scale_for};
 use crate::plot::unit::{digits, parse_bytes};
 use crate::plot::{Axis, Body, Chart, LINES, Line, Scale, Unit};
 use crate::record::Header;
+use serde_json::Value;
 
 /// Works that have a plot of their own.
 const PLOTTED: usize = 8;
@@ -57,6 +58,9 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
             section.draw(strips(&title, "Tool", &rows, TIME, true), true);
         }
         section.tables.push(table(header, &ordered, &label));
+        if let Some((text, _)) = amount(header) {
+            section.paragraphs.push(format!("Time for {text} assumes constant throughput, with data like these."));
+        }
         if at < PLOTTED {
             let fast: Vec<_> = rows.iter().filter(|(.., p)| p.good() > 0 && !p.is_wrong()).take(LINES).cloned().collect();
             section.draw(courses("Rate over time", &fast), true);
@@ -103,9 +107,9 @@ fn wins(works: &[Vec<&Point<'_>>]) -> String {
     let won: Vec<String> = wins.iter().map(|(name, count)| format!("{name} in {count}")).collect();
     let all = works.len();
     match (won.is_empty(), open) {
-        (true, _) => format!("In none of {all} works is it shown which tool is fastest."),
+        (true, _) => format!("In none of {all} works is one tool significantly faster than all others."),
         (false, 0) => format!("Fastest of {all} works: {}.", listed(&won, 6)),
-        (false, open) => format!("Fastest of {all} works: {}; in {open} no difference is shown to the next.", listed(&won, 6)),
+        (false, open) => format!("Fastest of {all} works: {}; in {open} the difference to the next is not significant.", listed(&won, 6)),
     }
 }
 
@@ -118,14 +122,14 @@ fn reference<'p, 'a>(header: &Header, work: &[&'p Point<'a>]) -> Option<&'p Poin
 
 fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
     let of = reference(header, work);
-    let amount = header.settings.get("extrapolate").and_then(|v| v.as_f64().or_else(|| parse_bytes(v.as_str()?)));
+    let amount = amount(header);
     let mut columns = vec![name("Tool", 0)];
     columns.extend(measured(TIME, ""));
     let ratio = of.map_or("Ratio".to_string(), |of| format!("Time, {} = 1", crate::plot::shortened(of.contender, 16)));
     columns.extend([number(&ratio, 1), number("Its interval", 5), name("Difference", 3), number("Rate", 2), number("Files/s", 4)]);
     columns.extend([number("Processor", 5), number("Peak memory", 5)]);
-    let unit = Unit::Bytes;
-    columns.push(number(&format!("Time for {}", amount.map_or(String::new(), |amount| unit.show(amount))), 2));
+    columns.push(number(&format!("Time for {}", amount.as_ref().map_or("", |(text, _)| text)), 2));
+    columns.push(name("Also preserved", 3));
     let (others, names) = more(work);
     columns.extend(others);
     let rows = work
@@ -147,8 +151,9 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
             row.push(Cell::of(point.summary(Metric::Files).map(|s| digits(s.median))));
             row.push(median_cell(point, Metric::Processor));
             row.push(median_cell(point, Metric::Peak));
-            let whole = amount.zip(point.summary(Metric::Rate)).filter(|(_, s)| s.median > 0.0);
-            row.push(Cell::of(whole.map(|(amount, s)| Unit::Seconds.show(amount / s.median))));
+            let rate = point.summary(Metric::Rate).map(|s| s.median).filter(|rate| *rate > 0.0 && !point.is_wrong());
+            row.push(Cell::of(amount.as_ref().zip(rate).map(|((_, bytes), rate)| Unit::Seconds.show(bytes / rate))));
+            row.push(Cell::of(point.samples.iter().find_map(|s| Some(s.more.get("kept")?.as_str()?.to_string()))));
             row.extend(more_cells(point, &names));
             row
         })
@@ -156,6 +161,14 @@ fn table(header: &Header, work: &[&Point<'_>], label: &str) -> Table {
     let caption =
         if label.is_empty() { "Medians; the fastest first".to_string() } else { format!("{}: medians; the fastest first", capital(label)) };
     Table { caption, columns, rows, folded: false }.without_empty_columns()
+}
+
+/// What `--extrapolate` asked for, as it was typed, and in bytes.
+fn amount(header: &Header) -> Option<(String, f64)> {
+    let setting = header.settings.get("extrapolate")?;
+    let bytes = || setting.as_f64().or_else(|| parse_bytes(setting.as_str()?));
+    let bytes = header.settings.get("extrapolate_bytes").and_then(Value::as_f64).or_else(bytes)?;
+    Some((setting.as_str().map_or_else(|| Unit::Bytes.show(bytes), str::to_string), bytes))
 }
 
 /// Time against size, a line a tool.

@@ -26,6 +26,7 @@ mod files;
 mod lines;
 mod page;
 mod point;
+mod settings;
 mod streams;
 mod verdict;
 
@@ -233,18 +234,13 @@ fn circumstances(header: &Header, samples: &[Sample]) -> Vec<Section> {
     }
     rows.push(pair("haul", host.haul.as_str()));
     rows.push(pair("Command", words(&header.command)));
-    rows.extend(
-        header
-            .settings
-            .iter()
-            .map(|(key, value)| pair(&format!("Setting {key}"), value.as_str().map_or(value.to_string(), ToString::to_string))),
-    );
+    rows.extend(settings::words(&header.settings).into_iter().map(|(name, value)| pair(&name, value)));
     let caches: std::collections::BTreeSet<&String> = samples.iter().filter_map(|s| s.caches.as_ref()).collect();
     rows.extend((!caches.is_empty()).then(|| pair("Page cache before", caches.into_iter().cloned().collect::<Vec<_>>().join("; "))));
     let two = || vec![name("What", 0), name("Value", 0)];
     let mut section = Section {
         title: "Where and how".into(),
-        paragraphs: header.notes.iter().map(|note| format!("Note: {note}")).collect(),
+        paragraphs: header.notes.iter().map(|note| format!("Note: {}", point::capital(note))).collect(),
         ..Section::default()
     };
     section.tables.push(Table { caption: "This machine and this run".into(), columns: two(), rows, folded: false });
@@ -339,7 +335,7 @@ fn how_to_read() -> Section {
     let paragraphs = [
         "Every number is the median of the repetitions that went well; warm-ups do not count. Its interval is that of the sign test and \
          holds the true median 95 times in 100 or more; with fewer than 6 repetitions it cannot, and its coverage stands beside it.",
-        "“Faster” and “slower” mean that a rank test (Mann and Whitney, two-sided, 5 %) shows a difference; “no difference shown” means \
+        "“Faster” and “slower” mean that a rank test (Mann and Whitney, two-sided, 5 %) shows a difference; “not significant” means \
          that there may be none, or that there were too few repetitions. Each comparison stands alone: of twenty between equal things \
          one shows a difference by chance.",
     ];

@@ -141,6 +141,7 @@ fn table_of(table: &Table) -> String {
         for (at, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
             let long = cell.text.chars().count() > 48;
             let class = match (cell.bad, column.numeric, long) {
+                (true, true, _) => " class=\"bad number\"",
                 (true, ..) => " class=\"bad\"",
                 (_, true, _) => " class=\"number\"",
                 (.., true) => " class=\"long\"",

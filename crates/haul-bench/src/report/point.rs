@@ -24,8 +24,12 @@ pub enum Metric {
     Seconds,
     /// Bytes a second.
     Rate,
+    /// The same, of a network.
+    Network,
     Files,
     Operations,
+    /// Seconds until all of the work was done, counted or not.
+    Whole,
     /// User and system together, seconds.
     Processor,
     /// Bytes.
@@ -36,9 +40,10 @@ impl Metric {
     pub fn of(self, sample: &Sample) -> Option<f64> {
         let value = match self {
             Metric::Seconds => sample.seconds,
-            Metric::Rate => sample.rate(),
+            Metric::Rate | Metric::Network => sample.rate(),
             Metric::Files => sample.files_rate(),
             Metric::Operations => sample.operations_rate(),
+            Metric::Whole => sample.more.get("whole_seconds").and_then(Value::as_f64).or(sample.seconds),
             Metric::Processor => Some(sample.user? + sample.system.unwrap_or(0.0)),
             Metric::Peak => sample.peak.map(|peak| peak as f64),
         };
@@ -47,8 +52,9 @@ impl Metric {
 
     pub fn unit(self) -> Unit {
         match self {
-            Metric::Seconds | Metric::Processor => Unit::Seconds,
+            Metric::Seconds | Metric::Whole | Metric::Processor => Unit::Seconds,
             Metric::Rate => Unit::Rate,
+            Metric::Network => Unit::Network,
             Metric::Files => Unit::PerSecond("files"),
             Metric::Operations => Unit::PerSecond("operations"),
             Metric::Peak => Unit::Bytes,
@@ -58,8 +64,8 @@ impl Metric {
     /// As an axis is named.
     pub fn words(self) -> &'static str {
         match self {
-            Metric::Seconds => "Time",
-            Metric::Rate | Metric::Files | Metric::Operations => "Rate",
+            Metric::Seconds | Metric::Whole => "Time",
+            Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => "Rate",
             Metric::Processor => "Processor time",
             Metric::Peak => "Peak memory",
         }
@@ -68,7 +74,9 @@ impl Metric {
     /// Seconds for a unit of work, so that less is better whatever is looked at.
     pub fn costs(self, values: &[f64]) -> Vec<f64> {
         match self {
-            Metric::Rate | Metric::Files | Metric::Operations => values.iter().filter(|v| **v > 0.0).map(|v| 1.0 / v).collect(),
+            Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => {
+                values.iter().filter(|v| **v > 0.0).map(|v| 1.0 / v).collect()
+            }
             _ => values.to_vec(),
         }
     }
@@ -96,6 +104,12 @@ impl<'a> Point<'a> {
 
     pub fn good(&self) -> usize {
         self.samples.iter().filter(|s| s.counts()).count()
+    }
+
+    /// The median share of the files that counts, where that is too little for a sound rate.
+    pub fn partial(&self) -> Option<f64> {
+        let any = self.samples.iter().any(|s| s.counts() && s.partial().is_some());
+        if any { self.median_of(|s| s.more.get("share")?.as_f64()) } else { None }
     }
 
     /// Whether it gave a wrong result even once, in a warm-up or not. However fast such a one is, it is not ranked.

@@ -5,7 +5,9 @@ use super::document::{Cell, Document, Section, Table, name, number};
 use super::figure::{courses, latencies, mark, peak, strips, with_missing};
 use super::point::{Metric, Point, capital, compare_values, distinct, factor_value, factor_words, grouped, number as number_of};
 use super::verdict::{Lead, beside, ranked, troubles};
+use crate::net::ROUND_TRIP;
 use crate::plot::ruler::scale_for;
+use crate::plot::unit::digits;
 use crate::plot::{Axis, Body, Chart, LINES, Line, Scale, Unit};
 use crate::stats::Verdict;
 
@@ -37,7 +39,16 @@ fn label(point: &Point<'_>, without: &[&str], contenders: bool) -> String {
 }
 
 pub fn net(points: &[&Point<'_>], document: &mut Document) {
+    let (asked, points): (Vec<&Point<'_>>, Vec<&Point<'_>>) = points.iter().copied().partition(|p| p.contender == ROUND_TRIP);
+    let points = &points[..];
+    document.answer.extend(round_trip(&asked, points));
+    document.troubles = troubles(&asked, &|p| p.described(&[]));
+    if points.is_empty() {
+        document.main.push("No rate was measured.".into());
+        return;
+    }
     let metric = metric_of(points);
+    let in_words = if metric == Metric::Rate { Metric::Network } else { metric };
     let several = points.iter().any(|p| p.contender != points[0].contender);
     let others: Vec<&str> = factors(points).into_iter().filter(|name| *name != "streams").collect();
     let groups: Vec<Vec<&Point<'_>>> = grouped(points, &others).into_iter().flat_map(|group| by_contender(&group)).collect();
@@ -46,13 +57,12 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
         name => direction_words(&name),
     };
     let sentences: Vec<String> =
-        groups.iter().filter_map(|group| Some(format!("{}: {}.", line_name(group[0]), peak(group, "streams", metric)?))).collect();
+        groups.iter().filter_map(|group| Some(format!("{}: {}.", line_name(group[0]), peak(group, "streams", in_words)?))).collect();
     document.main = sentences.clone();
     if document.main.is_empty() {
         document.main.push("Nothing went well, so there is no rate.".into());
     }
-    document.answer.extend(round_trip(points));
-    document.troubles = troubles(points, &|p| p.described(&[]));
+    document.troubles.extend(troubles(points, &|p| p.described(&[])));
     let mut section = Section { title: "Streams and directions".into(), ..Section::default() };
     let lines = lines_of(&groups, "streams", metric, &line_name);
     section.draw(
@@ -74,12 +84,16 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
         .take(LINES)
         .collect();
     section.draw(courses("Rate over time, with the best number of streams", &best), true);
-    section.draw(latencies("Round trips", &best), true);
+    let asked: Vec<(String, usize, &Point<'_>)> = asked.into_iter().map(|p| (ROUND_TRIP.to_string(), 0, p)).collect();
+    section.draw(latencies("Round trips", &asked), true);
     document.sections.push(section);
 }
 
-/// Where a run has kept it.
-fn round_trip(points: &[&Point<'_>]) -> Option<String> {
+/// As it was measured by itself, or as the samples have kept it.
+fn round_trip(asked: &[&Point<'_>], points: &[&Point<'_>]) -> Option<String> {
+    if let Some(median) = asked.iter().find_map(|p| p.median_of(|s| Some(s.latency.as_ref()?.p50))) {
+        return Some(format!("A round trip takes {}.", Unit::Seconds.show(median)));
+    }
     let is_it = |name: &str| (name.contains("round_trip") || name.contains("rtt")) && name.ends_with("seconds");
     let value = |s: &crate::record::Sample| s.more.iter().find(|(name, _)| is_it(name)).and_then(|(_, value)| number_of(value));
     let all: Vec<f64> = points.iter().filter_map(|p| p.median_of(value)).collect();
@@ -124,6 +138,7 @@ fn table(points: &[&Point<'_>], metric: Metric, contenders: bool, caption: &str)
     let mut columns = if contenders { vec![name("Contender", 0)] } else { vec![] };
     columns.extend(factor_columns(&names, |f| points.iter().any(|p| p.number(f).is_some())));
     columns.extend(measured(metric, ""));
+    columns.push(number("Gbit/s", 4));
     columns.push(number("Time", 4));
     columns.extend(latency());
     let (others, kept) = more(points);
@@ -132,6 +147,7 @@ fn table(points: &[&Point<'_>], metric: Metric, contenders: bool, caption: &str)
         let mut row: Vec<Cell> = if contenders { vec![point.contender.into()] } else { vec![] };
         row.extend(names.iter().map(|f| Cell::from(point.shown(f))));
         row.extend(measured_cells(point, metric));
+        row.push(Cell::of(point.summary(Metric::Rate).map(|s| digits(s.median * 8.0 / 1e9))));
         row.push(super::columns::median_cell(point, Metric::Seconds));
         row.extend(latency_cells(point));
         row.extend(more_cells(point, &kept));
@@ -221,8 +237,7 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
     let mut out = format!("most, {}, with {}", show(lead.best), named(lead.best));
     if !lead.level.is_empty() {
         let count = lead.level.len();
-        out +=
-            &format!("; {count} other {} no different as far as is shown", if count == 1 { "combination is" } else { "combinations are" });
+        out += &format!("; {count} other {} not significantly worse", if count == 1 { "combination is" } else { "combinations are" });
     }
     let left_out = lead.left_out(named);
     let Some(own) = tuner else { return out + "." + &left_out };
@@ -234,7 +249,7 @@ fn sweet_spot(grid: &[&Point<'_>], tuner: Option<&Point<'_>>, metric: Metric, na
     };
     let change = (1.0 / found.ratio - 1.0) * 100.0;
     let words = match found.verdict {
-        Verdict::NotShown => format!("{change:+.0} %, which is no difference shown"),
+        Verdict::NotSignificant => format!("{change:+.0} %, which is not significant"),
         Verdict::Slower => format!("{:.0} % less", -change),
         Verdict::Faster => format!("{change:.0} % more"),
     };

@@ -25,7 +25,7 @@ pub fn beside(first: &Point<'_>, second: &Point<'_>, metric: Metric) -> Option<D
     difference(&metric.costs(&first.values(metric)), &metric.costs(&second.values(metric)))
 }
 
-/// The best, and those of which no difference to it is shown.
+/// The best, and those that are not significantly worse.
 pub struct Lead<'p, 'a> {
     pub best: &'p Point<'a>,
     pub level: Vec<&'p Point<'a>>,
@@ -80,9 +80,9 @@ impl<'p, 'a> Lead<'p, 'a> {
         }
         let few = self.best.good().min(self.level.iter().map(|p| p.good()).min().unwrap_or(0));
         let others = listed(&self.level.iter().map(|p| format!("{} ({})", name(p), shown(p))).collect::<Vec<_>>(), 4);
-        let why = if few < 4 { " Fewer than 4 repetitions of each cannot show one." } else { "" };
+        let why = if few < 4 { " Fewer than 4 repetitions of each cannot show a difference." } else { "" };
         let next = next.map_or(String::new(), |next| format!(" {next}."));
-        format!("{best}, but no difference is shown between it and {others}.{why}{next}")
+        format!("{best}, but the difference to {others} is not significant.{why}{next}")
     }
 }
 

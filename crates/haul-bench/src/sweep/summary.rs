@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::OWN;
 use crate::record::{Outcome, Sample};
-use crate::stats::{Difference, Summary, difference, median};
+use crate::stats::{Difference, Summary, Verdict, difference, median};
 
 /// One setting over all its repetitions.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +30,8 @@ pub struct Side {
     /// `put`, `get`; empty where there is only one.
     pub direction: String,
     pub lines: Vec<Line>,
+    /// How many other fixed settings are not significantly slower than the best.
+    pub level: usize,
     /// Of the best fixed setting's speed, what haul's own choice reaches: 1 is all of it.
     pub reached: Option<Reached>,
 }
@@ -84,7 +86,14 @@ fn side(direction: String, samples: &[&Sample]) -> Side {
         let interval = (1.0 / difference.interval.1, 1.0 / difference.interval.0);
         Some(Reached { share: 1.0 / difference.ratio, interval, difference })
     });
-    Side { direction, reached, lines: lines.into_iter().map(|(_, line)| line).collect() }
+    let best = key_of(false).map(|best| times(samples, best));
+    let fixed = lines.iter().filter(|(key, line)| !line.own && line.wall.is_some() && Some(key.as_str()) != key_of(false));
+    let level = fixed.filter(|(key, _)| {
+        let found = best.as_ref().and_then(|best| difference(best, &times(samples, key)));
+        found.is_none_or(|found| found.verdict != Verdict::Slower)
+    });
+    let level = level.count();
+    Side { direction, level, reached, lines: lines.into_iter().map(|(_, line)| line).collect() }
 }
 
 fn line(samples: &[&Sample], key: &str) -> Option<Line> {
@@ -118,7 +127,6 @@ fn line(samples: &[&Sample], key: &str) -> Option<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Verdict;
     use crate::sweep::{Direction, Grid, Point};
 
     fn samples(direction: Direction, workers: Option<u32>, times: &[f64]) -> Vec<Sample> {
@@ -144,16 +152,17 @@ mod tests {
             samples(Put, Some(4), &[1.0, 1.01, 1.02, 1.03, 1.04]),
             samples(Get, None, &[1.0, 1.1]),
             samples(Get, Some(4), &[1.05, 1.06]),
+            samples(Get, Some(8), &[1.5, 1.01]),
         ]
         .concat();
         let sides = sides(&all);
         assert_eq!(sides.iter().map(|side| side.direction.as_str()).collect::<Vec<_>>(), ["get", "put"]);
         let put = &sides[1];
-        assert_eq!(put.best().unwrap().name, "haul -j 4");
+        assert_eq!((put.best().unwrap().name.as_str(), put.level, sides[0].level), ("haul -j 4", 0, 1));
         let reached = put.reached.unwrap();
         assert!((reached.share - 0.5).abs() < 0.01 && reached.interval.0 < 0.5 && reached.interval.1 > 0.49, "{reached:?}");
         assert_eq!(reached.difference.verdict, Verdict::Slower);
-        assert_eq!(sides[0].reached.unwrap().difference.verdict, Verdict::NotShown);
+        assert_eq!(sides[0].reached.unwrap().difference.verdict, Verdict::NotSignificant);
         assert!((put.lines[0].rate.unwrap() - 100.0 / 1.02).abs() < 1e-9);
     }
 

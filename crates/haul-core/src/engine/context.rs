@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Cancel, Stop};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
-use crate::job::{Job, Links, Mode};
+use crate::job::{Job, Links, Mode, Pick};
 use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
@@ -52,7 +52,18 @@ pub struct Context {
     pub impaired: AtomicBool,
     /// Both ends are one system, so that equal device and inode mean the same file.
     pub same_system: bool,
+    /// Both ends are reached in the same way, so that different devices are different file systems.
+    pub same_host: bool,
+    /// The device of the destination's root, where it is known.
+    target_device: OnceLock<Option<u64>>,
+    /// The device of the destination's directory that was asked for last, by its id.
+    last_device: Mutex<Option<(u64, Option<u64>)>>,
+    /// Device and inode of what is copied, as far as the destination's system has the same.
+    source_roots: OnceLock<Vec<(u64, u64)>>,
+    in_place_refused: AtomicBool,
     next_flight: AtomicU64,
+    pub(super) owners: super::owners::Owners,
+    pub(super) step: super::step::Step,
 }
 
 /// Counters for the display, and for noticing that nothing moves.
@@ -99,7 +110,9 @@ impl Context {
         let caps = job.target.caps().clone();
         // Parts have no holes. Where names cannot share a file, each gets one of its own.
         let links = Links { hard: job.links.hard && caps.hard_links, ..job.links };
-        let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), links, ..job };
+        // A source goes on the evidence of its copy, not on the word of a write.
+        let verify = job.verify || job.remove_source;
+        let job = Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), links, verify, ..job };
         let grain = job.roots.iter().map(|r| r.store.caps().mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
         let keep = job.keep.and(caps.sets);
         let planner = Planner { policy: job.policy, grain, keep, link_sets: caps.link_sets, groups: caps.groups.clone() };
@@ -108,6 +121,10 @@ impl Context {
         let same_system = job.roots.iter().all(|r| {
             let (a, b) = (r.store.place(), job.target.place());
             a.scheme == b.scheme && a.endpoint == b.endpoint && a.volume == b.volume
+        });
+        let same_host = job.roots.iter().all(|r| {
+            let (a, b) = (r.store.place(), job.target.place());
+            a.scheme == b.scheme && a.endpoint == b.endpoint
         });
         Context {
             wants_keep: observer.wants(Action::Keep),
@@ -131,7 +148,16 @@ impl Context {
             spill,
             impaired: AtomicBool::new(false),
             same_system,
+            same_host,
+            target_device: OnceLock::new(),
+            last_device: Mutex::default(),
+            source_roots: OnceLock::new(),
+            in_place_refused: AtomicBool::new(false),
             next_flight: AtomicU64::new(0),
+            owners: super::owners::Owners::of(&job),
+            step: super::step::Step::new(
+                job.limit.is_some() || !caps.cheap_stat || job.roots.iter().any(|root| !root.store.caps().cheap_stat),
+            ),
             job,
         }
     }
@@ -172,6 +198,76 @@ impl Context {
         within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
     }
 
+    /// `-x`: whether an entry of the destination lies on another file system than its root, where nothing is deleted.
+    pub fn is_across(&self, target: &Entry) -> bool {
+        if !self.job.one_file_system {
+            return false;
+        }
+        let device = |name: &Name| self.target().stat(name, MetaMask::NONE).ok().map(|entry| entry.dev);
+        let root = *self.target_device.get_or_init(|| device(&Name::of(&Dir::root())));
+        let dir = &target.name.dir;
+        let place = match target.kind {
+            Kind::Dir => device(&target.name),
+            _ if dir.is_root() => root,
+            // Names come directory by directory.
+            _ => {
+                let mut last = self.last_device.lock().unwrap_or_else(PoisonError::into_inner);
+                if last.as_ref().is_none_or(|(id, _)| *id != dir.id()) {
+                    *last = Some((dir.id(), device(&Name::of(dir))));
+                }
+                last.as_ref().and_then(|(_, device)| *device)
+            }
+        };
+        place.is_some() && place != root
+    }
+
+    /// Whether a directory of the destination is one that is copied, by another name: bind mounts make that possible.
+    pub fn is_source(&self, target: &Entry) -> bool {
+        if !self.same_system || target.kind != Kind::Dir {
+            return false;
+        }
+        let identity = |store: &Arc<dyn Store>, name: &Name| {
+            let entry = store.stat(name, MetaMask::NONE).ok().filter(|entry| entry.kind == Kind::Dir && entry.ino != 0)?;
+            Some((entry.dev, entry.ino))
+        };
+        let find = || {
+            let mut roots = Vec::new();
+            for root in &self.job.roots {
+                match &root.pick {
+                    Pick::Names(names) => {
+                        roots.extend(names.iter().filter_map(|leaf| identity(&root.store, &Name::new(&Dir::root(), leaf))))
+                    }
+                    _ => roots.extend(identity(&root.store, &Name::of(&Dir::root()))),
+                }
+            }
+            roots
+        };
+        let roots = self.source_roots.get_or_init(find);
+        identity(&self.job.target, &target.name).is_some_and(|found| roots.contains(&found))
+    }
+
+    /// Whether a small file that is to be verified keeps its staging name until then, so that what it replaces stands.
+    pub fn holds(&self, target: &Entry) -> bool {
+        self.job.verify
+            && self.job.keep.has(MetaMask::MODE)
+            && self.target().caps().direct_create
+            && self.target().staging(target).is_some()
+    }
+
+    /// Whether a file may be written in place. One with several names is staged: the others would change with it.
+    pub fn may_write_in_place(&self, name: &Name) -> Result<bool> {
+        let found = self.retry(|| self.target().stat(name, MetaMask::NONE))?;
+        if found.nlink <= 1 {
+            return Ok(true);
+        }
+        if !self.in_place_refused.swap(true, Ordering::Relaxed) {
+            let shown = crate::entry::show(&name.path());
+            let note = "has other names (hard links): it is replaced, not written in place; so are all such files";
+            self.warn(Warning::Note(format!("{shown}: {note}")));
+        }
+        Ok(false)
+    }
+
     pub fn hard(&self) -> MutexGuard<'_, HardLinks> {
         self.hard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,8 +291,14 @@ impl Context {
         }
     }
 
-    /// `--chmod` and `--chown`: what the destination is to show.
-    pub fn transform(&self, entry: &mut Entry) {
+    /// Owners as the destination numbers them, `--chmod` and `--chown`: what the destination is to show of an entry that has
+    /// just come from a root.
+    pub fn transform(&self, root: usize, entry: &mut Entry) {
+        self.map_owner(root, entry);
+        self.override_attributes(entry);
+    }
+
+    pub(super) fn override_attributes(&self, entry: &mut Entry) {
         if let Some((uid, gid)) = self.job.owner {
             entry.uid = uid.unwrap_or(entry.uid);
             entry.gid = gid.unwrap_or(entry.gid);
@@ -225,6 +327,13 @@ impl Context {
         }
     }
 
+    /// An entry that a move leaves where it is.
+    pub fn left_behind(&self, kind: Kind) {
+        if self.job.remove_source {
+            self.report().left.add(kind, 1);
+        }
+    }
+
     /// Left as it is; the caller counts.
     pub fn keep(&self, why: Why, entry: &Entry) {
         if self.wants_keep {
@@ -249,10 +358,9 @@ impl Context {
         self.observer.on(&Event::Failed { error, kind });
     }
 
-    /// A source name that is not there any more has vanished; that is another class than never having been.
+    /// For what only the source can have said.
     pub fn fail_source(&self, error: Error, kind: Kind) {
-        let error = if error.kind() == ErrorKind::NotFound { error.kind_is(ErrorKind::Vanished) } else { error };
-        self.fail(&error, kind);
+        self.fail(&error.of_source(), kind);
     }
 
     pub fn warn(&self, warning: Warning) {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::{Dir, Entry, Kind, Name};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
 use crate::job::{MaxDelete, Mode};
 use crate::report::Ending;
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
-use crate::store::{Depth, Flow};
+use crate::store::{Depth, Flow, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::late::{IN_MEMORY, Late, lock, spilled};
@@ -30,6 +30,9 @@ impl Late {
 
     /// A name that only the destination has.
     pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
+        if cx.is_across(&target) {
+            return;
+        }
         if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
             return;
         }
@@ -44,7 +47,7 @@ impl Late {
     }
 
     pub fn doom(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if !cx.job.delete || cx.job.mode != Mode::Copy {
+        if !cx.job.delete || cx.job.mode != Mode::Copy || cx.is_across(&target) {
             return;
         }
         let mut record = target.ino.to_le_bytes().to_vec();
@@ -154,6 +157,11 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
     Some(entry)
 }
 
+fn is_the_source(entry: &Entry) -> Error {
+    let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source itself, which is mounted elsewhere too");
+    e.hint("exclude it, or leave --delete out")
+}
+
 fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
     if cx.job.dry {
         for entry in &lot {
@@ -182,7 +190,7 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
     let removed = cx.target().remove(&lot);
     let removed = cx.retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
     for (removed, entry) in removed.into_iter().zip(&lot) {
-        match removed {
+        match removed.or_else(|e| remove_emptied(cx.target(), entry, e)) {
             Ok(()) => deleted(cx, entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => cx.fail(&e.on(&entry.name), entry.kind),
@@ -224,7 +232,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
         let dir = name.dir.child(&name.leaf);
         let listed = cx.target().list(&dir, Depth::One, &mut |found| {
             if let Ok(entry) = found {
-                let kept = protected(cx, &entry);
+                let kept = protected(cx, &entry) || cx.is_across(&entry) || cx.is_source(&entry);
                 each(&entry, kept);
                 if entry.kind == Kind::Dir && !kept {
                     spilled(cx, stack.push(&entry.name.path()));
@@ -267,6 +275,9 @@ fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
 /// that a directory of any size is emptied in the memory of one lot. What the filters protect stays, and so
 /// do the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
+    if cx.is_source(&top) {
+        return cx.fail(&is_the_source(&top), Kind::Dir);
+    }
     if cx.job.dry {
         return would_go(cx, &top, &mut |entry| deleted(cx, entry));
     }
@@ -277,15 +288,22 @@ pub fn delete_tree(cx: &Context, top: Entry) {
             return;
         }
         let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
+        let mut sources = Vec::new();
         let listed = cx.target().list(dir, Depth::One, &mut |found| {
             match found {
-                Ok(entry) if protected(cx, &entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if protected(cx, &entry) || cx.is_across(&entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if cx.is_source(&entry) => sources.push(entry),
                 Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
                 Ok(entry) => files.push(entry),
                 Err(_) => kept = true,
             }
             if files.len() >= LOT || inner.is_some() { Flow::Stop } else { Flow::Go }
         });
+        for entry in sources {
+            kept = true;
+            cx.fail(&is_the_source(&entry), Kind::Dir);
+            keepers.insert(entry.name.path());
+        }
         let failed_before = cx.tally.failed.load(Ordering::Relaxed);
         if let Err(e) = listed {
             return cx.fail(&e.on(&Name::of(dir)), Kind::Dir);

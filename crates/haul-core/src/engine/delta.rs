@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::meter::Pass;
 use crate::outline::{self, Outline, Part};
 use crate::store::{Sink, Source};
@@ -114,7 +114,7 @@ impl Delta {
                 }
             }
         }
-        let hash = if how.hash { Some(cx.meter.hash(from, at, &mut spent)?) } else { None };
+        let hash = if how.hash { Some(cx.meter.hash(from, at, &mut spent).map_err(Error::of_source)?) } else { None };
         Ok((hash, spent))
     }
 }

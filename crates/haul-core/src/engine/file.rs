@@ -1,6 +1,6 @@
 //! One large file: opened once, moved in chunks by one worker or by several, finished by whoever lands the last.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,10 @@ use crate::tune::Op;
 
 use super::context::{Context, Flight};
 use super::delta::Delta;
+use super::shown::{self, Shown};
+
+/// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
+const LEAST_CHUNK: u64 = 1 << 20;
 
 /// A file on its way, shared by the workers that move it.
 pub struct OpenFile {
@@ -62,6 +66,7 @@ struct Ends {
     session: Option<u32>,
     chunk: u64,
     delta: Option<Delta>,
+    shown: Shown,
     flight: Arc<Flight>,
     flight_id: u64,
 }
@@ -183,7 +188,10 @@ fn copy_within(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
         load.bytes = entry.size;
         load.entries = 1;
         let from = cx.source(&file.work).place();
-        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)))?;
+        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)));
+        // The one call speaks of both ends.
+        let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
         // What a move removes is gone: at least the size of what stands there now is looked at.
         if landed.is_some() && cx.job.remove_source && cx.retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
             return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));
@@ -233,7 +241,8 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     state.active = 1;
     state.ends = Some(ends.clone());
     let (from, to) = (cx.source(&file.work).caps(), cx.target().caps());
-    let gains = to.writers_per_file > 1 || from.readers_per_file > 1;
+    let in_order = shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    let gains = !in_order && (to.writers_per_file > 1 || from.readers_per_file > 1);
     if gains && file.most > 1 && to.write != WriteStyle::InOrder && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
@@ -260,24 +269,27 @@ fn open_both(
     spent: &mut Spent,
 ) -> Result<Arc<Ends>> {
     let began = Instant::now();
-    let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow))?;
+    let source = cx.retry(|| cx.source(&file.work).open(&state.entry, cx.job.links.follow)).map_err(Error::of_source)?;
     let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
     if !wanted.is_empty() {
-        state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted))?));
+        state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
     spent.reading += began.elapsed();
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
-    let in_place = cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare);
+    let in_place =
+        cx.job.in_place && matches!(file.step.act, Act::File { replace: true } | Act::Compare) && cx.may_write_in_place(&name)?;
     let path = name.path();
     let stamp = state.entry.stamp();
     let mut session = None;
     let mut opened: Option<(Box<dyn Sink>, u64)> = None;
+    let mut parts: HashMap<u32, u64> = HashMap::new();
     if let Some(kept) = file.kept.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let spec = spec(cx, &state.entry, kept.chunk, false);
         // What was given up meanwhile begins anew.
         if let Ok(sink) = cx.retry(|| cx.target().attach(&name, &kept.token, &spec)) {
             state.receipts = kept.receipts;
+            state.receipts.retain(|receipt| sink.keeps(receipt));
             session = kept.session;
             opened = Some((sink, kept.chunk));
         } else if let Some(session) = kept.session {
@@ -296,6 +308,10 @@ fn open_both(
             match cx.retry(|| cx.target().attach(&name, &old.token, &spec)) {
                 Ok(sink) => {
                     state.receipts = trusted(cx, &old, &*sink, &state.entry, spent);
+                    // A hash is that of a whole chunk.
+                    if !cx.job.verify {
+                        parts.extend(old.landed.parts());
+                    }
                     session = Some(old.session);
                     opened = Some((sink, old.chunk));
                 }
@@ -310,7 +326,12 @@ fn open_both(
         Some(opened) => opened,
         None => {
             // A source that gives a file only from its start gives it in one piece.
-            let asked = if cx.source(&file.work).caps().read_ranges { cx.job.chunk } else { cx.job.chunk.max(state.entry.size) };
+            // A chunk whose hash is wanted is lost as a whole. The parts of a service have the size that was asked for.
+            let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
+            let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
+            let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
+            let asked = if cx.source(&file.work).caps().read_ranges { asked } else { asked.max(state.entry.size) };
+            let asked = shown::fitting(asked, &*source, caps.cheap_stat);
             let chunk = chunk_size(asked, state.entry.size, caps.write);
             // A kill between the file and its session would leave one that nobody knows of.
             let intent = if in_place { None } else { announce(cx, &name, &state.entry) };
@@ -325,13 +346,19 @@ fn open_both(
         }
     };
     let landed: std::collections::HashSet<u32> = state.receipts.iter().map(|r| r.index).collect();
-    let resumed: u64 = chunks(state.entry.size, chunk).filter(|c| landed.contains(&c.index)).map(|c| c.at.end - c.at.start).sum();
+    let rest = |chunk: Chunk| {
+        let landed = parts.get(&chunk.index).copied().unwrap_or(0).min(chunk.at.end - chunk.at.start);
+        Chunk { at: chunk.at.start + landed..chunk.at.end, ..chunk }
+    };
+    state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).map(rest).collect();
+    let left: u64 = state.left.iter().map(|c| c.at.end - c.at.start).sum();
+    let resumed = state.entry.size - left;
     if resumed > 0 {
         cx.report().resumed_bytes += resumed;
         cx.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
     }
+    let shown = Shown::new(chunk, landed.iter().copied());
     // Handed out from the end, so kept the other way round.
-    state.left = chunks(state.entry.size, chunk).filter(|c| !landed.contains(&c.index)).collect();
     state.left.reverse();
     // What was changed meanwhile, or came out wrong, moves as a whole the second time.
     let changes = matches!(file.step.act, Act::File { replace: true } | Act::Compare) && !in_place;
@@ -344,7 +371,7 @@ fn open_both(
     } else {
         None
     };
-    Ok(Arc::new(Ends { source, sink, session, chunk, delta, flight: flight.clone(), flight_id }))
+    Ok(Arc::new(Ends { source, sink, session, chunk, delta, shown, flight: flight.clone(), flight_id }))
 }
 
 /// Says in the journal under which token the file is about to be staged.
@@ -363,7 +390,7 @@ fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<
 /// its sum only.
 fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
     if !old.landed.any_foreign() || cx.target().caps().durable {
-        return old.landed.receipts().collect();
+        return old.landed.receipts().filter(|receipt| sink.keeps(receipt)).collect();
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
     let mut again = Spent::default();
@@ -390,7 +417,9 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &
 
 /// A chunk that has set out and of which the destination has not said yet that it is there.
 struct Carried {
+    /// Without what has landed of it before.
     chunk: Chunk,
+    began: Instant,
     hash: Option<u128>,
 }
 
@@ -399,41 +428,86 @@ fn move_chunk(cx: &Context, ends: &Ends, chunk: Option<Chunk>, carried: &mut Vec
     ends.flight.doing("copy");
     cx.measured(Op::Chunk, |load| {
         let ahead = if chunk.is_some() { ahead } else { 0 };
-        if let Some(chunk) = chunk {
-            let hash = cx.retry(|| carry(cx, ends, &chunk))?;
+        if let Some(mut chunk) = chunk {
             load.bytes = chunk.at.end - chunk.at.start;
             load.entries = 1;
-            carried.push_back(Carried { chunk, hash });
+            let mut began = Instant::now();
+            let hash = cx.retry(|| {
+                began = Instant::now();
+                carry(cx, ends, &mut chunk)
+            })?;
+            carried.push_back(Carried { chunk, began, hash });
         }
         if carried.len() <= ahead {
             return Ok(None);
         }
-        let Some(Carried { chunk, hash }) = carried.pop_front() else { return Ok(None) };
+        let Some(Carried { mut chunk, began, hash }) = carried.pop_front() else { return Ok(None) };
         let mut sent = Some(hash);
         let (hash, tag) = cx.retry(|| {
             let hash = match sent.take() {
                 Some(hash) => hash,
                 // It did not arrive: it sets out again.
-                None => carry(cx, ends, &chunk)?,
+                None => carry(cx, ends, &mut chunk)?,
             };
-            let began = Instant::now();
-            let landed = ends.sink.landed(&chunk);
-            cx.report().times.writing += began.elapsed();
-            Ok((hash, landed?))
+            Ok((hash, land(cx, ends, &chunk)?))
         })?;
+        cx.step.note(chunk.at.end - chunk.at.start, began.elapsed());
         let receipt = Receipt { index: chunk.index, tag, hash };
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
         }
+        ends.shown.landed(cx, &chunk, &*ends.source, &*ends.sink)?;
         Ok(Some(receipt))
     })
 }
 
-fn carry(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Option<u128>> {
+/// Waits until the destination has it.
+fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
+    let began = Instant::now();
+    let landed = ends.sink.landed(chunk);
+    cx.report().times.writing += began.elapsed();
+    landed
+}
+
+/// Sends a chunk. What takes longer than a second or two goes in steps, and the journal hears of those that have landed:
+/// `chunk` is then what was still to do. Where a hash of the whole is wanted, or parts of a service are meant, it goes at once.
+fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
+    let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
+    let Some(session) = ends.session.filter(|_| !whole) else { return carry_at(cx, ends, chunk.at.clone()) };
+    let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
+    let mut next = chunk.at.start;
+    // The step before lands while the next one is on its way.
+    let mut sent = None;
+    loop {
+        let step = cx.step.bytes();
+        let last = chunk.at.end - next <= step.saturating_add(step / 2);
+        let end = if last { chunk.at.end } else { next + step };
+        let passed = carry_at(cx, ends, next..end);
+        // What has set out before a signal came is kept, too.
+        if let Some(before) = if passed.is_ok() { sent.replace(end) } else { sent.take() } {
+            let landed = land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..before });
+            if landed.is_ok() {
+                chunk.at.start = before;
+                cx.step.note(before - first, began.elapsed());
+                cx.journal.landed_part(session, chunk.index, before - begin);
+            }
+            passed?;
+            landed?;
+        } else {
+            passed?;
+        }
+        if last {
+            return Ok(None);
+        }
+        next = end;
+    }
+}
+
+fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
     let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
     let (hash, spent) = match &ends.delta {
-        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, chunk.at.clone(), how)?,
-        None => cx.meter.pass(&*ends.source, &*ends.sink, chunk.at.clone(), how)?,
+        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, at, how)?,
+        None => cx.meter.pass(&*ends.source, &*ends.sink, at, how)?,
     };
     cx.report().times += Times::from(spent);
     Ok(hash)
@@ -487,8 +561,9 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
 /// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
+    ends.shown.finish(cx, &*ends.source, &*ends.sink)?;
     let began = Instant::now();
-    let now = cx.retry(|| ends.source.stamp());
+    let now = cx.retry(|| ends.source.stamp()).map_err(Error::of_source);
     spent.metadata += began.elapsed();
     let now: Stamp = now?;
     if now != entry.stamp() {
@@ -551,7 +626,8 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     // Where parts are kept by a service, one that failed is no reason to send the others again.
     let parts = matches!(cx.target().caps().write, WriteStyle::Parts { .. }) && cx.target().caps().attach;
-    let parts = parts && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::BadName);
+    let parts = parts
+        && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::BadName);
     let keep = keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some())));
     if !keep {
         if let Err(trouble) = ends.sink.abort() {
@@ -567,7 +643,7 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
         match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
             Ok(mut fresh) if fresh.kind == Kind::File => {
                 let fresh_stamp = fresh.stamp();
-                cx.transform(&mut fresh);
+                cx.transform(file.work.root, &mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
                 again.second_try();
                 if parts && fresh_stamp == entry.stamp() {
@@ -587,14 +663,10 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
     let e = e.on(&name);
     let e = match e.kind() {
         ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
-        ErrorKind::Corrupt => e.hint("the copy was discarded; check this disk and this machine's memory"),
+        ErrorKind::Corrupt if e.next_step().is_none() => e.hint("the copy was discarded; check this disk and this machine's memory"),
         _ => super::space::explain(cx, e),
     };
-    if matches!(e.op(), "open" | "read") {
-        cx.fail_source(e, Kind::File)
-    } else {
-        cx.fail(&e, Kind::File)
-    }
+    cx.fail(&e, Kind::File);
     cx.sched.items_done(&file.work, 1);
 }
 
@@ -610,8 +682,8 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         load.entries = 1;
         // Bare: a store that reads ahead when a file is opened has no reason to.
         let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
-        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow))?;
-        if cx.retry(|| ours.stamp())? != entry.stamp() {
+        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
+        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
         }
         let theirs = cx.retry(|| cx.target().open(&target, false))?;
@@ -621,7 +693,7 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
             let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
-            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent)? == hash(&*theirs, &mut theirs_spent)?)
+            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
         })
     });
     cx.touch_down(flight_id);

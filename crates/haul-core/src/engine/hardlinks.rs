@@ -1,6 +1,6 @@
 //! Which names are one file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::entry::Entry;
 
@@ -12,6 +12,8 @@ const MOST: usize = 100_000;
 #[derive(Debug, Default)]
 pub struct HardLinks {
     leaders: HashMap<(u64, u64), Leader>,
+    /// Files of which a copy was verified in this run, so that their other names may go from the source.
+    verified: HashSet<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,17 @@ impl HardLinks {
         }
         self.leaders.insert(key, Leader { path: path().into(), left: entry.nlink - 1 });
         Role::Leader
+    }
+
+    pub fn verified(&mut self, entry: &Entry) {
+        if entry.nlink > 1 && entry.ino != 0 && self.verified.len() < MOST {
+            self.verified.insert((entry.dev, entry.ino));
+        }
+    }
+
+    /// Whether a copy of this file is known to have been verified; `false` also where there were too many to remember.
+    pub fn is_verified(&self, dev: u64, ino: u64) -> bool {
+        self.verified.contains(&(dev, ino))
     }
 
     /// The name that leads this file, as long as not all of its names have been met.

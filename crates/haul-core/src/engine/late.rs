@@ -30,6 +30,8 @@ pub struct Late {
     pub(super) doomed: Mutex<SpillQueue>,
     /// Directories whose attributes come last, deepest first.
     pub(super) dirs: Mutex<Option<Sorter>>,
+    /// The source's directories that a move is done with, deepest first.
+    pub(super) emptied: Mutex<Option<Sorter>>,
     /// Names that stand on both sides, for `--max-delete N%`.
     pub(super) matched: AtomicU64,
 }
@@ -50,6 +52,7 @@ impl Late {
             linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
             doomed: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
+            emptied: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             matched: AtomicU64::new(0),
         }
     }
@@ -101,7 +104,7 @@ pub fn finish(cx: &Arc<Context>, supervisor: &mut Supervisor) -> bool {
         && supervisor.aside("finishing", leftovers)
         && supervisor.aside("finishing", directories);
     cx.sched.last_feed();
-    done && supervisor.until_idle("finishing")
+    done && supervisor.until_idle("finishing") && supervisor.aside("removing", super::emptied::remove)
 }
 
 fn directories(cx: &Arc<Context>) {
@@ -140,7 +143,7 @@ fn directories(cx: &Arc<Context>) {
 fn late_directory(cx: &Context, name: &Name, root: usize, mtime: Time) {
     let source = &cx.job.roots[root].store;
     let set = cx.retry(|| source.stat(name, cx.job.keep)).and_then(|mut entry| {
-        cx.transform(&mut entry);
+        cx.transform(root, &mut entry);
         entry.mtime = mtime;
         let spec = [MetaSpec { name, entry: &entry, keep: cx.job.keep }];
         let landed = cx.retry(|| cx.target().set_meta(&spec).pop().unwrap_or(Ok(Default::default())))?;

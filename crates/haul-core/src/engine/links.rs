@@ -30,15 +30,16 @@ struct Alias {
     root: usize,
     size: u64,
     mtime: Time,
+    dev: u64,
     ino: u64,
     path: Vec<u8>,
 }
 
 impl Alias {
-    const FIXED: usize = 32;
+    const FIXED: usize = 40;
 
     fn of(work: &DirWork, entry: &Entry) -> Self {
-        Alias { root: work.root, size: entry.size, mtime: entry.mtime, ino: entry.ino, path: entry.name.path() }
+        Alias { root: work.root, size: entry.size, mtime: entry.mtime, dev: entry.dev, ino: entry.ino, path: entry.name.path() }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -46,6 +47,7 @@ impl Alias {
         record.extend(self.mtime.nanos.to_be_bytes());
         record.extend(self.size.to_be_bytes());
         record.extend(self.mtime.secs.to_be_bytes());
+        record.extend(self.dev.to_be_bytes());
         record.extend(self.ino.to_be_bytes());
         record.extend_from_slice(&self.path);
         record
@@ -56,7 +58,7 @@ impl Alias {
         let short = |at: usize| Some(u32::from_be_bytes(fixed[at..at + 4].try_into().ok()?));
         let long = |at: usize| Some(u64::from_be_bytes(fixed[at..at + 8].try_into().ok()?));
         let mtime = Time { secs: long(16)?.cast_signed(), nanos: short(4)? };
-        Some(Alias { root: short(0)? as usize, size: long(8)?, mtime, ino: long(24)?, path: path.to_vec() })
+        Some(Alias { root: short(0)? as usize, size: long(8)?, mtime, dev: long(24)?, ino: long(32)?, path: path.to_vec() })
     }
 }
 
@@ -214,6 +216,10 @@ fn hard_link(cx: &Arc<Context>, leader: &[u8], alias: &Alias) {
         Err(e) => return cx.fail(&e.on(&name), kind),
     }
     if cx.job.remove_source && cx.writes() {
+        // The content under the first name may be one that nobody compared, as an earlier run left it.
+        if kind == Kind::File && !cx.hard().is_verified(alias.dev, alias.ino) {
+            return copy_now(cx, alias.root, &alias.path);
+        }
         entry.ino = alias.ino;
         for removed in cx.job.roots[alias.root].store.remove(&[entry]) {
             if let Err(e) = removed {

@@ -78,12 +78,17 @@ impl Iterator for Sorted {
     }
 }
 
-/// Begun again from nothing where the store says that it may be.
-pub fn sorted(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
-    cx.retry(|| sorted_once(cx, store, dir))
+/// A directory of the source. Begun again from nothing where the store says that it may be.
+pub fn sorted_source(cx: &Context, work: &DirWork) -> Result<Sorted> {
+    cx.retry(|| sorted_once(cx, cx.source(work), &work.dir, Error::of_source)).map_err(Error::of_source)
 }
 
-fn sorted_once(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
+/// The same of the destination.
+pub fn sorted_target(cx: &Context, work: &DirWork) -> Result<Sorted> {
+    cx.retry(|| sorted_once(cx, cx.target(), &work.dir, std::convert::identity))
+}
+
+fn sorted_once(cx: &Context, store: &dyn Store, dir: &Dir, met: fn(Error) -> Error) -> Result<Sorted> {
     let mut room = Room::new(&cx.sorting);
     let mut memory: Vec<Entry> = Vec::new();
     let mut sorter: Option<Sorter> = None;
@@ -92,7 +97,7 @@ fn sorted_once(cx: &Context, store: &dyn Store, dir: &Dir) -> Result<Sorted> {
         let entry = match found {
             Ok(entry) => entry,
             Err(e) => {
-                cx.fail_source(e, Kind::Unknown);
+                cx.fail(&met(e), Kind::Unknown);
                 return Flow::Go;
             }
         };
@@ -266,7 +271,7 @@ fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Ar
     if entry.kind != Kind::Dir {
         return Err(Error::new(ErrorKind::NotFound, "list").on(&name).because("is not a directory"));
     }
-    cx.transform(&mut entry);
+    cx.transform(parent.root, &mut entry);
     let target = if parent.fresh {
         None
     } else {

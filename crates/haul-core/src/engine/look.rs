@@ -129,13 +129,14 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
         let entry = &mut named.entry;
         found.add(entry.kind, 1);
         if let Some(why) = passed_over(cx, work, entry) {
+            cx.left_behind(entry.kind);
             if why == Why::NotAsked && entry.kind != Kind::File {
                 cx.report().skipped.add(entry.kind, 1);
                 cx.item(Action::Skip, why, entry);
             }
             return false;
         }
-        cx.transform(entry);
+        cx.transform(work.root, entry);
         true
     });
     planned.done += before - names.len();
@@ -220,8 +221,9 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         made: false,
         closed: true,
     });
-    let lookup = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).and_then(|mut entry| {
-        cx.transform(&mut entry);
+    let asked = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).map_err(Error::of_source);
+    let lookup = asked.and_then(|mut entry| {
+        cx.transform(root, &mut entry);
         let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
@@ -230,7 +232,7 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         Ok((entry, target))
     });
     match lookup {
-        Err(e) => cx.fail_source(e.on(&name), Kind::File),
+        Err(e) => cx.fail(&e.on(&name), Kind::File),
         Ok((entry, target)) => {
             let mut step = cx.planner.decide(&entry, target.as_ref());
             let mut staged = false;

@@ -16,10 +16,10 @@ use super::walk::{LOT, admitted, push, selected};
 
 pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
-    let sources = cx.timed(|times| &mut times.source_listing, || listing::sorted(cx, cx.source(work), &work.dir))?;
+    let sources = cx.timed(|times| &mut times.source_listing, || listing::sorted_source(cx, work))?;
     // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
     // and its names are looked up: they may be there.
-    let listed = cx.timed(|times| &mut times.target_listing, || listing::sorted(cx, cx.target(), &work.dir));
+    let listed = cx.timed(|times| &mut times.target_listing, || listing::sorted_target(cx, work));
     let (targets, unmatched) = match listed {
         Ok(targets) => (targets, There::Absent),
         Err(e) => {

@@ -10,7 +10,7 @@ use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
 use crate::plan::{Act, Step};
 use crate::schedule::{DirWork, PendingDir, Small};
-use crate::store::{MetaSpec, WriteStyle, admits};
+use crate::store::{MetaSpec, WriteStyle, admits, tells};
 
 use super::context::{Context, SMALL};
 use super::file::OpenFile;
@@ -44,28 +44,40 @@ impl Planned {
 /// Asks the planner about one name and sorts the answer into the kinds of work there are.
 pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, planned: &mut Planned) {
     if let Some(target) = &target
-        && cx.same_system
-        && entry.kind == Kind::File
+        && entry.kind != Kind::Dir
+        && entry.kind == target.kind
         && entry.ino != 0
-        && (entry.dev, entry.ino) == (target.dev, target.ino)
-        && target.kind == Kind::File
+        && is_one_inode(cx, &entry, target)
     {
         planned.done += 1;
         // Named by the user it is a mistake; met in two trees that share files it is as it should be.
         let named = work.dir.is_root() && matches!(cx.job.roots[work.root].pick, Pick::Names(_));
         if cx.job.mode == Mode::Copy && (named || cx.job.remove_source) {
             let e = Error::new(ErrorKind::Usage, "copy").on(&entry.name);
-            return cx.fail(&e.because("source and destination are the same file"), Kind::File);
+            return cx.fail(&e.because("source and destination are the same file"), entry.kind);
         }
         return planned.keep(cx, Why::SameFile, &entry);
     }
-    if let Err(e) = admits(cx.target().caps(), &entry) {
+    if let Err(e) = tells(cx.source(work).caps(), &entry).and_then(|()| admits(cx.target().caps(), &entry)) {
         planned.done += 1;
         return cx.fail(&e, entry.kind);
     }
-    if work.root > 0 && entry.kind != Kind::Dir && shadowed(cx, work, &entry) {
+    if work.root > 0
+        && entry.kind != Kind::Dir
+        && let Some(asked) = shadowed(cx, work, &entry)
+    {
         planned.done += 1;
-        cx.warn(Warning::Note(format!("{}: left out: an earlier source has this name", crate::entry::show(&entry.name.path()))));
+        match asked {
+            Ok(()) => {
+                let shown = crate::entry::show(&entry.name.path());
+                cx.warn(Warning::Note(format!("{shown}: left out: an earlier source has this name")));
+            }
+            Err(e) => {
+                let e = e.on(&entry.name).kind_is(ErrorKind::Denied);
+                cx.fail(&e.hint("left out: an earlier source may have this name and could not be asked"), entry.kind);
+            }
+        }
+        cx.left_behind(entry.kind);
         return planned.keep(cx, Why::Shadowed, &entry);
     }
     if target.is_none() && handed_over(cx, work, &entry) {
@@ -125,6 +137,17 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
         return;
     }
     sort_out(cx, work, entry, step, staged, planned);
+}
+
+/// Whether what has the name at both ends is one inode. A move asks that of two hosts as well: they may be one, or have mounted
+/// the same network file system, whose files have their numbers everywhere and whose devices (of major number 0) have not.
+fn is_one_inode(cx: &Context, entry: &Entry, target: &Entry) -> bool {
+    let same = (entry.dev, entry.ino) == (target.dev, target.ino);
+    if cx.same_system || cx.same_host || !cx.job.remove_source {
+        return cx.same_system && same;
+    }
+    let network = |dev: u64| rustix::fs::major(dev) == 0;
+    entry.size == target.size && entry.ino == target.ino && (same || (network(entry.dev) && network(target.dev)))
 }
 
 /// `mv` on one file system: whether the name was given away, with all that is below it. What cannot be renamed is
@@ -191,9 +214,15 @@ fn open_up(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) {
     }
 }
 
-/// Whether an earlier source has something of this name.
-fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
-    cx.job.roots[..work.root].iter().any(|root| is_meant(&root.pick, &entry.name) && root.store.stat(&entry.name, MetaMask::NONE).is_ok())
+/// Whether an earlier source has something of this name: an error where it may have and cannot be asked.
+fn shadowed(cx: &Context, work: &DirWork, entry: &Entry) -> Option<crate::Result<()>> {
+    cx.job.roots[..work.root].iter().filter(|root| is_meant(&root.pick, &entry.name)).find_map(|root| {
+        match cx.retry(|| root.store.stat(&entry.name, MetaMask::NONE)) {
+            Ok(_) => Some(Ok(())),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished) => None,
+            Err(e) => Some(Err(e)),
+        }
+    })
 }
 
 fn plan_check(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, target: Option<Entry>, step: Step, planned: &mut Planned) {
@@ -259,19 +288,26 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
             planned.dirs.push(pending(cx, work, entry, !exists, !exists, attributes));
         }
         // Without inodes nobody knows whether the two are one file, reached in two ways: then both stay.
-        Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File && entry.ino == 0 => {
+        Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.ino == 0 => {
             planned.done += 1;
             let e =
                 Error::new(ErrorKind::Exists, "move").on(&entry.name).because("the destination has it already, and the source was kept");
             cx.fail(&e.hint("if they are two files, remove the source yourself"), entry.kind);
         }
         // Its source goes too, but not on the word of size and time: the content is compared first.
-        Act::Keep if cx.job.remove_source && cx.writes() && step.why == Why::Same && entry.kind == Kind::File => {
+        Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.kind == Kind::File => {
             count_planned(cx, &entry);
             planned.large.push(OpenFile::new(cx, work, entry, Step { act: Act::Compare, why: Why::Content }));
         }
+        // A link or a special file is all that its entry says.
+        Act::Keep if removes_equal(cx, step) => {
+            planned.done += 1;
+            planned.keep(cx, step.why, &entry);
+            super::small::remove_sources(cx, work, std::slice::from_ref(&entry));
+        }
         Act::Keep => {
             planned.done += 1;
+            cx.left_behind(entry.kind);
             planned.keep(cx, step.why, &entry);
         }
         Act::Refuse | Act::Clear => {
@@ -298,9 +334,9 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
         Act::File { replace } => {
             count_planned(cx, &entry);
             let sparse = cx.job.sparse && entry.is_sparse() && entry.size >= 64 << 10;
-            // What cannot be read back stands as unproven in the journal; without one the old file stands till the new is proven.
-            let proven_first = cx.job.verify && !cx.journal.keeps() && !matches!(cx.target().caps().write, WriteStyle::Parts { .. });
-            let alone = replace && (cx.job.in_place || cx.job.backup.is_some() || proven_first);
+            // What is replaced stands until the new file is verified: in a bundle under its staging name, else alone.
+            let verified_first = cx.job.verify && !cx.holds(&entry) && !matches!(cx.target().caps().write, WriteStyle::Parts { .. });
+            let alone = replace && (cx.job.in_place || cx.job.backup.is_some() || verified_first);
             let whole = entry.size <= SMALL && !sparse && !cx.copies(work) && !alone;
             match whole {
                 true => planned.small.push(small(entry, step)),
@@ -309,6 +345,11 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
         }
         Act::Node { .. } | Act::SetMeta => planned.small.push(small(entry, step)),
     }
+}
+
+/// Whether a move removes the source of an entry that the destination has already, but for attributes perhaps.
+fn removes_equal(cx: &Context, step: Step) -> bool {
+    cx.job.remove_source && cx.writes() && matches!(step.why, Why::Same | Why::Attributes)
 }
 
 fn count_planned(cx: &Context, entry: &Entry) {

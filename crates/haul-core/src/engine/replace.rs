@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
-use crate::store::{Depth, Flow, Found};
+use crate::store::{Depth, Flow, Found, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::deletes::delete_tree;
@@ -30,6 +30,9 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
         Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
     };
+    if target.kind == Kind::Dir && (cx.is_across(&target) || cx.is_source(&target)) {
+        return refuse("it is a mount point or the source itself, and stays");
+    }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {
             return refuse("--force replaces it, --backup-dir keeps it elsewhere");
@@ -57,7 +60,8 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
     if cx.writes() {
         work.touch();
         if empty {
-            cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())))?;
+            let removed = cx.retry_gone(|| cx.target().remove(std::slice::from_ref(&target)).pop().unwrap_or(Ok(())));
+            removed.or_else(|e| remove_emptied(cx.target(), &target, e))?;
         } else if !back_up_by_rename(cx, &target.name)? {
             delete_tree(cx, target);
         }

@@ -52,35 +52,46 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     bundle.keep = cx.job.keep;
     bundle.follow = cx.job.links.follow;
     bundle.direct = direct;
-    bundle.sync = cx.job.sync || cx.job.remove_source;
+    // What waits to be verified under its staging name is synced when it has its own.
+    let holds = !direct && items.first().is_some_and(|item| cx.holds(&item.entry));
+    bundle.sync = (cx.job.sync || cx.job.remove_source) && !holds;
     for item in items {
         bundle.push(item.entry);
     }
     let Some(first) = bundle.items.first() else { return };
     let (flight_id, flight) = cx.take_off(&first.entry.name, bundle.listed_bytes(), "read");
     let began = Instant::now();
+    let owners = cx.begin_owners(work.root, &mut bundle.items);
     cx.source(work).get_bundle(bundle);
     let got = std::mem::take(&mut bundle.spent);
     let mut times = got_times(got, began.elapsed(), is_far(cx.source(work)));
     let bytes = bundle.data.len() as u64;
     load.bytes = bytes;
     load.entries = bundle.items.len() as u64;
-    for item in &mut bundle.items {
-        cx.transform(&mut item.entry);
+    for (i, item) in bundle.items.iter_mut().enumerate() {
+        match Context::end_owners(owners.get(i), &mut item.entry) {
+            true => cx.override_attributes(&mut item.entry),
+            false => cx.transform(work.root, &mut item.entry),
+        }
+        item.outcome = match std::mem::replace(&mut item.outcome, Outcome::Listed) {
+            Outcome::Failed(e) => Outcome::Failed(e.of_source()),
+            outcome => outcome,
+        };
     }
     flight.doing("write");
     flight.moved.store(bytes, std::sync::atomic::Ordering::Relaxed);
     let stopped = cx.meter.take(bytes).is_err();
     let mut intent = None;
+    let mut held = Vec::new();
     if !stopped {
         work.touch();
-        let (put_intent, took) = put(cx, work, bundle);
+        let (put_intent, took) = put(cx, work, bundle, holds.then_some(&mut held));
         intent = put_intent;
         times += put_times(bundle.spent, took, is_far(cx.target()));
     }
     cx.touch_down(flight_id);
     cx.report().times += times;
-    account(cx, work, bundle, &steps, load, (stopped, intent));
+    account(cx, work, bundle, &steps, load, (stopped, intent, held));
 }
 
 fn is_far(store: &dyn Store) -> bool {
@@ -104,14 +115,15 @@ fn put_times(spent: Spent, took: Duration, far: bool) -> Times {
 }
 
 /// The intent is in the journal before the first name is. What comes back is still open: the files are to be
-/// judged before it is closed. Also says how long the store took.
-fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> (Option<u32>, Duration) {
+/// verified before it is closed. Also says how long the store took. With `held` the files get no more than their staging
+/// names, which are put there, in the order of the bundle.
+fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle, held: Option<&mut Vec<Name>>) -> (Option<u32>, Duration) {
     if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
         for item in &mut bundle.items {
             item.entry.name.leaf = leaf[..].into();
         }
     }
-    let names = bundle.direct || cx.past_intents || cx.job.verify;
+    let names = bundle.direct || cx.past_intents || (cx.job.verify && held.is_none());
     let staging = |item: &Item| cx.target().staging(&item.entry).map(|token| journal::staged(&token));
     let tokens: Vec<Vec<u8>> = if bundle.direct { Vec::new() } else { bundle.items.iter().filter_map(staging).collect() };
     let leaves = bundle.items.iter().filter(|_| names).map(|item| &*item.entry.name.leaf);
@@ -121,7 +133,10 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> (Option<u32>, Durat
     // Without a journal nobody would know of a torn file but by its size and time: staging is safer.
     bundle.direct &= intent.is_some();
     let began = Instant::now();
-    cx.target().put_bundle(bundle);
+    match held {
+        Some(held) => hold(cx, bundle, held),
+        None => cx.target().put_bundle(bundle),
+    }
     let took = began.elapsed();
     if cx.job.verify {
         return (intent, took);
@@ -132,6 +147,25 @@ fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle) -> (Option<u32>, Durat
     (None, took)
 }
 
+/// Puts the files under their staging names, as if these were new files.
+fn hold(cx: &Context, bundle: &mut Bundle, held: &mut Vec<Name>) {
+    for item in &mut bundle.items {
+        let staging = cx.target().staging(&item.entry).map(|token| Name::new(&item.entry.name.dir, &token.0));
+        let name = item.entry.name.clone();
+        item.entry.name = staging.unwrap_or_else(|| name.clone());
+        held.push(name);
+    }
+    bundle.direct = true;
+    cx.target().put_bundle(bundle);
+    for (item, held) in bundle.items.iter_mut().zip(held) {
+        std::mem::swap(&mut item.entry.name, held);
+        item.outcome = match std::mem::replace(&mut item.outcome, Outcome::Listed) {
+            Outcome::Failed(e) => Outcome::Failed(e.renamed(&item.entry.name)),
+            outcome => outcome,
+        };
+    }
+}
+
 /// Turns outcomes into counts, events, checks and second tries.
 fn account(
     cx: &Arc<Context>,
@@ -139,13 +173,15 @@ fn account(
     bundle: &mut Bundle,
     steps: &[Step],
     load: &mut Load,
-    (stopped, intent): (bool, Option<u32>),
+    (stopped, intent, held): (bool, Option<u32>, Vec<Name>),
 ) {
     let (mut files, mut file_bytes, mut closed) = (0, 0, 0);
     let mut checks = Vec::new();
     let mut removable = Vec::new();
     let items = std::mem::take(&mut bundle.items);
+    let mut held = held.into_iter();
     for (item, step) in items.into_iter().zip(steps) {
+        let held = held.next();
         let mut entry = item.entry;
         if cx.job.rename.is_some() {
             entry.name = source_name(cx, work, &entry.name);
@@ -158,7 +194,7 @@ fn account(
                 cx.item(step.action(Kind::File), step.why, &entry);
                 if cx.job.verify {
                     let hash = crate::hash::xxh128(&bundle.data[item.at]);
-                    checks.push(Check { work: work.clone(), entry, hash, step: *step, placing: None });
+                    checks.push(Check { work: work.clone(), entry, hash, step: *step, held, placing: None });
                     continue;
                 }
                 if cx.job.remove_source {
@@ -175,11 +211,7 @@ fn account(
             Outcome::Failed(e) => {
                 load.failed = true;
                 closed += 1;
-                if e.op() == "open" || e.op() == "read" {
-                    cx.fail_source(e.on(&entry.name), Kind::File);
-                } else {
-                    cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
-                }
+                cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
             }
             Outcome::Listed | Outcome::Read if stopped => closed += 1,
             Outcome::Listed | Outcome::Read => {
@@ -207,10 +239,14 @@ fn account(
     cx.sched.items_done(work, closed);
 }
 
-/// `--remove-source-files`: what has landed, and was synced, goes from the source.
+/// `--remove-source-files`: what has landed, was synced and verified goes from the source.
 pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[crate::entry::Entry]) {
     if entries.is_empty() {
         return;
+    }
+    {
+        let mut hard = cx.hard();
+        entries.iter().for_each(|entry| hard.verified(entry));
     }
     let source = cx.source(work);
     let again = |i: usize| gone_is_done(source.remove(&entries[i..=i]).pop().unwrap_or(Ok(())));
@@ -280,6 +316,9 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
                 cx.report().attributes += 1;
                 cx.refused(&item.entry, landed.refused);
                 cx.item(Action::SetMeta, item.step.why, &item.entry);
+                if cx.job.remove_source {
+                    remove_sources(cx, work, std::slice::from_ref(&item.entry));
+                }
             }
             Err(e) => {
                 load.failed = true;
@@ -294,6 +333,9 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
 /// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
 pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
     let began = Instant::now();
+    if cx.job.remove_dirs && cx.writes() {
+        works.iter().for_each(|work| cx.late.emptied(cx, work));
+    }
     let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
     for work in &works {
         let Some(entry) = &work.entry else { continue };

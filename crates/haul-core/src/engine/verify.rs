@@ -1,8 +1,9 @@
 //! `--verify`: what was written is read back, past the caches there are, and compared with the hash made
 //! while the source was read.
 //!
-//! A small file is judged after it has its name, so its bundle's intent stays open until then: a run that ends in
-//! between leaves names that the next run does again, not names that look done.
+//! A small new file is verified after it has its name, so its bundle's intent stays open until then: a run that ends in
+//! between leaves names that the next run does again, not names that look done. One that replaces another is verified under
+//! its staging name and renamed then: at any moment the name has the old content or the verified new one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +18,10 @@ use crate::schedule::DirWork;
 use crate::store::{Receipt, Source, chunks};
 use crate::tune::Op;
 
-use super::context::Context;
+use super::context::{Context, gone_is_done};
 use super::file::OpenFile;
 
-const UNPROVEN: &str = "the copy stands but is not proven; the same command copies it again";
+const UNVERIFIED: &str = "the copy stands but is not verified; the same command copies it again";
 
 /// A small file that has landed and is to be read back.
 #[derive(Debug)]
@@ -30,11 +31,13 @@ pub struct Check {
     pub entry: Entry,
     pub hash: u128,
     pub step: Step,
+    /// The staging name that it still has.
+    pub held: Option<Name>,
     /// The intent of its bundle.
     pub placing: Option<Arc<Placing>>,
 }
 
-/// An intent that is done when all the files of its bundle have been judged.
+/// An intent that is done when all the files of its bundle have been verified.
 #[derive(Debug)]
 pub struct Placing {
     bundle: u32,
@@ -48,6 +51,28 @@ impl Placing {
 }
 
 impl Check {
+    /// The name under which the content is now.
+    fn written(&self, cx: &Context) -> Name {
+        self.held.clone().unwrap_or_else(|| cx.target_name(&self.entry.name))
+    }
+
+    /// Gives it its name, if it has not got that.
+    fn place(&self, cx: &Context) -> Result<()> {
+        let Some(held) = &self.held else { return Ok(()) };
+        let name = cx.target_name(&self.entry.name);
+        let mut again = false;
+        cx.retry(|| match cx.target().rename(held, &name, true) {
+            // The call before has done it, and its answer was lost.
+            Err(e) if e.kind() == ErrorKind::NotFound && again => {
+                reread(cx, &name, self.entry.size, &mut Spent::default()).and_then(|hash| if hash == self.hash { Ok(()) } else { Err(e) })
+            }
+            renamed => {
+                again = true;
+                renamed
+            }
+        })
+    }
+
     /// Its name holds what it should, or nothing.
     fn settled(&self, cx: &Context) {
         if let Some(placing) = &self.placing
@@ -58,53 +83,81 @@ impl Check {
     }
 }
 
-/// Settles a lot of small files by one call and reads them back. A mismatch is copied once more, staged.
+/// Syncs a batch of small files by one call and reads them back. A mismatch is copied once more, staged.
 pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
     let (began, mut spent) = (Instant::now(), Spent::default());
     cx.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
-        let names: Vec<Name> = checks.iter().map(|check| cx.target_name(&check.entry.name)).collect();
-        let settled = cx.retry(|| cx.target().settle(&names.iter().collect::<Vec<_>>()));
-        for (check, name) in checks.into_iter().zip(&names) {
+        let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
+        let settled = cx.retry(|| cx.target().settle(&written.iter().collect::<Vec<_>>()));
+        let mut verified = Vec::new();
+        for (check, name) in checks.into_iter().zip(written) {
             let size = check.entry.size;
-            // What is not on the medium cannot be judged there, and no source may be removed for it.
-            let judged = match &settled {
-                Ok(()) => reread(cx, name, size, &mut spent).map(|hash| hash == check.hash),
+            load.bytes += size;
+            // What is not on the medium cannot be verified there, and no source may be removed for it.
+            let same = match &settled {
+                Ok(()) => reread(cx, &name, size, &mut spent).map(|hash| hash == check.hash),
                 Err(e) => Err(super::space::explain(cx, e.again())),
             };
-            load.bytes += size;
-            match judged {
-                Ok(true) => {
-                    let mut report = cx.report();
-                    report.verified_files += 1;
-                    report.verified_bytes += size;
-                    drop(report);
-                    check.settled(cx);
-                    if cx.job.remove_source {
-                        super::small::remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
-                    }
-                    cx.sched.items_done(&check.work, 1);
-                }
+            let placed = match same {
+                Ok(true) => check.place(cx).map(|()| true),
+                same => same,
+            };
+            match placed {
+                Ok(true) => verified.push(check),
                 Ok(false) => again(cx, check),
-                Err(e) if e.kind() == ErrorKind::Cancelled => cx.sched.items_done(&check.work, 1),
-                // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
-                Err(e) if settled.is_err() || (check.placing.is_some() && cx.journal.keeps()) => {
-                    let e = e.on(&check.entry.name);
-                    cx.fail(&if settled.is_err() { e } else { e.hint(UNPROVEN) }, Kind::File);
-                    cx.sched.items_done(&check.work, 1);
-                }
-                // Nobody would know of it.
-                Err(e) => {
-                    take_back(cx, &check);
-                    cx.fail(&e.on(&check.entry.name).hint("the copy could not be read back and was removed"), Kind::File);
-                    cx.sched.items_done(&check.work, 1);
-                }
+                Err(e) => failed(cx, check, e, settled.is_err()),
             }
         }
+        done(cx, verified);
     });
     let mut report = cx.report();
     report.times.hashing += spent.hashing;
     report.times.verifying += began.elapsed().saturating_sub(spent.hashing);
+}
+
+/// They have their names and hold what they should. What is to be kept for good, or is to be the only copy, has its name on
+/// the medium before its source goes.
+fn done(cx: &Context, checks: Vec<Check>) {
+    let renamed: Vec<Name> = checks.iter().filter(|check| check.held.is_some()).map(|check| cx.target_name(&check.entry.name)).collect();
+    let kept = match (cx.job.sync || cx.job.remove_source) && !renamed.is_empty() {
+        true => cx.retry(|| cx.target().settle(&renamed.iter().collect::<Vec<_>>())),
+        false => Ok(()),
+    };
+    for check in checks {
+        check.settled(cx);
+        match (&kept, &check.held) {
+            (Err(e), Some(_)) => cx.fail(&super::space::explain(cx, e.again()).renamed(&check.entry.name), Kind::File),
+            _ => {
+                let mut report = cx.report();
+                report.verified_files += 1;
+                report.verified_bytes += check.entry.size;
+                drop(report);
+                if cx.job.remove_source {
+                    super::small::remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
+                }
+            }
+        }
+        cx.sched.items_done(&check.work, 1);
+    }
+}
+
+/// It could not be synced, read back or renamed.
+fn failed(cx: &Context, check: Check, e: Error, unsettled: bool) {
+    let e = e.renamed(&check.entry.name);
+    if e.kind() == ErrorKind::Cancelled {
+    } else if check.held.is_some() {
+        take_back(cx, &check);
+        cx.fail(&e.hint("nothing was replaced"), Kind::File);
+    } else if unsettled || (check.placing.is_some() && cx.journal.keeps()) {
+        // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
+        cx.fail(&if unsettled { e } else { e.hint(UNVERIFIED) }, Kind::File);
+    } else {
+        // Nobody would know of it.
+        take_back(cx, &check);
+        cx.fail(&e.hint("the copy could not be read back and was removed"), Kind::File);
+    }
+    cx.sched.items_done(&check.work, 1);
 }
 
 fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Spent) -> Result<u128> {
@@ -133,11 +186,11 @@ fn take_back(cx: &Context, check: &Check) {
         report.file_bytes = report.file_bytes.saturating_sub(check.entry.size);
     }
     let mut bad = check.entry.clone();
-    bad.name = cx.target_name(&bad.name);
+    bad.name = check.written(cx);
     (bad.ino, bad.version) = (0, 0);
-    match cx.target().remove(&[bad]).pop().unwrap_or(Ok(())) {
+    match gone_is_done(cx.target().remove(&[bad]).pop().unwrap_or(Ok(()))) {
         Ok(()) => check.settled(cx),
-        Err(e) => cx.fail(&e.on(&check.entry.name), Kind::File),
+        Err(e) => cx.fail(&e.renamed(&check.entry.name), Kind::File),
     }
 }
 
@@ -181,7 +234,7 @@ pub fn large(
     for (part, receipt) in chunks(entry.size, chunk).zip(receipts) {
         let expected = match receipt.hash {
             Some(hash) => hash,
-            None => cx.meter.hash(source, part.at.clone(), spent)?,
+            None => cx.meter.hash(source, part.at.clone(), spent).map_err(Error::of_source)?,
         };
         if cx.meter.hash(written, part.at.clone(), spent)? != expected {
             let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);

@@ -45,7 +45,7 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
     };
     count_found(cx, &entry);
     let mut entry = entry;
-    cx.transform(&mut entry);
+    cx.transform(root, &mut entry);
     let looked = || cx.retry(|| cx.target().stat(&name, cx.job.keep));
     let attributes = match cx.timed(|times| &mut times.target_listing, looked) {
         Ok(target) => cx.planner.attributes_differ(&entry, &target),
@@ -178,7 +178,7 @@ fn remembered(cx: &Context, mut pending: PendingDir) -> PendingDir {
     if pending.entry.is_bare()
         && let Ok(mut entry) = cx.source(&pending.parent).stat(&pending.entry.name, cx.planner.keep)
     {
-        cx.transform(&mut entry);
+        cx.transform(pending.parent.root, &mut entry);
         pending.entry = entry;
     }
     pending
@@ -220,7 +220,7 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
         if let Err(e) = listed
             && e.kind() != ErrorKind::Cancelled
         {
-            cx.fail_source(e.on(&Name::of(&work.dir)), Kind::Dir);
+            cx.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
         }
     }
     cx.report().times.walking += began.elapsed().saturating_sub(relieved);
@@ -275,7 +275,7 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
     cx.report().times.source_listing += began.elapsed().saturating_sub(*relieved);
     push(cx, work, lot, relieved);
     cx.cancel.check()?;
-    listed
+    listed.map_err(Error::of_source)
 }
 
 /// What a listing has given so far. Names that went on their way cannot be called back, so that one that breaks off

@@ -32,6 +32,9 @@ pub(super) fn write(fold: &Fold, begun: &Record, out: &mut dyn Write) -> io::Res
         for receipt in session.landed.receipts().filter(|receipt| !session.landed.is_foreign(receipt.index)) {
             log.put(|to| record::put_landed(to, session.session, &receipt))?;
         }
+        for (index, bytes) in session.landed.parts() {
+            log.put(|to| record::put_part(to, session.session, index, bytes))?;
+        }
     }
     for (bundle, (dir, leaves)) in &fold.open {
         log.put(|to| record::put_intent(to, *bundle, dir, &mut leaves.iter().map(|leaf| &leaf[..])))?;

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! State::open(root) -> State::begin -> JobDir (locked) -> JobDir::journal -> (Journal, Progress)
-//!     Opened -> Landed* -> Committed | Dropped          one large file
+//!     Opened -> (Part* Landed)* -> Committed | Dropped  one large file
 //!     Intent -> Placed                                  one bundle of small files created in place
 //! JobDir::finish: a small record stays        JobDir::keep: the journal stays, the same command goes on
 //! ```

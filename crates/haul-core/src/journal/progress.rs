@@ -17,6 +17,9 @@ pub struct Chunks {
     /// By index / 64.
     words: BTreeMap<u32, Word>,
     proofs: BTreeMap<u32, Proof>,
+    /// Of chunks that did not land as a whole, how many of their first bytes did, under this boot of this host. No more than
+    /// there were workers.
+    parts: BTreeMap<u32, u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,7 @@ struct Proof {
 impl Chunks {
     fn insert(&mut self, receipt: Receipt, own: bool) {
         let bit = 1u64 << (receipt.index % 64);
+        self.parts.remove(&receipt.index);
         let word = self.words.entry(receipt.index / 64).or_default();
         word.landed |= bit;
         if own {
@@ -47,6 +51,17 @@ impl Chunks {
         } else {
             self.proofs.insert(receipt.index, Proof { tag: receipt.tag, hash: receipt.hash });
         }
+    }
+
+    fn insert_part(&mut self, index: u32, bytes: u64) {
+        if !self.has(index) {
+            self.parts.insert(index, bytes);
+        }
+    }
+
+    /// Chunks that landed in part: index, and how many of their first bytes.
+    pub fn parts(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.parts.iter().map(|(index, bytes)| (*index, *bytes))
     }
 
     pub fn has(&self, index: u32) -> bool {
@@ -107,7 +122,8 @@ impl Session {
             }
             _ => 0,
         };
-        whole.saturating_sub(short).min(self.stamp.size)
+        let parts = self.landed.parts().map(|(_, bytes)| bytes.min(self.chunk)).fold(0, u64::saturating_add);
+        whole.saturating_sub(short).saturating_add(parts).min(self.stamp.size)
     }
 
     fn chunks(&self) -> u64 {
@@ -162,6 +178,10 @@ impl Fold {
         match record {
             Record::Begun { version, identity, boot, host, .. } => {
                 self.own = version == VERSION && boot == self.boot && host == self.host;
+                if !self.own {
+                    // What an earlier run of this boot landed in part, the run of another one went on with.
+                    self.sessions.values_mut().for_each(|session| session.landed.parts.clear());
+                }
                 self.identity = Some(identity);
                 self.finished = false;
                 self.inherit();
@@ -178,6 +198,14 @@ impl Fold {
                     && u64::from(receipt.index) < open.chunks()
                 {
                     open.landed.insert(receipt, self.own);
+                }
+            }
+            Record::Part { session, index, bytes } => {
+                if self.own
+                    && let Some(open) = self.sessions.get_mut(&session)
+                    && u64::from(index) < open.chunks()
+                {
+                    open.landed.insert_part(index, bytes);
                 }
             }
             Record::Committed { session } => {

@@ -33,6 +33,12 @@ pub enum Record {
         session: u32,
         receipt: Receipt,
     },
+    /// The first bytes of a chunk landed.
+    Part {
+        session: u32,
+        index: u32,
+        bytes: u64,
+    },
     Committed {
         session: u32,
     },
@@ -62,6 +68,7 @@ const DROPPED: u8 = 5;
 const INTENT: u8 = 6;
 const PLACED: u8 = 7;
 const FINISHED: u8 = 8;
+const PART: u8 = 9;
 
 impl Record {
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -81,6 +88,7 @@ impl Record {
             }
             Record::Opened { session, path, stamp, chunk, token } => put_opened(out, *session, path, stamp, *chunk, token),
             Record::Landed { session, receipt } => put_landed(out, *session, receipt),
+            Record::Part { session, index, bytes } => put_part(out, *session, *index, *bytes),
             Record::Committed { session } => put_committed(out, *session),
             Record::Dropped { session } => put_dropped(out, *session),
             Record::Intent { bundle, dir, leaves } => put_intent(out, *bundle, dir, &mut leaves.iter().map(Vec::as_slice)),
@@ -129,6 +137,7 @@ impl Record {
                 };
                 Record::Landed { session, receipt: Receipt { index, tag: bytes(from)?.into(), hash } }
             }
+            PART => Record::Part { session: number32(from)?, index: number32(from)?, bytes: number(from)? },
             COMMITTED => Record::Committed { session: number32(from)? },
             DROPPED => Record::Dropped { session: number32(from)? },
             INTENT => {
@@ -172,6 +181,13 @@ pub(super) fn put_landed(out: &mut Vec<u8>, session: u32, receipt: &Receipt) {
         }
     }
     put_bytes(out, &receipt.tag);
+}
+
+pub(super) fn put_part(out: &mut Vec<u8>, session: u32, index: u32, bytes: u64) {
+    out.push(PART);
+    put_number(out, u64::from(session));
+    put_number(out, u64::from(index));
+    put_number(out, bytes);
 }
 
 pub(super) fn put_committed(out: &mut Vec<u8>, session: u32) {

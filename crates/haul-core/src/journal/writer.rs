@@ -137,6 +137,11 @@ impl Journal {
         self.0.append(When::Later, |to| record::put_landed(to, session, receipt));
     }
 
+    /// The first `bytes` of a chunk are in the destination. Buffered.
+    pub fn landed_part(&self, session: u32, index: u32, bytes: u64) {
+        self.0.append(When::Later, |to| record::put_part(to, session, index, bytes));
+    }
+
     /// The file has its final name. Buffered: a rerun finds the session open, but the file in its place.
     pub fn committed(&self, session: u32) {
         self.0.append(When::Later, |to| record::put_committed(to, session));

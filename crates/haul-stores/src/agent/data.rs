@@ -11,13 +11,30 @@ use super::direct::{self, ATTEMPT, Kernel, Listener, Ports, Sealed, addresses};
 use super::link::{Frame, Link, SILENCE, Ticket, lock};
 use super::ops;
 use super::seal::{Acceptor, Connector, Secret};
-use super::session::{Client, Direct, Session};
+use super::session::{Client, Direct, Learned, Session};
 use super::wire::{Writer, nonsense};
 
 pub struct DataLink {
     pub link: Arc<Link>,
     socket: TcpStream,
+    /// How many rounds of connections had failed when it was made.
+    round: u32,
 }
+
+/// Data connections that were made and then cut, damaged or silent. Those that were made before one failed are one round:
+/// they go the same way, and are given up together.
+#[derive(Debug, Default)]
+pub struct Failures {
+    rounds: u32,
+    last: Option<Instant>,
+    in_a_row: u32,
+    /// No more are made in this session.
+    given_up: bool,
+}
+
+/// So many rounds that fail, none of them longer than [`FORGIVEN`] before the next, are no accident.
+const ROUNDS: u32 = 2;
+const FORGIVEN: Duration = Duration::from_secs(3600);
 
 /// How data connections are made.
 #[derive(Clone)]
@@ -135,8 +152,8 @@ impl Session {
         if let Some(asked) = untried {
             let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
             match &tried {
-                Ok(_) => (direct.learned)(true),
-                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(false),
+                Ok(_) => (direct.learned)(&Learned::Works),
+                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(&Learned::Blocked),
                 // The ports that were wanted were taken, say: in another run they are not.
                 Err(_) => {}
             }
@@ -144,8 +161,11 @@ impl Session {
                 *lock(&self.blocked) = Some(both);
                 Way::None
             });
-            *lock(&self.way) = way;
-            self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA);
+            self.go(way);
+            match self.fixed.load(Ordering::Relaxed) {
+                0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
+                fixed => self.want(fixed, fixed),
+            }
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
         let (numbers, way) = {
@@ -165,7 +185,7 @@ impl Session {
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
             if left == 0 {
-                *lock(&self.way) = Way::None;
+                self.go(Way::None);
                 self.wanted.store(1, Ordering::Relaxed);
             }
         }
@@ -187,7 +207,7 @@ impl Session {
         let at = SocketAddr::new(far, port);
         let mut first = direct::connect(at, &connector, 0, SILENCE)?;
         first.welcomed()?;
-        self.add(first)?;
+        self.add(first, SILENCE)?;
         Ok(Way::Out { at, connector, next: 1 })
     }
 
@@ -198,7 +218,7 @@ impl Session {
                 let (connector, made) = (connector.clone(), &made);
                 let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
                     // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
-                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed)).is_ok() {
+                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed, SILENCE)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -216,7 +236,7 @@ impl Session {
         let session = Arc::downgrade(self);
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
             if let Some(session) = session.upgrade() {
-                let _one_less = session.add(sealed);
+                let _one_less = session.add(sealed, SILENCE);
             }
         });
         let control = self.control.clone();
@@ -249,11 +269,55 @@ impl Session {
         lock(&self.data).len().saturating_sub(before)
     }
 
-    fn add(&self, sealed: Sealed) -> Result<()> {
+    pub(super) fn add(&self, sealed: Sealed, silence: Duration) -> Result<()> {
         let Sealed { output, input, carrier, over, socket } = sealed;
-        let link = Link::start(output, input, carrier, over, self.squeeze, self.window.clone(), SILENCE)?;
-        lock(&self.data).push(DataLink { link, socket });
+        let link = Link::start(output, input, carrier, over, self.squeeze, self.window.clone(), silence)?;
+        let mut data = lock(&self.data);
+        let failures = lock(&self.failures);
+        if failures.given_up {
+            return Err(Error::new(ErrorKind::Unsupported, "connect"));
+        }
+        data.push(DataLink { link, socket, round: failures.rounds });
         Ok(())
+    }
+
+    /// Sets how data connections are made, unless they have been given up meanwhile.
+    fn go(&self, way: Way) {
+        let mut now = lock(&self.way);
+        *now = if lock(&self.failures).given_up { Way::None } else { way };
+    }
+
+    /// Takes out the data connections that are over, and with one that failed all of its round. After [`ROUNDS`] of them
+    /// the data go through ssh.
+    pub(super) fn drop_failed(&self) {
+        let (ended, gave_up) = {
+            let mut data = lock(&self.data);
+            if !data.iter().any(|one| one.link.is_over()) {
+                return;
+            }
+            let mut failures = lock(&self.failures);
+            let dead = data.iter().find(|one| one.round == failures.rounds && one.link.is_over());
+            // With the session everything ends, and that is no failure of this way.
+            let Some(reason) = dead.and_then(|one| one.link.why_over()).filter(|_| !self.control.is_over()) else {
+                data.retain(|one| !one.link.is_over());
+                return;
+            };
+            let recent = failures.last.replace(Instant::now()).is_some_and(|last| last.elapsed() < FORGIVEN);
+            failures.rounds += 1;
+            failures.in_a_row = if recent { failures.in_a_row + 1 } else { 1 };
+            failures.given_up = failures.in_a_row >= ROUNDS;
+            (std::mem::take(&mut *data), failures.given_up.then_some(reason))
+        };
+        for one in ended {
+            one.link.end(super::link::lost("another data connection failed"));
+        }
+        if let Some(reason) = gave_up {
+            *lock(&self.way) = Way::None;
+            self.wanted.store(1, Ordering::Relaxed);
+            if let Some(learned) = &self.learned {
+                learned(&Learned::Fails(reason));
+            }
+        }
     }
 
     /// Where segments are lost, connections that take each loss for a full queue are told not to; where that is not

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::link::{Bounded, Carrier, Frame, HEAD, Input, Output, kind, lock, lost};
+use super::link::{Bounded, Carrier, Frame, HEAD, Input, Output, SILENCE, kind, lock, lost};
 use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
 
 /// How long one attempt in one direction may take.
@@ -51,9 +51,12 @@ impl Output for SealedOutput {
 
 impl<R: Read + Send> Input for SealedInput<R> {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        match self.opener.open(&mut self.from, &mut self.buffer)? {
-            Some(bytes) => Frame::new(bytes.to_vec()).map(Some),
-            None => Ok(None),
+        match self.opener.open(&mut self.from, &mut self.buffer) {
+            Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
+            Ok(None) => Ok(None),
+            // No byte of it is used, so nothing is corrupt: it is lost with its connection.
+            Err(e) if e.kind() == ErrorKind::Corrupt => Err(lost("bytes were changed on the way")),
+            Err(e) => Err(e),
         }
     }
 }
@@ -76,9 +79,38 @@ pub struct Sealed {
     pub socket: TcpStream,
 }
 
+/// An idle connection is asked for a sign of life after this long, and then this often: firewalls forget what is silent.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(10);
+/// Questions without an answer that end an idle connection, within [`SILENCE`] of its last sign of life.
+const KEEPALIVE_COUNT: u32 = 4;
+
 fn settle_options(stream: &TcpStream) {
-    let _slower_without = stream.set_nodelay(true);
-    let _the_same = rustix::net::sockopt::set_socket_keepalive(stream, true);
+    use rustix::net::sockopt;
+    // All of them only make it better.
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, KEEPALIVE);
+    let _ = sockopt::set_tcp_keepintvl(stream, KEEPALIVE_AGAIN);
+    let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT);
+}
+
+/// Whether the other machine has acknowledged nothing for [`SILENCE`] though something was sent. A machine whose program
+/// takes nothing, a stopped one say, still acknowledges.
+pub fn is_silent(socket: &TcpStream) -> bool {
+    tcp_info(socket).is_some_and(|info| info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > SILENCE.as_millis())
+}
+
+fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
+    // SAFETY: tcp_info is plain numbers, for which zero is a value.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `info`.
+    let told = unsafe {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
+    };
+    (told == 0).then_some(info)
 }
 
 /// It measures the way instead of taking each loss for a queue that is full. `false` where the system does not allow it.
@@ -256,15 +288,7 @@ impl Kernel {
     pub fn of<'a>(sockets: impl Iterator<Item = &'a TcpStream>) -> Kernel {
         let mut sum = Kernel::default();
         for socket in sockets {
-            // SAFETY: tcp_info is plain numbers, for which zero is a value.
-            let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-            let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-            // SAFETY: the kernel writes at most `length` bytes into `info`.
-            let told = unsafe {
-                let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-                libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
-            };
-            if told == 0 {
+            if let Some(info) = tcp_info(socket) {
                 sum.sent += u64::from(info.tcpi_segs_out);
                 sum.again += u64::from(info.tcpi_total_retrans);
                 sum.busy += info.tcpi_busy_time;

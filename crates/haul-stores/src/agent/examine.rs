@@ -1,16 +1,20 @@
 //! What can be found out of a host without moving anything: for `haul doctor`.
 
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Depth, Flow, Spec, Store, chunks};
 
 use super::data::{ToListen, far_address};
 use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
 use super::greeting::Far;
 use super::link::{SILENCE, Ticket, lock};
+use super::measure::MadeUp;
 use super::ops;
 use super::seal::{Acceptor, Connector, Secret};
 use super::store::Host;
@@ -22,15 +26,28 @@ pub struct Attempt {
     /// Where the listening end was to be reached, as far as that was known.
     pub at: Option<SocketAddr>,
     pub took: Duration,
+    /// Bytes that went through it, both directions together; `None` where no connection could be made.
+    pub moved: Option<u64>,
     pub failed: Option<Error>,
 }
 
+/// What one test of a connection may see: firewalls and proxies that cut look at more than the first bytes.
+const VOLUME: u64 = 8 << 20;
+/// How long the test of one direction may take; over a slow link less than [`VOLUME`] goes through.
+const TESTED: Duration = Duration::from_secs(3);
+/// A connection that is tested is given up sooner than one that carries data.
+const TEST_SILENCE: Duration = Duration::from_secs(15);
+
 impl Attempt {
-    fn made(begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<Duration>) -> Attempt {
+    fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, Sealed)>) -> Attempt {
         let (mut at, begun) = (None, Instant::now());
         match begin(&mut at) {
-            Ok(took) => Attempt { at, took, failed: None },
-            Err(e) => Attempt { at, took: begun.elapsed(), failed: Some(e) },
+            Ok((took, sealed)) => {
+                let mut moved = 0;
+                let failed = host.test(sealed, &mut moved).err();
+                Attempt { at, took, moved: Some(moved), failed }
+            }
+            Err(e) => Attempt { at, took: begun.elapsed(), moved: None, failed: Some(e) },
         }
     }
 }
@@ -41,9 +58,68 @@ impl Host {
         Ok(self.client.session()?.far.clone())
     }
 
+    /// Moves data both ways through a connection that was made, and ends it. A far haul that is too old to make data up is
+    /// not asked for any.
+    fn test(&self, sealed: Sealed, moved: &mut u64) -> Result<()> {
+        let session = self.client.session()?;
+        session.fixed.store(1, Ordering::Relaxed);
+        session.add(sealed, TEST_SILENCE)?;
+        let tested = if self.measures().is_ok() { self.receive(moved).and_then(|()| self.send(moved)) } else { Ok(()) };
+        for one in std::mem::take(&mut *lock(&session.data)) {
+            one.link.end(super::link::lost("it was tested"));
+        }
+        tested
+    }
+
+    fn receive(&self, moved: &mut u64) -> Result<()> {
+        let begun = Instant::now();
+        let from = self.open_made_up(MadeUp::Source { dirs: 1, files: 1, size: VOLUME })?;
+        let mut file = Dir::root();
+        let entry = loop {
+            let mut found = None;
+            from.list(&file, Depth::One, &mut |entry| {
+                found.get_or_insert(entry);
+                Flow::Stop
+            })?;
+            let entry = found.ok_or_else(|| nonsense("nothing where something was made up"))??;
+            if entry.kind != Kind::Dir {
+                break entry;
+            }
+            file = file.child(&entry.name.leaf);
+        };
+        let source = from.open(&entry, false)?;
+        let mut reader = source.read(0..VOLUME)?;
+        let mut buffer = vec![0; 256 << 10];
+        while begun.elapsed() < TESTED {
+            match reader.read(&mut buffer).map_err(|e| Error::from_io(e, "receive"))? {
+                0 => break,
+                count => *moved += count as u64,
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, moved: &mut u64) -> Result<()> {
+        let begun = Instant::now();
+        let to = self.open_made_up(MadeUp::Sink)?;
+        let name = Name::new(&Dir::root(), b"sent");
+        let entry = Entry { size: VOLUME, ..Entry::bare(name.clone(), Kind::File) };
+        let part = 1 << 20;
+        let sink = to.create(&name, &Spec { entry: &entry, keep: MetaMask::NONE, chunk: part, in_place: false, sync: false })?;
+        for chunk in chunks(VOLUME, part) {
+            if begun.elapsed() > TESTED {
+                break;
+            }
+            sink.write(chunk.at.clone(), &mut std::io::repeat(7))?;
+            sink.landed(&chunk)?;
+            *moved += chunk.at.end - chunk.at.start;
+        }
+        sink.abort()
+    }
+
     /// Whether this end can connect to the far one. The connection is closed again.
     pub fn try_out(&self, ports: Ports, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Attempt {
-        Attempt::made(|at| {
+        Attempt::made(self, |at| {
             let session = self.client.session()?;
             let far = far_address(&session.far.connection, reached)?;
             let listen = ToListen::new(ports)?;
@@ -56,14 +132,13 @@ impl Host {
             let mut made = direct::connect(place, &connector, 0, SILENCE)?;
             let welcomed = made.welcomed();
             let took = begun.elapsed();
-            made.carrier.end();
-            welcomed.map(|()| took)
+            welcomed.map(|()| (took, made))
         })
     }
 
     /// Whether the far end can connect to this one. The connection is closed again.
     pub fn try_in(&self, ports: Ports) -> Attempt {
-        Attempt::made(|at| {
+        Attempt::made(self, |at| {
             let session = self.client.session()?;
             let (near, _far) = addresses(&session.far.connection).ok_or_else(unknown_address)?;
             let secret = Secret::random()?;
@@ -72,9 +147,9 @@ impl Host {
             *at = Some(place);
             let (send, came) = mpsc::channel();
             let send = Mutex::new(send);
-            let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |mut sealed: Sealed| {
-                sealed.carrier.end();
-                let _nobody_waits = lock(&send).send(());
+            let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed: Sealed| {
+                // Nobody may wait for it any more.
+                let _ = lock(&send).send(sealed);
             });
             let over = Arc::new(AtomicBool::new(false));
             let done = over.clone();
@@ -92,7 +167,7 @@ impl Host {
             let connected =
                 asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| nonsense("it says that it has connected, and has not")));
             over.store(true, Ordering::Relaxed);
-            connected.map(|()| begun.elapsed())
+            connected.map(|sealed| (begun.elapsed(), sealed))
         })
     }
 }

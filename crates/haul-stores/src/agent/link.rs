@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -52,19 +52,40 @@ pub struct Window {
     less: Condvar,
     /// Bytes of all answers that have come.
     pub received: AtomicU64,
+    links: Mutex<Vec<Weak<Link>>>,
 }
 
 impl Window {
-    /// Waits until so many bytes more may set out; whoever asks for more than there is goes alone.
+    /// Waits until so many bytes more may set out; whoever asks for more than there is goes alone. The wait looks at the
+    /// links: if all requests are silent, nobody else may be waiting for an answer.
     fn enter(&self, weight: u64, over: &AtomicBool) {
         if weight == 0 {
             return;
         }
         let mut bytes = lock(&self.bytes);
         while *bytes > 0 && *bytes + weight > WINDOW && !over.load(Ordering::Relaxed) {
-            bytes = self.less.wait_timeout(bytes, Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner).0;
+            let (waited, timeout) = self.less.wait_timeout(bytes, LOOK).unwrap_or_else(PoisonError::into_inner);
+            bytes = waited;
+            if timeout.timed_out() {
+                drop(bytes);
+                self.check_links();
+                bytes = lock(&self.bytes);
+            }
         }
         *bytes += weight;
+    }
+
+    /// Ends the links that owe an answer and have been silent for too long, which gives back what they held.
+    fn check_links(&self) {
+        let links: Vec<Arc<Link>> = {
+            let mut links = lock(&self.links);
+            links.retain(|link| link.strong_count() > 0);
+            links.iter().filter_map(Weak::upgrade).collect()
+        };
+        for link in links.iter().filter(|link| link.load() > 0) {
+            // A link that is over has told those who wait for it.
+            let _ = link.check();
+        }
     }
 
     fn leave(&self, weight: u64) {
@@ -75,6 +96,9 @@ impl Window {
         }
     }
 }
+
+/// A wait looks this often whether what it waits for is still there.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Parts of an answer that may be under way without having been asked for by CREDIT.
 pub const PARTS_AHEAD: u64 = 16;
@@ -319,6 +343,7 @@ impl Link {
             silence,
         });
         let weak = Arc::downgrade(&link);
+        lock(&link.window.links).push(weak.clone());
         let hand_out = move || {
             loop {
                 let frame = input.receive().and_then(|frame| frame.map(squeeze::open).transpose());
@@ -346,6 +371,11 @@ impl Link {
         self.over.load(Ordering::Relaxed)
     }
 
+    /// Why it is over; `None` while it is not.
+    pub fn why_over(&self) -> Option<Error> {
+        lock(&self.state).over.as_ref().map(Error::again)
+    }
+
     fn take(&self, frame: Frame) -> Result<()> {
         self.window.received.fetch_add(frame.body().0.len() as u64, Ordering::Relaxed);
         let slot = {
@@ -361,9 +391,8 @@ impl Link {
         let Some(slot) = slot else { return Err(nonsense("an answer that nobody asked for")) };
         let answer = match frame.kind {
             kind::FAILED => {
-                let e = frame.body().error()?;
                 self.answered(&slot);
-                Err(e)
+                Err(frame.body().error()?)
             }
             kind => {
                 if kind == kind::MORE {
@@ -432,7 +461,7 @@ impl Link {
         };
         self.over.store(true, Ordering::Relaxed);
         for slot in pending.into_values() {
-            self.window.leave(slot.weight);
+            self.answered(&slot);
             lock(&slot.answers).push_back(Err(why.again()));
             slot.came.notify_all();
         }
@@ -474,8 +503,7 @@ impl Ticket {
             if let Some(answer) = answers.pop_front() {
                 return answer;
             }
-            let (waited, timeout) =
-                self.slot.came.wait_timeout(answers, Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
+            let (waited, timeout) = self.slot.came.wait_timeout(answers, LOOK).unwrap_or_else(PoisonError::into_inner);
             answers = waited;
             if timeout.timed_out() && answers.is_empty() {
                 drop(answers);
@@ -531,3 +559,6 @@ impl fmt::Debug for Ticket {
         write!(f, "Ticket({})", self.id)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,5 +29,5 @@ pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
 pub use link::Carrier;
 pub use measure::{MadeUp, Pending, Streams, Tally};
 pub use server::{Options, join, serve};
-pub use session::{Connect, Direct, Reached, Wishes};
+pub use session::{Connect, Direct, Learned, Reached, Wishes};
 pub use store::{Host, Remote, RootOptions};

@@ -4,9 +4,11 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 2);
+pub const VERSIONS: (u64, u64) = (1, 3);
 /// The first version that has MADE_UP and TALLY.
 pub const MEASURES: u64 = 2;
+/// The first version that has OWNER_NAME and OWNER_ID.
+pub const NAMES_OWNERS: u64 = 3;
 
 /// What the far haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
@@ -63,6 +65,9 @@ pub const MADE_UP: u8 = 61;
 /// What the far side has taken in and what its processors did, by its own clock.
 pub const TALLY: u8 = 62;
 pub const WORKED: u8 = 63;
+/// Names and numbers of users and groups there.
+pub const OWNER_NAME: u8 = 64;
+pub const OWNER_ID: u8 = 65;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

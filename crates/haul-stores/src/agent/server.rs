@@ -359,6 +359,7 @@ impl Agent {
         loop {
             std::thread::sleep(PULSE);
             self.beat();
+            self.data.end_silent();
             if lock(&self.heard).elapsed() > PATIENCE {
                 self.joining.close();
                 std::process::exit(0);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::data::{DATA, DATA_NEAR, DataLink, ToListen, Watch, Way};
+use super::data::{DATA, DATA_NEAR, DataLink, Failures, ToListen, Watch, Way};
 use super::direct::Ports;
 use super::greeting::{Far, Greeted, Pipes};
 use super::link::{Frame, Link, PULSE, Ticket, Window, kind, lock};
@@ -25,6 +25,9 @@ pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
 pub struct Wishes {
     /// Links through ssh at the most.
     pub sessions: usize,
+    /// Links that carry data, neither more nor fewer; `None` is for haul to find out. Sessions of ssh are bounded by
+    /// `sessions` all the same.
+    pub streams: Option<usize>,
     /// How long the far side may take to greet.
     pub greeting: Duration,
     /// Of this haul, for messages.
@@ -38,13 +41,23 @@ pub struct Wishes {
 /// See [`crate::ssh::Login::reached`].
 pub type Reached = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
 
+/// What became of the data connections, for later runs.
+#[derive(Debug)]
+pub enum Learned {
+    Works,
+    /// None could be made.
+    Blocked,
+    /// They were made, and cut, damaged or silent time and again: from now on the data of this session go through ssh.
+    Fails(Error),
+}
+
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
     /// Where the far end may be tried that says it is at this address.
     pub reached: Box<Reached>,
-    /// Told once whether one could be made, so that the next run knows.
-    pub learned: Box<dyn Fn(bool) + Send + Sync>,
+    /// Called with what the next run should know, from any thread.
+    pub learned: Arc<dyn Fn(&Learned) + Send + Sync>,
 }
 
 impl fmt::Debug for Direct {
@@ -80,6 +93,8 @@ pub struct Session {
     /// Links beside ssh, which carry the data where there are any.
     pub(super) data: Mutex<Vec<DataLink>>,
     pub(super) way: Mutex<Way>,
+    pub(super) failures: Mutex<Failures>,
+    pub(super) learned: Option<Arc<dyn Fn(&Learned) + Send + Sync>>,
     /// Data connections at the most.
     pub(super) most_data: AtomicUsize,
     pub(super) watch: Mutex<Watch>,
@@ -192,9 +207,11 @@ impl Client {
             links: Mutex::new(vec![control.clone()]),
             data: Mutex::default(),
             way: Mutex::new(way),
+            failures: Mutex::default(),
+            learned: self.wishes.direct.as_ref().map(|direct| direct.learned.clone()),
             most_data: AtomicUsize::new(DATA),
             watch: Mutex::default(),
-            fixed: AtomicUsize::new(0),
+            fixed: AtomicUsize::new(self.wishes.streams.unwrap_or(0)),
             blocked: Mutex::default(),
             moved: AtomicU64::new(0),
             control,
@@ -235,8 +252,8 @@ impl Session {
     pub fn link(&self, weight: u64) -> Result<Arc<Link>> {
         self.moved.fetch_add(weight, Ordering::Relaxed);
         if weight > 0 {
-            let mut data = lock(&self.data);
-            data.retain(|one| !one.link.is_over());
+            self.drop_failed();
+            let data = lock(&self.data);
             if let Some(least) = data.iter().take(self.most_used()).map(|one| &one.link).min_by_key(|link| link.load()) {
                 if least.load() >= BUSY && data.len() < self.most_data() {
                     self.want(data.len() * 2, self.most_data());
@@ -348,6 +365,7 @@ impl Session {
                 if session.control.is_over() {
                     return;
                 }
+                session.drop_failed();
                 session.watch();
                 if session.wants_links() {
                     if session.goes_direct(&client) {

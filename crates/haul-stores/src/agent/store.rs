@@ -8,7 +8,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
 
 use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
@@ -16,7 +16,7 @@ use super::link::{Frame, Ticket, kind, lock};
 use super::ops;
 use super::seal::Secret;
 use super::session::{Client, Connect, Session, Wishes};
-use super::wire::{Parser, Writer, algorithm_to, kind_from, nonsense};
+use super::wire::{Parser, Writer, algorithm_to, kind_from, nonsense, who_to};
 use crate::staging::staging_leaf;
 
 /// A host reached by its haul, before a directory of it is opened.
@@ -439,6 +439,15 @@ impl Store for Remote {
         self.root.call(ops::ABANDON, &to).map(|_| ()).map_err(|e| e.on(name))
     }
 
+    /// No token stands for all of them. A far haul that does not know that refuses.
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let name = Name::of(dir);
+        let mut to = self.root.request();
+        to.name(&name).bytes(b"");
+        let answer = self.root.call(ops::ABANDON, &to).map_err(|e| e.on(&name))?;
+        answer.body().number()
+    }
+
     fn get_bundle(&self, bundle: &mut Bundle) {
         let listed: Vec<usize> =
             bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Listed)).map(|(i, _)| i).collect();
@@ -599,9 +608,37 @@ impl Store for Remote {
             round_trip: session.round_trip(),
         })
     }
+
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        let session = self.names_owners()?;
+        let mut to = Writer::new();
+        to.byte(who_to(who)).number(id.into());
+        let answer = session.ask_quick(ops::OWNER_NAME, &[&to.out])?;
+        let mut from = answer.body();
+        if from.flag()? { from.bytes().map(|name| Some(name.into())) } else { Ok(None) }
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        let session = self.names_owners()?;
+        let mut to = Writer::new();
+        to.byte(who_to(who)).bytes(name);
+        let answer = session.ask_quick(ops::OWNER_ID, &[&to.out])?;
+        let mut from = answer.body();
+        if from.flag()? { from.small().map(Some) } else { Ok(None) }
+    }
 }
 
 impl Remote {
+    /// The session, if the far haul is new enough to tell names of owners.
+    fn names_owners(&self) -> Result<Arc<Session>> {
+        let session = self.root.session()?;
+        if session.far.version >= ops::NAMES_OWNERS {
+            return Ok(session);
+        }
+        let e = Error::new(ErrorKind::Unsupported, "look up an owner");
+        Err(e.because(format!("haul {} there does not tell the names of owners", session.far.haul)))
+    }
+
     fn fill(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {
         let mut to = self.root.request();
         to.mask(bundle.keep).flag(bundle.follow).number(listed.len() as u64);

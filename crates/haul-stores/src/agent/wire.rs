@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs, check_leaf};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Landed, Proof, Receipt, Space, WriteStyle};
+use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Who, WriteStyle};
 
 /// The other end does not keep to the protocol; whatever the connection carries cannot be trusted any more.
 pub fn nonsense(what: &str) -> Error {
@@ -521,6 +521,21 @@ fn error_from(byte: u8) -> ErrorKind {
 /// Hashes by their number in the protocol.
 pub fn algorithm_from(byte: u8) -> Result<Algorithm> {
     Algorithm::ALL.get(usize::from(byte)).copied().ok_or_else(|| nonsense("a hash that nobody knows"))
+}
+
+pub fn who_to(who: Who) -> u8 {
+    match who {
+        Who::User => 0,
+        Who::Group => 1,
+    }
+}
+
+pub fn who_from(byte: u8) -> Result<Who> {
+    match byte {
+        0 => Ok(Who::User),
+        1 => Ok(Who::Group),
+        _ => Err(nonsense("an owner that is neither a user nor a group")),
+    }
 }
 
 pub fn algorithm_to(algorithm: Algorithm) -> u8 {

@@ -17,7 +17,7 @@ use super::meta::{self, Now, Target};
 use super::sink::{Birth, WRITE, another_writes, birth_and_size, close, is_same, put_in_place, stage, write_all};
 use super::source::{changed, compare, open_file};
 use super::xattr;
-use super::{Shared, fail, vanished};
+use super::{Shared, fail};
 use crate::staging::staging_leaf;
 
 /// What is read at first of a file whose size nobody knows yet.
@@ -79,7 +79,6 @@ impl Shared {
             let laps = Laps::new(index, &mut sample);
             let got = last
                 .get(self, &item.entry.name.dir)
-                .map_err(vanished)
                 .and_then(|handle| self.get_file(&handle, &mut item.entry, data, most, (*keep, *follow), laps));
             match got {
                 Ok(Got::Read(facts)) => {

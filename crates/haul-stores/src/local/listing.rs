@@ -3,7 +3,7 @@
 use std::sync::TryLockError;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{ErrorKind, Result};
 use haul_core::store::{Flow, Found};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat};
@@ -13,14 +13,14 @@ use super::dirs::{Handle, leaf_of};
 use super::facts::{kind_of, look, look_quick};
 use super::xattr::{self, Way};
 use super::{Shared, fail};
-use crate::staging::is_staging;
+use crate::staging::Shown;
 
 /// Bytes that one `getdents64` may fill: some 1,500 names.
 const BUFFER: usize = 64 * 1024;
 
 impl Shared {
     /// Names, kinds and inodes, one call for some thousand of them; all else is `stat_many`'s.
-    pub(super) fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    pub(super) fn list(&self, dir: &Dir, shown: Shown, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let handle = self.dirs.get(dir)?;
         let named = |e: Errno| fail(e, "list").on(&Name::of(dir));
         if handle.path_only {
@@ -31,12 +31,12 @@ impl Shared {
             Ok(_listing) => {
                 // The first time too: btrfs fixes what an open directory shows when it is opened or rewound.
                 rustix::fs::seek(&*handle, SeekFrom::Start(0)).map_err(named)?;
-                list_fd(handle.as_fd(), dir, each)
+                list_fd(handle.as_fd(), dir, shown, each)
             }
             Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 let own = openat(&*handle, c".", flags, Mode::empty()).map_err(named)?;
-                list_fd(own.as_fd(), dir, each)
+                list_fd(own.as_fd(), dir, shown, each)
             }
         }
     }
@@ -116,18 +116,16 @@ impl Shared {
     }
 }
 
-fn list_fd(fd: BorrowedFd<'_>, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+fn list_fd(fd: BorrowedFd<'_>, dir: &Dir, shown: Shown, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
     let mut buffer = Vec::with_capacity(BUFFER);
     let mut raw = RawDir::new(fd, buffer.spare_capacity_mut());
     while let Some(next) = raw.next() {
         let next = match next {
             Ok(next) => next,
-            // The directory was removed while it was read.
-            Err(Errno::NOENT) => return Err(Error::new(ErrorKind::Vanished, "list").on(&Name::of(dir))),
             Err(e) => return Err(fail(e, "list").on(&Name::of(dir))),
         };
         let leaf = next.file_name().to_bytes();
-        if leaf == b"." || leaf == b".." || is_staging(leaf) {
+        if leaf == b"." || leaf == b".." || !shown.admits(leaf) {
             continue;
         }
         let kind = kind_of(next.file_type());

@@ -24,12 +24,13 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
+use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
 pub use sink::unfinished_leaf;
 
@@ -227,7 +228,7 @@ impl Store for Local {
 
     fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         match depth {
-            Depth::One => self.shared.list(dir, each),
+            Depth::One => self.shared.list(dir, Shown::Names, each),
             Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
         }
     }
@@ -235,7 +236,7 @@ impl Store for Local {
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
         let name = &entry.name;
         let open = || {
-            let handle = self.shared.dirs.get(&name.dir).map_err(vanished)?;
+            let handle = self.shared.dirs.get(&name.dir)?;
             dirs::leaf_of(&name.leaf, "open")?;
             let listed = (!entry.is_bare()).then(|| entry.stamp());
             FileSource::new(&handle, name, listed, follow, self.shared.rules.privileged)
@@ -261,6 +262,15 @@ impl Store for Local {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut count = 0;
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            count += u64::from(found.and_then(|entry| self.shared.remove(&entry)).is_ok());
+            Flow::Go
+        })?;
+        Ok(count)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -334,12 +344,12 @@ impl Store for Local {
     fn forget(&self, dir: &Dir) {
         self.shared.dirs.forget(dir);
     }
-}
 
-/// A source directory that is gone has taken its files along.
-fn vanished(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound => error.kind_is(ErrorKind::Vanished),
-        _ => error,
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        crate::names::name(who, id)
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        crate::names::id(who, name)
     }
 }

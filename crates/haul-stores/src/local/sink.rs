@@ -345,7 +345,12 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
         Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NODEV => no_file(),
         e => fail(e, "open"),
     })?;
-    match look_at(&fd).map_err(|e| fail(e, "stat"))?.kind {
+    let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
+    match facts.kind {
+        Kind::File if facts.nlink > 1 => {
+            let e = Error::new(ErrorKind::Exists, "open").because("it has other names (hard links), which would change with it");
+            Err(e.hint("leave --inplace out"))
+        }
         Kind::File => Ok(fd),
         _ => Err(no_file()),
     }
@@ -474,11 +479,16 @@ impl Sink for FileSink {
 
     fn reread(&self) -> Result<Box<dyn Source>> {
         let open = || {
+            // A hole at the end is made of nothing but the size.
+            if look_at(&self.fd).map_err(|e| fail(e, "stat"))?.size < self.size {
+                rustix::fs::ftruncate(&self.fd, self.size).map_err(|e| fail(e, "truncate"))?;
+            }
             rustix::fs::fsync(&self.fd).map_err(|e| fail(e, "sync"))?;
             let ours = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
             let name = Name::new(&self.name.dir, self.file_leaf());
             let listed = Stamp { size: ours.size, mtime: ours.mtime, version: ours.ino };
             let source = FileSource::new(&self.handle, &name, Some(listed), false, self.shared.rules.privileged)?;
+            let source = source.named(&self.name);
             source.drop_cache()?;
             Ok(source)
         };

@@ -29,11 +29,10 @@ pub(super) struct FileSource {
     privileged: bool,
 }
 
-/// Opens one component for reading. What is not there, or no file, is named so: it was listed as one.
+/// Opens one component for reading. What is no file is named so: it was listed as one.
 pub(super) fn open_file(handle: &Handle, leaf: &[u8], follow: bool) -> Result<OwnedFd> {
     let flags = if follow { READ.difference(OFlags::NOFOLLOW) } else { READ };
     openat(handle, leaf, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => fail(errno, "open").kind_is(ErrorKind::Vanished),
         Errno::LOOP if !follow => changed("open", "it is a symlink now, and is not followed"),
         Errno::NXIO | Errno::NODEV => changed("open", "it is no regular file any more"),
         errno => fail(errno, "open"),
@@ -64,6 +63,11 @@ impl FileSource {
             let _advice_only = fadvise(&source.fd, 0, None, Advice::Sequential);
         }
         Ok(source)
+    }
+
+    /// The name under which its errors go: a staging file's are those of the file that it is to become.
+    pub fn named(self, name: &Name) -> Self {
+        FileSource { name: name.clone(), ..self }
     }
 
     /// Drops what the page cache holds of the file, so that a read reaches the medium. Pages that are not on

@@ -1,11 +1,12 @@
 //! The requests that the store makes of one bucket, one function each.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
 use haul_core::entry::Time;
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use http::Method;
 use http::header::HeaderMap;
 
@@ -13,8 +14,9 @@ use super::address::{self, copy_source};
 use super::attributes::{self, Kept};
 use super::call::{Answer, Body, Call};
 use super::checksum::{self, Algorithm, ETag, Kind, Proof, Stored, Value};
-use super::client::{Client, Warrant};
+use super::client::Client;
 use super::fault;
+use super::forms::{Warrant, is_unproven};
 use super::framed::Framed;
 use super::sign::Payload;
 use super::wishes::{Likeness, Pair, Wishes};
@@ -65,7 +67,8 @@ fn date(answer: &Answer) -> Option<Time> {
 #[derive(Clone, Debug)]
 pub struct Upload {
     pub id: String,
-    pub warrant: Warrant,
+    /// Of the checksums of its parts.
+    pub algorithm: Algorithm,
     /// The service has said that it keeps the checksum of the whole object, not one of those of the parts.
     pub whole: bool,
     pub since: Option<Time>,
@@ -164,9 +167,9 @@ impl Bucket {
         }
     }
 
-    /// Size of the first part, for an object that was put together from several.
-    pub fn first_part(&self, key: &[u8], etag: &str) -> Result<(u64, Option<u32>)> {
-        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", "1").with("if-match", etag);
+    /// Size of a part, counted from 1, for an object that was put together from several, and how many there are.
+    pub fn part(&self, key: &[u8], etag: &str, number: u32) -> Result<(u64, Option<u32>)> {
+        let call = self.looking("stat", Method::HEAD, key).ask("partNumber", number.to_string()).with("if-match", etag);
         let answer = self.client.send(&call, Body::None)?;
         let size = answer.header("content-length").and_then(|size| size.parse().ok()).unwrap_or(0);
         Ok((size, answer.header("x-amz-mp-parts-count").and_then(|count| count.parse().ok())))
@@ -187,18 +190,22 @@ impl Bucket {
 
     /// Puts a whole object whose bytes are in memory.
     pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
-        self.client.prove(|warrant| {
+        let forms = &self.client.forms;
+        forms.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
-            call = proven(call, warrant.algorithm, bytes);
+            let sent = warrant.algorithm.of(bytes);
+            call = call.with(warrant.algorithm.header(), sent.base64());
             let answer = self.client.send(&call, Body::Bytes(bytes))?;
-            self.client.confirmed(&answer, warrant)?;
+            // Where it goes in one request there is no trailer.
+            let warrant = Warrant { trailing: false, ..warrant };
+            forms.accepted(&answer, warrant, sent, || Some(Algorithm::Md5.of(bytes)), !self.wishes.no_check_etag)?;
             Ok(Put::of(&answer))
         })
     }
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint says so.
     pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<Upload> {
-        self.client.prove(|warrant| {
+        self.client.forms.prove(|warrant| {
             let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if warrant.algorithm.combines() {
                 call = call.with("x-amz-checksum-algorithm", warrant.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
@@ -207,41 +214,65 @@ impl Bucket {
             let (since, whole) = (date(&answer), keeps_whole(&answer, warrant.algorithm));
             let body = answer.whole("create")?;
             let id = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok(Upload { id, warrant, whole, since })
+            Ok(Upload { id, algorithm: warrant.algorithm, whole, since })
         })
     }
 
-    /// Sends a part from a reader, its checksum behind it where the endpoint takes that, else from memory.
-    pub fn put_part(&self, key: &[u8], upload: &str, number: u32, size: u64, from: &mut dyn Read, warrant: Warrant) -> Result<Part> {
-        let call = self.wishes.reading(self.call("write", Method::PUT, key)).ask("partNumber", number.to_string()).ask("uploadId", upload);
-        let done = |answer: Answer, value: Value| Part {
-            number,
-            etag: answer.header("etag").unwrap_or_default().to_string(),
-            checksum: Some(value),
-        };
-        if !warrant.trailing {
-            let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-            let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
-            if (read as u64) < size {
-                return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time"));
-            }
-            let value = warrant.algorithm.of(&bytes);
-            let call = proven(call, warrant.algorithm, &bytes);
-            let answer = self.client.send(&call, Body::Bytes(&bytes))?;
-            self.client.confirmed_part(&answer, warrant)?;
-            return Ok(done(answer, value));
+    /// Sends a part, of an upload that was begun with `begun`, from a reader: its checksum behind it where the endpoint takes
+    /// that, else from memory. `Corrupt` without a remedy where the service takes no form in this upload: another has to be
+    /// begun.
+    pub fn put_part(&self, key: &[u8], upload: &str, number: u32, size: u64, from: &mut dyn Read, begun: Algorithm) -> Result<Part> {
+        let call =
+            || self.wishes.reading(self.call("write", Method::PUT, key)).ask("partNumber", number.to_string()).ask("uploadId", upload);
+        let (forms, etags) = (&self.client.forms, !self.wishes.no_check_etag);
+        let done = |answer: &Answer, checksum| Part { number, etag: answer.header("etag").unwrap_or_default().to_string(), checksum };
+        let warrant = forms.of_upload(begun);
+        if warrant.trailing {
+            let call = call()
+                .with("content-encoding", "aws-chunked")
+                .with("x-amz-decoded-content-length", size.to_string())
+                .with("x-amz-trailer", warrant.algorithm.header());
+            let mut framed = Framed::new(from, size, warrant.algorithm, !forms.is_known());
+            let length = Framed::length(size, warrant.algorithm);
+            let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
+            let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
+            let sent = framed.value().ok_or_else(unsent)?;
+            return match forms.accepted(&answer, warrant, sent, || framed.md5(), etags) {
+                Ok(()) => Ok(done(&answer, Some(sent))),
+                // The reader is spent: the next try is in another form.
+                Err(e) if is_unproven(&e) && forms.deny(warrant) => Err(e.remedy_is(Remedy::Again)),
+                Err(e) => Err(e),
+            };
         }
-        let call = call
-            .with("content-encoding", "aws-chunked")
-            .with("x-amz-decoded-content-length", size.to_string())
-            .with("x-amz-trailer", warrant.algorithm.header());
-        let mut framed = Framed::new(from, size, warrant.algorithm);
-        let length = Framed::length(size, warrant.algorithm);
-        let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
-        self.client.confirmed_part(&answer, warrant)?;
-        let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
-        let value = framed.value().ok_or_else(unsent)?;
-        Ok(done(answer, value))
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
+        if (read as u64) < size {
+            return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time"));
+        }
+        // A service that wants the checksum of the upload in each part gets it, also if it never returns it.
+        let mut with_begun = true;
+        loop {
+            let warrant = forms.of_upload(begun);
+            let sent = warrant.algorithm.of(&bytes);
+            let mut call = call().with(warrant.algorithm.header(), sent.base64());
+            let also = (warrant.algorithm != begun && with_begun).then(|| begun.of(&bytes));
+            if let Some(value) = also {
+                call = call.with(begun.header(), value.base64());
+            }
+            let answered = self.client.send(&call, Body::Bytes(&bytes));
+            let accepted = answered.and_then(|answer| {
+                forms.accepted(&answer, warrant, sent, || Some(Algorithm::Md5.of(&bytes)), etags)?;
+                Ok(done(&answer, also.or(Some(sent)).filter(|sent| sent.algorithm() == begun)))
+            });
+            match accepted {
+                Err(e) if is_unproven(&e) && also.is_some() => with_begun = false,
+                Err(e) if is_unproven(&e) && forms.deny(warrant) => {}
+                Err(e) if warrant.algorithm != begun && matches!(e.kind(), ErrorKind::Other | ErrorKind::Unsupported) => {
+                    return Err(e.kind_is(ErrorKind::Corrupt).remedy_is(Remedy::None));
+                }
+                other => return other,
+            }
+        }
     }
 
     /// Puts the parts together. `Corrupt` if the service says of what it made that it is something else.
@@ -266,22 +297,33 @@ impl Bucket {
         // The status is sent before the work is done: a failure may come in the document.
         let completed = xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))?;
         match agrees(&completed, parts, expected.whole) {
-            Some(true) => {}
+            // A service that returned no checksum of a part may yet claim one of the whole.
+            Some(true) if self.client.forms.is_known() || expected.whole.is_empty() => {}
             Some(false) => {
                 return Err(Error::new(ErrorKind::Corrupt, "commit").because("what the service made of the parts is not what was sent"));
             }
-            None => self.look_at_size(key, &completed.etag, expected.size)?,
+            Some(true) | None => self.look_at(key, &completed.etag, expected)?,
         }
         Ok(Put { etag: completed.etag, since: None, until })
     }
 
-    /// The least that can be known of an object that was just made: how long it is. Who may only write cannot know it, and what
-    /// somebody else has written meanwhile is theirs.
-    fn look_at_size(&self, key: &[u8], etag: &str, size: u64) -> Result<()> {
+    /// What can be known of an object that was just made: how long it is, and whether its checksum is that of what was sent. Who
+    /// may only write cannot know it, and what somebody else has written meanwhile is theirs.
+    fn look_at(&self, key: &[u8], etag: &str, expected: Expected<'_>) -> Result<()> {
         let wrong = |words: String| Err(Error::new(ErrorKind::Corrupt, "commit").because(words));
         match self.head(key) {
-            Ok(Some(head)) if checksum::version(&head.etag) == checksum::version(etag) && head.size != size => {
-                wrong(format!("the service made {} bytes of {size}", head.size))
+            Ok(Some(head)) if checksum::version(&head.etag) == checksum::version(etag) => {
+                if head.size != expected.size {
+                    return wrong(format!("the service made {} bytes of {}", head.size, expected.size));
+                }
+                let claims = |value: &&Value| {
+                    let whole = |stored: &&Stored| !stored.etag && stored.kind == Kind::Whole && stored.algorithm() == value.algorithm();
+                    head.proof.stored.iter().find(whole).is_some_and(|stored| stored.value != **value)
+                };
+                let Some(value) = expected.whole.iter().find(claims) else { return Ok(()) };
+                // Whoever reads the object would take it for damaged: the next try asks for no such checksum.
+                self.client.forms.deny_algorithm(value.algorithm());
+                wrong(format!("the {} that the service says the object has is not that of what was sent", value.algorithm().word()))
             }
             Ok(None) => wrong("the service has made nothing of the parts".into()),
             Err(e) if !matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => Err(e),
@@ -298,12 +340,15 @@ impl Bucket {
         }
     }
 
-    /// Whether the upload is there.
-    pub fn has_upload(&self, key: &[u8], upload: &str) -> Result<bool> {
-        let call = self.call("attach", Method::GET, key).ask("uploadId", upload).ask("max-parts", "1");
-        match self.client.send(&call, Body::None) {
-            Ok(answer) => answer.whole("attach").map(|_| true),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+    /// The ETags of the parts that an upload has, as [`checksum::version`]s by their numbers; `None` if there is no such upload.
+    pub fn parts_of(&self, key: &[u8], upload: &str) -> Result<Option<HashMap<u32, u64>>> {
+        let mut parts = HashMap::new();
+        let each = &mut |part: xml::Part| {
+            parts.insert(part.number, checksum::version(&part.etag));
+        };
+        match self.each_part(key, upload, each) {
+            Ok(()) => Ok(Some(parts)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
     }
@@ -433,10 +478,6 @@ impl Bucket {
             Err(e) => Err(e),
         }
     }
-}
-
-fn proven<'a>(call: Call<'a>, algorithm: Algorithm, bytes: &[u8]) -> Call<'a> {
-    call.with(algorithm.header(), algorithm.of(bytes).base64())
 }
 
 /// Whether the upload that was begun gets a checksum of the whole object. A service that does not know of that passes over the

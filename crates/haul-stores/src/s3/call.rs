@@ -8,8 +8,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use super::checksum::Algorithm;
-use super::client::Warrant;
 use super::fault;
+use super::forms::Warrant;
 use super::sign::Payload;
 
 /// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::Read;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,8 +15,8 @@ use ureq::SendBody;
 use super::account::{Account, Addressing, Asked, DEFAULT_REGION};
 use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
-use super::checksum::Algorithm;
 use super::fault::{self, Refusal};
+use super::forms::{Forms, UNPROVEN};
 use super::look::Lanes;
 use super::sign::{Credential, Payload, Signer};
 use super::trust;
@@ -41,8 +42,8 @@ pub struct Client {
     ways: Mutex<HashMap<String, Way>>,
     /// Signers by their region.
     signers: Mutex<HashMap<String, Arc<Signer>>>,
-    /// What the endpoint takes for proof: an index into [`WARRANTS`].
-    warrant: AtomicU8,
+    /// In which form checksums go with what is sent.
+    pub forms: Forms,
     /// No request is sent before this time, in milliseconds after `began`: the endpoint asked for less.
     quiet_until: AtomicU64,
     began: Instant,
@@ -76,22 +77,6 @@ struct Way {
     style: Style,
 }
 
-/// A checksum that goes with what is sent, and how: behind the bytes, or in front of them, for which they are held
-/// in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Warrant {
-    pub algorithm: Algorithm,
-    pub trailing: bool,
-}
-
-/// From the best to what every endpoint takes.
-const WARRANTS: [Warrant; 4] = [
-    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: true },
-    Warrant { algorithm: Algorithm::Crc64Nvme, trailing: false },
-    Warrant { algorithm: Algorithm::Crc32c, trailing: false },
-    Warrant { algorithm: Algorithm::Md5, trailing: false },
-];
-
 /// Why a try did not succeed, and what was learned from it.
 enum Miss {
     /// The service said no.
@@ -120,7 +105,7 @@ impl Client {
             named,
             ways: Mutex::default(),
             signers: Mutex::default(),
-            warrant: AtomicU8::new(0),
+            forms: Forms::default(),
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             lanes: Lanes::default(),
@@ -163,47 +148,9 @@ impl Client {
         self.again.load(Ordering::Relaxed)
     }
 
-    /// What goes with what is sent.
-    pub fn warrant(&self) -> Warrant {
-        WARRANTS[usize::from(self.warrant.load(Ordering::Relaxed)).min(WARRANTS.len() - 1)]
-    }
-
-    pub fn takes_trailers(&self) -> bool {
-        self.warrant().trailing
-    }
-
-    /// The endpoint does not know this proof: the next best from now on. `false` if there is none.
-    pub fn deny(&self, warrant: Warrant) -> bool {
-        let Some(at) = WARRANTS.iter().position(|p| *p == warrant) else { return true };
-        if at + 1 >= WARRANTS.len() {
-            return at < usize::from(self.warrant.load(Ordering::Relaxed));
-        }
-        self.warrant.fetch_max(at as u8 + 1, Ordering::Relaxed);
-        true
-    }
-
-    /// Makes a request with the best proof that the endpoint takes, and finds out which that is.
-    pub fn prove<T>(&self, request: impl Fn(Warrant) -> Result<T>) -> Result<T> {
-        loop {
-            let warrant = self.warrant();
-            match request(warrant) {
-                Err(e) if e.kind() == ErrorKind::Unsupported && e.op() == UNPROVEN && self.deny(warrant) => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// An endpoint that has looked at a checksum says it back; one that does not know it passes over it.
-    pub fn confirmed(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
-        if warrant.algorithm == Algorithm::Md5 || answer.headers.contains_key(warrant.algorithm.header()) {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Unsupported, UNPROVEN).because("the service does not say that it has looked at the checksum"))
-    }
-
-    /// The same for a part: the next try goes another way.
-    pub fn confirmed_part(&self, answer: &Answer, warrant: Warrant) -> Result<()> {
-        self.confirmed(answer, warrant).map_err(|e| if self.deny(warrant) { e.remedy_is(Remedy::Again) } else { e })
+    /// Begins with what an earlier run found out of the endpoint: `state` is haul's state directory.
+    pub fn remember(&self, state: &Path) {
+        self.forms.remember(state, &self.endpoint.to_string());
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -302,7 +249,7 @@ impl Client {
                         let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.deny(warrant)) => e.remedy_is(Remedy::Again),
+                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.forms.deny(warrant)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });
                     }
@@ -490,9 +437,6 @@ impl Read for Through<'_, '_> {
         self.0.read(into)
     }
 }
-
-/// The operation of an error that says only that a proof is not known here.
-const UNPROVEN: &str = "prove";
 
 /// The endpoint, and whether somebody named it.
 fn endpoint_of(account: &Account) -> Result<(Endpoint, bool)> {

@@ -104,7 +104,8 @@ impl Refusal {
         };
         let remedy = match kind {
             K::Corrupt => Remedy::Again,
-            _ if self.is_expiry() || self.is_skew() => Remedy::Again,
+            // Parts that the service lost are sent again once the upload has been looked at.
+            _ if self.is_expiry() || self.is_skew() || self.code == "InvalidPart" => Remedy::Again,
             _ if self.is_passing() => Remedy::After(self.wait.unwrap_or(Duration::from_secs(1))),
             _ => Remedy::None,
         };
@@ -125,6 +126,7 @@ impl Refusal {
             "NoSuchKey" | "NotFound" => return "no such object".into(),
             "NoSuchBucket" => return format!("there is no bucket {bucket}"),
             "NoSuchUpload" => return "the unfinished upload is not there any more".into(),
+            "InvalidPart" => "the service has lost parts of the upload",
             "PreconditionFailed" => return "it is another version by now".into(),
             "BadDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" => "the service got other bytes than were sent",
             "SignatureDoesNotMatch" => "the secret key is not the one that belongs to the access key",

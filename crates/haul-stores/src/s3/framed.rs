@@ -22,12 +22,16 @@ pub struct Framed<'a> {
     text: io::Cursor<Vec<u8>>,
     ended: bool,
     value: Option<Value>,
+    /// Of the content, where it is wanted, too.
+    md5: Option<Running>,
 }
 
 impl<'a> Framed<'a> {
-    pub fn new(from: &'a mut dyn Read, size: u64, algorithm: Algorithm) -> Self {
-        let checksum = Some(algorithm.begin());
-        let mut framed = Framed { from, checksum, algorithm, left: size, frame: 0, text: io::Cursor::default(), ended: false, value: None };
+    /// With `md5` the content's MD5 is computed, too.
+    pub fn new(from: &'a mut dyn Read, size: u64, algorithm: Algorithm, md5: bool) -> Self {
+        let (checksum, md5) = (Some(algorithm.begin()), md5.then(|| Algorithm::Md5.begin()));
+        let text = io::Cursor::default();
+        let mut framed = Framed { from, checksum, algorithm, left: size, frame: 0, text, ended: false, value: None, md5 };
         framed.next_frame(false);
         framed
     }
@@ -44,6 +48,11 @@ impl<'a> Framed<'a> {
     /// The checksum of the content, once all of it went through.
     pub fn value(&self) -> Option<Value> {
         self.value
+    }
+
+    /// The MD5 of the content, once all of it went through, if it was asked for.
+    pub fn md5(self) -> Option<Value> {
+        self.md5.filter(|_| self.ended).map(Running::finish)
     }
 
     fn trailer_of(algorithm: Algorithm, value: &str) -> String {
@@ -94,6 +103,9 @@ impl Read for Framed<'_> {
             if let Some(checksum) = &mut self.checksum {
                 checksum.update(&into[..count]);
             }
+            if let Some(md5) = &mut self.md5 {
+                md5.update(&into[..count]);
+            }
             self.frame -= count as u64;
             self.left -= count as u64;
             return Ok(count);
@@ -108,10 +120,11 @@ mod tests {
     fn framed(size: u64) -> Vec<u8> {
         let content = vec![7u8; size as usize];
         let mut from = &content[..];
-        let mut body = Framed::new(&mut from, size, Algorithm::Crc64Nvme);
+        let mut body = Framed::new(&mut from, size, Algorithm::Crc64Nvme, true);
         let mut out = Vec::new();
         body.read_to_end(&mut out).expect("the source is long enough");
         assert_eq!(body.value(), Some(Algorithm::Crc64Nvme.of(&content)));
+        assert_eq!(body.md5(), Some(Algorithm::Md5.of(&content)));
         out
     }
 
@@ -134,7 +147,7 @@ mod tests {
     fn a_source_that_ends_too_early_is_an_error() {
         let mut from = &b"ab"[..];
         let mut out = Vec::new();
-        let error = Framed::new(&mut from, 3, Algorithm::Crc32c).read_to_end(&mut out).expect_err("a byte is missing");
+        let error = Framed::new(&mut from, 3, Algorithm::Crc32c, false).read_to_end(&mut out).expect_err("a byte is missing");
         assert_eq!(Error::from_io(error, "write").kind(), ErrorKind::Changed);
     }
 }

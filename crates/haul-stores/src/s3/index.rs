@@ -47,7 +47,8 @@ use haul_core::hash::xxh128;
 use haul_core::spill::Sorter;
 
 use file::{Position, Stored};
-use home::{Fresh, Home};
+use home::Fresh;
+pub(super) use home::Home;
 use merge::{Thinning, change, compare, merge};
 use record::{HASH, Version};
 pub use record::{KEY_MOST, Known, Learned, Modified, TARGET_MOST};

@@ -229,6 +229,15 @@ impl Bucket {
     /// Parts of an unfinished upload that have landed, and their bytes.
     pub fn landed_parts(&self, key: &[u8], upload: &str) -> Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0u64);
+        self.each_part(key, upload, &mut |part| {
+            count += 1;
+            bytes = bytes.saturating_add(part.size);
+        })?;
+        Ok((count, bytes))
+    }
+
+    /// Lists the parts of an unfinished upload, in the order of their numbers.
+    pub fn each_part(&self, key: &[u8], upload: &str, each: &mut dyn FnMut(xml::Part)) -> Result<()> {
         let fetch = |marker: Option<&u32>| {
             let mut call = self.call("list", Method::GET, key).ask("uploadId", upload);
             if let Some(marker) = marker {
@@ -236,15 +245,13 @@ impl Bucket {
             }
             let body = self.client.send(&call, Body::None)?.whole("list")?;
             let mut parts = Vec::new();
-            let page = xml::list_parts(&body, &mut |part| parts.push(part.size)).map_err(|e| fault::document("list", &self.name, e))?;
+            let page = xml::list_parts(&body, &mut |part| parts.push(part)).map_err(|e| fault::document("list", &self.name, e))?;
             Ok((parts, page.marker.filter(|_| page.truncated)))
         };
-        pages(fetch, &mut |parts: Vec<u64>| {
-            count += parts.len() as u64;
-            bytes = parts.iter().fold(bytes, |sum, size| sum.saturating_add(*size));
+        pages(fetch, &mut |parts: Vec<xml::Part>| {
+            parts.into_iter().for_each(&mut *each);
             Flow::Go
-        })?;
-        Ok((count, bytes))
+        })
     }
 
     /// Removes an object; a version of it for good, if one is named. No error if there is none.

@@ -9,10 +9,12 @@ pub mod address;
 pub mod attributes;
 pub mod bucket;
 mod call;
+mod chain;
 mod change;
 pub mod checksum;
 pub mod client;
 pub mod fault;
+pub mod forms;
 mod framed;
 pub mod index;
 pub mod inventory;
@@ -38,7 +40,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::store::{
+    Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, Who, WriteStyle,
+};
 
 pub use bucket::Bucket;
 pub use call::{Answer, Body, Call};
@@ -328,4 +332,12 @@ impl Store for Objects {
     }
 
     fn forget(&self, _dir: &Dir) {}
+
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        crate::names::name(who, id)
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        crate::names::id(who, name)
+    }
 }

@@ -13,7 +13,6 @@ use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks
 use super::attributes;
 use super::bucket::{Bucket, Expected, Part, Put, Upload};
 use super::checksum::{self, Algorithm, ETag, Value};
-use super::client::Warrant;
 use super::learning::Learning;
 use super::wishes::pairs;
 use super::{Objects, PARTS_MOST};
@@ -44,7 +43,8 @@ enum Way {
     },
     Upload {
         id: String,
-        warrant: Warrant,
+        /// Of the checksums of its parts.
+        algorithm: Algorithm,
         /// The service keeps a checksum of the whole.
         whole: bool,
         /// Of the metadata and wishes that it was begun with.
@@ -58,6 +58,8 @@ enum Way {
 struct State {
     /// Parts that arrived through this sink, by the index of their chunk.
     parts: HashMap<u32, Part>,
+    /// Parts that the service had at `attach`: versions of their ETags, by their numbers.
+    found: Option<HashMap<u32, u64>>,
     /// Chunks that come in pieces.
     pieces: HashMap<u32, Pieces>,
 }
@@ -105,8 +107,8 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
             let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
             let print = store.bucket.wishes.print(&metadata);
-            let Upload { id, warrant, whole, since } = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, warrant, whole, print, since, state: Mutex::default() }
+            let Upload { id, algorithm, whole, since } = store.bucket.begin(&key, &metadata)?;
+            Way::Upload { id, algorithm, whole, print, since, state: Mutex::default() }
         }
     };
     Ok(Writing::boxed(store, name, key, spec, size, way))
@@ -148,15 +150,16 @@ pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_
         store.bucket.abort(&key, id)?;
         return Err(gone());
     }
-    match store.bucket.has_upload(&key, id) {
-        Ok(true) => {}
+    // A service may have dropped parts: MinIO does when a completion is broken off.
+    let parts = match store.bucket.parts_of(&key, id) {
+        Ok(Some(parts)) => parts,
         // Who may not look begins anew rather than never.
-        Ok(false) => return Err(gone()),
+        Ok(None) => return Err(gone()),
         Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
         Err(e) => return Err(e),
-    }
-    let warrant = Warrant { algorithm, trailing: store.bucket.client.takes_trailers() };
-    let way = Way::Upload { id: id.to_string(), warrant, whole, print, since: None, state: Mutex::default() };
+    };
+    let state = Mutex::new(State { found: Some(parts), ..State::default() });
+    let way = Way::Upload { id: id.to_string(), algorithm, whole, print, since: None, state };
     Ok(Writing::boxed(store, name, key, spec, spec.entry.size, way))
 }
 
@@ -217,18 +220,17 @@ impl Writing {
         Ok(if whole { state.pieces.remove(&chunk.index).map(|pieces| pieces.bytes) } else { None })
     }
 
-    fn send(&self, id: &str, warrant: Warrant, state: &Mutex<State>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
+    fn send(&self, id: &str, begun: Algorithm, state: &Mutex<State>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
         let number = chunk.index + 1;
-        let warrant = Warrant { trailing: warrant.trailing && self.bucket.client.takes_trailers(), ..warrant };
-        let part =
-            self.bucket.put_part(&self.key, id, number, chunk.at.end - chunk.at.start, from, warrant).map_err(|e| e.on(&self.name))?;
+        let length = chunk.at.end - chunk.at.start;
+        let part = self.bucket.put_part(&self.key, id, number, length, from, begun).map_err(|e| e.on(&self.name))?;
         self.lock(state).parts.insert(chunk.index, part);
         Ok(())
     }
 
-    fn commit_upload(&self, id: &str, warrant: Warrant, sent: bool, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
+    fn commit_upload(&self, id: &str, begun: Algorithm, sent: bool, entry: &Entry, receipts: &[Receipt]) -> Result<Put> {
         let mut parts = Vec::with_capacity(receipts.len());
-        let mut whole = Some(warrant.algorithm.of(b""));
+        let mut whole = Some(begun.of(b""));
         let mut receipts: Vec<&Receipt> = receipts.iter().collect();
         receipts.sort_by_key(|receipt| receipt.index);
         let mut receipts = receipts.into_iter().peekable();
@@ -238,7 +240,7 @@ impl Writing {
             }
             let receipt = receipts.next().filter(|receipt| receipt.index == chunk.index);
             let missing = || self.fail(ErrorKind::Usage, "commit", format!("part {} has no receipt", chunk.index + 1));
-            let part = part_of(receipt.ok_or_else(missing)?, warrant.algorithm).ok_or_else(missing)?;
+            let part = part_of(receipt.ok_or_else(missing)?, begun).ok_or_else(missing)?;
             whole = match (whole, part.checksum) {
                 (Some(all), Some(value)) => checksum::combine(all, value, chunk.at.end - chunk.at.start),
                 _ => None,
@@ -303,9 +305,9 @@ impl Sink for Writing {
     fn token(&self) -> Token {
         match &self.way {
             Way::Held { .. } => Token(NO_UPLOAD.into()),
-            Way::Upload { id, warrant, whole, print, .. } => {
+            Way::Upload { id, algorithm, whole, print, .. } => {
                 let of = if *whole { "" } else { OF_PARTS };
-                Token(format!("{}{of} {print:016x} {id}", warrant.algorithm.word()).into_bytes().into())
+                Token(format!("{}{of} {print:016x} {id}", algorithm.word()).into_bytes().into())
             }
         }
     }
@@ -322,13 +324,13 @@ impl Sink for Writing {
                 };
                 read_exactly(from, place).map_err(|e| e.on(&self.name))
             }
-            Way::Upload { id, warrant, state, .. } => {
+            Way::Upload { id, algorithm, state, .. } => {
                 let chunk = self.chunk_of(&at)?;
                 if at == chunk.at {
-                    return self.send(id, *warrant, state, &chunk, from);
+                    return self.send(id, *algorithm, state, &chunk, from);
                 }
                 match self.put_piece(state, &chunk, at, from)? {
-                    Some(whole) => self.send(id, *warrant, state, &chunk, &mut &whole[..]),
+                    Some(whole) => self.send(id, *algorithm, state, &chunk, &mut &whole[..]),
                     None => Ok(()),
                 }
             }
@@ -345,19 +347,25 @@ impl Sink for Writing {
                 None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
                 _ => Ok(NO_UPLOAD.into()),
             },
-            Way::Upload { id, warrant, state, .. } => {
+            Way::Upload { id, algorithm, state, .. } => {
                 let known = self.lock(state).parts.get(&chunk.index).map(tag_of);
                 match known {
                     Some(tag) => Ok(tag),
                     // An empty file has one empty chunk, of which nothing is ever written.
                     None if chunk.at.is_empty() => {
-                        self.send(id, *warrant, state, chunk, &mut std::io::empty())?;
+                        self.send(id, *algorithm, state, chunk, &mut std::io::empty())?;
                         self.landed(chunk)
                     }
                     None => Err(self.fail(ErrorKind::Usage, "write", format!("part {} was not written whole", chunk.index + 1))),
                 }
             }
         }
+    }
+
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        let Way::Upload { algorithm, state, .. } = &self.way else { return true };
+        let Some(part) = part_of(receipt, *algorithm) else { return false };
+        self.lock(state).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
@@ -375,8 +383,8 @@ impl Sink for Writing {
                 let held = self.lock(bytes);
                 self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            Way::Upload { id, warrant, whole, since, .. } => {
-                let put = self.commit_upload(id, *warrant, *whole, entry, receipts).map_err(|e| e.on(&self.name))?;
+            Way::Upload { id, algorithm, whole, since, .. } => {
+                let put = self.commit_upload(id, *algorithm, *whole, entry, receipts).map_err(|e| e.on(&self.name))?;
                 Put { since: *since, ..put }
             }
         };

@@ -10,7 +10,7 @@ use haul_core::store::Landed;
 
 use super::look::at_once;
 use super::wishes::pairs;
-use super::{Objects, attributes, checksum, source};
+use super::{Objects, attributes, source};
 
 /// Objects of one bundle that are under way at the same time.
 const AT_ONCE: usize = 4;
@@ -65,10 +65,7 @@ impl Objects {
             let e = Error::new(ErrorKind::Io, "read").remedy_is(haul_core::Remedy::Again);
             return Err(e.because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
         }
-        let whole = head.proof.stored.iter().find(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
-        if whole.is_some_and(|stored| stored.algorithm().of(&bytes) != stored.value) {
-            return Err(source::damaged());
-        }
+        source::check_whole(&self.bucket, &head, &bytes)?;
         self.saw(&key, &head, None);
         Ok((found, bytes))
     }

@@ -11,6 +11,7 @@ use haul_core::store::{Judge, Source};
 use super::Objects;
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
+use super::chain::{Chain, Link};
 use super::checksum;
 use super::witness::{Watch, Witness};
 
@@ -25,7 +26,7 @@ struct Reading {
     entry: Entry,
     /// What came with the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
-    witness: Option<Arc<Mutex<Witness>>>,
+    verifier: Option<Arc<Mutex<Verifier>>>,
     proof: checksum::Proof,
     /// Size and time by the service.
     version: (u64, Time),
@@ -59,7 +60,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
     if !entry.is_bare() && found.stamp() != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "open"));
     }
-    let witness = witness(&store.bucket, &key, &head)?;
+    let verifier = Verifier::of(&store.bucket, &key, &head)?;
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
         key,
@@ -69,24 +70,106 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         proof: head.proof,
         entry: found,
         first: Mutex::new(first),
-        witness: witness.map(|witness| Arc::new(Mutex::new(witness))),
+        verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
 }
 
-/// Who is to judge what is read of the object, if it says enough for that.
-pub(super) fn witness(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Witness>> {
-    // An ETag may be no MD5 in spite of its form: it convicts nobody.
-    let Some(stored) = head.proof.stored.iter().find(|stored| !stored.etag && stored.algorithm().combines()) else { return Ok(None) };
-    let part = match stored.kind {
-        // A checksum of checksums: nothing can be said without the size of its parts.
-        checksum::Kind::Composite(_) => match bucket.first_part(key, &head.etag) {
-            Ok((size, _)) => Some(size),
-            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other) => return Ok(None),
-            Err(e) => return Err(e),
-        },
-        checksum::Kind::Whole => None,
-    };
-    Ok(Witness::new(stored, head.size, part))
+/// Who judges what is read of the object.
+enum Verifier {
+    Crc(Witness),
+    /// By its ETag.
+    Md5(Chain),
+}
+
+enum Passing {
+    Crc(Watch),
+    Md5(Link),
+}
+
+impl Verifier {
+    /// `None` where the object does not say enough for that.
+    fn of(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Verifier>> {
+        let combines = |stored: &&checksum::Stored| !stored.etag && stored.algorithm().combines();
+        if let Some(stored) = head.proof.stored.iter().find(combines) {
+            // A checksum of checksums: nothing can be said without the size of its parts.
+            let part = match stored.kind {
+                checksum::Kind::Composite(_) => part_size(bucket, key, head, 1)?,
+                checksum::Kind::Whole => None,
+            };
+            return Ok(Witness::new(stored, head.size, part).map(Verifier::Crc));
+        }
+        let Some(stored) = head.proof.stored.iter().find(|stored| stored.etag && !bucket.wishes.no_check_etag) else { return Ok(None) };
+        let part = match stored.kind {
+            checksum::Kind::Composite(count) if count > 1 => part_size(bucket, key, head, 1)?,
+            _ => None,
+        };
+        if let (Some(part), checksum::Kind::Composite(count)) = (part, stored.kind) {
+            // Parts may be of any size: the last one shows whether all others are like the first.
+            let last = head.size.checked_sub(part.saturating_mul(u64::from(count) - 1));
+            if count > 2 && part_size(bucket, key, head, count)? != last {
+                return Ok(None);
+            }
+        }
+        Ok(Chain::new(stored, head.size, part).map(Verifier::Md5))
+    }
+
+    fn watch(&self, at: u64) -> Passing {
+        match self {
+            Verifier::Crc(witness) => Passing::Crc(witness.watch(at)),
+            Verifier::Md5(chain) => Passing::Md5(chain.link(at)),
+        }
+    }
+
+    fn take(&mut self, passed: Passing) {
+        match (self, passed) {
+            (Verifier::Crc(witness), Passing::Crc(watch)) => witness.take(watch.finish()),
+            (Verifier::Md5(chain), Passing::Md5(link)) => chain.take(link.finish()),
+            _ => {}
+        }
+    }
+
+    /// An error if all was seen and is not what is stored.
+    fn check(&self) -> Result<()> {
+        match self {
+            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged()),
+            Verifier::Md5(chain) if chain.verdict() == Some(false) => Err(differs_from_etag()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Passing {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Passing::Crc(watch) => watch.update(bytes),
+            Passing::Md5(link) => link.update(bytes),
+        }
+    }
+}
+
+/// The size of one part, where the service tells it.
+fn part_size(bucket: &Bucket, key: &[u8], head: &Head, number: u32) -> Result<Option<u64>> {
+    match bucket.part(key, &head.etag, number) {
+        Ok((size, _)) => Ok(Some(size)),
+        Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// No error if the bytes of a whole object are what its answer says is stored.
+pub(super) fn check_whole(bucket: &Bucket, head: &Head, bytes: &[u8]) -> Result<()> {
+    let stored = head.proof.stored.iter().find(|stored| match stored.kind {
+        checksum::Kind::Whole => !stored.etag || !bucket.wishes.no_check_etag,
+        checksum::Kind::Composite(parts) => parts == 1 && stored.etag && !bucket.wishes.no_check_etag,
+    });
+    let Some(stored) = stored else { return Ok(()) };
+    let found = stored.algorithm().of(bytes);
+    let found = if stored.kind == checksum::Kind::Whole { found } else { stored.algorithm().of(found.as_bytes()) };
+    match (found == stored.value, stored.etag) {
+        (true, _) => Ok(()),
+        (false, true) => Err(differs_from_etag().remedy_is(Remedy::Again)),
+        (false, false) => Err(damaged()),
+    }
 }
 
 impl Source for Reading {
@@ -117,10 +200,7 @@ impl Source for Reading {
                 asked.1
             }
         };
-        let watch = self.witness.as_ref().map(|witness| {
-            let watch = witness.lock().unwrap_or_else(PoisonError::into_inner).watch(at.start);
-            (watch, witness.clone())
-        });
+        let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).watch(at.start), verifier.clone()));
         Ok(Box::new(Body { reader: answer.body.into_reader(), left: at.end - at.start, watch, name: self.name.clone() }))
     }
 
@@ -133,19 +213,39 @@ impl Source for Reading {
                 return Err(Error::new(ErrorKind::Changed, "read").on(&self.name));
             }
         }
-        if let Some(witness) = &self.witness
-            && witness.lock().unwrap_or_else(PoisonError::into_inner).verdict() == Some(false)
-        {
-            return Err(damaged().on(&self.name));
+        if let Some(verifier) = &self.verifier {
+            lock(verifier).check().map_err(|e| e.on(&self.name))?;
         }
         Ok(self.entry.stamp())
+    }
+
+    fn stretch(&self) -> Option<u64> {
+        match &*lock(self.verifier.as_ref()?) {
+            Verifier::Crc(_) => None,
+            Verifier::Md5(chain) => Some(chain.piece()).filter(|piece| *piece < self.entry.size),
+        }
+    }
+
+    fn gap(&self) -> Option<Range<u64>> {
+        match &*lock(self.verifier.as_ref()?) {
+            Verifier::Crc(_) => None,
+            Verifier::Md5(chain) => chain.gap(),
+        }
+    }
+
+    fn show(&self, at: u64, bytes: &[u8]) {
+        if let Some(verifier) = &self.verifier {
+            let mut passing = lock(verifier).watch(at);
+            passing.update(bytes);
+            lock(verifier).take(passing);
+        }
     }
 
     fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
         for stored in &self.proof.stored {
             let part = match stored.kind {
                 checksum::Kind::Whole => 0,
-                checksum::Kind::Composite(parts) => match self.bucket.first_part(&self.key, &self.etag) {
+                checksum::Kind::Composite(parts) => match self.bucket.part(&self.key, &self.etag, 1) {
                     Ok((part, _)) if part > 0 && (parts == 0 || self.entry.size.div_ceil(part) == u64::from(parts)) => part,
                     Ok(_) => continue,
                     Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => continue,
@@ -210,11 +310,21 @@ pub(super) fn damaged() -> Error {
     e.remedy_is(Remedy::Again)
 }
 
+/// The same by the ETag. Which of the bytes it is nobody knows: only the whole file can be tried again.
+fn differs_from_etag() -> Error {
+    let e = Error::new(ErrorKind::Corrupt, "read").because("what came is not what the object's ETag says is stored");
+    e.hint("the object is damaged, or was on its way; if the ETags of this service are no MD5s, use --no-check-etag")
+}
+
+fn lock<T>(what: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The body of an answer, exactly as long as was asked for.
 struct Body {
     reader: ureq::BodyReader<'static>,
     left: u64,
-    watch: Option<(Watch, Arc<Mutex<Witness>>)>,
+    watch: Option<(Passing, Arc<Mutex<Verifier>>)>,
     name: Name,
 }
 
@@ -240,12 +350,10 @@ impl Read for Body {
         if self.left == 0 {
             // The connection can serve again once the end of the body was seen.
             let _nothing_more = self.reader.read(&mut [0; 1]);
-            if let Some((watch, witness)) = self.watch.take() {
-                let mut witness = witness.lock().unwrap_or_else(PoisonError::into_inner);
-                witness.take(watch.finish());
-                if witness.verdict() == Some(false) {
-                    return Err(damaged().on(&self.name).into());
-                }
+            if let Some((watch, verifier)) = self.watch.take() {
+                let mut verifier = lock(&verifier);
+                verifier.take(watch);
+                verifier.check().map_err(|e| e.on(&self.name))?;
             }
         }
         Ok(count)

@@ -42,6 +42,8 @@ pub struct Wishes {
     pub request_payer: bool,
     /// Objects are read in this version, not the latest.
     pub version: Option<String>,
+    /// ETags are compared with nothing: some services' have the form of an MD5 and are none.
+    pub no_check_etag: bool,
 }
 
 impl std::fmt::Debug for Wishes {

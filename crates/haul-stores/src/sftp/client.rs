@@ -26,6 +26,8 @@ pub struct Client {
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
+    /// Channels of one large file, where that was said; else 0.
+    fixed: AtomicUsize,
     /// Bundles under way: each has handles open, of which a server allows about a thousand a channel.
     bundles: Mutex<usize>,
     fewer: Condvar,
@@ -67,6 +69,7 @@ impl Client {
             lost: Lost::default(),
             most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
+            fixed: AtomicUsize::new(0),
             bundles: Mutex::new(0),
             fewer: Condvar::new(),
             extensions,
@@ -141,8 +144,16 @@ impl Client {
         Turn(self)
     }
 
+    pub fn fix_stripes(&self, stripes: Option<usize>) {
+        self.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// How many channels one large file gains from: OpenSSH lets 2 MiB be under way in each.
     pub fn stripes(&self) -> usize {
+        match self.fixed.load(Ordering::Relaxed) {
+            0 => {}
+            fixed => return fixed,
+        }
         match self.round_trip.as_millis() {
             0 => 1,
             1..5 => 2,

@@ -135,6 +135,10 @@ impl Store for Device {
         self.made.abandon(name, token)
     }
 
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        self.made.abandon_all(dir)
+    }
+
     fn get_bundle(&self, bundle: &mut Bundle) {
         self.made.get_bundle(bundle);
     }

@@ -8,7 +8,7 @@ use super::Shared;
 use super::channel::{Channel, Ticket};
 use super::client::{self, ask_all, attrs, entry, fill, handle, names, one_name};
 use super::packet::{Attrs, kind};
-use crate::staging::is_staging;
+use crate::staging::Shown;
 
 /// Questions for more names that are under way in one directory: servers give a hundred names at a time or fewer.
 const AHEAD: usize = 64;
@@ -121,7 +121,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    pub(super) fn list(&self, dir: &Dir, shown: Shown, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let channel = self.client.channel()?;
         let path = self.dir(dir)?;
         let answer = channel.ask(kind::OPENDIR, |r| r.bytes(&path))?;
@@ -131,7 +131,7 @@ impl Shared {
             }
             handle => handle?,
         };
-        let listed = self.list_open(&channel, &handle, dir, &path, each);
+        let listed = self.list_open(&channel, &handle, (dir, &path), shown, each);
         let mut batch = channel.batch();
         let _answer_does_not_matter = batch.push(kind::CLOSE, |r| r.bytes(&handle));
         let _nothing_to_do = batch.send();
@@ -142,8 +142,8 @@ impl Shared {
         &self,
         channel: &Channel,
         handle: &[u8],
-        dir: &Dir,
-        path: &[u8],
+        (dir, path): (&Dir, &[u8]),
+        shown: Shown,
         each: &mut dyn FnMut(Result<Entry>) -> Flow,
     ) -> Result<()> {
         let mut under_way: std::collections::VecDeque<Ticket> = std::collections::VecDeque::new();
@@ -168,8 +168,9 @@ impl Shared {
                 continue;
             };
             ahead = (ahead * 2).min(AHEAD);
-            let shown = listed.into_iter().filter_map(|(leaf, attrs)| Some((self.listed(dir, path, &leaf, &attrs)?, attrs.size)));
-            let (mut found, sizes): (Vec<Found>, Vec<Option<u64>>) = shown.unzip();
+            let admitted = listed.into_iter().filter(|(leaf, _)| shown.admits(leaf));
+            let admitted = admitted.filter_map(|(leaf, attrs)| Some((self.listed(dir, path, &leaf, &attrs)?, attrs.size)));
+            let (mut found, sizes): (Vec<Found>, Vec<Option<u64>>) = admitted.unzip();
             let mut links: Vec<&mut Found> = found.iter_mut().collect();
             self.read_links(channel, path, &mut links, &sizes);
             for found in found {
@@ -187,7 +188,7 @@ impl Shared {
 
     /// A name of a listing; `None` for what is not shown.
     fn listed(&self, dir: &Dir, above: &[u8], leaf: &[u8], attrs: &Attrs) -> Option<Found> {
-        if leaf == b"." || leaf == b".." || is_staging(leaf) {
+        if leaf == b"." || leaf == b".." {
             return None;
         }
         if let Err(reason) = check_leaf(leaf) {

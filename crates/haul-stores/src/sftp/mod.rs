@@ -37,7 +37,7 @@ pub use devices::Device;
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::staging::staging_leaf;
+use crate::staging::{Shown, staging_leaf};
 
 /// A directory of a host.
 #[derive(Debug)]
@@ -75,6 +75,13 @@ impl Host {
         let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
         let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
         Ok(Host { client, home, endpoint, scheme })
+    }
+
+    /// A large file goes through so many channels; `None` is as many as the round trip asks for.
+    #[must_use]
+    pub fn with_stripes(self, stripes: Option<usize>) -> Host {
+        self.client.fix_stripes(stripes);
+        self
     }
 
     /// A path as the user writes it: relative to the home directory, which `~` is too.
@@ -376,7 +383,7 @@ impl Store for Sftp {
 
     fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         match depth {
-            Depth::One => self.shared.list(dir, each).map_err(|e| e.on(&Name::of(dir))),
+            Depth::One => self.shared.list(dir, Shown::Names, each).map_err(|e| e.on(&Name::of(dir))),
             Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
         }
     }
@@ -399,6 +406,15 @@ impl Store for Sftp {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut left = Vec::new();
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            left.extend(found);
+            Flow::Go
+        })?;
+        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {

@@ -12,7 +12,7 @@ use super::channel::{Answer, Channel, Ticket};
 use super::client::{self, Handle, ask_all, attrs, data, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
-use super::source::{gone, stamp};
+use super::source::stamp;
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
 
@@ -54,7 +54,7 @@ impl Shared {
         let mut wanted: Vec<(usize, Vec<u8>)> = Vec::new();
         for i in listed {
             let item = &mut bundle.items[i];
-            match checked(&item.entry.name, "open").and_then(|leaf| Ok(join(&self.dir(&item.entry.name.dir).map_err(gone)?, leaf))) {
+            match checked(&item.entry.name, "open").and_then(|leaf| Ok(join(&self.dir(&item.entry.name.dir)?, leaf))) {
                 Ok(path) => wanted.push((i, path)),
                 Err(e) => fail(item, e),
             }
@@ -77,9 +77,6 @@ impl Shared {
                     }
                 }
                 Ok(_) => there.push((*i, path)),
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    item.outcome = Outcome::Failed(e.kind_is(ErrorKind::Vanished).on(&item.entry.name));
-                }
                 Err(e) => item.outcome = Outcome::Failed(e.on(&item.entry.name)),
             }
         }
@@ -91,7 +88,7 @@ impl Shared {
             match answer.and_then(|answer| client::handle(&answer, "open")) {
                 Ok(handle) => handles.push((i, handle)),
                 Err(e) => {
-                    fail(&mut bundle.items[i], gone(e));
+                    fail(&mut bundle.items[i], e);
                 }
             }
         }
@@ -164,7 +161,7 @@ impl Shared {
         std::io::Read::read_to_end(&mut from, to).map(|_| ()).map_err(|e| Error::from_io(e, "read"))
     }
 
-    /// OPEN; then WRITE, FSETSTAT and CLOSE at once; then the renames of what was staged.
+    /// OPEN; then WRITE; then FSETSTAT and CLOSE; then the renames of what was staged: all files of a bundle at once.
     pub(super) fn put_bundle(&self, bundle: &mut Bundle) {
         let _turn = self.client.bundle();
         let begun = Instant::now();
@@ -259,7 +256,8 @@ impl Shared {
                 *now = answer.and_then(|answer| attrs(&answer, "stat")).ok().and_then(|attrs| attrs.owner);
             }
         }
-        let mut filled = Vec::new();
+        // Some servers do what is under way side by side: the times of a file come when its content is there, and each new
+        // owner before the mode that it would take bits from.
         let mut batch = channel.batch();
         let mut under_way = Vec::new();
         for (put, now) in puts.into_iter().zip(now) {
@@ -276,28 +274,60 @@ impl Shared {
             }
             // Whether it can be given away is not known yet: setuid bits come when it has been.
             let owned = now == Some((item.entry.uid, item.entry.gid));
+            under_way.push((put, owned, steps));
+        }
+        if let Err(e) = batch.send() {
+            for (put, ..) in under_way {
+                fail(&mut bundle.items[put.index], e.again());
+            }
+            return Vec::new();
+        }
+        let mut written = Vec::with_capacity(under_way.len());
+        for (mut put, owned, steps) in under_way {
+            let outcome = self.outcome(channel, steps, keep, &mut put.landed);
+            written.push((put, owned, outcome));
+        }
+        self.close_all(bundle, channel, written, keep, sync)
+    }
+
+    /// What comes when the content is there: mode, times, and the end.
+    fn close_all(
+        &self,
+        bundle: &mut Bundle,
+        channel: &Channel,
+        written: Vec<(Put, bool, Result<()>)>,
+        keep: MetaMask,
+        sync: bool,
+    ) -> Vec<Put> {
+        let mut batch = channel.batch();
+        let mut under_way = Vec::new();
+        for (put, owned, outcome) in written {
+            let item = &bundle.items[put.index];
+            let mut steps: Vec<(Step, Ticket)> = Vec::new();
             let mut rest = rest_of(&item.entry, keep, owned);
             if rest.mode.is_none() && put.staged {
                 let old = self.lstat(&put.target).ok().filter(|old| old.kind() == Kind::File).and_then(|old| old.mode);
                 rest.mode = Some(old.map_or(item.entry.mode & 0o666 | 0o200, |mode| mode & 0o777));
             }
-            if rest != Attrs::default() {
+            if outcome.is_ok() && rest != Attrs::default() {
                 steps.push((Step::Rest, batch.push(kind::FSETSTAT, |r| r.bytes(&put.handle).attrs(&rest))));
             }
-            if sync {
+            if outcome.is_ok() && sync {
                 steps.push((Step::Sync, batch.push(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&put.handle))));
             }
             steps.push((Step::Close, batch.push(kind::CLOSE, |r| r.bytes(&put.handle))));
-            under_way.push((put, steps));
+            under_way.push((put, outcome, steps));
         }
+        let mut filled = Vec::new();
         if let Err(e) = batch.send() {
-            for (put, _) in under_way {
+            for (put, ..) in under_way {
                 fail(&mut bundle.items[put.index], e.again());
             }
             return filled;
         }
-        for (mut put, steps) in under_way {
-            match self.outcome(channel, steps, keep, &mut put.landed) {
+        for (mut put, outcome, steps) in under_way {
+            let closed = self.outcome(channel, steps, keep, &mut put.landed);
+            match outcome.and(closed) {
                 Ok(()) => filled.push(put),
                 Err(e) => {
                     remove_staged(channel, &put.path);

@@ -81,9 +81,9 @@ impl RemoteFile {
         // Opening a fifo would hold the server's process, and a link would be followed.
         let channel = shared.client.channel()?;
         let (there, target) = if follow {
-            (channel.ask(kind::STAT, |r| r.bytes(&path)).and_then(|answer| attrs(&answer, "open")).map_err(gone)?, None)
+            (channel.ask(kind::STAT, |r| r.bytes(&path)).and_then(|answer| attrs(&answer, "open"))?, None)
         } else {
-            shared.look(&path).map_err(gone)?
+            shared.look(&path)?
         };
         if there.kind() != Kind::File || target.is_some() {
             return Err(Error::new(ErrorKind::Changed, "open").because("it is no regular file any more"));
@@ -99,7 +99,7 @@ impl RemoteFile {
 
     /// The file opened in a channel, if it is still the one that was looked at.
     fn way(&self, channel: Arc<Channel>) -> Result<Way> {
-        let way = Way::open(channel, &self.path, open::READ, &Attrs::default(), "open").map_err(gone)?;
+        let way = Way::open(channel, &self.path, open::READ, &Attrs::default(), "open")?;
         let answer = way.channel.ask(kind::FSTAT, |r| r.bytes(&way.handle))?;
         if stamp(&attrs(&answer, "stat")?) != self.stamp {
             return Err(changed("it was replaced while it was opened"));
@@ -127,11 +127,6 @@ impl RemoteFile {
     }
 }
 
-/// What was listed and is not there has vanished.
-pub(super) fn gone(e: Error) -> Error {
-    if e.kind() == ErrorKind::NotFound { e.kind_is(ErrorKind::Vanished) } else { e }
-}
-
 impl Source for RemoteFile {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
         let ways = self.ways().map_err(|e| e.on(&self.name))?;
@@ -142,7 +137,7 @@ impl Source for RemoteFile {
         let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if ways.len() != 1 || ways.iter().any(|way| way.channel.is_over()) {
             // It was opened several times: one that was replaced in between shows under its name.
-            return self.shared.lstat(&self.path).map(|attrs| stamp(&attrs)).map_err(|e| gone(e).on(&self.name));
+            return self.shared.lstat(&self.path).map(|attrs| stamp(&attrs)).map_err(|e| e.on(&self.name));
         }
         let way = &ways[0];
         let answer = way.channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).map_err(|e| e.on(&self.name))?;

@@ -91,7 +91,7 @@ fn what_is_no_file_any_more_is_said_so_and_never_blocks() {
     let place = Place::new();
     write(&place.base.path().join("secret"), "secret", 0o600);
     for (what, kind) in
-        [("fifo", ErrorKind::Changed), ("link", ErrorKind::Changed), ("gone", ErrorKind::Vanished), ("dir", ErrorKind::Changed)]
+        [("fifo", ErrorKind::Changed), ("link", ErrorKind::Changed), ("gone", ErrorKind::NotFound), ("dir", ErrorKind::Changed)]
     {
         let path = place.from.join(what);
         write(&path, "secret", 0o600);

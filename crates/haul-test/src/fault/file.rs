@@ -67,6 +67,18 @@ impl Source for Reading {
         if self.core.is_watched(self.op) { Ok(None) } else { self.inner.judge() }
     }
 
+    fn stretch(&self) -> Option<u64> {
+        self.inner.stretch()
+    }
+
+    fn gap(&self) -> Option<Range<u64>> {
+        self.inner.gap()
+    }
+
+    fn show(&self, at: u64, bytes: &[u8]) {
+        self.inner.show(at, bytes);
+    }
+
     fn claim(&self) -> Option<String> {
         if self.core.is_watched(self.op) { None } else { self.inner.claim() }
     }
@@ -177,6 +189,10 @@ impl Sink for Writing {
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
         self.core.run(Op::Landed, &self.name, || self.inner.landed(chunk))
+    }
+
+    fn keeps(&self, receipt: &Receipt) -> bool {
+        self.inner.keeps(receipt)
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

@@ -5,7 +5,7 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -140,6 +140,10 @@ impl Store for Fault {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         self.core.run(Op::Abandon, name, || self.inner.abandon(name, token))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        self.inner.abandon_all(dir)
     }
 
     fn get_bundle(&self, bundle: &mut Bundle) {
@@ -281,5 +285,13 @@ impl Store for Fault {
 
     fn far_work(&self) -> Option<FarWork> {
         self.inner.far_work()
+    }
+
+    fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
+        self.inner.owner_name(who, id)
+    }
+
+    fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
+        self.inner.owner_id(who, name)
     }
 }

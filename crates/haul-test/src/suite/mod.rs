@@ -113,7 +113,8 @@ macro_rules! store_suite {
                     abort_leaves_the_old_file_and_nothing_else, a_session_goes_on_in_another_store, a_session_that_was_given_up_is_not_found,
                     creating_again_begins_from_nothing, a_reader_sees_old_or_new_never_a_part, a_commit_wants_every_receipt,
                     a_file_never_replaces_a_directory, a_parent_that_is_missing_is_said, sixteen_write_at_once, sixteen_write_one_file,
-                    in_place_keeps_the_inode, what_the_old_version_has_is_reused, a_staged_file_can_be_read_back, holes_read_as_zeros, an_unfinished_write_is_in_no_listing;
+                    in_place_keeps_the_inode, what_the_old_version_has_is_reused, a_staged_file_can_be_read_back, holes_read_as_zeros, an_unfinished_write_is_in_no_listing,
+                    an_unfinished_write_does_not_keep_its_directory;
                 read: any_range_can_be_read, reading_past_the_end_is_changed, a_file_that_changed_since_it_was_listed_is_changed,
                     a_stamp_is_that_of_the_entry, a_listing_is_whole_whatever_its_size, a_listing_stops_when_told, a_listing_tells_what_it_says,
                     a_flat_listing_reaches_everything, a_directory_that_is_absent_cannot_be_listed, many_names_are_looked_up_in_order,

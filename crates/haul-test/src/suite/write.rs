@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use haul_core::entry::{Dir, MetaMask};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind};
-use haul_core::store::{Chunk, Receipt, Spec, WriteStyle, chunks};
+use haul_core::store::{Chunk, Receipt, Spec, WriteStyle, chunks, remove_emptied};
 
 use super::Fixture;
 use super::tools::*;
@@ -416,4 +416,24 @@ pub fn an_unfinished_write_is_in_no_listing(f: &Fixture) {
         assert_eq!(leaves(&*store, &Dir::root()), [b"d".to_vec()]);
     }
     ok(sink.abort());
+}
+
+/// A directory in which nothing else is can be removed, whoever began the write.
+pub fn an_unfinished_write_does_not_keep_its_directory(f: &Fixture) {
+    if !f.caps().dirs {
+        return;
+    }
+    f.put("d/e/done", b"x");
+    let entry = file(name("d/e/begun"), 10);
+    let sink = ok(f.store.create(&entry.name, &Spec { keep: MetaMask::NONE, ..spec(&entry, f.chunk()) }));
+    ok(sink.write(0..10, &mut &[1; 10][..]));
+    drop(sink);
+    let other = f.another();
+    let empty = Entry::bare(name("d/e"), Kind::Dir);
+    let remove = || other.remove(std::slice::from_ref(&empty)).pop().expect("an answer");
+    assert!(remove().or_else(|e| remove_emptied(&*other, &empty, e)).is_err(), "a file was in it");
+    assert!(f.get("d/e/done") == b"x");
+    ok(other.remove(&[Entry::bare(name("d/e/done"), Kind::File)]).pop().expect("an answer"));
+    ok(remove().or_else(|e| remove_emptied(&*other, &empty, e)));
+    assert_eq!(leaves(&*other, &dir("d")), Vec::<Vec<u8>>::new());
 }

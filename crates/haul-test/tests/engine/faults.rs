@@ -274,6 +274,22 @@ fn a_vanished_source_is_another_class_than_a_failure() {
     }
 }
 
+/// A name that is not found is one of the source only if the source said so.
+#[test]
+fn what_is_gone_at_the_destination_is_no_vanished_source() {
+    for op in AT_TARGET {
+        let pair = Pair::new();
+        let report = pair.run(false, Rule::new(op, What::Vanish).always());
+        assert_eq!(report.vanished, 0, "{op:?}: {report:?}");
+    }
+    for op in AT_SOURCE {
+        let pair = Pair::new();
+        // The first look-up by itself is for the top, and what was asked for cannot vanish.
+        let report = pair.run(true, Rule::new(op, What::Vanish).nth(2));
+        assert_eq!(report.failed, 0, "{op:?}: {report:?}");
+    }
+}
+
 #[test]
 fn a_follower_is_not_linked_to_an_old_leader_whose_new_content_failed() {
     for (op, verify) in [(Op::PutBundle, false), (Op::Commit, true)] {

@@ -237,8 +237,7 @@ fn connection(command: &mut Command) -> Option<&mut flags::connect::Connect> {
 /// A signal begins no other line. Copies that are at work stop by themselves; where there are none, and at a second signal, it
 /// ends here.
 fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return };
     std::thread::spawn(move || {
         for _ in signals.forever() {
             if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {

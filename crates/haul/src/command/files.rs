@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
-use haul_core::store::{Depth, Flow, Found, Store};
+use haul_core::store::{Found, remove_emptied};
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -231,7 +231,7 @@ pub fn rm(
         empty(&opened, &name, how.dry, cancel, &fail, each)?;
     }
     if failures.load(Ordering::Relaxed) == 0 {
-        match remove(&opened, &entry, how.dry) {
+        match remove_dir(&opened, &entry, how.dry) {
             Err(e) => fail(e.at(path)),
             _ => each(&entry),
         }
@@ -279,6 +279,11 @@ fn remove(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
     if dry { Ok(()) } else { opened.store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) }
 }
 
+/// A directory whose names are all gone: what interrupted runs have left unfinished in it goes too.
+fn remove_dir(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
+    remove(opened, entry, dry).or_else(|e| remove_emptied(&*opened.store, entry, e))
+}
+
 /// Everything but directories goes by all threads at once; then the directories, deepest first.
 fn empty(
     opened: &open::Opened,
@@ -310,55 +315,10 @@ fn empty(
         let path = path.map_err(|e| Error::io(e, "sort"))?;
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let entry = Entry::bare(name, Kind::Dir);
-        match remove(opened, &entry, dry) {
+        match remove_dir(opened, &entry, dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
             _ => each(&entry),
         }
-    }
-    Ok(())
-}
-
-fn is_empty(store: &dyn Store, name: &Name) -> bool {
-    let dir = if name.leaf.is_empty() { name.dir.clone() } else { name.dir.child(&name.leaf) };
-    let mut empty = true;
-    let listed = store.list(&dir, Depth::One, &mut |_| {
-        empty = false;
-        Flow::Stop
-    });
-    empty && listed.is_ok()
-}
-
-/// After a move: directories that hold nothing but directories that hold nothing. Others stay.
-pub fn remove_empty_dirs(opened: &open::Opened) -> Result<()> {
-    let name = opened.name();
-    if opened.stat()?.kind != Kind::Dir {
-        return Ok(());
-    }
-    let spill = std::env::temp_dir();
-    let dirs = Mutex::new(Sorter::new(&spill, 8 << 20, |a, b| b.cmp(a)));
-    let trouble = Mutex::new(dirs.lock().expect("no panic while held").push(&name.path()));
-    let visit = |entry: &Entry| {
-        if entry.kind == Kind::Dir
-            && let Err(e) = dirs.lock().expect("no panic while held").push(&entry.name.path())
-        {
-            *trouble.lock().expect("no panic while held") = Err(e);
-        }
-        Descend::Yes
-    };
-    let cancel = Cancel::default();
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel: &cancel, spill: &spill };
-    let top = if opened.leaf.is_some() { name.dir.child(&name.leaf) } else { Dir::root() };
-    survey.run(&top, &visit, &|_, _| {})?;
-    trouble.into_inner().expect("no panic while held").map_err(|e| Error::io(e, "sort"))?;
-    for path in dirs.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
-        let path = path.map_err(|e| Error::io(e, "sort"))?;
-        let name = if path.is_empty() { Some(Name::of(&Dir::root())) } else { Name::parse(&Dir::root(), &path) };
-        let Some(name) = name else { continue };
-        // What is not empty holds something that was not moved. A marker could be removed all the same.
-        if opened.store.caps().markers && !is_empty(&*opened.store, &name) {
-            continue;
-        }
-        let _stays = opened.store.remove(&[Entry::bare(name, Kind::Dir)]);
     }
     Ok(())
 }

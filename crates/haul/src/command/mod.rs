@@ -12,6 +12,7 @@ mod head;
 pub mod jobs;
 mod keys;
 mod lots;
+mod output;
 mod presign;
 mod prove;
 mod removed;
@@ -21,7 +22,6 @@ mod weigh;
 pub mod why;
 
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
@@ -240,28 +240,17 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
         });
     };
     let hosts = Hosts::new(&flags.connect);
-    // Whole or not at all: the list appears under its name when it is complete.
-    let mut partial = output.clone().into_os_string();
-    partial.push(".partial");
-    let written = std::fs::File::create(&partial).map_err(|e| Error::io(e, "create").at(partial.as_bytes())).and_then(|file| {
-        let mut to = BufWriter::new(file);
+    let written = output::write(output, |to| {
         let mut told = global.json.then(|| BufWriter::with_capacity(64 << 10, Claimed::default()));
-        let failures = flags.sources.iter().try_fold(0, |n, place| {
+        flags.sources.iter().try_fold(0, |n, place| {
             let json = told.as_mut().map(|told| told as &mut dyn Write);
-            each(&Argument::new(place, &hosts), sum::Outputs { manifest: Some(&mut to), json }).map(|more| n + more)
-        })?;
-        let file = to.into_inner().map_err(|e| Error::io(e.into_error(), "write"))?;
-        file.sync_all().map_err(|e| Error::io(e, "write"))?;
-        std::fs::rename(&partial, output).map_err(|e| Error::io(e, "rename").at(output.as_os_str().as_bytes()))?;
-        Ok(failures)
+            each(&Argument::new(place, &hosts), sum::Outputs { manifest: Some(&mut *to), json }).map(|more| n + more)
+        })
     });
     match written {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Partial,
-        Err(e) => {
-            let _gone = std::fs::remove_file(&partial);
-            out::error(&e)
-        }
+        Err(e) => out::error(&e),
     }
 }
 

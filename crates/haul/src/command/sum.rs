@@ -145,9 +145,12 @@ impl Line {
     }
 }
 
-/// Hashes a whole file through one buffer.
+/// Hashes a whole file: where it lies if the store can, else through one buffer.
 pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &Cancel) -> Result<Vec<u8>> {
     use std::io::Read;
+    if let Some(digest) = store.digest(entry, algorithm)? {
+        return Ok(digest);
+    }
     let source = store.open(entry, false)?;
     let mut reader = source.read(0..entry.size)?;
     let mut hasher = algorithm.begin();
@@ -161,6 +164,13 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
             Err(e) => return Err(Error::from_io(e, "read")),
         }
     }
+}
+
+/// Files that are hashed at a time on another machine: each takes a round trip, and processors there.
+const REMOTE: usize = 16;
+
+fn threads(store: &dyn Store) -> usize {
+    if store.caps().cheap_stat { open::threads() } else { open::threads().max(REMOTE) }
 }
 
 /// Where sums go: either or both.
@@ -226,7 +236,8 @@ pub fn sum(
     if opened.leaf.is_some() {
         visit(&top);
     } else {
-        let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+        let threads = threads(&*opened.store);
+        let survey = Survey { store: &*opened.store, threads, want: MetaMask::NONE, cancel, spill: &spill };
         survey.run(&Dir::root(), &visit, &|e, _| fail(e))?;
     }
     let written = |e: io::Error| Error::io(e, "write");
@@ -314,7 +325,7 @@ pub fn check(
         }
         let next = Mutex::new(lot.iter());
         std::thread::scope(|scope| {
-            for _ in 0..open::threads() {
+            for _ in 0..threads(&*opened.store) {
                 scope.spawn(|| {
                     while let Some((line, algorithm)) = { next.lock().expect("no panic while held").next() } {
                         if cancel.is_set() {

@@ -58,7 +58,7 @@ pub struct CopyFlags {
     pub backup_dir: Option<PathBuf>,
     /// Each relative to the destination unless absolute; the first that has the file wins.
     pub link_dest: Vec<PathBuf>,
-    /// `--remove-source-files`; true for mv, which removes emptied directories too.
+    /// `--remove-source-files`, which implies `verify`; true for mv, which removes emptied directories too.
     pub remove_source: bool,
     pub make_path: bool,
     /// `--fsync`.
@@ -220,7 +220,7 @@ struct TreeSafetyArgs {
     /// Hard-link new files that are the same in DIR, relative to DST and on its file system (more than one: the first that has it)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     link_dest: Vec<PathBuf>,
-    /// Remove each source file once its copy is proven
+    /// Remove each source file once its copy is verified (implies --verify)
     #[arg(long)]
     remove_source_files: bool,
     /// Only list what would be copied from SRC: mode, size, time, name
@@ -269,9 +269,21 @@ struct AcceptedArgs {
     /// What is unfinished is always kept for the next run
     #[arg(long)]
     partial: bool,
-    /// Sizes are always for people to read (help is --help)
+    /// Sizes are always for people to read; without operands print the most used options
     #[arg(short = 'h', long)]
     human_readable: bool,
+}
+
+/// What a link points to lies elsewhere, and would be removed there.
+fn refuse_followed(keep: &Keep, remover: &str) -> Result<(), Refusal> {
+    if !keep.links.follow {
+        return Ok(());
+    }
+    Err(format!(
+        "-L copies what symlinks point to, and {remover} would remove it where it lies, outside SRC; \
+         leave -L out, or copy with -L and remove SRC afterwards"
+    )
+    .into())
 }
 
 /// Sources and destination, once the number of arguments is right.
@@ -282,7 +294,7 @@ fn places(
     environment: &Environment<'_>,
 ) -> Result<(Vec<Location>, Option<Location>), Refusal> {
     let (sources, destination) = match (kind, args.paths.as_slice()) {
-        (_, []) => return Err("no source and no destination; write SRC and DST (help is --help)".into()),
+        (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
         (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, None),
         (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
         (CopyKind::Sync, [_, _, _, ..]) => {
@@ -339,12 +351,16 @@ impl CpArgs {
                 .into());
         }
         let connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
+        let keep = KeepArgs::resolve(given, Keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
+        if self.tree.remove_source_files {
+            refuse_followed(&keep, "--remove-source-files")?;
+        }
         self.see.apply(global);
         Ok(CopyFlags {
             kind,
             sources,
             destination,
-            keep: KeepArgs::resolve(given, Keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?,
+            keep,
             select,
             listed,
             policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
@@ -353,7 +369,8 @@ impl CpArgs {
             list_only: self.tree.list_only,
             itemize: self.see.itemize_changes,
             stat: self.see.stat,
-            verify: self.safety.verify,
+            // A source is removed on the evidence of its copy, not on the word of a write.
+            verify: self.safety.verify || self.tree.remove_source_files,
             restart: self.safety.restart,
             wait: self.safety.wait,
             in_place: self.tree.inplace,
@@ -385,12 +402,14 @@ impl SyncArgs {
 impl MvArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
         let (sources, destination) = places(CopyKind::Mv, &self.places, false, environment)?;
+        let keep = KeepArgs::resolve(given, Keep::all(), environment)?;
+        refuse_followed(&keep, "mv")?;
         self.see.apply(global);
         Ok(CopyFlags {
             kind: CopyKind::Mv,
             sources,
             destination,
-            keep: KeepArgs::resolve(given, Keep::all(), environment)?,
+            keep,
             select: Select::default(),
             listed: Listed::default(),
             policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
@@ -399,7 +418,7 @@ impl MvArgs {
             list_only: false,
             itemize: self.see.itemize_changes,
             stat: self.see.stat,
-            verify: self.safety.verify,
+            verify: true,
             restart: self.safety.restart,
             wait: self.safety.wait,
             in_place: false,

@@ -156,7 +156,7 @@ pub fn stray_value(argv: &[OsString], definitions: &clap::Command, exists: &dyn 
 
 /// Options of other tools, and what haul has for them.
 const FOREIGN: [(&[&str], &str); 19] = [
-    (&["-h", "-?"], "help is --help"),
+    (&["-?"], "help is -h or --help"),
     (&["--delete-before", "--delete-during", "--del"], "--delete deletes when all else has landed"),
     (&["--info", "--outbuf"], "progress is --progress or --progress=SECS"),
     (&["--filter", "-f"], "write --include PATTERN and --exclude PATTERN, or rules in a file with --filter-from"),

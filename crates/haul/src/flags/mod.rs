@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::location::{Location, Scheme};
 
 pub mod batch;
+mod before;
 pub mod bench;
 pub mod bucket;
 pub mod change;
@@ -34,6 +35,7 @@ pub mod other;
 pub mod run;
 pub mod same;
 pub mod select;
+mod shown;
 pub mod speed;
 pub mod table;
 pub mod why;
@@ -195,9 +197,10 @@ enum CommandArgs {
 pub fn definitions() -> clap::Command {
     fn alike(command: clap::Command) -> clap::Command {
         let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_string()).collect();
-        names.iter().fold(command, |command, name| {
+        let command = names.iter().fold(command, |command, name| {
             command.mut_subcommand(name, |sub| alike(sub.help_template(TEMPLATE).args_override_self(true).disable_help_subcommand(true)))
-        })
+        });
+        shown::add_short_help(shown::hide_foreign(command))
     }
     alike(Cli::command())
 }
@@ -205,11 +208,16 @@ pub fn definitions() -> clap::Command {
 /// Reads a command line, the program's name first.
 pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed, UsageError> {
     let mut definitions = definitions();
+    let argv = &before::command_first(argv, &definitions)[..];
     let name = hints::command_name(argv, &definitions);
     let exit = if name.as_deref() == Some("check") { Exit::CheckUsage } else { Exit::Usage };
     let refuse = |reason: String| UsageError { text: Text::from(refusal_text(&reason, name.as_deref())), exit };
     let matches = match definitions.try_get_matches_from_mut(argv) {
         Ok(matches) => matches,
+        Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelp => {
+            let long = argv.iter().take_while(|word| *word != "--").any(|word| word == "--help");
+            return Ok(Parsed::Print(if long { rendered(&e) } else { short_help(argv) }));
+        }
         Err(e) if !e.use_stderr() => return Ok(Parsed::Print(rendered(&e))),
         Err(e) => {
             // A key file after -i makes one argument too many: the cause is worth more than the effect.
@@ -224,9 +232,25 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
     if let Some(reason) = hints::stray_value(argv, &definitions, environment.exists) {
         return Err(refuse(reason));
     }
+    if let Some((name, given)) = matches.subcommand()
+        && shown::COPIES.contains(&name)
+        && given.get_flag("human_readable")
+        && !given.contains_id("paths")
+    {
+        let asked = ["haul", name, "--help"].map(OsString::from);
+        return Ok(Parsed::Print(short_help(&asked)));
+    }
     let cli = Cli::from_arg_matches(&matches).map_err(|e| UsageError { text: rendered(&e), exit })?;
     let (_, given) = matches.subcommand().ok_or_else(|| refuse("no command; `haul help` lists them".into()))?;
     resolve(cli, given, environment).map(|invocation| Parsed::Run(Box::new(invocation))).map_err(refuse)
+}
+
+/// What `-h` prints, of a command line that asks for help.
+fn short_help(argv: &[OsString]) -> Text {
+    match shown::short(definitions()).try_get_matches_from(argv) {
+        Err(e) => rendered(&e),
+        Ok(_) => Text::from(String::new()),
+    }
 }
 
 fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Result<Invocation, Refusal> {

@@ -30,6 +30,8 @@ pub struct ObjectFlags {
     pub server_times: bool,
     /// Keys that are no file names go by names that stand for them.
     pub map_keys: bool,
+    /// ETags are compared with nothing.
+    pub no_check_etag: bool,
     /// Objects are read in this version: of `--version-id`, which only some commands have.
     pub version_id: Option<String>,
 }
@@ -91,6 +93,9 @@ pub struct ObjectArgs {
     /// Give keys that are no file names (a//b, ../x, a beside a/b) names that stand for them, and such names their keys
     #[arg(long)]
     map_keys: bool,
+    /// Do not compare content with ETags that look like MD5s (for services whose ETags are not)
+    #[arg(long)]
+    no_check_etag: bool,
 }
 
 impl ObjectFlags {
@@ -132,6 +137,7 @@ impl ObjectArgs {
             tagging: self.tagging,
             server_times: self.server_times,
             map_keys: self.map_keys,
+            no_check_etag: self.no_check_etag,
             version_id: None,
         }
     }

@@ -37,6 +37,8 @@ pub struct Transport {
     pub chunk: Option<u64>,
     /// Workers of one file at the most.
     pub concurrency: Option<u32>,
+    /// Connections to each host by which data goes, 1 to 64; `None` is for haul to find out.
+    pub streams: Option<usize>,
     /// `-z`: of use over networks only.
     pub compress: bool,
     /// `-W`: changed files move as a whole.
@@ -55,6 +57,9 @@ pub struct TransportArgs {
     /// At most N workers move pieces of the same file (-j bounds them all together)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: Option<u32>,
+    /// Move data through N connections to each host (default: haul finds the number)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    streams: Option<u8>,
     /// Compress on the way (over networks; no effect on local copies)
     #[arg(short = 'z', long)]
     compress: bool,
@@ -67,7 +72,13 @@ impl TransportArgs {
     pub(super) fn resolve(&self) -> Result<Transport, Refusal> {
         match self.chunk_size {
             Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
-            chunk => Ok(Transport { chunk, concurrency: self.concurrency, compress: self.compress, whole_file: self.whole_file }),
+            chunk => Ok(Transport {
+                chunk,
+                concurrency: self.concurrency,
+                streams: self.streams.map(usize::from),
+                compress: self.compress,
+                whole_file: self.whole_file,
+            }),
         }
     }
 }

@@ -94,7 +94,7 @@ fn every_promised_option_is_there() {
          --filter-from f --include x --exclude y --delete --delete-excluded --ignore-errors --max-delete 10% --link-dest ../old \
          --remove-source-files --timeout 60s --retries 3 --mkpath --force --fsync --wait --failed-to f --deadline 5h --restart --verify \
          --existing --ignore-existing --size-only --modify-window 1s --backup-dir old --min-size 1K --max-size 1G --newer-than 7d \
-         --older-than 1d -j 4 --bwlimit 400M --chunk-size 4M --safe-links --partial --numworkers 4 --concurrency 2 --part-size 50MiB --stat \
+         --older-than 1d -j 4 --bwlimit 400M --chunk-size 4M --safe-links --partial --numworkers 4 --concurrency 2 --streams 16 --part-size 50MiB --stat \
          --port 2222 --identity k --jump j --ssh-config c --ssh-option A=b -F f -J h --endpoint-url http://localhost --dry-run \
          --itemize-changes --from0 --preserve=mode,times --json --log l --progress=60 --state-dir s --no-color a b",
     );
@@ -233,7 +233,7 @@ fn contradictions_have_a_next_step() {
         ("cp --newer-than 1d --older-than 2d a b", "exchange them"),
         ("sync a b c", "haul cp"),
         ("cp a", "write SRC and DST"),
-        ("cp", "help is --help"),
+        ("cp", "help is -h"),
         ("cp --delete a b", "haul sync"),
         ("sync --info=progress2 a b", "--progress"),
         ("sync - b", "haul cp"),
@@ -281,6 +281,33 @@ fn a_stray_value_gets_a_hint_and_not_a_guess() {
     assert!(read_in(&["cp", "-i", "id_rsa", "dst"], &["id_rsa"]).is_ok());
     assert!(read_in(&["cp", "-i", "a.pem", "b.pem", "dst"], &["a.pem", "b.pem"]).is_ok());
     assert!(read_in(&["cp", "-i", "id_rsa", "src", "dst"], &["id_rsa", "src"]).is_err(), "one too many");
+}
+
+#[test]
+fn h_is_help_where_it_is_not_sizes() {
+    let shown = |line: &str| match read_in(&line.split(' ').collect::<Vec<_>>(), &[]) {
+        Ok(Parsed::Print(text)) => text.plain,
+        Ok(Parsed::Run(_)) => panic!("{line}: no help"),
+        Err(e) => panic!("{line}: {}", e.text.plain),
+    };
+    for line in ["-h", "cp -h", "sync -ah", "mv -h", "check -h", "rm -rh", "jobs clean -h", "bench files -h", "-h cp", "check a -h b"] {
+        assert!(shown(line).contains("--help` lists all options"), "{line}");
+        let long = line.split(' ').map(|word| if word.ends_with('h') { "--help" } else { word }).collect::<Vec<_>>().join(" ");
+        assert!(shown(&long).lines().count() > shown(line).lines().count(), "{long}");
+    }
+    // Sizes for people, as in ls, du and rsync.
+    for line in ["ls -h", "du -h", "tree -h", "cp -avh a b", "sync -h a b"] {
+        assert!(matches!(read_in(&line.split(' ').collect::<Vec<_>>(), &[]), Ok(Parsed::Run(_))), "{line}");
+    }
+}
+
+#[test]
+fn options_of_a_command_may_stand_before_it() {
+    let Command::Ls(flags) = read("--endpoint-url http://h --json ls s3://").command else { panic!("not ls") };
+    assert_eq!(flags.connect.objects.endpoint_url.as_deref(), Some("http://h"));
+    assert!(copy("-avn --port 2222 cp a h:b").dry);
+    let text = refused("--delete cp a b");
+    assert!(text.contains("cp never deletes"), "{text}");
 }
 
 #[test]
@@ -339,7 +366,7 @@ fn names_need_not_be_utf8() {
 const LETTERS_THAT_DIFFER: [(char, &str); 10] = [
     ('a', "ls: all names, as in ls"),
     ('l', "ls: long, as in ls"),
-    ('h', "ls, du, tree: sizes for people; cp, sync, mv: accepted"),
+    ('h', "ls, du, tree: sizes for people; cp, sync, mv with operands: accepted; else help"),
     ('p', "mkdir: parents, as in mkdir"),
     ('o', "sum: output"),
     ('d', "du, tree: depth"),

@@ -154,6 +154,9 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
         if report.deleted.total() > 0 {
             table.row(would("Deleted", "Delete"), kinds(&report.deleted));
         }
+        if report.left.total() > 0 {
+            table.row("Left", format!("{} at the source", kinds(&report.left)));
+        }
     }
     if report.skipped.total() > 0 {
         let only_specials = report.skipped.total() == report.skipped.specials;

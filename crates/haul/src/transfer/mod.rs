@@ -19,9 +19,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
-use haul_core::report::Report;
 use haul_core::store::Store;
-use haul_stores::local::{Local, Options as LocalOptions};
+use haul_stores::local::Options as LocalOptions;
 use haul_stores::s3::Learning;
 
 use crate::exit::Exit;
@@ -29,7 +28,6 @@ use crate::flags::copy::CopyKind;
 use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
-use crate::open::Opened;
 use crate::remote::{Hosts, is_remote};
 use crate::render;
 
@@ -70,12 +68,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
             prepared.learned.iter().for_each(|learned| learned.flush());
             match report {
-                Ok(report) => {
-                    if flags.kind == CopyKind::Mv && !flags.dry && is_clean(&report) {
-                        return after_move(flags, prepared.moved, Exit::of_report(&report, Mode::Copy));
-                    }
-                    Exit::of_report(&report, Mode::Copy)
-                }
+                Ok(report) => Exit::of_report(&report, Mode::Copy),
                 Err(e) => crate::out::error(&e),
             }
         }
@@ -87,10 +80,6 @@ fn render_mode(kind: CopyKind) -> render::Mode {
     if kind == CopyKind::Sync { render::Mode::Sync } else { render::Mode::Copy }
 }
 
-fn is_clean(report: &Report) -> bool {
-    report.ending == haul_core::report::Ending::Complete && report.failed == 0
-}
-
 /// What is to be run, and what of the command line cannot be.
 struct Prepared {
     job: Job,
@@ -99,8 +88,6 @@ struct Prepared {
     missing: Vec<Error>,
     /// What the user should know first.
     notes: Vec<String>,
-    /// Sources of a move that are another machine's.
-    moved: Vec<Opened>,
     /// What is remembered of objects, to be written down at the end.
     learned: Vec<Arc<Learning>>,
 }
@@ -127,7 +114,8 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -172,7 +160,6 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     }
     let handed = std::mem::take(&mut places.stores);
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
-    let moved = if flags.kind == CopyKind::Mv { far_names(&places.roots, &handed) } else { Vec::new() };
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
     let job = Job {
         mode: Mode::Copy,
@@ -188,13 +175,14 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         delta: !flags.transport.whole_file && over_network,
         one_file_system: flags.select.one_file_system,
         sync: flags.sync,
-        verify: flags.verify || flags.kind == CopyKind::Mv,
+        verify: flags.verify,
         delete: delete.is_some(),
         delete_excluded: delete.is_some_and(|d| d.excluded),
         ignore_errors: delete.is_some_and(|d| d.ignore_errors),
         max_delete: delete.and_then(|d| d.max),
         backup: flags.backup_dir.as_ref().map(|dir| places::below(&places.target_path, dir)).transpose()?,
         remove_source: flags.remove_source,
+        remove_dirs: flags.kind == CopyKind::Mv,
         force: flags.policy.force,
         one_way: false,
         dry: flags.dry,
@@ -211,6 +199,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         avoid,
         recurse_listed: flags.listed.recurse && flags.listed.files_from.is_some(),
         owner,
+        numeric_ids: flags.keep.numeric_ids,
         chmod: flags.keep.chmod.clone(),
         target: places.target,
     };
@@ -228,7 +217,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         sentence.push_str(", ");
         sentence.push_str(way);
     }
-    Ok(Prepared { job, sentence, missing: places.missing, notes, moved, learned: hosts.learnings() })
+    Ok(Prepared { job, sentence, missing: places.missing, notes, learned: hosts.learnings() })
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
@@ -260,34 +249,6 @@ fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
         }
     };
     Ok((number(&chown.user, "passwd")?, number(&chown.group, "group")?))
-}
-
-/// The names that are sources on other machines.
-fn far_names(roots: &[Root], local: &[Option<Arc<Local>>]) -> Vec<Opened> {
-    let mut far = Vec::new();
-    for (root, _) in roots.iter().zip(local).filter(|(_, local)| local.is_none()) {
-        match &root.pick {
-            Pick::Names(names) => far.extend(names.iter().map(|leaf| Opened { store: root.store.clone(), leaf: Some(leaf.clone()) })),
-            // Nothing but markers is left of it.
-            Pick::Contents if root.store.caps().markers => far.push(Opened { store: root.store.clone(), leaf: None }),
-            _ => {}
-        }
-    }
-    far
-}
-
-/// Directories that a move has emptied go too, deepest first; one that still holds something stays.
-fn after_move(flags: &CopyFlags, far: Vec<Opened>, exit: Exit) -> Exit {
-    let near = flags.sources.iter().filter(|s| !s.means_contents() && !is_remote(s));
-    let near = near.map(|source| crate::open::in_parent(&source.path, LocalOptions::default()).map(Opened::from));
-    for opened in near.chain(far.into_iter().map(Ok)) {
-        if let Err(e) = opened.and_then(|opened| crate::command::files::remove_empty_dirs(&opened))
-            && e.kind() != ErrorKind::NotFound
-        {
-            return crate::out::error(&e);
-        }
-    }
-    exit
 }
 
 /// check: both trees are read, nothing is written.
@@ -362,10 +323,11 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         deadline: flags.run.deadline,
         timeout: flags.run.timeout,
         recurse_listed: flags.listed.files_from.is_some(),
+        numeric_ids: flags.keep.numeric_ids,
         ..Job::new(Mode::Check, places.roots, places.target)
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
-    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), moved: Vec::new(), learned: hosts.learnings() })
+    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), learned: hosts.learnings() })
 }
 
 /// The rules of a command that takes filters but is no copy.

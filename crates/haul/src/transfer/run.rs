@@ -23,6 +23,7 @@ use crate::flags::Global;
 use crate::flags::global::Progress;
 use crate::flags::run::Run;
 use crate::render::{self, Renderer};
+use crate::signals;
 
 /// The tuner asks for no more; a local store gains nothing beyond, and each has a descriptor or three.
 const MOST_WORKERS: u32 = 128;
@@ -286,10 +287,11 @@ impl Drop for Listening {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress.
+/// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress. Inherited ignores stay.
 fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Option<Listening> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).ok()?;
+    use signal_hook::consts::SIGUSR1;
+    let wanted = [signals::stopping(), signals::heeded(&[SIGUSR1])].concat();
+    let mut signals = signal_hook::iterator::Signals::new(wanted).ok()?;
     let listening = Listening(signals.handle());
     std::thread::spawn(move || {
         let mut stopping = false;

@@ -1,7 +1,10 @@
-//! `cp - FILE` and `cp FILE... -`: standard input and output, whose size nobody knows before the end.
+//! `cp - FILE` and `cp FILE... -`: standard input and output, whose size nobody knows before the end; and devices and pipes as
+//! destinations, which take bytes and have no content.
 
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -29,6 +32,9 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Option<Result<Exit>> {
     if destination.scheme == Scheme::Stdio {
         return Some(to_stdout(flags));
     }
+    if let Some(place) = special(destination).filter(|_| !flags.policy.force && flags.sources.len() == 1) {
+        return Some(into_special(&place, flags, global));
+    }
     flags.sources.iter().any(|s| s.scheme == Scheme::Stdio).then(|| from_stdin(flags, destination, global))
 }
 
@@ -51,6 +57,52 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// The device, pipe or socket that the address names.
+fn special(destination: &Location) -> Option<PathBuf> {
+    if is_remote(destination) || destination.scheme == Scheme::Stdio || destination.means_contents() {
+        return None;
+    }
+    let place = open::path_of(&destination.path);
+    place.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()).then_some(place)
+}
+
+/// Writes the one source into a character device or a pipe, as cp(1) does; it is never replaced by a file.
+fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit> {
+    let bytes = place.as_os_str().as_bytes();
+    let refuse = |reason: &str, hint: &str| {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(bytes).because(reason.to_string());
+        Err(e.hint(hint.to_string()))
+    };
+    let kind = place.metadata().map_err(|e| Error::io(e, "open").at(bytes))?.file_type();
+    if !kind.is_char_device() && !kind.is_fifo() {
+        return refuse("is a block device or a socket", "dd writes to block devices; --force puts a file in its place");
+    }
+    if flags.verify {
+        return refuse("is a device or a pipe, which cannot be read back", "--verify, --remove-source-files and mv need a file");
+    }
+    if !global.quiet {
+        let source = flags.sources.first().map(ToString::to_string).unwrap_or_default();
+        out::complain(&format!("copies {} to {}\n", show(source.as_bytes()), show(bytes)).into(), false);
+    }
+    if flags.dry {
+        out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
+        return Ok(Exit::Success);
+    }
+    let failed = |e| Error::io(e, "write").at(bytes);
+    let to = std::fs::OpenOptions::new().write(true).open(place).map_err(failed)?;
+    let mut to = io::BufWriter::with_capacity(PIECE, to);
+    let hosts = Hosts::new(&flags.connect);
+    for source in &flags.sources {
+        if source.scheme == Scheme::Stdio {
+            io::copy(&mut io::stdin().lock(), &mut to).map_err(failed)?;
+        } else {
+            command::files::cat(&open::Argument::new(source, &hosts), &mut to)?;
+        }
+    }
+    to.flush().map_err(failed)?;
+    Ok(Exit::Success)
+}
+
 /// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
 fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
     if is_remote(destination) {
@@ -63,9 +115,6 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
     }
     // What a link names is meant, as with a shell's redirection.
     let place = std::fs::canonicalize(&place).unwrap_or(place);
-    if place.symlink_metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_symlink()) {
-        return into_what_is_no_file(&place, flags);
-    }
     let shown = show(&super::places::absolute(&destination.path));
     if !global.quiet {
         let sentence = format!("copies standard input to {shown}");
@@ -90,7 +139,8 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
 
 /// The same on another machine.
 fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let host = hosts.reach(destination)?;
     let path = host.path(destination);
     let shown = destination.to_string();
@@ -239,17 +289,6 @@ fn reread(written: &dyn Source, size: u64, hasher: Hasher) -> Result<()> {
     Ok(())
 }
 
-/// A device or a pipe takes the bytes as they come.
-fn into_what_is_no_file(place: &std::path::Path, flags: &CopyFlags) -> Result<Exit> {
-    if flags.dry {
-        return Ok(Exit::Success);
-    }
-    let failed = |e| Error::io(e, "write").at(place.as_os_str().as_bytes());
-    let mut to = std::fs::OpenOptions::new().write(true).open(place).map_err(failed)?;
-    io::copy(&mut io::stdin().lock(), &mut to).map_err(failed)?;
-    Ok(Exit::Success)
-}
-
 /// Reads to the end; returns how much there was.
 fn pour(sink: &dyn Sink, meter: &Meter, verify: bool) -> Result<u64> {
     let mut from = io::stdin().lock();
@@ -290,8 +329,7 @@ type Begun = Arc<Mutex<Option<Arc<dyn Sink>>>>;
 
 /// A read of standard input may wait for ever: what was written is removed and the program left from here.
 fn listen(cancel: Cancel, sink: Begun) {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return };
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             cancel.set(Stop::Signal);

@@ -78,3 +78,23 @@ fn what_is_not_there_is_said() {
     w.haul("cp src testhost:~/src/file/").run().code(1);
     assert!(!w.join("dst").exists() && !w.join("absent").exists());
 }
+
+#[test]
+fn what_is_hashed_is_read_where_it_lies() {
+    let mut w = World::new("");
+    w.tree("t: a=5 empty=0 large=5M d/b=300K d/e/f=3");
+    let here = w.haul("sum -o list t").run().code(0);
+    let asked;
+    (w.agent, asked) = crate::proxy::tampering(&w, |_, frame| frame.bytes());
+    let there = w.haul("sum testhost:~/t").run().code(0);
+    assert_eq!(there.out.as_bytes(), w.content("list"), "{here}\n{there}");
+    w.haul("sum --format sha256sum testhost:~/t/large").run().code(0);
+    w.haul("check --manifest list testhost:~/t").run().code(0);
+    w.haul("check t/ testhost:~/t").run().code(0);
+    w.haul("check -c testhost:~/t/ t").run().code(0);
+    std::fs::write(w.join("t/d/b"), "changed").expect("written");
+    w.haul("check --manifest list testhost:~/t").run().code(1);
+    let kinds = asked.lock().expect("held").clone();
+    let bytes = [crate::proxy::READ, crate::proxy::GET_BUNDLE];
+    assert!(!kinds.iter().any(|kind| bytes.contains(kind)), "bytes came here: {kinds:?}");
+}

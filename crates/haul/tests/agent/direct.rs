@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use haul_test::compare::What;
 use haul_test::link::{End, Options};
 
 use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
+use crate::proxy::{Harm, harming};
 use crate::support::{BOUND, Ended, HAUL, Haul, World, until};
 
 /// Runs to the end, and says which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
@@ -247,4 +249,57 @@ fn ssh_does_behind_two_firewalls_and_the_next_run_knows() {
         assert_eq!(used, [], "{what}");
         assert!(learned(w).exists(), "{what}");
     });
+}
+
+#[test]
+fn connections_that_are_cut_or_damaged_later_leave_the_data_to_ssh() {
+    for (harm, words, copy) in [
+        (Harm::Cut, "cp --chunk-size 4M src/ testhost:~/there", "there"),
+        (Harm::Cut, "cp --chunk-size 4M testhost:~/src/ here", "here"),
+        (Harm::Flip, "cp --chunk-size 4M src/ testhost:~/there", "there"),
+        (Harm::Flip, "cp --chunk-size 4M testhost:~/src/ here", "here"),
+    ] {
+        let mut w = World::new("");
+        w.tree("src: big=40M other=30M a=5 d/b=300K d/c=200K");
+        let connections;
+        (w.agent, connections) = harming(&w, harm, 2 << 20);
+        w.haul(words).run().code(0).says("testhost: data connections failed twice").says("--no-direct");
+        w.assert_same("src", copy, What::USUAL);
+        w.assert_clean(copy);
+        assert!(learned(&w).exists());
+        // The next run makes none and says nothing.
+        let made = connections.load(Ordering::Relaxed);
+        fs::remove_dir_all(w.join(copy)).expect("there");
+        w.haul(words).run().code(0).says("ssh sessions").never_says("data connections");
+        w.assert_same("src", copy, What::USUAL);
+        assert_eq!(connections.load(Ordering::Relaxed), made, "{harm:?} {words}");
+    }
+}
+
+#[test]
+fn doctor_finds_out_that_connections_are_cut_after_they_opened() {
+    let mut w = World::new("");
+    (w.agent, _) = harming(&w, Harm::Cut, 2 << 20);
+    w.haul("doctor testhost").run().code(0).says("which fails after").says("open and then fail");
+    assert!(learned(&w).exists());
+    w.agent = HAUL.into();
+    w.haul("doctor testhost").run().code(0).says("16.0 MiB went through").never_says("open and then fail");
+    assert!(!learned(&w).exists());
+}
+
+#[test]
+fn the_number_of_streams_can_be_fixed() {
+    let w = world();
+    // All connections are made while the first data move; bits of them can be seen for a second.
+    for (words, copy) in [(PUT, "there"), (GET, "here")] {
+        let (ended, seen) = watched(w.haul(&format!("{words} --streams 7")));
+        ended.code(0).says("(7 streams)");
+        assert_eq!(established(&seen).len(), 7, "{words}: {seen:?}");
+        w.assert_same("src", copy, What::USUAL);
+    }
+    let (ended, seen) = watched(w.haul(&format!("{PUT} -I --streams 1")));
+    ended.code(0).says("(1 stream)");
+    assert_eq!(established(&seen).len(), 1, "{seen:?}");
+    w.haul(&format!("{PUT} -I --streams 3 --no-direct")).run().code(0).says("(up to 3 ssh sessions)");
+    w.haul("cp --streams 0 src/ testhost:~/there").run().code(1);
 }

@@ -308,7 +308,8 @@ fn a_far_side_that_says_nothing_is_given_up() {
         }
     };
     for printed in ["", "welcome\\n", "\\nhaul-agent-speaks\\n", "\\nhaul-agent-speaks\\n\\0\\0\\1"] {
-        let wishes = Wishes { sessions: 1, greeting: Duration::from_millis(300), version: "0.1.0", squeeze: false, direct: None };
+        let wishes =
+            Wishes { sessions: 1, streams: None, greeting: Duration::from_millis(300), version: "0.1.0", squeeze: false, direct: None };
         let connected = Host::connect(Box::new(hangs(printed)), wishes, "testhost".into(), b"/tmp");
         let e = connected.map(|_| ()).expect_err("nobody greets");
         println!("{printed:?}: {e}");

@@ -11,6 +11,7 @@ mod kill;
 mod leftover;
 mod login;
 mod network;
+mod owners;
 mod proxy;
 mod tree;
 mod way;

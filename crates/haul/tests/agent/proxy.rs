@@ -7,6 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::support::{HAUL, World};
@@ -20,6 +21,7 @@ pub const LIST: u8 = 22;
 pub const READ: u8 = 29;
 pub const GET_BUNDLE: u8 = 39;
 pub const PUT_BUNDLE: u8 = 40;
+pub const LISTEN: u8 = 52;
 
 /// What an agent prints before its first frame.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
@@ -90,6 +92,8 @@ pub fn tampering(w: &World, tamper: impl Fn(u8, Frame) -> Vec<u8> + Send + Sync 
     let kinds = asked.clone();
     let play = move |stream: TcpStream, words: &str| {
         let mut command = Command::new(HAUL);
+        // As sshd would say it.
+        command.env("SSH_CONNECTION", "127.0.0.1 1 127.0.0.1 22");
         command.args(words.split_whitespace()).env("HOME", &home).env("XDG_RUNTIME_DIR", &run).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the agent starts");
         let (mut to, from) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
@@ -146,4 +150,75 @@ pub fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// A number as the protocol writes it: seven bits a byte, the lowest first.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
+}
+
+fn written(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// What becomes of a data connection once so many bytes have gone through it in one direction.
+#[derive(Clone, Copy, Debug)]
+pub enum Harm {
+    Cut,
+    /// One bit is another.
+    Flip,
+}
+
+/// A true agent, to whose data port every connection goes through a proxy that does harm after `bytes` in one direction; and
+/// how many connections there were.
+pub fn harming(w: &World, harm: Harm, bytes: u64) -> (PathBuf, Arc<AtomicUsize>) {
+    let count: Arc<AtomicUsize> = Arc::default();
+    let connections = count.clone();
+    let (agent, _) = tampering(w, move |request, frame| match (request, frame.kind) {
+        (LISTEN, DONE) => {
+            let port = u16::try_from(number(&frame.body)).expect("a port");
+            let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let own = proxy.local_addr().expect("its number").port();
+            let connections = connections.clone();
+            std::thread::spawn(move || {
+                for near in proxy.incoming().flatten() {
+                    connections.fetch_add(1, Ordering::Relaxed);
+                    let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                    for (from, to) in [(&near, &far), (&far, &near)] {
+                        let (from, to) = (from.try_clone().expect("copied"), to.try_clone().expect("copied"));
+                        std::thread::spawn(move || pass(from, to, harm, bytes));
+                    }
+                }
+            });
+            Frame { body: written(own.into()), ..frame }.bytes()
+        }
+        _ => frame.bytes(),
+    });
+    (agent, count)
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, harm: Harm, bytes: u64) {
+    let mut buffer = vec![0; 64 << 10];
+    let mut passed = 0;
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let before = passed;
+        passed += count as u64;
+        match harm {
+            Harm::Cut if passed > bytes => break,
+            Harm::Flip if before <= bytes && passed > bytes => buffer[count - 1] ^= 1,
+            _ => {}
+        }
+        if to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    for stream in [from, to] {
+        let _ = stream.shutdown(Shutdown::Both);
+    }
 }

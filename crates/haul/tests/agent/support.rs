@@ -107,6 +107,7 @@ impl World {
     /// The same without `--agent`.
     pub fn plain(&self, words: &str) -> Haul {
         let mut command = Command::new(HAUL);
+        haul_test::ignored::only(&mut command, &[]);
         command.env_clear().current_dir(self.join("")).stdin(Stdio::null());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.env("HOME", self.join("home")).env("HAUL_STATE_DIR", self.join("state")).env("XDG_RUNTIME_DIR", self.join("near-run"));
@@ -201,11 +202,18 @@ impl Haul {
     /// Where there is no private place for a socket: in a mount namespace of its own, everybody may enter the user's.
     pub fn without_a_place_for_sockets(self) -> Self {
         let user = rustix::process::geteuid().as_raw();
-        let script = format!("mkdir -p /tmp/haul-{user} && mount -t tmpfs -o mode=777 none /tmp/haul-{user} && exec \"$0\" \"$@\"");
+        let mut haul = self.through(&format!("mkdir -p /tmp/haul-{user} && mount -t tmpfs -o mode=777 none /tmp/haul-{user}"));
+        haul.command.env_remove("XDG_RUNTIME_DIR");
+        haul
+    }
+
+    /// In a mount namespace of its own, after these words of a shell.
+    pub fn through(self, words: &str) -> Self {
+        let script = format!("{words} && exec \"$0\" \"$@\"");
         let mut command = Command::new("/usr/bin/unshare");
         command.args(["-m", "sh", "-c", &script]).arg(self.command.get_program()).args(self.command.get_args());
         command.env_clear().envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null());
+        command.stdin(Stdio::null());
         if let Some(place) = self.command.get_current_dir() {
             command.current_dir(place);
         }

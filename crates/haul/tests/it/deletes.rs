@@ -169,3 +169,25 @@ fn a_directory_that_becomes_a_file_and_the_reverse() {
     w.haul("sync --delete --force src/ dst").succeeds();
     w.same("src", "dst", What::USUAL);
 }
+
+/// What an interrupted run left is in no listing; that its source is gone must not make it stay for ever.
+#[test]
+fn unfinished_files_do_not_keep_a_directory() {
+    let leftover = ".haul-0123456789abcdef0123456789abcdef";
+    for command in ["sync --delete src/ dst", "rm -r dst/old", "sync --force other/ dst"] {
+        let w = World::new();
+        w.tree("src: a=1 dst: a=1 old/deep/x=1 other: old=1 ");
+        for directory in ["old", "old/deep"] {
+            w.write(format!("dst/{directory}/{leftover}"), "half");
+        }
+        w.haul(command).succeeds();
+        assert_eq!(w.path("dst/old").is_file(), command.ends_with("other/ dst"), "{command}");
+        assert!(!w.path("dst/old").is_dir(), "{command}");
+    }
+    // Nothing else is in the way of a file.
+    let w = World::new();
+    w.tree("src: f=1 dst: f/");
+    w.write(format!("dst/f/{leftover}"), "half");
+    w.haul("sync src/ dst").succeeds();
+    assert!(w.path("dst/f").is_file());
+}

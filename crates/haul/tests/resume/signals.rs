@@ -6,7 +6,7 @@ use haul_test::compare::What;
 use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 use rustix::process::Signal;
 
-use crate::support::{BOUND, CHUNK_WORDS, Place, number};
+use crate::support::{BOUND, CHUNK_WORDS, Place, number, staging};
 use crate::twice::slow;
 
 /// It stops within a second; this is for machines that are busy.
@@ -30,6 +30,41 @@ fn a_signal_stops_the_run_and_it_goes_on() {
     let last = place.haul(&format!("cp --json --chunk-size {CHUNK_WORDS} src/ dst")).run().code(0);
     assert_eq!(number(&last.finished(), "resumed_bytes"), landed);
     place.assert_done("src", "dst", What::USUAL, "after three signals");
+}
+
+/// SIGHUP and SIGINT: `nohup`, and what a shell without job control puts into the background.
+const IGNORED: [i32; 2] = [Signal::HUP.as_raw(), Signal::INT.as_raw()];
+
+#[test]
+fn a_run_that_was_started_with_ignored_signals_goes_on() {
+    let place = Place::new();
+    place.tree("src: file=6M small=2K");
+    let run = place.haul(&format!("cp --json --bwlimit 6M --chunk-size {CHUNK_WORDS} src/ dst")).ignoring(&IGNORED).start();
+    let until = Instant::now() + BOUND;
+    while staging(&place.join("dst")).is_empty() {
+        assert!(Instant::now() < until, "it did not begin");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    run.signal(Signal::HUP);
+    run.signal(Signal::INT);
+    run.wait(BOUND).code(0);
+    place.assert_done("src", "dst", What::USUAL, "after an ignored signal");
+}
+
+#[test]
+fn whatever_listens_leaves_ignored_signals_alone() {
+    for words in ["cp - out", "run -", "demo --dir .", "bench data 40000x1KiB set", "bench files --duration 60s ."] {
+        let place = Place::new();
+        let mut run = place.haul(words).piped().ignoring(&IGNORED).start();
+        let found = run.ignores_when_ready(&IGNORED);
+        run.signal(Signal::TERM);
+        run.wait(BOUND).code(20);
+        assert_eq!(found, [true, true], "haul {words}");
+        let mut usual = place.haul(words).piped().start();
+        assert_eq!(usual.ignores_when_ready(&IGNORED), [false, false], "haul {words}");
+        usual.signal(Signal::TERM);
+        usual.wait(BOUND).code(20);
+    }
 }
 
 #[test]

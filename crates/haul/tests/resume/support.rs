@@ -44,6 +44,7 @@ impl Place {
     /// The program with these words (split at blanks), not started yet.
     pub fn haul(&self, words: &str) -> Haul {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+        haul_test::ignored::only(&mut command, &[]);
         command.args(words.split_whitespace()).env_clear().current_dir(&self.root).stdin(Stdio::null());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
         command.env("HOME", self.join("home")).env("HAUL_STATE_DIR", self.join("state"));
@@ -160,6 +161,17 @@ impl Haul {
         self.env("HAUL_TEST_KILL_AT_RECORD", record.to_string())
     }
 
+    /// It ignores these signals from its start, as `nohup haul` and `haul &` of a shell without job control do.
+    pub fn ignoring(mut self, signals: &'static [i32]) -> Self {
+        haul_test::ignored::only(&mut self.command, signals);
+        self
+    }
+
+    pub fn piped(mut self) -> Self {
+        self.command.stdin(Stdio::piped());
+        self
+    }
+
     pub fn start(mut self) -> Running {
         let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let out = drain(child.stdout.take().expect("piped"));
@@ -191,6 +203,24 @@ impl Running {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _it_may_have_ended = rustix::process::kill_process(pid, signal);
+    }
+
+    /// Waits until it has a handler for SIGTERM; whether each of `signals` is ignored then.
+    pub fn ignores_when_ready(&mut self, signals: &[i32]) -> Vec<bool> {
+        let until = Instant::now() + BOUND;
+        loop {
+            let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+            let mask = |field: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("a mask");
+                u64::from_str_radix(line.trim(), 16).expect("hexadecimal")
+            };
+            let has = |mask: u64, signal: i32| mask >> (signal - 1) & 1 == 1;
+            if has(mask("SigCgt:"), rustix::process::Signal::TERM.as_raw()) {
+                return signals.iter().map(|signal| has(mask("SigIgn:"), *signal)).collect();
+            }
+            assert!(Instant::now() < until && self.is_running(), "it heeds no signal");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub fn is_running(&mut self) -> bool {

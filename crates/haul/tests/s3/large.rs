@@ -1,7 +1,7 @@
 //! Objects in parts: their borders, what a kill leaves, and that nothing that landed is sent twice.
 
 use haul_test::compare::What;
-use haul_test::objects::scripted::{Action, Scripted, When};
+use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 
 use crate::support::{Ended, PART, World};
 
@@ -96,6 +96,36 @@ fn an_upload_goes_on_where_a_kill_ended_it() {
         w.haul("sync -a --delete src/ @/to/").moves_nothing();
     }
     panic!("more records than parts");
+}
+
+/// Takes part 2 out of a listing of parts.
+fn without_the_second(answer: &mut haul_test::objects::scripted::Answer) {
+    let text = String::from_utf8_lossy(&answer.body).into_owned();
+    let kept: Vec<&str> = text.split_inclusive("</Part>").filter(|part| !part.contains("<PartNumber>2</PartNumber>")).collect();
+    answer.body = kept.concat().into_bytes();
+}
+
+/// MinIO drops parts when the connection of a completion is lost.
+#[test]
+fn parts_that_the_service_has_dropped_are_sent_again() {
+    let (w, scripted) = World::scripted();
+    w.tree("large=21M");
+    let command = "cp --json --part-size 5M -j 1 large @/large";
+    scripted.rule(When::method("POST").query("uploadId="), .., Action::Answer(Answer::error(400, "InvalidPart")));
+    w.haul(command).ends(23).says("has lost parts");
+    scripted.clear();
+    scripted.rule(When::method("GET").query("uploadId="), 1..=1, Action::edit(without_the_second));
+    let again = w.haul(command).ends(0);
+    assert_eq!((parts_sent(&scripted, "/large"), resumed(&again)), (vec![2], 16 * MIB), "{again}");
+    assert!(w.get("large") == w.content("large"));
+    // Also within a run.
+    scripted.clear();
+    scripted.rule(When::method("POST").query("uploadId="), 1..=1, Action::Close);
+    scripted.rule(When::method("POST").query("uploadId="), 2..=6, Action::Answer(Answer::error(400, "InvalidPart")));
+    scripted.rule(When::method("GET").query("uploadId="), .., Action::edit(without_the_second));
+    w.haul("cp --part-size 5M -j 1 large @/other").ends(0);
+    assert_eq!(parts_sent(&scripted, "/other"), [1, 2, 3, 4, 5, 2]);
+    assert!(w.get("other") == w.content("large"));
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! The program over the SFTP of another make: ProFTPD's.
+//! The program over the SFTP of another make: ProFTPD's, and one that does requests side by side.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use haul_test::compare::{What, assert_same};
+use haul_test::parallel::parallel;
 use haul_test::proftpd::Proftpd;
 use haul_test::tree::{Tree, spread};
 
@@ -78,4 +79,31 @@ fn a_link_there_is_not_followed_out_of_the_destination() {
         assert_eq!(fs::read(place.path().join("outside/deep/x")).expect("it is there"), before);
         assert!(!place.path().join("outside/new").exists(), "{verb}");
     }
+}
+
+#[test]
+fn a_server_that_does_requests_side_by_side_gives_each_file_its_time() {
+    let server = parallel().expect("bash and sftp-server are there, and a port");
+    let place = tempfile::Builder::new().prefix("haul-parallel-").tempdir().expect("a temporary directory");
+    let path = |name: &str| place.path().join(name);
+    let tree = Tree::new(place.path()).expect("the place is there");
+    tree.build("src: large=2M a=5:0640 empty=0 d/b=300K d/c=200K").expect("the tree is made");
+    spread(&path("src/many"), 4, 50, 3000).expect("made");
+    let haul = |words: &str| {
+        let mut command = program(place.path());
+        let (verb, rest) = words.split_once(' ').expect("a command and its words");
+        command.arg(verb).args(["--no-agent", "-e"]).arg(server.command());
+        command.args(rest.split_whitespace().map(|word| word.replace('@', &format!("testhost:{}/", place.path().display()))));
+        let ran = bounded(command, words);
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(0), "haul {words}\n{said}");
+        said
+    };
+    // New files, which are made under their names, and old ones, which are staged.
+    haul("cp src/ @there");
+    assert_same(&path("src"), &path("there"), SAME);
+    haul("cp -I -a src/ @there");
+    assert_same(&path("src"), &path("there"), SAME);
+    let again = haul("cp src/ @there");
+    assert!(again.contains("nothing to move"), "{again}");
 }

@@ -160,6 +160,45 @@ fn a_killed_upload_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_has_landed_of_a_chunk_when_a_signal_comes_is_kept() {
+    let w = World::new("");
+    w.tree("src: a=8M b=8M c=8M d=8M e=8M f=8M g=8M h=8M");
+    let staged = || -> u64 {
+        let there = std::fs::read_dir(w.path("there")).into_iter().flatten().flatten();
+        there.filter_map(|file| file.metadata().ok()).filter(|meta| meta.is_file()).map(|meta| meta.len()).sum()
+    };
+    let words = "cp -j 8 --bwlimit 8M src/ testhost:~/there";
+    let mut running = Running::start(w.command(words));
+    while staged() < 40 << 20 {
+        assert!(!running.is_over(), "it was over before it could be stopped");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    running.signal(rustix::process::Signal::INT);
+    w.ended(20, words, running.end(words));
+    let (out, _) = w.ends(0, "cp --json src/ testhost:~/there");
+    let resumed = out.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let resumed = resumed.filter_map(|event| event["resumed_bytes"].as_u64()).max();
+    assert!(resumed.is_some_and(|bytes| bytes >= 20 << 20), "of 40 MiB: {resumed:?}\n{out}");
+    assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+}
+
+#[test]
+fn devices_are_refused_for_their_numbers_are_not_told() {
+    let w = World::new("");
+    w.tree("src: a=5");
+    w.tool("mknod", &["src/null", "c", "1", "3"]);
+    w.tool("mknod", &["src/block", "b", "7", "200"]);
+    w.says(23, "cp -a testhost:~/src/ here", &["null", "does not tell the device's numbers", "block"]);
+    assert!(w.path("here/a").exists() && !w.path("here/null").exists() && !w.path("here/block").exists());
+    w.says(23, "cp -a src/ testhost:~/there", &["null", "keeps no special files"]);
+    // A device that is there is not replaced by what is none.
+    w.tool("cp", &["-a", "src/null", "here/null"]);
+    w.says(23, "cp -a testhost:~/src/ here", &["null"]);
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(w.path("here/null").metadata().expect("there").rdev(), w.path("src/null").metadata().expect("there").rdev());
+}
+
+#[test]
 fn a_connection_that_is_cut_is_made_again() {
     let w = World::new("");
     w.tree("src: big=30M");

@@ -24,6 +24,7 @@ fn a_record() -> impl Strategy<Value = Record> {
         ),
         (any::<u32>(), any::<u32>(), bytes(), any::<Option<u128>>())
             .prop_map(|(session, index, tag, hash)| Record::Landed { session, receipt: Receipt { index, tag: tag.into(), hash } }),
+        (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(session, index, bytes)| Record::Part { session, index, bytes }),
         any::<u32>().prop_map(|session| Record::Committed { session }),
         any::<u32>().prop_map(|session| Record::Dropped { session }),
         (any::<u32>(), bytes(), prop::collection::vec(bytes(), 0..5)).prop_map(|(bundle, dir, leaves)| Record::Intent {
@@ -158,6 +159,22 @@ fn a_short_last_chunk_counts_as_the_bytes_it_has() {
     let landed = |index| Record::Landed { session: 0, receipt: receipt(index) };
     assert_eq!(fold(&log(&[open.clone(), landed(10), landed(2)])).sessions[&0].bytes(), 150);
     assert_eq!(fold(&log(&[open, landed(2)])).sessions[&0].bytes(), 100);
+}
+
+#[test]
+fn what_landed_of_a_chunk_counts_until_all_of_it_has_or_another_machine_went_on() {
+    let open = Record::Opened { session: 0, path: b"f".to_vec(), stamp: stamp(1050), chunk: 100, token: token("t") };
+    let part = |index, bytes| Record::Part { session: 0, index, bytes };
+    let landed = |index| Record::Landed { session: 0, receipt: receipt(index) };
+    let parts = |records: &[Record]| {
+        let fold = fold(&log(records));
+        (fold.sessions[&0].landed.parts().collect::<Vec<_>>(), fold.sessions[&0].bytes())
+    };
+    let mine = [begun(BOOT), open, part(2, 30), part(2, 60), part(4, 10), landed(4), part(11, 1)];
+    assert_eq!(parts(&mine), (vec![(2, 60)], 160));
+    assert_eq!(parts(&[&mine[..], &[begun(BOOT)]].concat()), (vec![(2, 60)], 160));
+    assert_eq!(parts(&[&mine[..], &[begun([9; 16]), part(3, 5)]].concat()), (vec![], 100));
+    assert_eq!(parts(&[&mine[..], &[landed(2)]].concat()), (vec![], 200));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Data connections of the far side: beside ssh, in either direction.
 
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, Result};
@@ -23,6 +23,14 @@ pub struct Data {
 impl Data {
     pub fn kernel(&self) -> Kernel {
         Kernel::of(lock(&self.sockets).iter().map(|socket| &**socket))
+    }
+
+    /// Ends the connections whose other machine is silent: what fills them holds room that others need.
+    pub fn end_silent(&self) {
+        for socket in lock(&self.sockets).iter().filter(|socket| direct::is_silent(socket)) {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 
     /// `false` where the system does not allow it.

@@ -16,7 +16,7 @@ use super::files::Open;
 use super::{Agent, Reply, Root};
 use crate::agent::link::Frame;
 use crate::agent::ops;
-use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense};
+use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense, who_from};
 use crate::local;
 
 /// Which start of which machine this is: what is only in memory does not outlive it.
@@ -156,6 +156,14 @@ impl Agent {
                 to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
             }
             ops::WORKED => self.account.write(&mut to),
+            ops::OWNER_NAME => {
+                let name = crate::names::name(who_from(from.byte()?)?, from.small()?)?;
+                to.flag(name.is_some()).bytes(&name.unwrap_or_default());
+            }
+            ops::OWNER_ID => {
+                let id = crate::names::id(who_from(from.byte()?)?, from.bytes()?)?;
+                to.flag(id.is_some()).number(id.unwrap_or_default().into());
+            }
             ops::LINK_FROM => {
                 let root = self.root(from.number()?)?;
                 let name = Names::of(&root).name(&mut from)?;
@@ -426,7 +434,15 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::ABANDON => {
             let name = names.name(from)?;
-            store.abandon(&name, &Token(from.bytes()?.into()))?;
+            match from.bytes()? {
+                b"" => {
+                    let dir = name.dir.child(&name.leaf);
+                    let count = store.abandon_all(&dir);
+                    store.forget(&dir);
+                    to.number(count?);
+                }
+                token => store.abandon(&name, &Token(token.into()))?,
+            }
         }
         ops::GET_BUNDLE => {
             let mut bundle = Bundle { keep: from.mask()?, follow: from.flag()?, ..Bundle::default() };

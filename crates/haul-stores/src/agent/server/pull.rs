@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::{Algorithm, Hasher};
 use haul_core::store::{Sink, Source};
 use rustix::io::Errno;
@@ -125,6 +125,7 @@ impl std::io::Read for Hashing<'_, '_> {
 fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut hasher: Option<&mut Hasher>) -> Result<()> {
     // The words by which the asking end knows that the bytes have to go another way.
     let apart = || Error::new(ErrorKind::NotFound, "pull").because("the two far sides are not connected");
+    let lost_as = |e: Error| if e.remedy() == Remedy::Reconnect { apart() } else { e };
     let mut under_way: VecDeque<(Range<u64>, Ticket)> = VecDeque::new();
     let mut asked = at.start;
     while asked < at.end || !under_way.is_empty() {
@@ -133,11 +134,12 @@ fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut 
             let link = links.iter().min_by_key(|link| link.load()).ok_or_else(apart)?;
             let mut to = Writer::new();
             to.number(number).range(&piece);
-            under_way.push_back((piece.clone(), link.ask(ops::READ, &[&to.out], piece.end - piece.start)?));
+            let ticket = link.ask(ops::READ, &[&to.out], piece.end - piece.start).map_err(lost_as)?;
+            under_way.push_back((piece.clone(), ticket));
             asked = piece.end;
         }
         let Some((piece, ticket)) = under_way.pop_front() else { break };
-        let frame = ticket.wait().map_err(|e| if e.kind() == ErrorKind::Broken { apart() } else { e })?;
+        let frame = ticket.wait().map_err(lost_as)?;
         let bytes = frame.body().0;
         if bytes.len() as u64 != piece.end - piece.start {
             return Err(nonsense("other bytes than were asked for"));

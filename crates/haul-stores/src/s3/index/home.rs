@@ -18,7 +18,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 const NAME_ATTEMPTS: u32 = 100;
 
 #[derive(Clone, Debug)]
-pub(super) struct Home {
+pub(in crate::s3) struct Home {
     dir: PathBuf,
     name: String,
 }
@@ -74,7 +74,7 @@ pub(super) fn drawn() -> u64 {
 
 /// A file that takes the place of the old one when it is committed, and is removed otherwise.
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(in crate::s3) struct Fresh {
     file: Option<File>,
     path: PathBuf,
     target: PathBuf,

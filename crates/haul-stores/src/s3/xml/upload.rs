@@ -96,7 +96,11 @@ pub struct PartPage {
 
 /// Reads an answer to ListParts.
 pub fn list_parts(document: &[u8], each: &mut dyn FnMut(Part)) -> Result<PartPage, Fault> {
-    let mut walk = Walk::into(document, "ListPartsResult")?;
+    // moto names it so.
+    let mut walk = match Walk::into(document, "ListPartsResult") {
+        Err(Fault::Other { root }) if *root == *"ListPartsResponse" => Walk::into(document, "ListPartsResponse")?,
+        walk => walk?,
+    };
     let mut page = PartPage::default();
     let mut last = 0;
     while let Some(name) = walk.child()? {

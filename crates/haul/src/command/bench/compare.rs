@@ -102,12 +102,14 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         grounds: &[&ground],
         contenders: &line_up.contenders,
         tools: line_up.programs,
-        settings: [
-            ("tools".to_string(), names.clone().into()),
-            ("commands".to_string(), Value::Object(templates)),
-            ("threads".to_string(), task.threads.into()),
-        ]
-        .into(),
+        settings: extrapolated(flags)
+            .into_iter()
+            .chain([
+                ("tools".to_string(), names.clone().into()),
+                ("commands".to_string(), Value::Object(templates)),
+                ("threads".to_string(), task.threads.into()),
+            ])
+            .collect(),
         cancel: &cancel,
         group: &group,
     };
@@ -119,6 +121,12 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         (false, true) => Exit::Success,
         (false, false) => Exit::Partial,
     })
+}
+
+/// What the page needs to show what `--extrapolate` asks for.
+fn extrapolated(flags: &CompareFlags) -> Vec<(String, Value)> {
+    let Some((text, bytes)) = &flags.extrapolate else { return Vec::new() };
+    vec![("extrapolate".to_string(), text.as_str().into()), ("extrapolate_bytes".to_string(), (*bytes).into())]
 }
 
 /// The tools that were named, in that order; all where none was. Errors: `Usage` for a name that the table does not have.
@@ -349,7 +357,7 @@ fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {
         let long = |row: &Row| ranking::extrapolate(row.rate, bytes).map(contest::time);
         columns.push(Column::right(&head, cells(&|row| long(row).filter(|_| row.ranked))));
     }
-    columns.push(Column::left("came along", cells(&|row| Some(row.kept.clone()).filter(|kept| !kept.is_empty()))));
+    columns.push(Column::left("also preserved", cells(&|row| Some(row.kept.clone()).filter(|kept| !kept.is_empty()))));
     columns
 }
 
@@ -376,16 +384,16 @@ fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
     let mut lines = Vec::new();
     lines.extend(about_times(rows));
     if rows.iter().any(|row| row.against.is_some()) {
-        lines.push(format!("to {first}: its time as a multiple of {first}'s; not shown: these measurements show no difference."));
+        lines.push(format!("to {first}: its time as a multiple of {first}'s; not significant: the difference may be chance."));
     }
-    if rows.iter().any(|row| row.against.is_some_and(|d| d.verdict == haul_bench::stats::Verdict::NotShown)) && flags.contest.repeat < 4 {
-        lines.push("Three repetitions or fewer can never show a difference; --repeat 5 can.".to_string());
+    if rows.iter().any(|row| row.against.is_some_and(|d| d.verdict == haul_bench::stats::Verdict::NotSignificant))
+        && flags.contest.repeat < 4
+    {
+        lines.push("Fewer than 4 repetitions cannot show a difference; --repeat 5 can.".to_string());
     }
-    lines.push(
-        "Every copy was compared with the source: names, kinds, sizes, contents. came along: what else is as it was there.".to_string(),
-    );
-    if flags.extrapolate.is_some() {
-        lines.push("What so much more would take is reckoned from the rate, as if all of it were like this source.".to_string());
+    lines.push(format!("{}. also preserved: attributes that are those of the source.", contest::COMPARED));
+    if let Some((text, _)) = &flags.extrapolate {
+        lines.push(format!("The time for {text} assumes constant throughput, with data like these."));
     }
     lines
 }

@@ -3,20 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::cancel::{Cancel, Stop};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::exit::Exit;
-use crate::out;
+use crate::{out, signals};
 
-/// SIGINT, SIGTERM and SIGHUP set `cancel` and say `first`; a second one says `second` and ends the program at once. They are
-/// heard until the program ends.
+/// SIGINT, SIGTERM and SIGHUP, but for those that are ignored, set `cancel` and say `first`; a second one says `second` and
+/// ends the program at once. They are heard until the program ends.
 pub fn listen(cancel: &Cancel, first: &'static str, second: Option<&'static str>) {
     listen_and(cancel, first, second, || {});
 }
 
 /// The same, where something is to be done at once before a second signal ends the program.
 pub fn listen_and(cancel: &Cancel, first: &'static str, second: Option<&'static str>, last: impl Fn() + Send + 'static) {
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(signals::stopping()) else { return };
     let (cancel, heard) = (cancel.clone(), AtomicBool::new(false));
     std::thread::spawn(move || {
         for _ in signals.forever() {

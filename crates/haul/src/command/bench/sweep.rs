@@ -231,11 +231,9 @@ fn print(flags: &SweepFlags, global: &Global, held: &Held, sides: &[Side]) -> st
     page.gap();
     let failed = sides.iter().flat_map(|side| &side.lines).any(|line| line.wall.is_some() && !line.troubles.is_empty());
     let well = if failed { " of the copies that went well" } else { "" };
-    page.say(&format!(
-        "time: median{well}; between: bounds of the true median. Every copy was compared with the source: names, kinds, sizes, contents."
-    ));
+    page.say(&format!("time: median{well}; between: bounds of the true median. {}.", contest::COMPARED));
     if sides.iter().any(|side| side.lines.len() > 3) {
-        page.say("The best of many points is picked by these same times, and so looks a little better than it is.");
+        page.say(&format!("{}.", contest::PICKED));
     }
     page.say(&contest::about_caches(&held.run));
     if held.stopped {
@@ -286,11 +284,16 @@ fn table_of(flags: &SweepFlags, side: &Side) -> Vec<Column> {
 fn sentences(side: &Side) -> Vec<String> {
     let Some(best) = side.best() else { return Vec::new() };
     let time = best.wall.map_or(f64::NAN, |wall| wall.median);
-    let mut out = vec![format!("Best fixed point: {}, {}.", best.name, contest::time(time))];
+    let level = match side.level {
+        0 => String::new(),
+        1 => "; 1 other is not significantly slower".into(),
+        others => format!("; {others} others are not significantly slower"),
+    };
+    let mut out = vec![format!("Best fixed point: {}, {}{level}.", best.name, contest::time(time))];
     if let Some(reached) = side.reached {
         let percent = |share: f64| format!("{:.0}", share * 100.0);
         let verdict = match reached.difference.verdict {
-            haul_bench::stats::Verdict::NotShown => "; no difference shown",
+            haul_bench::stats::Verdict::NotSignificant => "; not significant",
             _ => "",
         };
         let bounds = match side.lines.iter().filter(|line| line.wall.is_some()).map(|line| line.right).min() {
@@ -319,6 +322,7 @@ fn document(held: &Held, sides: &[Side]) -> Value {
         json!({
             "direction": (!side.direction.is_empty()).then_some(&side.direction),
             "points": side.lines.iter().map(line).collect::<Vec<_>>(),
+            "not_significantly_slower": side.level,
             "best": side.best().map(|best| &best.name),
             "own_choice_reaches": side.reached.map(|reached| json!({
                 "share": reached.share,

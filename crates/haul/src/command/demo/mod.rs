@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn run(flags: &DemoFlags, global: &Global) -> Exit {
     let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in crate::signals::stopping() {
         // Without it the folder would stay: no reason not to begin.
         let _unhandled = signal_hook::flag::register(signal, stopped.clone());
     }

@@ -57,6 +57,15 @@ fn limit(sessions: usize, round_trip: f64) -> f64 {
 fn data(facts: &Facts) -> Option<String> {
     let data = facts.data.as_ref()?;
     let round_trip = facts.round_trip?;
+    if let Some(broken) = [&data.out, &data.into].into_iter().find(|direction| direction.bytes.is_some())
+        && !broken.works
+    {
+        return Some(
+            "direct connections open and then fail, so something on the way cuts or changes them: runs go through ssh for a day \
+             (--no-direct: always); --data-ports with ports that it leaves alone would avoid it"
+                .into(),
+        );
+    }
     if data.out.works || data.into.works {
         return None;
     }
@@ -168,6 +177,8 @@ mod tests {
         says(|f| (f.haul, f.haul_error) = (None, Some("not there".into())), "--install-agent places");
         says(|f| (f.haul, f.haul_error) = (None, Some("not there; the host is Linux sparc64".into())), "built for that platform");
         says(|f| f.data = Some(Data::default()), "limit of about 49.6 MiB/s");
+        let cut = || Direction { bytes: Some(2_000_000), ..Direction::default() };
+        says(|f| f.data = Some(Data { out: cut(), into: Direction { works: true, ..cut() } }), "open and then fail");
         says(|f| (f.data, f.round_trip) = (Some(Data::default()), Some(0.0001)), "ciphers");
         says(|f| (f.sessions, f.data) = (Some(Sessions { opened: 2, tried: 8 }), None), "MaxSessions");
         says(|f| f.login.as_mut().expect("there").seconds = 9.0, "UseDNS");

@@ -105,6 +105,7 @@ pub struct Direction {
     pub address: Option<String>,
     pub port: Option<u16>,
     pub seconds: f64,
+    pub bytes: Option<u64>,
     pub error: Option<String>,
 }
 

@@ -210,8 +210,10 @@ fn met(
     facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
     if connect.direct {
         let (out, into) = (host.try_out(connect.data_ports, &|claimed| login.reached(claimed)), host.try_in(connect.data_ports));
+        // A run takes the first direction that opens, and stays with it.
+        let works = if out.moved.is_some() { out.failed.is_none() } else { into.failed.is_none() };
         // Where nobody could listen, the network was not asked.
-        let (works, asked) = (out.failed.is_none() || into.failed.is_none(), out.at.is_some() && into.at.is_some());
+        let asked = out.at.is_some() && into.at.is_some();
         if works || asked {
             hosts.learn(endpoint, works);
         }
@@ -226,6 +228,7 @@ fn direction(attempt: Attempt) -> Direction {
         address: attempt.at.map(|at| at.ip().to_string()),
         port: attempt.at.map(|at| at.port()),
         seconds: attempt.took.as_secs_f64(),
+        bytes: attempt.moved,
         error: attempt.failed.map(|e| safe(e.reason().as_bytes())),
     }
 }

@@ -126,7 +126,12 @@ fn direction(who: &str, direction: &Direction) -> String {
     let why = direction.error.as_deref().unwrap_or("it is not known why");
     match (&direction.address, direction.port) {
         (Some(address), Some(port)) if direction.works => {
-            format!("{who} connects to {address} port {port}, in {}", time(direction.seconds))
+            let moved =
+                direction.bytes.filter(|moved| *moved > 0).map_or(String::new(), |moved| format!("; {} went through", bytes(moved)));
+            format!("{who} connects to {address} port {port}, in {}{moved}", time(direction.seconds))
+        }
+        (Some(address), Some(port)) if let Some(moved) = direction.bytes => {
+            format!("no: {who} connects to {address} port {port}, which fails after {}: {why}", bytes(moved))
         }
         (Some(address), Some(port)) => {
             format!("no: {who} cannot connect to {address} port {port}: {why} (after {})", time(direction.seconds))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use haul_bench::net::ROUND_TRIP;
-use haul_bench::record::{self, Header, Kind, Outcome, Sample};
+use haul_bench::record::{self, ENOUGH, Header, Kind, Outcome, Sample};
 use haul_bench::stats::{Summary, Verdict, difference};
 use haul_core::entry::show;
 use haul_core::error::Result;
@@ -86,6 +86,8 @@ struct Group {
     /// How many ended otherwise, and why the first did.
     bad: BTreeMap<Outcome, (usize, Option<String>)>,
     limits: Vec<String>,
+    /// Too few of the files count for a sound rate.
+    partial: bool,
 }
 
 pub fn explain(dir: &Path, as_json: bool) -> Result<String> {
@@ -124,11 +126,13 @@ fn groups(samples: &[Sample]) -> Vec<Group> {
                 operations: Vec::new(),
                 bad: BTreeMap::new(),
                 limits: Vec::new(),
+                partial: false,
             });
             groups.len() - 1
         });
         let group = &mut groups[at];
         if sample.counts() {
+            group.partial |= sample.partial().is_some();
             group.seconds.extend(sample.seconds);
             group.bytes.extend(sample.rate());
             group.operations.extend(sample.operations_rate());
@@ -178,7 +182,7 @@ fn is_wrong(group: &Group) -> bool {
 
 /// By what the same work costs, the best first.
 fn ranked<'a>(measure: Measure, work: &[&'a Group]) -> Vec<(&'a Group, Summary)> {
-    let right = work.iter().filter(|group| !is_wrong(group));
+    let right = work.iter().filter(|group| !is_wrong(group) && !group.partial);
     let mut ranked: Vec<(&Group, Summary)> = right.filter_map(|group| Some((*group, Summary::of(&measure.costs(group))?))).collect();
     ranked.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
     ranked
@@ -208,6 +212,13 @@ fn sentences(header: &Header, groups: &[Group]) -> Vec<String> {
         let more = wrong.len().saturating_sub(MOST);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         all.push(format!("Not ranked, because of WRONG results: {}{more}.", wrong[..wrong.len().min(MOST)].join(", ")));
+    }
+    let partial = groups.iter().filter(|group| group.partial).count();
+    if partial > 0 {
+        all.push(format!(
+            "Not ranked: {partial} of which less than {:.0} % of the files count; more files for each thread (--file-count) give a sound rate.",
+            ENOUGH * 100.0
+        ));
     }
     let mut said = 0;
     for (group, _) in best.iter().flatten() {
@@ -259,8 +270,8 @@ fn order(measure: Measure, ranked: &[(&Group, Summary)]) -> Vec<String> {
 fn next_best(measure: Measure, (first, best): (&Group, &Summary), (second, next): (&Group, &Summary)) -> String {
     let found = difference(&measure.costs(first), &measure.costs(second));
     let shown = measure.show(next.median);
-    match found.map_or(Verdict::NotShown, |difference| difference.verdict) {
-        Verdict::NotShown => {
+    match found.map_or(Verdict::NotSignificant, |difference| difference.verdict) {
+        Verdict::NotSignificant => {
             format!("Next was {} with {shown}: too close, or measured too few times, to call one of the two faster.", second.name)
         }
         _ => format!("Next was {} with {shown}, {}.", second.name, measure.beside(next.median / best.median, 2)),

@@ -38,7 +38,7 @@ enum Ways {
     Both,
 }
 
-/// What the way to a host carries, by streams and direction, without any disk
+/// Measure network throughput to a host, by streams and direction, without any disk
 ///
 /// Files that are made up go there and come from there through the code that moves files; nothing is read from a disk or
 /// written to one. It logs in once. A run that was interrupted goes on with the same command and its --out.
@@ -49,7 +49,7 @@ enum Ways {
   haul bench net cluster
   haul bench net --streams 1,8,32 --seconds 10 --repeat 6 --out run1 me@cluster
   haul bench net --no-direct cluster            what ssh alone carries
-  haul bench net --small cluster                files of 6.5 kB, in bundles
+  haul bench net --small cluster                files of 6.35 KiB, in bundles
   haul bench net sftp://archive                 /dev/zero, /dev/null there"
 )]
 pub struct NetArgs {
@@ -60,15 +60,15 @@ pub struct NetArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,6,8,16", value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: Vec<u32>,
     /// How long each measurement takes, without the time in which the connections find their rate
-    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(long, value_name = "SECS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// From here (out), to here (in), or one after the other
     #[arg(long, value_name = "WAY", value_enum, default_value = "both")]
     direction: Ways,
-    /// Measure each point N times, in rounds; 6 give its median an interval of 95 %
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Measure each point N times, in rounds; fewer than 4 cannot show a difference, 6 give an interval of 95 %
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Move files of 6.5 kB in bundles, in place of large ones in chunks
+    /// Move files of 6.35 KiB in bundles, in place of large ones in chunks
     #[arg(long)]
     small: bool,
     /// Of the order of the measurements in each round; printed where it was drawn

@@ -20,7 +20,7 @@ pub struct ReportFlags {
 /// Make the report of runs again, and say how they differ
 ///
 /// One run: its report.html is written anew, and what it found is printed. Several: each is set beside the first of its kind,
-/// point by point: faster, slower, or no difference shown.
+/// point by point: faster, slower, or not significant.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench report [OPTIONS] RUN...",

@@ -101,6 +101,12 @@ pub fn listen(cancel: &Cancel) -> Group {
     group
 }
 
+/// How a copy is judged.
+pub const COMPARED: &str = "Every copy was compared with the source: names, kinds, sizes, contents";
+
+/// What a best point of many is worth.
+pub const PICKED: &str = "The best of many points is picked by these same times, and so looks a little better than it is";
+
 /// What a run's settings have of the source, once it was read.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
@@ -232,6 +238,8 @@ impl Asked<'_> {
         }
         notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
         notes.push("a time ends when the tool ends; none of this says when the data are on disk".to_string());
+        notes.push(COMPARED.to_string());
+        notes.extend((self.kind == Kind::Sweep && self.contenders.len() > 3).then(|| PICKED.to_string()));
         Header {
             version: record::VERSION,
             kind: self.kind,
@@ -391,11 +399,10 @@ pub fn interval(summary: &Summary) -> String {
 
 /// `1.90 slower`.
 pub fn ratio(difference: &Difference) -> String {
-    let word = match difference.verdict {
-        Verdict::NotShown => "not shown",
-        shown => shown.words(),
-    };
-    format!("{:.2} {word}", difference.ratio)
+    match difference.verdict {
+        Verdict::NotSignificant => format!("{:.2} (not significant)", difference.ratio),
+        shown => format!("{:.2} {}", difference.ratio, shown.words()),
+    }
 }
 
 /// MiB/s, or files a second where the files are small.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use haul_bench::files::{Case, Operation, Settings, Step, steps};
-use haul_bench::record::{Latency, Outcome, Sample};
+use haul_bench::record::{ENOUGH, Latency, Outcome, Sample};
 use haul_bench::stats::median;
 use serde_json::{Value, json};
 
@@ -240,8 +240,6 @@ pub fn one(sample: &Sample) -> String {
 
 const LEGEND: &str = "each, total: files of a thread and of all. same: whether the threads shared their directories. IOPS: \
     reads or writes of one record, or operations where no bytes move. p50 to max: how long one operation took.";
-/// Below this share of the files smallfile takes a run for no good one.
-const ENOUGH: f64 = 0.9;
 const SHORT: &str = "Where less than 90% is done the threads did not keep pace with each other, or the time was over: more files \
     for each thread (--file-count), or a longer --duration, tell more.";
 

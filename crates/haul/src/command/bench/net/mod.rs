@@ -19,6 +19,12 @@ use crate::flags::bench::NetFlags;
 use crate::remote::{Host, Hosts};
 use crate::{out, units};
 
+/// What every reader must know.
+const NOTES: [&str; 2] = [
+    "No disk takes part: made-up files, and a destination that keeps nothing.",
+    "Data are counted where they arrive, by the clock there, after a warm-up; bytes in flight do not count.",
+];
+
 /// Questions of which the round trip is the median.
 const QUESTIONS: usize = 21;
 
@@ -84,7 +90,6 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     }
     let interrupted = stop.is_set();
     let complete = ended.is_none() && !interrupted;
-    run.finish(complete.then(now))?;
     let outcome = show::Outcome {
         host: &address,
         plan: &plan,
@@ -94,6 +99,8 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         error: ended.as_ref(),
         interrupted,
     };
+    run.header.notes = NOTES.map(String::from).into_iter().chain(show::notes(&outcome)).collect();
+    run.finish(complete.then(now))?;
     let shown = match (global.json, global.quiet) {
         (false, _) => out::print(show::text(&outcome).as_bytes()),
         (true, quiet) => {
@@ -140,10 +147,7 @@ fn header(plan: &Plan, address: &str) -> Header {
         host: record::Host::here(env!("CARGO_PKG_VERSION")),
         places: vec![Place { role: "host".into(), address: address.into(), ..Place::default() }],
         settings: plan.settings(address),
-        notes: vec![
-            "no disk takes part: made-up files, and a destination that keeps nothing".into(),
-            "what arrives is counted at the end that takes it, by its clock, behind a warm-up; bytes on their way do not count".into(),
-        ],
+        notes: NOTES.map(String::from).to_vec(),
         ..Header::default()
     }
 }

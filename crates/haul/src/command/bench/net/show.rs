@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use haul_bench::net::{Beyond, Curve, Findings, Level, Limit, Plan, Point, Window};
+use haul_bench::net::{Beyond, Curve, Findings, Gain, Level, Limit, Plan, Point, SMALL, Window};
 use haul_bench::record::Sample;
 use haul_core::error::Error;
 use serde::Serialize;
@@ -38,14 +38,14 @@ pub struct Outcome<'a> {
 /// The first line: what is going to be done, and how long it takes.
 pub fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, dir: &Path) -> String {
     let each = window.warm_up + window.counted + Duration::from_millis(300);
-    let files = if plan.small { "files of 6.5 kB" } else { "large files" };
+    let files = if plan.small { format!("files of {}", units::bytes(SMALL)) } else { "large files".into() };
     let ways = match plan.directions[..] {
         [one] => one.word().to_string(),
         _ => "out and in".into(),
     };
     let goes_on = if left < all { format!(" ({} of {all} are measured already)", all - left) } else { String::new() };
     format!(
-        "measures the way to {host}: {left} measurements of {} each, made-up {files} {ways}, rounds ordered by seed {}{goes_on}; about {}; samples go to {}",
+        "measures the network to {host}: {left} measurements of {} each, made-up {files} {ways}, rounds ordered by seed {}{goes_on}; about {}; samples go to {}",
         units::duration(window.counted),
         plan.seed,
         units::duration(each * u32::try_from(left).unwrap_or(u32::MAX)),
@@ -71,8 +71,8 @@ pub fn text(outcome: &Outcome<'_>) -> String {
         (None, true) => " (interrupted)",
         (None, false) => "",
     };
-    block.whole(&format!("{}: what the way carries, without any disk{ending}", outcome.host));
-    block.add("way", &way_words(outcome));
+    block.whole(&format!("{}: network throughput, without any disk{ending}", outcome.host));
+    block.add("route", &way_words(outcome));
     if let Some(asked) = &outcome.findings.round_trip {
         let least = outcome.findings.round_trip_least.map_or(String::new(), |least| format!("{} to ", time(least)));
         block.add("round trip", &format!("{} ({least}{}, {} questions)", time(asked.p50), time(asked.max), asked.count));
@@ -80,9 +80,8 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     let curves = &outcome.findings.curves;
     if !curves.is_empty() {
         block.0.push('\n');
-        // With files a second one direction fills the line.
-        for part in curves.chunks(if outcome.plan.small { 1 } else { 2 }) {
-            block.0.push_str(&table(part, outcome.plan.small));
+        for curve in curves {
+            block.0.push_str(&table(curve, outcome.plan.small));
         }
         block.whole(&confidence(curves));
         block.0.push('\n');
@@ -128,6 +127,11 @@ fn is_direct(outcome: &Outcome<'_>) -> bool {
     levels(outcome).any(|level| level.way == "direct")
 }
 
+/// Gbit/s, to the kbit/s.
+fn in_gbit(bytes_a_second: f64) -> f64 {
+    (bytes_a_second * 8.0 / 1e3).round() / 1e6
+}
+
 /// Parts of a byte mean nothing.
 fn whole(rate: f64) -> u64 {
     rate.round() as u64
@@ -144,33 +148,32 @@ fn way_words(outcome: &Outcome<'_>) -> String {
     }
 }
 
-/// One row for each number of streams, three columns for each direction.
-fn table(curves: &[Curve], small: bool) -> String {
-    let mut streams: Vec<u32> = curves.iter().flat_map(|curve| curve.levels.iter().map(|level| level.streams)).collect();
-    streams.sort_unstable();
-    streams.dedup();
-    let mut out = "streams".to_string();
-    for curve in curves {
-        let files = if small { format!(" {:>9}", "files/s") } else { String::new() };
-        out.push_str(&format!("  {:>10}{files} {:>11} {:>11}", curve.direction.word(), "from", "to"));
-    }
-    out.push('\n');
-    for streams in streams {
-        out.push_str(&format!("{streams:>7}"));
-        for curve in curves {
-            let Some(level) = curve.levels.iter().find(|level| level.streams == streams) else {
-                let files = if small { format!(" {:>9}", "") } else { String::new() };
-                out.push_str(&format!("  {:>10}{files} {:>11} {:>11}", "-", "", ""));
-                continue;
-            };
-            let files = if small { format!(" {:>9}", units::count(level.files.round() as u64)) } else { String::new() };
-            let (from, to) = level.rate.interval;
-            out.push_str(&format!("  {:>10}{files} {:>11} {:>11}", rate(level.rate.median), rate(from), rate(to)));
-        }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
+/// One row for each number of streams.
+fn table(curve: &Curve, small: bool) -> String {
+    let files = |text: &str| if small { format!(" {text:>9}") } else { String::new() };
+    let mut out = format!("streams  {:>10} {:>11} {:>11} {:>9}{}\n", curve.direction.word(), "from", "to", "Gbit/s", files("files/s"));
+    for level in &curve.levels {
+        let (from, to) = level.rate.interval;
+        let (median, gbit) = (rate(level.rate.median), gbit(level.rate.median));
+        let files = files(&units::count(level.files.round() as u64));
+        out.push_str(&format!("{:>7}  {median:>10} {:>11} {:>11} {gbit:>9}{files}\n", level.streams, rate(from), rate(to)));
     }
     out
+}
+
+/// Gbit/s, as networks are sold: three digits.
+fn gbit(bytes_a_second: f64) -> String {
+    let gbit = bytes_a_second * 8.0 / 1e9;
+    match gbit {
+        g if g < 0.9995 => format!("{g:.3}"),
+        g if g < 9.995 => format!("{g:.2}"),
+        g => format!("{g:.1}"),
+    }
+}
+
+/// `57.0 MiB/s (0.478 Gbit/s)`.
+fn both_units(bytes_a_second: f64) -> String {
+    format!("{} ({} Gbit/s)", rate(bytes_a_second), gbit(bytes_a_second))
 }
 
 /// What the bounds in the table are.
@@ -196,22 +199,53 @@ fn both(parts: &[String]) -> String {
     parts.join(", ")
 }
 
+/// What the samples alone do not tell, for whoever reads the run later.
+pub fn notes(outcome: &Outcome<'_>) -> Vec<String> {
+    if outcome.findings.curves.is_empty() {
+        return Vec::new();
+    }
+    let route = format!("Route: {}.", way_words(outcome));
+    std::iter::once(route).chain(limits_and_costs(outcome)).chain(shared(outcome)).collect()
+}
+
 fn sentences(outcome: &Outcome<'_>) -> Vec<String> {
     let curves = &outcome.findings.curves;
     let of = |words: &dyn Fn(&Curve, &str) -> Option<String>| -> Vec<String> {
         curves.iter().filter_map(|curve| words(curve, curve.direction.word())).collect()
     };
     let mut said = Vec::new();
-    let most = of(&|curve, way| curve.best().map(|best| format!("{} {way} with {}", rate(best.rate.median), streams_words(best.streams))));
-    said.push(format!("The way carries at most {}.", both(&most)));
+    let most =
+        of(&|curve, way| curve.best().map(|best| format!("{} {way} with {}", both_units(best.rate.median), streams_words(best.streams))));
+    said.push(format!("The network carries at most {}.", both(&most)));
     let one = of(&|curve, way| {
         let one = curve.one_stream()?;
-        (curve.levels.len() > 1).then(|| format!("{} {way}", rate(one.rate.median)))
+        let doubt = if matches!(curve.over_one(), Some(Gain::NotSignificant(_))) { " (the difference is not significant)" } else { "" };
+        (curve.levels.len() > 1).then(|| format!("{} {way}{doubt}", rate(one.rate.median)))
     });
     if !one.is_empty() {
         said.push(format!("One stream gets {}.", both(&one)));
     }
     said.extend(curves.iter().filter_map(beyond));
+    said.extend(too_few(curves));
+    said.extend(limits_and_costs(outcome));
+    said.extend(shared(outcome));
+    if outcome.findings.curves.iter().any(|curve| curve.levels.len() > 1) {
+        said.push("`--streams N` of haul cp, sync and mv fixes the number, which they find by themselves else.".into());
+    }
+    said.push(
+        "A copy that is slower than this is held back by the storage of one of its ends: `haul bench files` measures a storage, `haul \
+         bench compare SRC DST` all of it together."
+            .into(),
+    );
+    said
+}
+
+/// What limited the best points, and what they cost.
+fn limits_and_costs(outcome: &Outcome<'_>) -> Vec<String> {
+    let of = |words: &dyn Fn(&Curve, &str) -> Option<String>| -> Vec<String> {
+        outcome.findings.curves.iter().filter_map(|curve| words(curve, curve.direction.word())).collect()
+    };
+    let mut said = Vec::new();
     let limits = of(&|curve, way| curve.best().map(|best| format!("{way} by {}", limit_words(best.limit))));
     said.push(format!("At its best it was limited {}.", both(&limits)));
     let costs = of(&|curve, way| {
@@ -221,27 +255,34 @@ fn sentences(outcome: &Outcome<'_>) -> Vec<String> {
         (!sides.is_empty()).then(|| format!("{way} {}", sides.join(" and ")))
     });
     if !costs.is_empty() {
-        said.push(format!("A GB (10^9 bytes) costs this much processor time, that of ssh included: {}.", both(&costs)));
+        said.push(format!("A GiB costs this much processor time, that of ssh included: {}.", both(&costs)));
     }
-    said.extend(shared(outcome));
-    said.push(
-        "A copy that is slower than this is held back by the storage of one of its ends: `haul bench files` measures a storage, `haul \
-         bench compare SRC DST` all of it together."
-            .into(),
-    );
     said
 }
 
 fn beyond(curve: &Curve) -> Option<String> {
     let (best, last, way) = (curve.best()?, curve.levels.last()?, curve.direction.word());
     Some(match curve.beyond()? {
-        Beyond::Unknown => format!("More than {} were not tried {way}, and may carry more.", streams_words(last.streams)),
-        Beyond::Nothing => format!("More than {} brings nothing {way}.", streams_words(best.streams)),
-        Beyond::Loses(share) => {
-            let lost = format!("{} lose {:.0} %", streams_words(last.streams), share * 100.0);
-            format!("More than {} brings nothing {way}; {lost}.", streams_words(best.streams))
+        Beyond::Unknown => format!("More than {} were not tried {way} and may carry more.", streams_words(last.streams)),
+        Beyond::Most(Gain::None) => format!("No gain {way} beyond {}.", streams_words(best.streams)),
+        Beyond::Most(Gain::Significant(gain)) => {
+            let lost = format!("{} lose {:.0} %", streams_words(last.streams), -gain * 100.0);
+            format!("No gain {way} beyond {}; {lost}.", streams_words(best.streams))
+        }
+        Beyond::Most(Gain::NotSignificant(gain)) => {
+            let less = format!("{} carry {:.0} % less in the median", streams_words(last.streams), -gain * 100.0);
+            format!("No gain {way} beyond {}; {less}, which is not significant.", streams_words(best.streams))
         }
     })
+}
+
+/// Why no difference can be shown, where that lies in the number of measurements.
+fn too_few(curves: &[Curve]) -> Option<String> {
+    let in_doubt = |curve: &&Curve| {
+        matches!(curve.over_one(), Some(Gain::NotSignificant(_))) || matches!(curve.beyond(), Some(Beyond::Most(Gain::NotSignificant(_))))
+    };
+    let few = |curve: &Curve| curve.levels.iter().any(|level| level.rate.count < 4);
+    curves.iter().filter(in_doubt).any(few).then(|| "Fewer than 4 measurements of each cannot show a difference; --repeat 6 can.".into())
 }
 
 /// Where fewer links could be made than there were streams.
@@ -258,9 +299,9 @@ fn shared(outcome: &Outcome<'_>) -> Option<String> {
 
 fn limit_words(limit: Limit) -> &'static str {
     match limit {
-        Limit::Way => "the way itself (processors were left over)",
-        Limit::ProcessorsHere => "the processors here, all of which were busy (the way may carry more)",
-        Limit::ProcessorsThere => "the processors there, all of which were busy (the way may carry more)",
+        Limit::Way => "the network (processors were idle)",
+        Limit::ProcessorsHere => "the processors here, all of which were busy (the network may carry more)",
+        Limit::ProcessorsThere => "the processors there, all of which were busy (the network may carry more)",
         Limit::SshHere => "ssh here, which used up one processor",
         Limit::SshThere => "the ssh server there, which used up one processor",
         Limit::ThreadsHere => "the one processor here that each stream uses",
@@ -302,7 +343,12 @@ struct DirectionFound {
     best_streams: u32,
     best_rate: u64,
     one_stream_rate: Option<u64>,
-    /// Share of the best rate that the most streams lose, 0 to 1; `null` where more may carry more.
+    /// Gbit/s.
+    best_gbit: f64,
+    /// Whether the best rate is significantly above that of one stream; `null` where one is best or was not measured.
+    more_than_one_stream: Option<bool>,
+    /// Share of the best rate that the most streams lose, 0 to 1; `null` where more may carry more, and where it is not
+    /// significant.
     most_streams_lose: Option<f64>,
     limited_by: &'static str,
     levels: Vec<LevelFound>,
@@ -318,9 +364,11 @@ struct LevelFound {
     rate_low: u64,
     rate_high: u64,
     coverage: f64,
+    /// Gbit/s.
+    gbit: f64,
     files_rate: f64,
-    cpu_here_per_gb: Option<f64>,
-    cpu_there_per_gb: Option<f64>,
+    cpu_here_per_gib: Option<f64>,
+    cpu_there_per_gib: Option<f64>,
     limited_by: &'static str,
 }
 
@@ -365,20 +413,27 @@ fn direction_found(curve: &Curve) -> Option<DirectionFound> {
         rate_low: whole(level.rate.interval.0),
         rate_high: whole(level.rate.interval.1),
         coverage: level.rate.coverage,
+        gbit: in_gbit(level.rate.median),
         files_rate: level.files,
-        cpu_here_per_gb: level.cpu_here,
-        cpu_there_per_gb: level.cpu_there,
+        cpu_here_per_gib: level.cpu_here,
+        cpu_there_per_gib: level.cpu_there,
         limited_by: level.limit.word(),
     };
     Some(DirectionFound {
         direction: curve.direction.word(),
         best_streams: best.streams,
         best_rate: whole(best.rate.median),
+        best_gbit: in_gbit(best.rate.median),
+        more_than_one_stream: match curve.over_one() {
+            Some(Gain::Significant(_)) => Some(true),
+            Some(Gain::NotSignificant(_) | Gain::None) => Some(false),
+            None => None,
+        },
         one_stream_rate: curve.one_stream().map(|one| whole(one.rate.median)),
         most_streams_lose: match curve.beyond() {
-            Some(Beyond::Loses(share)) => Some(share),
-            Some(Beyond::Nothing) => Some(0.0),
-            Some(Beyond::Unknown) | None => None,
+            Some(Beyond::Most(Gain::Significant(gain))) => Some(-gain),
+            Some(Beyond::Most(Gain::None)) => Some(0.0),
+            Some(Beyond::Unknown | Beyond::Most(Gain::NotSignificant(_))) | None => None,
         },
         limited_by: best.limit.word(),
         levels: curve.levels.iter().map(level).collect(),
@@ -392,12 +447,17 @@ mod tests {
 
     use super::*;
 
+    fn scattered(median: f64) -> [f64; 5] {
+        [0.8, 0.9, 1.0, 1.1, 1.2].map(|by| median * by)
+    }
+
     fn curve(direction: Direction, medians: &[(u32, f64)]) -> Curve {
         let level = |(streams, median): &(u32, f64)| Level {
             streams: *streams,
             links: u64::from(*streams).min(8),
             way: "ssh".into(),
-            rate: Summary::of(&[*median * 0.9, *median, *median * 1.1]).expect("values"),
+            rate: Summary::of(&scattered(*median)).expect("values"),
+            rates: scattered(*median).to_vec(),
             files: median / 6500.0,
             cpu_here: Some(1.25),
             cpu_there: None,
@@ -416,7 +476,7 @@ mod tests {
 
     fn plan(small: bool) -> Plan {
         let directions = Direction::BOTH.to_vec();
-        Plan { streams: vec![1, 4, 16], directions, seconds: Duration::from_secs(5), repeat: 3, small, seed: 1 }
+        Plan { streams: vec![1, 4, 16], directions, seconds: Duration::from_secs(5), repeat: 5, small, seed: 1 }
     }
 
     #[test]
@@ -429,20 +489,41 @@ mod tests {
             let whole = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for words in [
                 "data through ssh sessions of one login: as --no-direct asks",
-                "The way carries at most 385 MiB/s out with 4 streams, 385 MiB/s in with 4 streams.",
+                "The network carries at most 385 MiB/s (3.23 Gbit/s) out with 4 streams, 385 MiB/s (3.23 Gbit/s) in with 4 streams.",
                 "One stream gets 96.3 MiB/s out, 96.3 MiB/s in.",
-                "More than 4 streams brings nothing out; 16 streams lose 50 %.",
-                "More than 4 streams were not tried in, and may carry more.",
+                "No gain out beyond 4 streams; 16 streams lose 50 %.",
+                "More than 4 streams were not tried in and may carry more.",
                 "limited out by ssh here, which used up one processor",
                 "out 1.25 s here, in 1.25 s here",
                 "no more than 8 ssh sessions in one connection: 16 streams and more share them",
-                "3 measurements each; each lies between its bounds with a probability of 75 %",
+                "5 measurements each; each lies between its bounds with a probability of 94 %",
                 "Measurements that failed: 2.",
             ] {
                 assert!(whole.contains(words), "{words}\n{text}");
             }
             assert_eq!(text.contains("62,154"), small, "files a second\n{text}");
         }
+    }
+
+    #[test]
+    fn what_may_be_chance_is_said_to_be() {
+        let plan = plan(false);
+        let mut few = outcome(&plan);
+        for level in few.findings.curves.iter_mut().flat_map(|curve| &mut curve.levels) {
+            level.rates.truncate(2);
+            level.rate = Summary::of(&level.rates).expect("values");
+        }
+        let whole = text(&few).split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "No gain out beyond 4 streams; 16 streams carry 50 % less in the median, which is not significant.",
+            "One stream gets 81.9 MiB/s out (the difference is not significant), 81.9 MiB/s in (the difference is not significant).",
+            "Fewer than 4 measurements of each cannot show a difference; --repeat 6 can.",
+        ] {
+            assert!(whole.contains(words), "{words}\n{whole}");
+        }
+        let found = serde_json::to_value(document(&few, String::new())).expect("JSON");
+        let out = &found["directions"][0];
+        assert_eq!((&out["most_streams_lose"], &out["more_than_one_stream"]), (&().into(), &false.into()), "{out}");
     }
 
     #[test]
