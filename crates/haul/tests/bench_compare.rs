@@ -127,7 +127,7 @@ fn real_tools_copy_right_and_nothing_is_left() {
         assert_eq!(row["against_first"].is_null(), tool == "haul", "{row}");
     }
     assert_eq!((&document["files"], &document["complete"]), (&Value::from(21), &Value::from(true)));
-    said.has(&["13TB takes", "haul cp -q ", "rsync -rlpt ", "-xpf -"]);
+    said.has(&["13TB takes", "haul cp -q", "rsync -rlpt ", "-xpf -"]);
     assert!(!world.path("dst").exists(), "what was made is gone");
     let run = PathBuf::from(document["run"].as_str().expect("a path"));
     let mut names: Vec<String> = fs::read_dir(&run).expect("there").map(|e| e.expect("one").file_name().to_string_lossy().into()).collect();

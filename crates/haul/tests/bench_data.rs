@@ -112,6 +112,14 @@ fn entries(dir: &Path) -> usize {
     fs::read_dir(dir).map_or(0, Iterator::count)
 }
 
+fn until(done: impl Fn() -> bool) {
+    let until = Instant::now() + BOUND;
+    while !done() {
+        assert!(Instant::now() < until, "nothing comes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Starts a run, and waits until it has made something.
 fn begun(world: &World, words: &str, enough: usize) -> Child {
     let mut child = world.start(words);
@@ -148,6 +156,8 @@ fn a_killed_run_goes_on() {
     // A large file alone, and the small ones behind it.
     for (words, enough, files) in [("1x300MiB set", 1, 1), ("20000x4KiB --flat set", 20, 20_000)] {
         let mut child = begun(&world, words, enough);
+        // A file that has only been created looks like anybody's.
+        until(|| fs::read_dir(world.path("set")).expect("there").any(|e| e.expect("one").metadata().is_ok_and(|of| of.len() > 0)));
         child.kill().expect("it runs");
         child.wait().expect("it ends");
         let made = world.document(words);

@@ -140,12 +140,26 @@ fn server(name: impl AsRef<Path>, place: &Path) -> Command {
     command
 }
 
-/// A new directory whose file system keeps user attributes, where versitygw puts what it knows about an object.
+/// The least room that a directory in memory must have: no test puts more than some hundred megabytes into a server.
+const ROOM_IN_MEMORY: u64 = 4 << 30;
+
+/// A new directory whose file system keeps user attributes, where versitygw puts what it knows about an object. In memory where that
+/// can be had: servers wait for the disk at each object.
 fn place(prefix: &str) -> io::Result<tempfile::TempDir> {
-    let usual = tempfile::Builder::new().prefix(prefix).tempdir()?;
-    let (path, name) = (usual.path(), "user.haul-test");
-    if setxattr(path, name, b"1", XattrFlags::empty()).and_then(|()| removexattr(path, name)).is_ok() {
-        return Ok(usual);
+    let memory = Path::new("/dev/shm");
+    let mut new = tempfile::Builder::new();
+    new.prefix(prefix);
+    if rustix::fs::statvfs(memory).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) >= ROOM_IN_MEMORY)
+        && let Ok(in_memory) = new.tempdir_in(memory)
+        && keeps_attributes(in_memory.path())
+    {
+        return Ok(in_memory);
     }
-    tempfile::Builder::new().prefix(prefix).tempdir_in(programs())
+    let usual = new.tempdir()?;
+    if keeps_attributes(usual.path()) { Ok(usual) } else { new.tempdir_in(programs()) }
+}
+
+fn keeps_attributes(path: &Path) -> bool {
+    let name = "user.haul-test";
+    setxattr(path, name, b"1", XattrFlags::empty()).and_then(|()| removexattr(path, name)).is_ok()
 }

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Builds tests with cargo and runs their programs beside one another: most tests wait for servers, links and timers.
+
+    run.py [WORDS FOR CARGO TEST]
+
+What a program prints is shown whole when it has ended, and the last line counts the tests of all. A program that ends otherwise
+than libtest does, or is not over in time, counts as a failed test. HAUL_TEST_JOBS is how many programs run at once (one more than
+there are processors), RUST_TEST_THREADS how many tests at once in each (as many as there are processors).
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# The programs that take longest, longest first: what starts last should be short. The others follow in any order.
+LONG = ["ssh", "engine", "agent", "suite_sftp", "suite_agent", "s3", "suite_s3", "it", "resume", "suite_local"]
+# What they find are rates and what limits a run, with processors of their own: one at a time, when all others are done.
+ALONE = ["why", "bench_net", "bench_sweep", "bench_files", "link"]
+# No program takes a fifth of it.
+LONGEST_SECONDS = 1500
+
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
+
+
+def build(words):
+    """The programs of the tests: name, directory of the package, path."""
+    command = ["cargo", "test", "--no-run", "--message-format=json-render-diagnostics", *words]
+    programs = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as cargo:
+        for line in cargo.stdout:
+            message = json.loads(line)
+            if message["reason"] == "compiler-artifact" and message["executable"] and message["profile"]["test"]:
+                programs.append((message["target"]["name"], os.path.dirname(message["manifest_path"]), message["executable"]))
+    if cargo.returncode:
+        sys.exit(cargo.returncode)
+    return programs
+
+
+class Run:
+    """Programs on their way, and what came of those that have ended."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.running = set()
+        self.counts = [0, 0, 0]
+        self.failed = []
+
+    def one(self, program):
+        name, directory, path = program
+        with tempfile.TemporaryFile() as output:
+            begun = time.monotonic()
+            with self.lock:
+                # In a session of its own there is no terminal to ask somebody at, and all that it starts can be ended with it.
+                child = subprocess.Popen(
+                    [path],
+                    cwd=directory,
+                    env=dict(os.environ, CARGO_MANIFEST_DIR=directory),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                self.running.add(child)
+            in_time = True
+            try:
+                child.wait(LONGEST_SECONDS)
+            except subprocess.TimeoutExpired:
+                in_time = False
+                end(child)
+                child.wait()
+            with self.lock:
+                self.running.discard(child)
+            output.seek(0)
+            self.tell(name, path, time.monotonic() - begun, child.returncode, in_time, output.read().decode(errors="replace"))
+
+    def tell(self, name, path, seconds, code, in_time, said):
+        counted = RESULT.findall(said)
+        # Otherwise than by passed and failed tests: ended by a signal, or without a word of what was run.
+        odd = not counted or code not in (0, 101) or (code == 101) != any(int(failed) for _, failed, _ in counted)
+        with self.lock:
+            print(f"== {name} ({path}): {seconds:.1f} s", said.rstrip("\n"), sep="\n")
+            if odd:
+                how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+                how = how if in_time else f"not over after {LONGEST_SECONDS} s, ended"
+                print(f"{name}: {how}")
+            sys.stdout.flush()
+            for numbers in counted:
+                self.counts = [sum(pair) for pair in zip(self.counts, map(int, numbers))]
+            self.counts[1] += odd
+            if code:
+                self.failed.append(name)
+                self.failed += [f"    {test}" for test in re.findall(r"^test (.*) \.\.\. FAILED", said, re.MULTILINE)]
+
+    def all(self, programs, jobs):
+        """Runs them in their order, so many at once."""
+        waiting = list(reversed(programs))
+
+        def work():
+            while True:
+                with self.lock:
+                    if not waiting:
+                        return
+                    program = waiting.pop()
+                self.one(program)
+
+        workers = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def stop(self, number, _frame):
+        for child in list(self.running):
+            end(child)
+        os._exit(128 + number)
+
+
+def end(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def main():
+    programs = build(sys.argv[1:])
+    order = {name: place for place, name in enumerate(LONG)}
+    programs.sort(key=lambda program: (order.get(program[0], len(order)), program[0]))
+    processors = len(os.sched_getaffinity(0))
+    jobs = int(os.environ.get("HAUL_TEST_JOBS", processors + 1))
+    run = Run()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, run.stop)
+    run.all([program for program in programs if program[0] not in ALONE], jobs)
+    run.all([program for program in programs if program[0] in ALONE], 1)
+    passed, failed, ignored = run.counts
+    if run.failed:
+        print("failed:", *run.failed, sep="\n")
+    print(f"{passed} passed, {failed} failed" + (f", {ignored} skipped" if ignored else ""))
+    return 1 if failed or run.failed or not passed else 0
+
+
+sys.exit(main())
