@@ -6,6 +6,7 @@ mod check;
 mod deletes;
 mod dry;
 mod json;
+mod limits;
 mod race;
 mod selection;
 mod slash;
