@@ -26,6 +26,8 @@ pub enum ErrorKind {
     NoSpace,
     /// A quota is used up.
     Quota,
+    /// A limit of this process or its user is reached, or a file is too large for where it goes.
+    Limit,
     /// The destination takes no writes at all.
     ReadOnly,
     /// The source is no longer what it was listed as.
@@ -69,6 +71,7 @@ impl fmt::Display for ErrorKind {
             Self::Denied => "permission denied",
             Self::NoSpace => "no space left",
             Self::Quota => "quota exceeded",
+            Self::Limit => "limit reached",
             Self::ReadOnly => "read-only file system",
             Self::Changed => "changed while it was read",
             Self::Corrupt => "content differs from what was sent",
@@ -124,6 +127,7 @@ impl Error {
         let (kind, remedy) = classify(&error);
         let mut made = Self::new(kind, op);
         made.0.remedy = remedy;
+        made.0.hint = (error.raw_os_error() == Some(libc::EFBIG)).then(crate::rlimit::file_too_large);
         made.0.source = Some(error);
         made
     }
@@ -271,6 +275,7 @@ fn classify(error: &io::Error) -> (ErrorKind, Remedy) {
         Some(libc::EACCES | libc::EPERM) => (K::Denied, Remedy::None),
         Some(libc::ENOSPC) => (K::NoSpace, Remedy::None),
         Some(libc::EDQUOT) => (K::Quota, Remedy::None),
+        Some(libc::EFBIG) => (K::Limit, Remedy::None),
         Some(libc::EROFS) => (K::ReadOnly, Remedy::None),
         Some(libc::EOPNOTSUPP | libc::ENOSYS) => (K::Unsupported, Remedy::None),
         Some(libc::EBUSY | libc::ETXTBSY) => (K::Busy, Remedy::None),

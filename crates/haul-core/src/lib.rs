@@ -23,6 +23,7 @@ pub mod outline;
 pub mod pace;
 pub mod plan;
 pub mod report;
+pub mod rlimit;
 mod schedule;
 pub mod spill;
 pub mod store;

@@ -7,10 +7,12 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
 
 use crate::cancel::Cancel;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, Result};
+use crate::rlimit::STACK;
 use crate::spill::SpillStack;
 use crate::store::{Depth, Flow, Found, Store};
 
@@ -80,17 +82,20 @@ impl Survey<'_> {
         };
         let (state, wake) = (Mutex::new(state), Condvar::new());
         std::thread::scope(|scope| {
-            for _ in 0..self.threads.max(1) {
-                scope.spawn(|| {
-                    while let Some(work) = self.next(&state, &wake) {
-                        let _running = Running { state: &state, wake: &wake };
-                        match work {
-                            Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
-                            Work::Lot(dir, lot) => self.look(&dir, lot, &state, &wake, visit, failed),
-                        }
+            let run = || {
+                while let Some(work) = self.next(&state, &wake) {
+                    let _running = Running { state: &state, wake: &wake };
+                    match work {
+                        Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
+                        Work::Lot(dir, lot) => self.look(&dir, lot, &state, &wake, visit, failed),
                     }
-                });
+                }
+            };
+            // Fewer threads do the same work: this one takes part.
+            for _ in 1..self.threads {
+                let _one_less = Builder::new().stack_size(STACK).spawn_scoped(scope, run);
             }
+            run();
         });
         self.cancel.check()?;
         match lock(&state).error.take() {

@@ -17,6 +17,8 @@ pub struct Program {
     file: File,
     pub version: &'static str,
     pub bytes: u64,
+    /// It brings its C library along, as what `./release` builds does, and starts on any Linux.
+    pub is_static: bool,
     /// SHA-256, in hexadecimal digits: what every system has a program for.
     digest: String,
 }
@@ -62,18 +64,19 @@ impl Program {
         let mut file = File::open("/proc/self/exe").map_err(failed)?;
         let mut hasher = Algorithm::Sha256.begin();
         let mut buffer = vec![0; 1 << 20];
-        let mut bytes = 0;
+        let (mut bytes, mut is_static) = (0, false);
         loop {
             match file.read(&mut buffer).map_err(failed)? {
                 0 => break,
                 count => {
+                    is_static = if bytes == 0 { !has_interpreter(&buffer[..count]) } else { is_static };
                     hasher.update(&buffer[..count]);
                     bytes += count as u64;
                 }
             }
         }
         file.rewind().map_err(failed)?;
-        Ok(Program { file, version, bytes, digest: hex(&hasher.finish()) })
+        Ok(Program { file, version, bytes, is_static, digest: hex(&hasher.finish()) })
     }
 
     /// What lies there. `Unsupported` if it is of another platform than this program and nothing can be used as it is.
@@ -129,6 +132,19 @@ impl Program {
         let said = Script::start(login, &script, Some(Box::new(file)))?.hear(PATIENCE)?;
         outcome(&said)
     }
+}
+
+/// Whether an ELF file of this machine's word size, of which this is the beginning, asks for a dynamic linker (`PT_INTERP`).
+fn has_interpreter(head: &[u8]) -> bool {
+    const PT_INTERP: usize = 3;
+    let number = |at: usize, bytes: usize| {
+        let mut word = [0; 8];
+        word[..bytes].copy_from_slice(head.get(at..at + bytes)?);
+        Some(u64::from_le_bytes(word) as usize)
+    };
+    let segments = || Some((number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?));
+    let Some((start, size, count)) = segments() else { return false };
+    (0..count).any(|i| number(start.saturating_add(i * size), 4) == Some(PT_INTERP))
 }
 
 /// The operation under which all that fails here is known.

@@ -118,7 +118,7 @@ impl Script {
         };
         let script = Script { carrier: pipes.carrier, chunks, sent, heard: Heard::default() };
         let start = |work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name("script".into()).spawn(work);
-        start(Box::new(hear)).and_then(|_| start(Box::new(feed))).map_err(|e| Error::io(e, "start a thread"))?;
+        start(Box::new(hear)).and_then(|_| start(Box::new(feed))).map_err(haul_core::rlimit::no_thread)?;
         Ok(script)
     }
 

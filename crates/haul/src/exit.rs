@@ -109,7 +109,7 @@ impl Exit {
     fn of_kind(kind: ErrorKind) -> Exit {
         match kind {
             ErrorKind::Usage | ErrorKind::Unsupported => Exit::Usage,
-            ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::ReadOnly => Exit::Io,
+            ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Quota | ErrorKind::Limit | ErrorKind::ReadOnly => Exit::Io,
             ErrorKind::Broken => Exit::Connection,
             ErrorKind::Cancelled => Exit::Signal,
             ErrorKind::Vanished => Exit::Vanished,
@@ -167,6 +167,7 @@ mod tests {
             (K::Denied, 23),
             (K::NoSpace, 11),
             (K::Quota, 11),
+            (K::Limit, 11),
             (K::ReadOnly, 11),
             (K::Changed, 23),
             (K::Corrupt, 23),

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+mod allocator;
 mod command;
 mod exit;
 mod figures;
@@ -29,6 +30,8 @@ use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};
 fn main() -> ExitCode {
     let argv: Vec<OsString> = std::env::args_os().collect();
     let color = !no_color();
+    // With a handler a write beyond the limit on file sizes (ulimit -f) fails with an error of its file; without, it kills.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
     match understand(&argv, umask()) {
         Ok(Parsed::Run(invocation)) => run(*invocation),
         Ok(Parsed::Print(text)) => ended(out::print_text(&text, color)),

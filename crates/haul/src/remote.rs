@@ -455,10 +455,12 @@ impl<'a> Hosts<'a> {
         match program.place(login) {
             Ok(Outcome::Placed(path)) => {
                 let size = units::bytes(program.bytes);
-                out::say(&format!("placed haul {VERSION} ({size}) at {endpoint}:{path}, checked{instead}"));
+                let needs = if program.is_static { "" } else { "; it is not the static program of ./release and uses the C library there" };
+                out::say(&format!("placed haul {VERSION} ({size}) at {endpoint}:{path}, checked{instead}{needs}"));
             }
             Ok(Outcome::CannotStart(words)) => {
-                out::say(&format!("{endpoint}: haul {VERSION} cannot start there and was removed again: {words}"));
+                let needs = if program.is_static { "" } else { " (it needs this machine's C library; what ./release builds does not)" };
+                out::say(&format!("{endpoint}: haul {VERSION} cannot start there and was removed again: {words}{needs}"));
             }
             Err(e) if e.op() == place::OP => out::say(&format!("{endpoint}: haul was not placed there: {}", e.reason())),
             Err(e) => return Err(login.explain(e)),

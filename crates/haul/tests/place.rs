@@ -76,6 +76,8 @@ fn it_is_placed_once_and_used() {
     let w = World::new("");
     let (out, err) = w.ends(0, "cp src/ testhost:~/there --install-agent");
     assert!(err.contains("placed haul ") && err.contains(&format!(" at testhost:.cache/haul/{NAME}, checked")), "{err}");
+    // The program of the tests is linked as cargo does by default.
+    assert_eq!(err.contains("it is not the static program"), cfg!(not(target_feature = "crt-static")), "{err}");
     assert!(out.contains("by haul on the far side"), "{out}");
     assert_eq!(w.cached(), [NAME]);
     assert!(is_this_program(&w.placed()));

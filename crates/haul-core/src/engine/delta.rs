@@ -6,6 +6,7 @@ use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, Result};
 use crate::meter::Pass;
 use crate::outline::{self, Outline, Part};
+use crate::rlimit::STACK;
 use crate::store::{Sink, Source};
 
 use super::context::Context;
@@ -46,9 +47,9 @@ impl Delta {
             })
         };
         let (ours, theirs) = std::thread::scope(|scope| {
-            let theirs = scope.spawn(|| outlined(&*target));
+            let theirs = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || outlined(&*target));
             let ours = outlined(source);
-            (ours, theirs.join().unwrap_or(Ok(None)))
+            (ours, theirs.map_or(Ok(None), |theirs| theirs.join().unwrap_or(Ok(None))))
         });
         cx.cancel.check()?;
         // Whatever went wrong, the whole file can still be moved, and shows it again if it lasts.

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use crate::bundle::Bundle;
 use crate::cancel::Stop;
 use crate::entry::Kind;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Progress, Warning};
 use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
+use crate::rlimit;
 use crate::schedule::{Standing, Task};
 use crate::store::Space;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
@@ -97,13 +98,17 @@ impl Rate {
 impl Supervisor {
     pub fn start(cx: Arc<Context>, tuner: Box<dyn Tuner>, most: u32, heartbeat: Box<dyn FnMut() + Send>, poke: Arc<AtomicBool>) -> Self {
         let now = Instant::now();
+        let room = rlimit::most_workers().unwrap_or(u32::MAX);
+        if room < most && cx.job.workers.is_some() {
+            cx.warn(Warning::Note(format!("no more workers than {room}: the limit on address space (ulimit -v) has no room for them")));
+        }
         let near = cx.target().caps().cheap_stat && cx.job.roots.iter().all(|root| root.store.caps().cheap_stat);
         let mut supervisor = Supervisor {
             near,
             cx,
             tuner,
             cost: CostMeter::new(),
-            most: most.max(1),
+            most: most.clamp(1, room),
             shared: Arc::default(),
             spawned: 0,
             limits: Limits { workers: 1 },
@@ -138,16 +143,20 @@ impl Supervisor {
 
     /// Runs something outside the pool, with the display and the signals alive. `false` if stopped.
     pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
-        let cx = self.cx.clone();
-        let shared = self.shared.clone();
-        // Counted from here on, so that a stop waits for it as for any worker.
-        shared.aside.fetch_add(1, Ordering::Acquire);
-        let handle = std::thread::spawn(move || {
+        let (cx, shared) = (self.cx.clone(), self.shared.clone());
+        let perform = move || {
             guarded(&cx, || cx.timed(|times| &mut times.metadata, || work(&cx)));
             shared.aside.fetch_sub(1, Ordering::Release);
             ring(&shared);
-        });
-        while !handle.is_finished() {
+        };
+        // Counted from here on, so that a stop waits for it as for any worker.
+        self.shared.aside.fetch_add(1, Ordering::Acquire);
+        let handle = rlimit::spawn("aside", perform.clone());
+        if handle.is_err() {
+            // No thread can be had for it: it is done here, without a display.
+            perform();
+        }
+        while handle.as_ref().is_ok_and(|handle| !handle.is_finished()) {
             if !self.turn(phase) {
                 return false;
             }
@@ -222,8 +231,20 @@ impl Supervisor {
         let (files, names, dirs) = (lot(Op::Bundle, 1000), lot(Op::Walk, 1000), lot(Op::Other, 64));
         self.cx.sched.set_limits(workers, files, names, dirs);
         while self.spawned < workers {
-            spawn_worker(&self.cx, &self.shared, self.spawned);
-            self.spawned += 1;
+            match spawn_worker(&self.cx, &self.shared, self.spawned) {
+                Ok(()) => self.spawned += 1,
+                Err(e) if self.spawned == 0 => {
+                    // Without any worker nothing would ever be done.
+                    self.cx.fail(&e, Kind::Unknown);
+                    self.cx.cancel.set(Stop::Failure);
+                    break;
+                }
+                Err(e) => {
+                    self.most = self.spawned;
+                    self.cx.warn(Warning::Note(format!("no more workers than {}: {}", self.most, e.reason())));
+                    break;
+                }
+            }
         }
     }
 
@@ -296,7 +317,7 @@ impl Supervisor {
             return;
         }
         let (cx, shared) = (self.cx.clone(), self.shared.clone());
-        let asked = std::thread::Builder::new().name("space".into()).spawn(move || {
+        let asked = rlimit::spawn("space", move || {
             if let Ok(Some(space)) = cx.target().space()
                 && let Some(short) = shortage(&cx, space)
                 && !shared.warned_space.swap(true, Ordering::Relaxed)
@@ -384,9 +405,9 @@ fn ring(shared: &Shared) {
 }
 
 /// Workers are not joined: one that never returns from a system call must not keep the program.
-fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
+fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) -> Result<()> {
     let (worker_cx, worker_shared) = (cx.clone(), shared.clone());
-    let spawned = std::thread::Builder::new().name(format!("worker-{number}")).stack_size(1 << 20).spawn(move || {
+    let worker = move || {
         let (cx, shared) = (worker_cx, worker_shared);
         shared.alive.fetch_add(1, Ordering::Relaxed);
         loop {
@@ -403,13 +424,8 @@ fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) {
         }
         shared.alive.fetch_sub(1, Ordering::Relaxed);
         ring(&shared);
-    });
-    match spawned {
-        Ok(_) => {}
-        // Without any worker nothing would ever be done.
-        Err(e) if number == 0 => cx.fail(&Error::io(e, "start a worker").kind_is(ErrorKind::Broken), Kind::Unknown),
-        Err(e) => cx.warn(Warning::Note(format!("worker {number} could not be started: {e}"))),
-    }
+    };
+    rlimit::spawn(&format!("worker-{number}"), worker).map(|_| ())
 }
 
 /// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.

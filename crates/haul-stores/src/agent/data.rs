@@ -245,7 +245,7 @@ impl Session {
                 listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, &each);
             }
         };
-        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         if self.be_connected(at, &secret, 0..1) == 0 {
             return Err(super::link::lost("it cannot be reached"));
         }

@@ -158,7 +158,7 @@ impl Host {
                     listener.accept(Some(Instant::now() + Duration::from_millis(100)), SILENCE, &each);
                 }
             };
-            std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+            std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
             let mut to = Writer::new();
             to.bytes(secret.as_bytes()).bytes(place.ip().to_string().as_bytes()).number(place.port().into()).number(0).number(1);
             let begun = Instant::now();

@@ -358,7 +358,7 @@ impl Link {
                 }
             }
         };
-        std::thread::Builder::new().name("link".into()).spawn(hand_out).map_err(|e| Error::io(e, "start a thread"))?;
+        std::thread::Builder::new().name("link".into()).spawn(hand_out).map_err(haul_core::rlimit::no_thread)?;
         Ok(link)
     }
 

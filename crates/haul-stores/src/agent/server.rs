@@ -243,7 +243,7 @@ pub fn serve(input: OwnedFd, output: OwnedFd, options: Options) -> Result<()> {
     let agent = Agent::new(options, THREADS, join::Joining::new());
     agent.joining.listen(&agent);
     let beat = agent.clone();
-    std::thread::Builder::new().name("pulse".into()).spawn(move || beat.pulse()).map_err(|e| Error::io(e, "start a thread"))?;
+    std::thread::Builder::new().name("pulse".into()).spawn(move || beat.pulse()).map_err(haul_core::rlimit::no_thread)?;
     let served = agent.serve_fds(input, output);
     agent.joining.close();
     served

@@ -489,7 +489,7 @@ pub fn kind_from(byte: u8) -> Result<Kind> {
 }
 
 /// The numbers are the protocol's: new ones come at the end.
-const ERRORS: [ErrorKind; 18] = [
+const ERRORS: [ErrorKind; 19] = [
     ErrorKind::Other,
     ErrorKind::NotFound,
     ErrorKind::Vanished,
@@ -508,6 +508,7 @@ const ERRORS: [ErrorKind; 18] = [
     ErrorKind::BadName,
     ErrorKind::Usage,
     ErrorKind::Io,
+    ErrorKind::Limit,
 ];
 
 fn error_to(kind: ErrorKind) -> u8 {

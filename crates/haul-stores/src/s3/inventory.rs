@@ -361,7 +361,7 @@ fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
             }
         };
         let spawned = std::thread::Builder::new().name("haul-list".into()).spawn_scoped(scope, ahead);
-        spawned.map_err(|e| Error::io(e, "list"))?;
+        spawned.map_err(haul_core::rlimit::no_thread)?;
         if each(first) == Flow::Stop {
             return Ok(());
         }

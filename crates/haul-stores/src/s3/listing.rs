@@ -112,7 +112,7 @@ impl Objects {
                 }
             };
             let spawned = std::thread::Builder::new().name("haul-list".into()).spawn_scoped(scope, fetch);
-            spawned.map_err(|e| Error::io(e, "list"))?;
+            spawned.map_err(haul_core::rlimit::no_thread)?;
             if each(first.lines) == Flow::Stop {
                 return Ok(());
             }

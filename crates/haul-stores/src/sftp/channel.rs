@@ -169,7 +169,7 @@ impl Channel {
             let over = shared.hand_out(output);
             shared.end(over);
         };
-        std::thread::Builder::new().name("sftp".into()).spawn(hand_out).map_err(|e| Error::io(e, "start a thread"))?;
+        std::thread::Builder::new().name("sftp".into()).spawn(hand_out).map_err(haul_core::rlimit::no_thread)?;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The tools tested on each other. Needs root, FUSE and the mkfs programs.
 
 mod compare;
+mod released;
 mod slowfs;
 mod tree;
 mod volume;

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::show;
-use haul_core::error::Error;
+use haul_core::error::{Error, Result};
+use haul_core::rlimit;
 
 use crate::exit::Exit;
 use crate::flags::global::Progress;
@@ -84,7 +85,9 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
         },
     };
     let (stop, copies) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    listen(stop.clone(), copies.clone());
+    if let Err(e) = listen(stop.clone(), copies.clone()) {
+        return out::error(&e);
+    }
     let batch = Batch {
         lines: Mutex::new(Lines { from, number: 0 }),
         flags,
@@ -236,15 +239,16 @@ fn connection(command: &mut Command) -> Option<&mut flags::connect::Connect> {
 
 /// A signal begins no other line. Copies that are at work stop by themselves; where there are none, and at a second signal, it
 /// ends here.
-fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) {
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return };
-    std::thread::spawn(move || {
+fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) -> Result<()> {
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return Ok(()) };
+    let hear = move || {
         for _ in signals.forever() {
             if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {
                 std::process::exit(i32::from(Exit::Signal.code()));
             }
         }
-    });
+    };
+    rlimit::spawn("signals", hear).map(|_| ())
 }
 
 /// Splits a line as a shell would that knows quotes and backslashes and nothing else. A `#` at the beginning of a word ends it.

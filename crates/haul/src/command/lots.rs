@@ -110,7 +110,7 @@ fn by_lots(
         for _ in 0..LOTS_AT_ONCE {
             let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
             if let Err(e) = spawned {
-                return (Err(Error::io(e, "remove")), 0);
+                return (Err(haul_core::rlimit::no_thread(e)), 0);
             }
         }
         let found = find(&mut lots);

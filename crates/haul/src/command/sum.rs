@@ -21,6 +21,7 @@ use haul_core::event::{Action, Why};
 use haul_core::filter::{Filter, Verdict};
 use haul_core::hash::{Algorithm, hex, unhex};
 use haul_core::job::Bounds;
+use haul_core::rlimit::STACK;
 use haul_core::spill::Sorter;
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
@@ -325,31 +326,34 @@ pub fn check(
         }
         let next = Mutex::new(lot.iter());
         std::thread::scope(|scope| {
-            for _ in 0..threads(&*opened.store) {
-                scope.spawn(|| {
-                    while let Some((line, algorithm)) = { next.lock().expect("no panic while held").next() } {
-                        if cancel.is_set() {
-                            return;
+            let run = || {
+                while let Some((line, algorithm)) = { next.lock().expect("no panic while held").next() } {
+                    if cancel.is_set() {
+                        return;
+                    }
+                    let found = judge(&*opened.store, path, line, *algorithm, cancel);
+                    let mut counts = counts.lock().expect("no panic while held");
+                    match found {
+                        Ok(None) => counts.same += 1,
+                        Ok(Some((action, why))) => {
+                            match action {
+                                Action::Missing => counts.missing += 1,
+                                _ => counts.differing += 1,
+                            }
+                            (told.found)(Found { action, why, path: &line.path, size: line.stamp.map(|(size, _)| size) });
                         }
-                        let found = judge(&*opened.store, path, line, *algorithm, cancel);
-                        let mut counts = counts.lock().expect("no panic while held");
-                        match found {
-                            Ok(None) => counts.same += 1,
-                            Ok(Some((action, why))) => {
-                                match action {
-                                    Action::Missing => counts.missing += 1,
-                                    _ => counts.differing += 1,
-                                }
-                                (told.found)(Found { action, why, path: &line.path, size: line.stamp.map(|(size, _)| size) });
-                            }
-                            Err(e) => {
-                                counts.failed += 1;
-                                (told.failed)(&e, Kind::File);
-                            }
+                        Err(e) => {
+                            counts.failed += 1;
+                            (told.failed)(&e, Kind::File);
                         }
                     }
-                });
+                }
+            };
+            // Fewer threads do the same work: this one takes part.
+            for _ in 1..threads(&*opened.store) {
+                let _one_less = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
             }
+            run();
         });
         cancel.check()?;
     }

@@ -323,7 +323,9 @@ fn ending(report: &Report, context: &Context) -> Vec<String> {
             command("What has landed is kept. To go on, run the same command again")
         }
         Ending::Stopped => {
-            let what = report.failed_kinds.iter().copied().find(|kind| kind.ends_the_run()).map_or("the cause", remedy);
+            let kinds = &report.failed_kinds;
+            let what =
+                kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first()).map_or("the cause is put right", |kind| remedy(*kind));
             command(&format!("What has landed is kept. Once {what}, run the same command again"))
         }
         Ending::TooManyDeletes => command("If the deletes are meant, run it again with a larger --max-delete"),
@@ -335,6 +337,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::NoSpace => "there is space",
         ErrorKind::Quota => "the quota allows it",
+        ErrorKind::Limit => "the limit is raised",
         ErrorKind::ReadOnly => "the destination can be written",
         ErrorKind::Broken => "the connection is back",
         _ => "the cause is put right",

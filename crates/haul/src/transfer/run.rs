@@ -15,6 +15,7 @@ use haul_core::event::{Action, Event, Observer, Warning};
 use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
 use haul_core::report::{Ending, Report};
+use haul_core::rlimit;
 use haul_core::tune::{Climb, Fixed, Limits, Tuner};
 use haul_core::verdict::Ends;
 
@@ -102,7 +103,7 @@ impl Session {
     pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, choice: JournalChoice, missing: Vec<Error>) -> Result<Report> {
         let cancel = Cancel::default();
         let poke = Arc::new(AtomicBool::new(false));
-        let _listening = listen(cancel.clone(), poke.clone(), self.renderer.clone());
+        let _listening = listen(cancel.clone(), poke.clone(), self.renderer.clone())?;
         let kept = if choice.kept { self.journal(identity, &choice, &cancel)? } else { None };
         let (directory, journal, past) = match kept {
             Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
@@ -288,18 +289,18 @@ impl Drop for Listening {
 }
 
 /// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress. Inherited ignores stay.
-fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Option<Listening> {
+fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Result<Option<Listening>> {
     use signal_hook::consts::SIGUSR1;
     let wanted = [signals::stopping(), signals::heeded(&[SIGUSR1])].concat();
-    let mut signals = signal_hook::iterator::Signals::new(wanted).ok()?;
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(wanted) else { return Ok(None) };
     let listening = Listening(signals.handle());
-    std::thread::spawn(move || {
+    let hear = move || {
         let mut stopping = false;
         for signal in signals.forever() {
             if signal == SIGUSR1 {
                 // Apart: whoever prints at this moment may be stuck, and the next signal must be heard all the same.
                 let (renderer, poke) = (renderer.clone(), poke.clone());
-                std::thread::spawn(move || {
+                let _not_shown = rlimit::spawn("show", move || {
                     renderer.show_progress();
                     poke.store(true, Ordering::Relaxed);
                 });
@@ -310,9 +311,11 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Opt
                 stopping = true;
                 cancel.set(Stop::Signal);
                 let renderer = renderer.clone();
-                std::thread::spawn(move || renderer.say("stopping; what has landed is kept (a second signal stops at once)"));
+                let words = "stopping; what has landed is kept (a second signal stops at once)";
+                let _not_said = rlimit::spawn("show", move || renderer.say(words));
             }
         }
-    });
-    Some(listening)
+    };
+    rlimit::spawn("signals", hear)?;
+    Ok(Some(listening))
 }

@@ -13,6 +13,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, Time, show};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::{Algorithm, Hasher};
 use haul_core::meter::Meter;
+use haul_core::rlimit;
 use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, WriteStyle, chunk_size};
 use haul_stores::local::Options;
 
@@ -197,7 +198,7 @@ fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();
-    listen(cancel.clone(), Arc::new(Mutex::new(Some(sink.clone()))));
+    listen(cancel.clone(), Arc::new(Mutex::new(Some(sink.clone()))))?;
     let meter = Meter::new(cancel, flags.speed.bwlimit);
     let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
         let whole = Entry { size, ..entry.clone() };
@@ -216,7 +217,7 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.speed.bwlimit);
     let begun = Begun::default();
-    listen(cancel, begun.clone());
+    listen(cancel, begun.clone())?;
     let mut hasher = flags.verify.then(|| Algorithm::Xxh128.begin());
     let mut bytes = Vec::new();
     let mut next = |bytes: &mut Vec<u8>, meter: &Meter| -> Result<()> {
@@ -328,9 +329,9 @@ fn now() -> Time {
 type Begun = Arc<Mutex<Option<Arc<dyn Sink>>>>;
 
 /// A read of standard input may wait for ever: what was written is removed and the program left from here.
-fn listen(cancel: Cancel, sink: Begun) {
-    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return };
-    std::thread::spawn(move || {
+fn listen(cancel: Cancel, sink: Begun) -> Result<()> {
+    let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return Ok(()) };
+    let hear = move || {
         if signals.forever().next().is_some() {
             cancel.set(Stop::Signal);
             if let Some(sink) = sink.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -339,5 +340,6 @@ fn listen(cancel: Cancel, sink: Begun) {
             out::complain(&"haul: stopped by a signal; nothing was left behind\n".to_string().into(), false);
             std::process::exit(i32::from(Exit::Signal.code()));
         }
-    });
+    };
+    rlimit::spawn("signals", hear).map(|_| ())
 }

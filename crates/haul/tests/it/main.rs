@@ -7,6 +7,7 @@ mod deletes;
 mod destinations;
 mod dry;
 mod json;
+mod limits;
 mod moves;
 mod race;
 mod selection;

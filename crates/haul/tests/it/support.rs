@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use haul_test::compare::{What, assert_same};
 use haul_test::nobody::{NobodyProgram, become_nobody, give};
 use haul_test::tree::Tree;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use tempfile::TempDir;
 
 /// A run that takes longer hangs.
@@ -219,6 +220,14 @@ impl Haul<'_> {
         self
     }
 
+    /// Under a limit of the system, as by `ulimit`.
+    pub fn limited(mut self, resource: Resource, most: u64) -> Self {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        // SAFETY: one system call between fork and exec.
+        unsafe { self.command.pre_exec(move || Ok(setrlimit(resource, limit)?)) };
+        self
+    }
+
     /// Starts it and gives it back running.
     pub fn start(mut self) -> Running {
         let place = tempfile::tempdir_in(self.world.directory.path().join("out")).expect("a directory for the output").keep();
@@ -254,6 +263,17 @@ pub struct Running {
 }
 
 impl Running {
+    /// A number of `/proc/PID/status`; `None` when the run is over.
+    pub fn status(&self, key: &str) -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+    }
+
     pub fn is_over(&mut self) -> bool {
         self.child.try_wait().expect("ask for its state").is_some()
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use haul_core::error::{Error, Result};
+use haul_core::error::Result;
 
 use super::{Agent, PATIENCE};
 use crate::agent::direct::{self, Kernel, Listener, Sealed};
@@ -57,7 +57,7 @@ impl Agent {
         let agent = self.clone();
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, false));
         let take = move || listener.accept(None, PATIENCE, &each);
-        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         Ok(())
     }
 

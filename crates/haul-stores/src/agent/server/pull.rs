@@ -38,7 +38,7 @@ impl Agent {
         let agent = self.clone();
         let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, true));
         let take = move || listener.accept(None, super::PATIENCE, &each);
-        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(|e| Error::io(e, "start a thread"))?;
+        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         Ok(())
     }
 

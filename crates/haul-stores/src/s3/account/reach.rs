@@ -204,12 +204,14 @@ fn run(words: &[String], bound: Duration) -> io::Result<CommandOutput> {
 /// All that comes out of a pipe, read by a thread of its own.
 fn collected(pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = sync_channel(1);
-    std::thread::spawn(move || {
+    let read = move || {
         let mut bytes = Vec::new();
         // What came before a failure is judged by whoever reads it; nobody may be waiting any more.
         let _ = pipe.take(MOST).read_to_end(&mut bytes);
         let _ = sender.send(bytes);
-    });
+    };
+    // Without a thread nothing is received, and the command counts as one that printed nothing.
+    let _ = haul_core::rlimit::spawn("command", read);
     receiver
 }
 
