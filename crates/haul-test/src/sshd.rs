@@ -24,7 +24,7 @@ pub struct Sshd {
 
 impl Sshd {
     /// `lines` go into its configuration in front of all others, where the first value of a word counts. It has the sftp
-    /// subsystem unless they name one.
+    /// subsystem unless they name one, and root's home is an empty directory unless they set something in the environment.
     pub fn start(lines: &str) -> io::Result<Sshd> {
         let place = tempfile::Builder::new().prefix("haul-sshd-").tempdir()?;
         // An account that is not root's has its key looked up with its own rights.
@@ -41,10 +41,13 @@ impl Sshd {
         fs::create_dir_all("/run/sshd")?;
         let port = free_port()?;
         let show = |name: &str| at(name).display().to_string();
+        // A login as root reads no start-up files of this machine's: they may print, take their time or change the PATH.
+        fs::create_dir(at("home"))?;
+        let home = if lines.contains("SetEnv ") { String::new() } else { format!("Match User root\n  SetEnv HOME={}\n", show("home")) };
         let config = format!(
             "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             MaxStartups 100\nLogLevel VERBOSE\n{}",
+             MaxStartups 100\nLogLevel VERBOSE\n{}{home}",
             show("host_key"),
             show("authorized_keys"),
             if lines.contains("Subsystem ") { "" } else { "Subsystem sftp /usr/lib/openssh/sftp-server\n" }
