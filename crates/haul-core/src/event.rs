@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::Error;
+use crate::forecast::Cost;
 use crate::report::Report;
 use crate::tune::Limits;
 
@@ -183,6 +184,8 @@ pub struct Progress {
     /// Bytes and files a second over about the last five seconds.
     pub rate_now: f64,
     pub files_now: f64,
+    /// Of what is left, as far as is known.
+    pub cost: Cost,
     /// The file in flight that began first.
     pub slowest: Option<InFlight>,
     /// What the run does now: "copying", "deleting", "verifying", "finishing".
@@ -209,27 +212,13 @@ impl Progress {
         if seconds > 0.0 { self.moved_bytes as f64 / seconds } else { 0.0 }
     }
 
-    /// Time left, by bytes or by files, whichever is longer; `None` while the walk runs or nothing has moved.
+    /// Time left; `None` while the walk runs or nothing has moved.
     pub fn eta(&self) -> Option<Duration> {
         if !self.walk_done {
             return None;
         }
-        let bytes_left = self.planned_bytes.saturating_sub(self.moved_bytes + self.resumed_bytes) as f64;
-        let files_left = self.planned_files.saturating_sub(self.done_files) as f64;
-        let seconds = |left: f64, rate: f64| {
-            if left == 0.0 {
-                Some(0.0)
-            } else if rate > 0.0 {
-                Some(left / rate)
-            } else {
-                None
-            }
-        };
-        let elapsed = self.elapsed.as_secs_f64().max(1e-9);
-        let byte_rate = if self.rate_now > 0.0 { self.rate_now } else { self.rate_mean() };
-        let by_bytes = seconds(bytes_left, byte_rate)?;
-        let by_files = seconds(files_left, self.done_files as f64 / elapsed).unwrap_or(0.0);
-        Some(Duration::from_secs_f64(by_bytes.max(by_files).min(1e9)))
+        let bytes = self.planned_bytes.saturating_sub(self.moved_bytes + self.resumed_bytes);
+        self.cost.of(bytes, self.planned_files.saturating_sub(self.done_files))
     }
 }
 

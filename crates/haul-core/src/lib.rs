@@ -15,6 +15,7 @@ pub mod entry;
 pub mod error;
 pub mod event;
 pub mod filter;
+pub mod forecast;
 pub mod hash;
 pub mod job;
 pub mod journal;

@@ -225,6 +225,12 @@ impl<'a> Facts<'a> {
         if stage.is_source() { self.report.far_source } else { self.report.far_destination }
     }
 
+    /// Whether anything was made, removed or set at the destination.
+    fn changed(&self) -> bool {
+        let r = self.report;
+        r.made.total() + r.renamed.total() + r.deleted.total() + r.hard_links + r.attributes > 0
+    }
+
     /// The far hosts' names, for what lies between.
     fn hosts(&self) -> String {
         let host = |end: &'a End| end.far.as_ref().map(|far| far.host.as_str());
@@ -248,6 +254,9 @@ impl<'a> Facts<'a> {
             Stage::SourceReads => (Limiter::SourceReads, format!("reading the source{at}")),
             Stage::DestinationWrites => (Limiter::DestinationWrites, format!("writing the destination{at}")),
             Stage::SourceMetadata => (Limiter::SourceMetadata, format!("listing, looking up and opening files at the source{at}")),
+            Stage::DestinationMetadata if !self.changed() => {
+                (Limiter::DestinationMetadata, format!("listing and looking up names at the destination{at}"))
+            }
             Stage::DestinationMetadata => {
                 (Limiter::DestinationMetadata, format!("creating files, looking names up and setting attributes at the destination{at}"))
             }

@@ -10,6 +10,7 @@ use crate::cancel::Stop;
 use crate::entry::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Progress, Warning};
+use crate::forecast::Forecast;
 use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
@@ -39,6 +40,7 @@ pub struct Supervisor {
     poke: Arc<AtomicBool>,
     next: Timetable,
     rate: Rate,
+    forecast: Forecast,
     pulse: (u64, Instant),
     stalled: bool,
     /// Workers have been given their grace.
@@ -117,6 +119,7 @@ impl Supervisor {
             poke,
             next: Timetable { tick: now, show: now, flush: now, beat: now, space: now + Duration::from_secs(1) },
             rate: Rate::default(),
+            forecast: Forecast::default(),
             pulse: (0, now),
             stalled: false,
             drained: false,
@@ -290,8 +293,10 @@ impl Supervisor {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let (bytes, files) = (self.cx.meter.moved(), get(&tally.done_files));
         let (rate_now, files_now) = self.rate.now(now, bytes, files);
+        let elapsed = self.cx.began.elapsed();
+        self.forecast.observe(elapsed, bytes, files);
         Progress {
-            elapsed: self.cx.began.elapsed(),
+            elapsed,
             found: get(&tally.found),
             planned_files: get(&tally.planned_files),
             planned_bytes: get(&tally.planned_bytes),
@@ -304,6 +309,7 @@ impl Supervisor {
             workers: self.limits.workers,
             rate_now,
             files_now,
+            cost: self.forecast.cost(),
             slowest: self.cx.slowest(),
             phase,
             idle: Duration::ZERO,

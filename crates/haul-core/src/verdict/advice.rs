@@ -32,6 +32,9 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
         Limiter::DestinationWrites => {
             vec![format!("nothing in haul: {} takes no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
         }
+        Limiter::DestinationMetadata if !facts.changed() => {
+            vec![format!("nothing in haul: every name has to be looked up there; {}", alone(destination, "stat"))]
+        }
         Limiter::DestinationMetadata => vec![
             format!(
                 "files spread over more directories: creates in one directory often wait for each other; {}",

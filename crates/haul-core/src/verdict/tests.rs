@@ -50,6 +50,24 @@ fn is(report: &Report, machine: Machine, ends: &Ends, limiter: Limiter, words: &
 
 type Case = (fn(&mut Report), Limiter, &'static str);
 
+/// A check, or a sync that found all the same.
+#[test]
+fn what_only_looked_created_nothing() {
+    let looked = |change: fn(&mut Report)| {
+        ran(|r| {
+            (r.times.walking, r.times.target_listing, r.made.files, r.kept.files) = (secs(60.0), secs(58.0), 0, 20_000);
+            change(r);
+        })
+    };
+    let report = looked(|_| ());
+    is(&report, MACHINE, &near(), Limiter::DestinationMetadata, "listing and looking up names at the destination: 9");
+    let advice = verdict(&report, MACHINE, &near()).next;
+    assert!(advice.iter().all(|next| !next.contains("create")), "{advice:?}");
+    for change in [|r: &mut Report| r.attributes = 1, |r: &mut Report| r.deleted.files = 1, |r: &mut Report| r.hard_links = 1] {
+        is(&looked(change), MACHINE, &near(), Limiter::DestinationMetadata, "creating files");
+    }
+}
+
 #[test]
 fn the_largest_share_is_named() {
     let cases: [Case; 8] = [

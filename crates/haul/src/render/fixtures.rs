@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::event::{InFlight, Progress};
+use haul_core::forecast::Cost;
 use haul_core::report::{Kinds, Report};
 
 pub fn entry(path: &str, kind: Kind) -> Entry {
@@ -24,6 +25,7 @@ pub fn moving() -> Progress {
         workers: 8,
         rate_now: 15.5 * 1048576.0,
         files_now: 141.4,
+        cost: Cost { byte: 1.0 / (15.5 * 1048576.0), file: 0.0 },
         slowest: Some(InFlight {
             path: b"experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc".to_vec(),
             size: 3_650_722_201,
