@@ -308,7 +308,8 @@ impl Context {
         }
         for change in &self.job.chmod {
             let is_dir = entry.kind == Kind::Dir;
-            if (is_dir && change.dirs) || (entry.kind == Kind::File && change.files) {
+            let is_file = entry.kind == Kind::File || entry.kind.is_special();
+            if (is_dir && change.dirs) || (is_file && change.files) {
                 let any_exec = entry.mode & 0o111 != 0;
                 entry.mode = (entry.mode & change.keep) | change.add;
                 entry.have = entry.have.with(MetaMask::MODE);

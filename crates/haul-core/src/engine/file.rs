@@ -15,7 +15,7 @@ use crate::meter::Pass;
 use crate::plan::{Act, Compare, Step};
 use crate::report::Times;
 use crate::schedule::DirWork;
-use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
+use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Store, Token, WriteStyle, chunk_size, chunks};
 use crate::tune::Op;
 
 use super::context::{Context, Flight};
@@ -36,6 +36,8 @@ pub struct OpenFile {
     most: u32,
     /// What an earlier try in this run has landed.
     kept: Mutex<Option<Kept>>,
+    /// Files of the trees of `--link-dest` that are to be compared first, by the number of their tree.
+    references: Mutex<Vec<(usize, Entry)>>,
     state: Mutex<State>,
 }
 
@@ -79,6 +81,11 @@ impl fmt::Debug for OpenFile {
 
 impl OpenFile {
     pub fn new(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
+        Self::linkable(cx, work, entry, step, Vec::new())
+    }
+
+    /// A new file that is linked, not copied, if one of these has the same content.
+    pub fn linkable(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<(usize, Entry)>) -> Arc<Self> {
         let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
         Arc::new(OpenFile {
             work: work.clone(),
@@ -87,6 +94,7 @@ impl OpenFile {
             open_to_all: AtomicBool::new(false),
             most: cx.job.writers.unwrap_or(u32::MAX),
             kept: Mutex::default(),
+            references: Mutex::new(references),
             state: Mutex::new(state),
         })
     }
@@ -122,6 +130,10 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
             Ok(false) => {}
             Err(e) => return give_up(cx, file, e),
         }
+    }
+    let references = std::mem::take(&mut *file.references.lock().unwrap_or_else(PoisonError::into_inner));
+    if !references.is_empty() && settled_by_link(cx, file, &references) {
+        return;
     }
     if cx.copies(&file.work) && matches!(file.step.act, Act::File { .. }) && file.tries.load(Ordering::Relaxed) == 0 {
         match copy_within(cx, file) {
@@ -672,39 +684,8 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
 
 /// `--checksum`: reads both sides. `true` if that settled it.
 fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
-    let began = Instant::now();
     let entry = file.lock().entry.clone();
-    let target = Entry { name: cx.target_name(&entry.name), have: MetaMask::NONE, ..entry.clone() };
-    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
-    let (mut ours_spent, mut theirs_spent) = (Spent::default(), Spent::default());
-    let same = cx.measured(Op::Chunk, |load| {
-        load.bytes = entry.size * 2;
-        load.entries = 1;
-        // Bare: a store that reads ahead when a file is opened has no reason to.
-        let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
-        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
-        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
-            return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
-        }
-        let theirs = cx.retry(|| cx.target().open(&target, false))?;
-        if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
-            return Ok(same);
-        }
-        let ranges = cx.source(&file.work).caps().read_ranges && cx.target().caps().read_ranges;
-        chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
-            let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
-            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
-        })
-    });
-    cx.touch_down(flight_id);
-    {
-        let mut report = cx.report();
-        report.times.reading += ours_spent.reading;
-        report.times.verifying += theirs_spent.reading;
-        report.times.hashing += ours_spent.hashing + theirs_spent.hashing;
-        report.times.opening += began.elapsed().saturating_sub(ours_spent.sum() + theirs_spent.sum());
-    }
-    let same = same?;
+    let same = same_content(cx, file, &entry, (cx.target(), &cx.target_name(&entry.name)))?;
     if cx.job.mode == crate::job::Mode::Check {
         if same {
             cx.report().kept.files += 1;
@@ -719,14 +700,71 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
     if same {
         settle_attributes(cx, file, &entry)?;
     } else if !cx.writes() {
-        let mut report = cx.report();
-        report.made.files += 1;
-        report.file_bytes += entry.size;
-        drop(report);
-        cx.item(Step { act: Act::File { replace: true }, why: Why::Content }.action(Kind::File), Why::Content, &entry);
-        cx.sched.items_done(&file.work, 1);
+        would_copy(cx, file, &entry);
     }
     Ok(same || !cx.writes())
+}
+
+/// A dry run's way of copying.
+fn would_copy(cx: &Context, file: &OpenFile, entry: &Entry) {
+    let mut report = cx.report();
+    report.made.files += 1;
+    report.file_bytes += entry.size;
+    drop(report);
+    let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
+    cx.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
+    cx.sched.items_done(&file.work, 1);
+}
+
+/// `-c --link-dest`: whether one of the references had the content, or this is a dry run, so that nothing is left to do.
+fn settled_by_link(cx: &Arc<Context>, file: &OpenFile, references: &[(usize, Entry)]) -> bool {
+    let entry = file.lock().entry.clone();
+    // What cannot be compared is copied, and says what is wrong with it.
+    let same = |(i, there): &&(usize, Entry)| same_content(cx, file, &entry, (&*cx.job.link_dest[*i].store, &there.name)).unwrap_or(false);
+    let linked = references.iter().filter(same).any(|(i, there)| super::planned::link(cx, &file.work, &entry, (*i, there)));
+    if linked {
+        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+        cx.sched.items_done(&file.work, 1);
+    } else if !cx.writes() {
+        would_copy(cx, file, &entry);
+    }
+    linked || !cx.writes()
+}
+
+/// Reads the source's file and another.
+fn same_content(cx: &Arc<Context>, file: &OpenFile, entry: &Entry, (store, name): (&dyn Store, &Name)) -> Result<bool> {
+    let began = Instant::now();
+    let target = Entry { name: name.clone(), have: MetaMask::NONE, ..entry.clone() };
+    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
+    let (mut ours_spent, mut theirs_spent) = (Spent::default(), Spent::default());
+    let same = cx.measured(Op::Chunk, |load| {
+        load.bytes = entry.size * 2;
+        load.entries = 1;
+        // Bare: a store that reads ahead when a file is opened has no reason to.
+        let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
+        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
+        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
+            return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
+        }
+        let theirs = cx.retry(|| store.open(&target, false))?;
+        if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
+            return Ok(same);
+        }
+        let ranges = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
+        chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
+            let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
+            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
+        })
+    });
+    cx.touch_down(flight_id);
+    {
+        let mut report = cx.report();
+        report.times.reading += ours_spent.reading;
+        report.times.verifying += theirs_spent.reading;
+        report.times.hashing += ours_spent.hashing + theirs_spent.hashing;
+        report.times.opening += began.elapsed().saturating_sub(ours_spent.sum() + theirs_spent.sum());
+    }
+    same
 }
 
 /// Whether two files have the same content, as far as what a store keeps of one of them can tell: then only the other is

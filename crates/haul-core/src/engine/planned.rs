@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::job::{Mode, Pick};
-use crate::plan::{Act, Step};
+use crate::plan::{Act, Compare, Step};
 use crate::schedule::{DirWork, PendingDir, Small};
 use crate::store::{MetaSpec, WriteStyle, admits, tells};
 
@@ -132,9 +132,18 @@ pub(super) fn plan_one(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, tar
             }
         }
     }
-    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy && linked(cx, work, &entry, &planned.references) {
-        planned.done += 1;
-        return;
+    if target.is_none() && entry.kind == Kind::File && cx.job.mode == Mode::Copy {
+        match linked(cx, work, &entry, &planned.references) {
+            Linking::Done => {
+                planned.done += 1;
+                return;
+            }
+            Linking::Compare(candidates) => {
+                count_planned(cx, &entry);
+                return planned.large.push(OpenFile::linkable(cx, work, entry, step, candidates));
+            }
+            Linking::None => {}
+        }
     }
     sort_out(cx, work, entry, step, staged, planned);
 }
@@ -166,36 +175,55 @@ fn handed_over(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     true
 }
 
+/// What `--link-dest` means for one new file.
+enum Linking {
+    /// It has its name.
+    Done,
+    /// These may have the same content, by their number in the job; reading both tells.
+    Compare(Vec<(usize, Entry)>),
+    None,
+}
+
 /// `--link-dest`: whether one of the reference trees had an equal file, which has this name now too. What cannot
 /// be linked is copied.
-fn linked(cx: &Context, work: &DirWork, entry: &Entry, references: &[References]) -> bool {
+fn linked(cx: &Context, work: &DirWork, entry: &Entry, references: &[References]) -> Linking {
     if cx.job.link_dest.is_empty() || cx.planner.decide(entry, None).act == Act::Keep {
-        return false;
+        return Linking::None;
     }
     let leaf: &[u8] = cx.target_leaf(&entry.name);
-    let name = Name::new(&work.dir, leaf);
-    for (reference, known) in cx.job.link_dest.iter().zip(references) {
-        let Some(there) = known.get(leaf) else { continue };
-        // `decide` is asked as if the reference stood at the destination; what has to be hashed first is not equal.
-        let equal = Step { act: Act::Keep, why: Why::Same };
-        if there.kind != Kind::File || cx.planner.decide(entry, Some(there)) != equal {
-            continue;
+    // Asked as if the reference stood at the destination, but for what is meant for things that do stand there.
+    let mut planner = cx.planner.clone();
+    (planner.policy.update, planner.policy.ignore_existing) = (false, false);
+    // A link shares all attributes, the time too where only sizes are compared.
+    let mut exact = planner.clone();
+    exact.policy.compare = Compare::SizeAndTime;
+    let mut candidates = Vec::new();
+    for (i, known) in references.iter().enumerate() {
+        let Some(there) = known.get(leaf).filter(|there| there.kind == Kind::File) else { continue };
+        match planner.decide(entry, Some(there)) {
+            _ if exact.attributes_differ(entry, there) => {}
+            Step { act: Act::Compare, .. } => candidates.push((i, there.clone())),
+            Step { act: Act::Keep, why: Why::Same } if link(cx, work, entry, (i, there)) => return Linking::Done,
+            _ => {}
         }
-        if cx.writes() {
-            work.touch();
-            match cx.retry(|| (reference.link)(&there.name, &name)) {
-                Ok(()) => {}
-                Err(_) => continue,
-            }
-        }
-        let mut report = cx.report();
-        report.made.files += 1;
-        report.hard_links += 1;
-        drop(report);
-        cx.item(Action::HardLink, Why::Same, entry);
-        return true;
     }
-    false
+    if candidates.is_empty() { Linking::None } else { Linking::Compare(candidates) }
+}
+
+/// Gives an equal file of a reference tree the entry's name, too. `false` where that cannot be.
+pub(super) fn link(cx: &Context, work: &DirWork, entry: &Entry, (reference, there): (usize, &Entry)) -> bool {
+    if cx.writes() {
+        work.touch();
+        if cx.retry(|| (cx.job.link_dest[reference].link)(&there.name, &cx.target_name(&entry.name))).is_err() {
+            return false;
+        }
+    }
+    let mut report = cx.report();
+    report.made.files += 1;
+    report.hard_links += 1;
+    drop(report);
+    cx.item(Action::HardLink, Why::Same, entry);
+    true
 }
 
 /// A directory of ours that is closed to us, as an earlier run left it, is opened: it gets its own mode again when

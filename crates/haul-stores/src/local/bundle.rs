@@ -235,8 +235,8 @@ impl Shared {
     ) -> Result<(Landed, Option<Vec<u8>>, Option<Birth>)> {
         let leaf = leaf_of(&entry.name.leaf, "create")?;
         let inherits = self.inherits_acl(handle);
-        let mut wanted = self.rules.new_mode(entry, keep);
-        let mut mode = self.rules.creation_mode(wanted, entry, keep, inherits);
+        let mut wanted = self.rules.new_mode(entry, keep, inherits);
+        let mut mode = self.rules.creation_mode(wanted, entry, keep, inherits.is_some());
         let direct = if direct {
             match openat(handle, leaf, WRITE | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(mode)) {
                 Ok(fd) => Some(fd),
@@ -261,7 +261,7 @@ impl Shared {
             }
         };
         laps.lap(|spent| &mut spent.metadata);
-        let now = Now { facts: None, mode: mode & !self.rules.umask, otherwise: wanted, fresh: true, inherited: inherits };
+        let now = Now { facts: None, mode: mode & !self.rules.umask, otherwise: wanted, fresh: true, inherited: inherits.is_some() };
         let filled = match sync.then(|| birth_and_size(&fd, b"").map(|(born, _empty)| born)).transpose() {
             Ok(born) => self.fill_file(fd, entry, bytes, keep, now, laps).map(|landed| (landed, born)),
             Err(e) => Err((fail(e, "stat"), None)),

@@ -23,8 +23,17 @@ pub(super) struct Handle {
     pub path_only: bool,
     /// Held while the descriptor's own position is used for a listing.
     pub listing: Mutex<()>,
-    /// 0 when not known; else the epoch in which it was looked up, shifted, and the answer in the lowest bit.
+    /// 0 when not known; else the epoch in which it was looked up, shifted, and the answer below it.
     default_acl: AtomicU64,
+}
+
+/// What the default ACL of a directory leaves of the mode that something new in it is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inherited {
+    /// These permission bits, of owner, mask (or group) and others.
+    Mode(u32),
+    /// It could not be read.
+    Unknown,
 }
 
 impl AsFd for Handle {
@@ -38,23 +47,36 @@ impl Handle {
         Handle { fd, path_only, listing: Mutex::new(()), default_acl: AtomicU64::new(0) }
     }
 
-    /// Whether what is made here inherits an ACL. Looked up once, and again after an epoch in which this
+    /// The ACL that what is made here inherits, if any. Looked up once, and again after an epoch in which this
     /// store set a default ACL on some directory.
-    pub fn has_default_acl(&self, epoch: u64) -> bool {
-        let known = self.default_acl.load(Ordering::Relaxed);
-        if known >> 1 == epoch {
-            return known & 1 == 1;
+    pub fn default_acl(&self, epoch: u64) -> Option<Inherited> {
+        /// Below the epoch: there is one, and its bits are known.
+        const THERE: u64 = 0o2000;
+        const KNOWN: u64 = 0o1000;
+        let mut known = self.default_acl.load(Ordering::Relaxed);
+        if known >> 11 != epoch {
+            let found = match self.read_default_acl() {
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
+                Ok(Some(bits)) => THERE | KNOWN | u64::from(bits),
+                // What cannot be asked may be there.
+                Ok(None) | Err(_) => THERE,
+            };
+            known = epoch << 11 | found;
+            self.default_acl.store(known, Ordering::Relaxed);
         }
+        let bits = (known & 0o777) as u32;
+        (known & THERE != 0).then_some(if known & KNOWN != 0 { Inherited::Mode(bits) } else { Inherited::Unknown })
+    }
+
+    fn read_default_acl(&self) -> Result<Option<u32>, Errno> {
         let name = super::xattr::DEFAULT_ACL;
-        let found = if self.path_only {
-            rustix::fs::getxattr(super::xattr::proc_path(self.fd.as_fd()), name, &mut [0u8; 0])
+        let mut value = [0u8; 4096];
+        let length = if self.path_only {
+            rustix::fs::getxattr(super::xattr::proc_path(self.fd.as_fd()), name, &mut value)?
         } else {
-            rustix::fs::fgetxattr(&self.fd, name, &mut [0u8; 0])
+            rustix::fs::fgetxattr(&self.fd, name, &mut value)?
         };
-        // A buffer too small means that there is one; what cannot be asked may be there.
-        let has = !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP));
-        self.default_acl.store(epoch << 1 | u64::from(has), Ordering::Relaxed);
-        has
+        Ok(super::xattr::mode_of_acl(&value[..length]))
     }
 }
 

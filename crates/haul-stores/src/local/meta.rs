@@ -8,6 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 
+use super::dirs::Inherited;
 use super::facts::{Facts, look_at};
 use super::fail;
 use super::xattr::{self, Way};
@@ -84,7 +85,7 @@ pub(super) struct Now {
     pub otherwise: u32,
     /// Just made by us: no extended attributes of its own.
     pub fresh: bool,
-    /// Just made in a directory with a default ACL: an ACL on it that nobody asked for.
+    /// Just made in a directory with a default ACL: it has one like it, which stays unless ACLs are kept.
     pub inherited: bool,
 }
 
@@ -105,17 +106,34 @@ pub(super) struct Rules {
     pub user_umask: u32,
     /// What new directories lose.
     pub dir_umask: u32,
+    /// ACLs are kept.
+    pub keep_acls: bool,
 }
 
 impl Rules {
-    /// The permission bits of a new file.
-    pub fn new_mode(&self, entry: &Entry, keep: MetaMask) -> u32 {
+    /// The permission bits of a new file. A default ACL takes the place of the mask, as with open(2).
+    pub fn new_mode(&self, entry: &Entry, keep: MetaMask, inherits: Option<Inherited>) -> u32 {
         let known = entry.have.has(MetaMask::MODE);
+        let masked = match inherits.filter(|_| !keep.has(MetaMask::ACL)) {
+            Some(Inherited::Mode(bits)) => bits,
+            _ => 0o777 & !self.user_umask,
+        };
         match (known && keep.has(MetaMask::MODE), known) {
             (true, _) => entry.mode & 0o777,
-            (_, true) => entry.mode & 0o777 & !self.user_umask,
-            _ => 0o666 & !self.user_umask,
+            (_, true) => entry.mode & masked,
+            _ => 0o666 & masked,
         }
+    }
+
+    /// The same of a new directory, which is to stay usable. Until it is known that its ACL stays nobody else gets in: where
+    /// modes are kept its own comes at the end.
+    pub fn new_dir_mode(&self, mode: u32, inherits: Option<Inherited>) -> u32 {
+        let masked = match inherits.filter(|_| !self.keep_acls) {
+            Some(_) if self.dir_umask == 0 => 0,
+            Some(Inherited::Mode(bits)) => bits,
+            _ => 0o777 & !self.dir_umask,
+        };
+        mode & masked | 0o700
     }
 
     /// The bits to create it with: nobody may get in before owner, group and ACL are right. A group that gets
@@ -148,7 +166,10 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
 
     let mut default_set = false;
     if now.inherited {
-        target.way().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
+        if keep.has(MetaMask::ACL) {
+            target.way().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
+        }
+        // The ACL may have taken something from the mode that it was made with.
         mode_is_known = false;
     }
     if let Some(theirs) = entry.xattrs.as_ref().filter(|theirs| keep.any(xattr::ALL) && !(now.fresh && theirs.is_empty())) {

@@ -35,7 +35,7 @@ pub use crate::staging::{is_staging, staging_leaf};
 pub use sink::unfinished_leaf;
 
 use caps::FileSystem;
-use dirs::{Dirs, Handle};
+use dirs::{Dirs, Handle, Inherited};
 use facts::look_at;
 use meta::Rules;
 use source::FileSource;
@@ -53,12 +53,14 @@ pub struct Options {
     pub user_umask: u32,
     /// What new directories lose: 0 where their modes are kept.
     pub dir_umask: u32,
+    /// ACLs are kept: a new directory loses what it inherits at once, and what is made in it has nothing to lose.
+    pub keep_acls: bool,
 }
 
 impl Default for Options {
     /// Right whatever mask the process has, at the cost of one call a file.
     fn default() -> Self {
-        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022, dir_umask: 0 }
+        Options { keep_dirlinks: false, follow: false, umask: 0o777, user_umask: 0o022, dir_umask: 0, keep_acls: false }
     }
 }
 
@@ -94,8 +96,8 @@ impl Shared {
         result
     }
 
-    fn inherits_acl(&self, handle: &Handle) -> bool {
-        handle.has_default_acl(self.acl_epoch.load(std::sync::atomic::Ordering::Relaxed))
+    fn inherits_acl(&self, handle: &Handle) -> Option<Inherited> {
+        handle.default_acl(self.acl_epoch.load(std::sync::atomic::Ordering::Relaxed))
     }
 }
 
@@ -133,6 +135,7 @@ impl Local {
             umask: options.umask & 0o777,
             user_umask: options.user_umask & 0o777,
             dir_umask: options.dir_umask & 0o777,
+            keep_acls: options.keep_acls,
         };
         // Two stores and the files that are being copied share the limit.
         let open_dirs = usize::try_from(limit / 8).unwrap_or(usize::MAX).clamp(8, 512);

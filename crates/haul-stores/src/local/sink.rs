@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::dirs::{Handle, leaf_of};
+use super::dirs::{Handle, Inherited, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::source::{FileSource, open_file};
@@ -39,7 +39,7 @@ pub(super) struct FileSink {
     fd: OwnedFd,
     /// This sink made the file: there is nothing in it that it did not write.
     made: bool,
-    inherits: bool,
+    inherits: Option<Inherited>,
     keep: MetaMask,
     size: u64,
     chunk: u64,
@@ -228,7 +228,7 @@ impl FileSink {
             rustix::io::dup(&self.fd).and_then(close).map_err(|e| fail(e, "write"))?;
         }
         let rules = &self.shared.rules;
-        let mut otherwise = rules.new_mode(entry, self.keep);
+        let mut otherwise = rules.new_mode(entry, self.keep, self.inherits);
         if !self.made && self.staging.is_none() {
             otherwise = facts.mode;
         } else if self.staging.is_some() && !self.keep.has(MetaMask::MODE) {
@@ -239,7 +239,7 @@ impl FileSink {
                 otherwise = old.mode & 0o777;
             }
         }
-        let inherited = self.inherits && (self.made || self.staging.is_some());
+        let inherited = self.inherits.is_some() && (self.made || self.staging.is_some());
         let now = Now { facts: Some(facts), mode: facts.mode, otherwise, fresh: self.made && !inherited, inherited };
         let (landed, _) = meta::set(&Target::Open(self.fd.as_fd()), entry, self.keep, now, rules)?;
         if self.sync {

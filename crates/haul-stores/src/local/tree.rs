@@ -26,9 +26,9 @@ impl Shared {
         let leaf = leaf_of(dir.leaf(), "make directory")?;
         let handle = self.dirs.get(parent)?;
         let inherits = self.inherits_acl(&handle);
-        let wanted = mode & 0o777 & !self.rules.dir_umask | 0o700;
+        let wanted = self.rules.new_dir_mode(mode, inherits);
         // Whom an inherited ACL names gets in only as far as the group's bits go.
-        let made = mkdirat(&*handle, leaf, Mode::from_raw_mode(if inherits { 0o700 } else { wanted }));
+        let made = mkdirat(&*handle, leaf, Mode::from_raw_mode(if inherits.is_some() { 0o700 } else { wanted }));
         match made {
             Ok(()) => {}
             Err(Errno::EXIST) => {
@@ -41,7 +41,7 @@ impl Shared {
             }
             Err(e) => return Err(fail(e, "make directory")),
         }
-        if inherits || wanted & self.rules.umask != 0 {
+        if inherits.is_some() || wanted & self.rules.umask != 0 {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             // A mask of 0777 leaves a directory that its owner cannot open: then by the path of an O_PATH descriptor.
             let opened = openat(&*handle, leaf, flags, Mode::empty());
@@ -53,7 +53,7 @@ impl Shared {
             if facts.kind != Kind::Dir {
                 return Err(changed("make directory", "it was replaced while it was made"));
             }
-            if inherits {
+            if inherits.is_some() && self.rules.keep_acls {
                 target
                     .way()
                     .remove(DEFAULT_ACL)
@@ -112,9 +112,9 @@ impl Shared {
         if facts.kind != entry.kind {
             return Err(changed("create", "it was replaced while it was made"));
         }
-        let inherited = entry.kind != Kind::Link && self.inherits_acl(handle);
-        let otherwise = self.rules.new_mode(entry, keep);
-        let now = Now { facts: Some(facts), mode: facts.mode, otherwise, fresh: true, inherited };
+        let inherits = self.inherits_acl(handle).filter(|_| entry.kind != Kind::Link);
+        let otherwise = self.rules.new_mode(entry, keep, inherits);
+        let now = Now { facts: Some(facts), mode: facts.mode, otherwise, fresh: true, inherited: inherits.is_some() };
         meta::set(&target, entry, keep, now, &self.rules).map(|(landed, _)| landed)
     }
 

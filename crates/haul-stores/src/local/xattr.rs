@@ -33,6 +33,23 @@ pub(super) fn class(name: &[u8], privileged: bool) -> Option<MetaMask> {
     }
 }
 
+/// The permission bits that an ACL amounts to, of owner, mask (or group where there is none) and others; `None` if it is not
+/// in the form that Linux gives them: a version, then a tag, bits and an id for each entry.
+pub(super) fn mode_of_acl(acl: &[u8]) -> Option<u32> {
+    const USER_OBJ: u16 = 0x01;
+    const GROUP_OBJ: u16 = 0x04;
+    const MASK: u16 = 0x10;
+    const OTHER: u16 = 0x20;
+    let (version, entries) = acl.split_first_chunk::<4>()?;
+    let bits = |wanted: u16| {
+        let entry = entries.as_chunks::<8>().0.iter().find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted)?;
+        Some(u32::from(u16::from_le_bytes([entry[2], entry[3]])) & 0o7)
+    };
+    let group = bits(MASK).or_else(|| bits(GROUP_OBJ));
+    (u32::from_le_bytes(*version) == 2).then_some(())?;
+    Some(bits(USER_OBJ)? << 6 | group? << 3 | bits(OTHER)?)
+}
+
 /// The path by which the inode behind a descriptor is reached, `O_PATH` ones included. A symlink opened so is not followed further.
 pub(super) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()

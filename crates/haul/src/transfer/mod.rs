@@ -112,8 +112,14 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     };
     let umask = crate::umask();
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
-    let options =
-        LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
+    let options = LocalOptions {
+        keep_dirlinks: flags.keep.links.keep_dirlinks,
+        follow: false,
+        umask: lost,
+        user_umask: umask,
+        dir_umask: lost,
+        keep_acls: flags.keep.mask.has(MetaMask::ACL),
+    };
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
     let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let asked = places::Asked {

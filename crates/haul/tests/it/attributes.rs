@@ -254,3 +254,37 @@ fn special_files_keep_their_kind() {
     assert_eq!(w.path("dst/null").metadata().unwrap().rdev(), w.path("src/null").metadata().unwrap().rdev());
     assert_eq!(w.mode("dst/p"), 0o600);
 }
+
+/// The mode of each name and its ACL, as getfacl prints them.
+fn acls(w: &World, place: &str) -> String {
+    w.tool("sh", &format!("-c cd${{IFS}}{place}&&getfacl${{IFS}}-nR${{IFS}}."))
+}
+
+#[test]
+fn default_acls_of_the_destination_act_as_with_rsync() {
+    let w = World::new();
+    w.tree("src: f=5:0640 open=3:0666 x=70000:0755 big=400K:0600 k/f=1:0644 k/deep/y=2:0700");
+    w.tool("mkfifo", "src/p");
+    w.tool("chmod", "750 src/k");
+    for (ours, theirs) in
+        [("-r", "-r"), ("-rp", "-rp"), ("-rlptD", "-rlptD"), ("-rlptgoD", "-rlptgoD"), ("-rD --chmod=g=rwx", "-rD --chmod=g=rwx")]
+    {
+        for place in ["ours", "theirs"] {
+            let _from_before = fs::remove_dir_all(w.path(place));
+            w.tool("mkdir", place);
+            w.tool("setfacl", &format!("-d -m g:777:rwx {place}"));
+            // One that is replaced, and one of which only the mode is another.
+            w.tool("sh", &format!("-c echo${{IFS}}other>{place}/f;chmod${{IFS}}604${{IFS}}{place}/f"));
+        }
+        let no_perms = if ours.contains('p') { "" } else { "--no-perms" };
+        w.haul(&format!("cp {ours} {no_perms} src/ ours")).succeeds();
+        w.tool("rsync", &format!("{theirs} src/ theirs/"));
+        assert_eq!(acls(&w, "ours"), acls(&w, "theirs"), "{ours}");
+    }
+    // With -A what the source does not have goes.
+    fs::remove_dir_all(w.path("ours")).unwrap();
+    w.tool("mkdir", "ours");
+    w.tool("setfacl", "-d -m g:777:rwx ours");
+    w.haul("cp -a src/ ours").succeeds();
+    assert!(!acls(&w, "ours").contains("777"), "{}", acls(&w, "ours"));
+}

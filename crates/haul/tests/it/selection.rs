@@ -1,5 +1,6 @@
 //! What is copied and what is passed over.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 
 use haul_test::compare::What;
@@ -410,4 +411,36 @@ fn mv_keeps_the_source_of_what_failed() {
     assert!(w.has("src/f"));
     w.haul("mv -n src dst").run();
     assert!(w.has("src/f"));
+}
+
+#[test]
+fn link_dest_links_what_rsync_links_whatever_the_comparison() {
+    let w = World::new();
+    w.tree("src: same=5 large=600K touched=9 d/same=70K other=0 added=1");
+    w.tool("cp", "-a src monday");
+    w.write("src/other", "12345");
+    w.write("monday/other", "54321");
+    for path in ["src/other", "monday/other"] {
+        w.age(path);
+    }
+    fs::remove_file(w.path("monday/added")).unwrap();
+    std::fs::File::open(w.path("src/touched")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let inode = |path: String| fs::metadata(w.path(path)).unwrap().ino();
+    let shared = |copy: &str| {
+        let names = ["same", "large", "touched", "d/same", "other", "added"];
+        let names = names.into_iter().filter(|name| w.has(format!("monday/{name}")));
+        names.filter(|name| inode(format!("{copy}/{name}")) == inode(format!("monday/{name}"))).collect::<Vec<_>>().join(" ")
+    };
+    for flags in ["", "-c", "-u", "--ignore-existing", "-c --ignore-existing", "-I", "--size-only"] {
+        for copy in ["ours", "theirs"] {
+            let _from_before = fs::remove_dir_all(w.path(copy));
+        }
+        w.tool("rsync", &format!("-rlpt {flags} --link-dest=../monday src/ theirs/"));
+        let dry = w.haul(&format!("cp -n {flags} --link-dest ../monday src/ ours")).succeeds();
+        w.haul(&format!("cp {flags} --link-dest ../monday src/ ours")).succeeds();
+        let linked = shared("ours");
+        assert_eq!(linked, shared("theirs"), "{flags}");
+        assert_eq!(dry.stdout.contains("as hard links"), !linked.is_empty(), "{flags}: {}", dry.stdout);
+        w.same(if flags.contains("-c") { "src" } else { "theirs" }, "ours", What::USUAL);
+    }
 }

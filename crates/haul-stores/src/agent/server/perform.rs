@@ -221,6 +221,7 @@ impl Agent {
             umask: 0,
             user_umask: self.options.umask,
             dir_umask: if keep_modes { 0 } else { self.options.umask },
+            keep_acls: false,
         };
         let store = local::Local::open(path_of(&path), options)?;
         let (dev, ino) = store.identity();
