@@ -3,6 +3,7 @@
 //! A full path is built only for messages. Below a store's root a name is a chain of nodes, so that a
 //! tree deeper than PATH_MAX costs nothing and no system call ever resolves more than one component.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -177,10 +178,7 @@ pub fn show(name: &[u8]) -> String {
                 '\t' => out.push_str("\\t"),
                 '\r' => out.push_str("\\r"),
                 '\\' => out.push_str("\\\\"),
-                // Bidirectional controls reorder what follows them on the screen.
-                '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => out.extend(c.escape_unicode()),
-                c if c.is_control() && (c as u32) < 0x80 => out.push_str(&format!("\\x{:02x}", c as u32)),
-                c if c.is_control() => out.extend(c.escape_unicode()),
+                c if is_deceptive(c) => push_escaped(c, &mut out),
                 c => out.push(c),
             }
         }
@@ -189,6 +187,45 @@ pub fn show(name: &[u8]) -> String {
         }
     }
     out
+}
+
+/// Text for people that may hold an argument as it was typed: what [`show`] escapes in names is escaped here, but for line ends,
+/// tabs and backslashes, which belong to the text.
+pub fn show_text(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| is_deceptive(c) && c != '\n' && c != '\t';
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\r' => out.push_str("\\r"),
+            c if harmful(c) => push_escaped(c, &mut out),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Characters that a terminal acts on, that reorder the text around them, or that nobody can see. The joiners U+200C and U+200D are
+/// none: names in Persian, in Indic scripts and with emoji need them.
+fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Marks and embeddings of direction; separators of lines and paragraphs.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
+            // Without width.
+            | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            // Tags, a second ASCII that is not drawn.
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+fn push_escaped(c: char, out: &mut String) {
+    if c.is_ascii() {
+        out.push_str(&format!("\\x{:02x}", c as u32));
+    } else {
+        out.extend(c.escape_unicode());
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -439,6 +476,16 @@ mod tests {
     fn shown_names_cannot_write_to_the_terminal() {
         assert_eq!(show(b"a\x1b[2J\n\xff\\"), "a\\x1b[2J\\n\\xff\\\\");
         assert_eq!(show("caf\u{e9} \u{202e}x".as_bytes()), "caf\u{e9} \\u{202e}x");
+        for hidden in ['\u{85}', '\u{9b}', '\u{61c}', '\u{200b}', '\u{2028}', '\u{2029}', '\u{2066}', '\u{feff}', '\u{e0041}', '\u{e007f}']
+        {
+            let escaped = format!("a\\u{{{:x}}}b", hidden as u32);
+            assert_eq!(show(format!("a{hidden}b").as_bytes()), escaped);
+            assert_eq!(show_text(&format!("a{hidden}b")), escaped);
+        }
+        let ordinary =
+            "\u{646}\u{645}\u{6cc}\u{200c}\u{62e}\u{648} \u{1f468}\u{200d}\u{1f469} e\u{301} \u{6771}\u{4eac} \u{928}\u{94d}\u{200d}";
+        assert_eq!(show(ordinary.as_bytes()), ordinary);
+        assert_eq!(show_text("a\tb\\\nc\r\x1b[m\x7f"), "a\tb\\\nc\\r\\x1b[m\\x7f");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 
 use crate::exit;
 use crate::flags::{Text, definitions};
-use crate::location::SCHEMES;
+use crate::location::{SCHEMES, built};
 
 /// A topic's name, what it is about, its page.
 type Topic = (&'static str, &'static str, fn() -> String);
@@ -49,7 +49,7 @@ fn overview() -> Text {
 
 fn addresses() -> String {
     let mut page = String::from("How places are named:\n\n");
-    for (_, _, meaning) in SCHEMES {
+    for (_, _, meaning) in SCHEMES.iter().filter(|(scheme, ..)| built().contains(scheme)) {
         page.push_str(&format!("  {meaning}\n"));
     }
     page.push_str(ADDRESSES);

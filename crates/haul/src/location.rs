@@ -121,10 +121,25 @@ impl Location {
             }
             // `login.site.org://path` is scp's form with a doubled slash; no scheme has a dot in its name.
             if !word.contains(&b'.') {
-                return fail("no such scheme", "there are file, ssh, sftp, s3, ftp, ftps, gsiftp, sshftp; a host is written HOST:PATH");
+                let words: Vec<&str> = built().iter().filter(|s| **s != Scheme::Stdio).map(|s| s.word()).collect();
+                let next_step = match word.to_ascii_lowercase().as_slice() {
+                    b"scp" | b"rsync" => "write HOST:PATH, or ssh://USER@HOST:PORT/PATH".to_string(),
+                    b"http" | b"https" => "for an object store write s3://BUCKET/KEY and --endpoint-url URL".to_string(),
+                    _ => format!("there are {}; a host is written HOST:PATH", words.join(", ")),
+                };
+                return fail("no such scheme", &next_step);
             }
         }
         match split_host(text) {
+            Some((None, host, path)) if path.starts_with(b"/") && Scheme::of(host).is_some() && !exists(Path::new(argument)) => {
+                let (host, path) = (host.to_ascii_lowercase(), path.trim_ascii_start());
+                let (host, path) = (show(&host), show(&path[path.iter().take_while(|b| **b == b'/').count()..]));
+                let slashes = if host == "file" { ":///" } else { "://" };
+                fail(
+                    "a scheme is followed by two slashes",
+                    &format!("write {host}{slashes}{path}; for a host named {host} ssh://{host}/{path}"),
+                )
+            }
             Some((user, host, path)) if !exists(Path::new(argument)) => parse_scp(user, host, path).map_err(|e| e.about(text)),
             _ => Ok(Location::local(text)),
         }

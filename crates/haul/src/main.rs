@@ -14,6 +14,7 @@ mod exit;
 mod figures;
 mod flags;
 mod help;
+mod known;
 mod location;
 mod objects;
 mod open;
@@ -102,7 +103,9 @@ fn run(invocation: Invocation) -> Exit {
             Err(e) => refuse(e.to_string()),
         },
         Command::Man(Some(dir)) => match help::write_manual(&dir) {
-            Ok(count) => ended(out::print(format!("{count} pages in {}\n", dir.display()).as_bytes())),
+            Ok(count) => {
+                ended(out::print(format!("{count} pages in {}\n", haul_core::entry::show(dir.as_os_str().as_encoded_bytes())).as_bytes()))
+            }
             Err(e) => {
                 refuse(format!("{}: write manual pages: {e}", dir.display()));
                 Exit::Io

@@ -1,7 +1,9 @@
 //! Standard output and standard error for text that is no run's output: help, pages, completions, usage errors.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
+use haul_core::entry::show_text;
 use haul_core::job::Mode;
 
 use crate::exit::Exit;
@@ -24,8 +26,10 @@ pub fn print_text(text: &Text, color: bool) -> io::Result<()> {
 
 /// Writes to standard error; nobody is left to hear that this failed.
 pub fn complain(text: &Text, color: bool) {
-    let styled = color && io::stderr().is_terminal();
-    let _ = io::stderr().lock().write_all(if styled { text.styled.as_bytes() } else { text.plain.as_bytes() });
+    // It may quote the command line. Escape sequences of its own make the styled form no text to clean.
+    let clean = show_text(&text.plain);
+    let styled = color && io::stderr().is_terminal() && matches!(clean, Cow::Borrowed(_));
+    let _ = io::stderr().lock().write_all(if styled { text.styled.as_bytes() } else { clean.as_bytes() });
 }
 
 /// An error that ended a command, and its exit code.
@@ -45,19 +49,19 @@ pub fn failure(error: &haul_core::Error) {
 
 /// A line for people that is no error.
 pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "haul: {line}");
+    let _ = writeln!(io::stderr().lock(), "haul: {}", show_text(line));
 }
 
 /// The same for a list, without the program's name.
 pub fn say_plainly(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{}", show_text(line));
 }
 
 fn describe(error: &haul_core::Error) -> String {
     let path =
         error.path().map_or(String::new(), |path| format!("{}: ", if path.is_empty() { ".".into() } else { haul_core::entry::show(path) }));
     let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));
-    format!("{path}{}: {}{next}", error.op(), error.reason())
+    show_text(&format!("{path}{}: {}{next}", error.op(), error.reason())).into_owned()
 }
 
 /// A command that goes through several arguments: the first code that is no success, if any.

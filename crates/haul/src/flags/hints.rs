@@ -18,7 +18,7 @@ struct Stray {
     meant: &'static str,
 }
 
-const STRAYS: [Stray; 11] = [
+const STRAYS: [Stray; 12] = [
     Stray { option: "-i", looks: is_key, meant: "-i itemises changes and takes no value; a key for ssh is --identity FILE" },
     Stray { option: "-P", looks: is_number, meant: "-P is --partial --progress and takes no value; ssh's port is --port N" },
     Stray {
@@ -28,6 +28,11 @@ const STRAYS: [Stray; 11] = [
     },
     Stray { option: "-n", looks: is_number, meant: "-n is --dry-run and takes no value; a number of workers is -j N" },
     Stray { option: "-c", looks: is_number, meant: "-c compares contents and takes no value; a number of workers is -j N" },
+    Stray {
+        option: "-c",
+        looks: is_cipher,
+        meant: "-c compares contents and takes no value; a cipher for ssh is --ssh-option Ciphers=NAME",
+    },
     Stray { option: "-l", looks: is_number, meant: "-l keeps symlinks and takes no value; a limit of bandwidth is --bwlimit RATE" },
     Stray { option: "-r", looks: is_number, meant: "-r takes no value; a number of retries is --retries N" },
     Stray { option: "-v", looks: is_number, meant: "-v takes no value; more of it is -vv" },
@@ -52,6 +57,13 @@ fn is_key(text: &str) -> bool {
     let name = text.rsplit('/').next().unwrap_or_default();
     let usual = ["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"].iter().any(|key| name.starts_with(key));
     usual || name.ends_with(".pem") || text.contains("/.ssh/") || text.starts_with(".ssh/")
+}
+
+/// `aes128-ctr`, `chacha20-poly1305@openssh.com`.
+fn is_cipher(text: &str) -> bool {
+    let first = text.split(',').next().unwrap_or_default();
+    ["aes", "chacha20", "3des", "arcfour", "blowfish"].iter().any(|kind| first.starts_with(kind))
+        && first.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.@".contains(&b))
 }
 
 /// `StrictHostKeyChecking=no`.
@@ -176,6 +188,40 @@ const FOREIGN: [(&[&str], &str); 19] = [
     (&["--usermap", "--groupmap"], "there are --chown USER:GROUP and --numeric-ids"),
     (&["--human"], "sizes are for people to read; -h in ls, du and tree"),
 ];
+
+const DOWNLOAD: &str = "`haul cp SRC DST` copies in both directions: from HOST:PATH or s3://BUCKET/KEY to a local path, or back";
+const DELETES: &str = "`haul rm` removes files, `haul rm -r` directories";
+const SAME: &str = "`haul sync --delete SRC/ DST` makes DST the same as what is in SRC";
+const SUMS: &str = "`haul sum --format sha256sum` (or md5sum ...) prints sums, `haul check --manifest` compares them";
+
+/// Commands of other tools, and what haul has for them.
+const FOREIGN_COMMANDS: [(&[&str], &str); 10] = [
+    (&["get", "put", "push", "pull", "fetch", "send", "upload", "download", "scp", "sftp", "transfer"], DOWNLOAD),
+    (&["copy", "copyto", "duplicate", "clone"], "`haul cp SRC DST` copies: SRC makes DST/SRC, SRC/ means what is in it"),
+    (&["move", "moveto", "rename", "ren"], "`haul mv SRC DST` moves"),
+    (&["mirror"], SAME),
+    (&["rsync"], "`haul sync` takes rsync's options: `rsync -av --delete SRC/ DST` is `haul sync -av --delete SRC/ DST`"),
+    (&["delete", "del", "remove", "rmdir", "purge", "unlink", "deletefile"], DELETES),
+    (&["list", "dir", "ll", "lsl", "lsd", "lsf", "lsjson"], "`haul ls -l` lists, `haul ls -R --json` for programs"),
+    (&["diff", "compare", "verify", "cmp"], "`haul check SRC DST` compares trees, with -c by content"),
+    (&["md5sum", "sha256sum", "sha1sum", "hashsum", "checksum"], SUMS),
+    (&["stat", "info", "size"], "`haul ls -l` shows files, `haul head` objects, `haul du -s` sums"),
+];
+
+/// What to write in place of a command that haul does not have.
+pub fn foreign_command(error: &clap::Error) -> Option<String> {
+    let name = unknown_command(error)?;
+    let (_, meant) = FOREIGN_COMMANDS.iter().find(|(names, _)| names.contains(&name))?;
+    Some(format!("there is no command '{name}'; {meant}"))
+}
+
+/// The first word, where it is no command.
+pub fn unknown_command(error: &clap::Error) -> Option<&str> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
+        _ => None,
+    }
+}
 
 /// What to write in place of an option that haul does not have.
 pub fn foreign_flag(error: &clap::Error, command: Option<&str>) -> Option<String> {

@@ -218,12 +218,15 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
             let long = argv.iter().take_while(|word| *word != "--").any(|word| word == "--help");
             return Ok(Parsed::Print(if long { rendered(&e) } else { short_help(argv) }));
         }
+        // Many tools have both forms.
+        Err(e) if hints::unknown_command(&e) == Some("version") => {
+            return Ok(Parsed::Print(Text::from(definitions.render_version())));
+        }
         Err(e) if !e.use_stderr() => return Ok(Parsed::Print(rendered(&e))),
         Err(e) => {
             // A key file after -i makes one argument too many: the cause is worth more than the effect.
-            if let Some(reason) =
-                hints::stray_value(argv, &definitions, environment.exists).or_else(|| hints::foreign_flag(&e, name.as_deref()))
-            {
+            let reason = hints::stray_value(argv, &definitions, environment.exists);
+            if let Some(reason) = reason.or_else(|| hints::foreign_flag(&e, name.as_deref())).or_else(|| hints::foreign_command(&e)) {
                 return Err(refuse(reason));
             }
             return Err(UsageError { text: rendered(&e), exit });

@@ -17,11 +17,19 @@ pub struct Speed {
 #[command(next_help_heading = "Speed")]
 pub struct SpeedArgs {
     /// Fix the number of workers (else it tunes itself)
-    #[arg(short = 'j', long, visible_alias = "numworkers", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(short = 'j', long, visible_alias = "numworkers", value_name = "N", value_parser = workers)]
     workers: Option<u32>,
     /// At most RATE bytes a second: 400M, 1.5G, 10Gbit; without a unit KiB as in rsync, 0 is no limit
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     bwlimit: Option<Rate>,
+}
+
+fn workers(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(number @ 1..=4096) => Ok(number),
+        Ok(number) => Err(format!("{number} is not in 1..=4096")),
+        Err(_) => Err("-j is a number of workers, 1..=4096; to go through another host write -J HOST".into()),
+    }
 }
 
 impl SpeedArgs {

@@ -252,6 +252,18 @@ fn contradictions_have_a_next_step() {
         ("cp -j 0 a b", "1..=4096"),
         ("mkdir -", "./-"),
         ("frobnicate", "frobnicate"),
+        ("get h:a b", "`haul cp SRC DST`"),
+        ("put a h:b", "`haul cp SRC DST`"),
+        ("pull h:a b", "`haul cp SRC DST`"),
+        ("push a h:b", "`haul cp SRC DST`"),
+        ("mirror a b", "`haul sync --delete SRC/ DST`"),
+        ("copy a b", "`haul cp SRC DST`"),
+        ("move a b", "`haul mv SRC DST`"),
+        ("delete a", "`haul rm`"),
+        ("rsync -av a b", "`haul sync`"),
+        ("cp s3:/b/x .", "write s3://b/x"),
+        ("cp scp://h/x .", "HOST:PATH"),
+        ("cp gs://b/x .", "there are file, ssh, sftp, s3;"),
         ("sync a ftp://me:secret@host/", "password"),
     ] {
         let text = refused(line);
@@ -270,6 +282,9 @@ fn a_stray_value_gets_a_hint_and_not_a_guess() {
         ("cp -c 16 a b", "-j N"),
         ("cp -rn 16 a b", "-j N"),
         ("cp -o StrictHostKeyChecking=no a host:b", "--ssh-option"),
+        ("cp -c aes128-ctr a host:b", "Ciphers="),
+        ("cp -rc chacha20-poly1305@openssh.com a host:b", "Ciphers="),
+        ("cp -j abc a b", "write -J HOST"),
         ("cp --progress 60 a b", "--progress=60"),
         ("sync --preserve mode,times a b", "--preserve=mode,times"),
     ] {
@@ -318,6 +333,15 @@ fn usage_errors_have_their_codes() {
     assert_eq!(code("-v check a"), 2);
     assert_eq!(code("--log check cp --nonsense"), 1, "the value of --log is no command");
     assert_eq!(code("cp --help"), 0);
+    for line in ["version", "--version", "-V", "--json version"] {
+        assert!(
+            matches!(read_in(&line.split(' ').collect::<Vec<_>>(), &[]), Ok(Parsed::Print(text)) if text.plain.starts_with("haul 0.")),
+            "{line}"
+        );
+    }
+    for line in ["get a b", "put a b", "mirror a b", "copy a b", "move a b", "delete a", "rsync a b", "push a b", "pull a b"] {
+        assert!(!refused(line).contains("similar"), "{line}: {}", refused(line));
+    }
 }
 
 #[test]

@@ -456,7 +456,14 @@ pub fn harmless(line: String) -> String {
     if line.is_ascii() && !line.contains('\x7f') || !line.chars().any(hostile) {
         return line;
     }
-    line.chars().map(|c| if hostile(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+    let mut out = String::with_capacity(line.len() + 16);
+    for c in line.chars() {
+        match hostile(c) {
+            true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+            false => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -551,12 +558,12 @@ pub mod tests {
     #[test]
     fn names_that_are_no_text_come_in_hexadecimal_and_none_reaches_the_terminal_raw() {
         let mut hostile = entry("x", Kind::File);
-        hostile.name = Name::new(&Dir::root(), b"\x1b[2J\n\xff\xc2\x9b\xe2\x80\xae\x7f\"\\");
+        hostile.name = Name::new(&Dir::root(), b"\x1b[2J\n\xff\xc2\x9b\xe2\x80\xae\x7f\"\\\xf3\xa0\x81\x81");
         let line = line(&Record::Item(Item::of(Action::Create, Why::New, &hostile, false)), TIME);
-        assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+        assert!(!line.chars().any(|c| c.is_control() || matches!(c, '\u{202e}' | '\u{e0041}')), "{line:?}");
         let value: Value = serde_json::from_str(&line).expect("JSON");
-        assert_eq!(value["path"], "\u{1b}[2J\n\u{fffd}\u{9b}\u{202e}\u{7f}\"\\");
-        assert_eq!(value["path_hex"], "1b5b324a0affc29be280ae7f225c");
+        assert_eq!(value["path"], "\u{1b}[2J\n\u{fffd}\u{9b}\u{202e}\u{7f}\"\\\u{e0041}");
+        assert_eq!(value["path_hex"], "1b5b324a0affc29be280ae7f225cf3a08181");
     }
 
     #[test]

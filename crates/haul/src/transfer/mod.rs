@@ -223,7 +223,21 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         sentence.push_str(", ");
         sentence.push_str(way);
     }
+    let mut notes = notes;
+    notes.extend(host_without_colon(destination, was_there, flags.connect.ssh_config.as_deref()));
     Ok(Prepared { job, sentence, missing: places.missing, notes, learned: hosts.learnings() })
+}
+
+/// `haul cp data cluster`, where cluster is a host: a new directory of this name is hardly meant.
+fn host_without_colon(destination: &Location, was_there: bool, config: Option<&std::path::Path>) -> Option<String> {
+    if is_remote(destination) || was_there || destination.trailing_slash {
+        return None;
+    }
+    let name = std::str::from_utf8(&destination.path).ok().filter(|name| !name.contains('/'))?;
+    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    let known = crate::known::hosts(config).contains(host);
+    let name = haul_core::entry::show(name.as_bytes());
+    known.then(|| format!("{name} is a name on this machine, and a host of ssh's configuration; for the host write {name}:"))
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.

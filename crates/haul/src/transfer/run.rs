@@ -65,7 +65,7 @@ impl Session {
     pub fn open(global: &Global, choice: RenderChoice<'_>) -> Result<Self> {
         let list = |path: &PathBuf| {
             let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
-            Ok(render::FailedTo { file, name: path.display().to_string(), zero: choice.zero })
+            Ok(render::FailedTo { file, name: haul_core::entry::show(path.as_os_str().as_bytes()), zero: choice.zero })
         };
         let failed_to = choice.run.failed_to.as_ref().map(list).transpose()?;
         let lists = choice.lists.iter().map(|(action, path)| Ok((*action, list(path)?))).collect::<Result<_>>()?;

@@ -243,6 +243,111 @@ fn names_do_not_reach_the_terminal_raw() {
     }
 }
 
+/// Escape sequences, C1, a return, directions, and what nobody sees.
+const HOSTILE: &str = "x\x1b[31m\u{9b}2J\r\u{202e}\u{200b}\u{feff}\u{2028}\u{e0041}y";
+
+#[test]
+fn arguments_do_not_reach_the_terminal_raw() {
+    let w = World::new();
+    w.tree("src: a=1K");
+    w.tree("named: b=1");
+    fs::write(w.path("named").join(HOSTILE), "x").unwrap();
+    fs::create_dir(w.path(HOSTILE)).unwrap();
+    fs::write(w.path(HOSTILE).join("f"), "x").unwrap();
+    let lines = [
+        "@",
+        "--@",
+        "@ -h",
+        "cp --@ src dst",
+        "cp src @/none/x",
+        "cp -v src @",
+        "cp @ dst",
+        "cp -n @ dst",
+        "cp @:x dst",
+        "cp s3://@/x .",
+        "cp @://x dst",
+        "sync --exclude @ --stat src/ dst",
+        "cp --log @/none src dst",
+        "cp --state-dir @ -vv src dst",
+        "cp --failed-to @/no/x src dst",
+        "sync --link-dest @ src/ dst",
+        "cp --link-dest @/no src dst3",
+        "cp --backup-dir @ -I src dst",
+        "cp --files-from @no src dst",
+        "cp --files-from @/f src dst",
+        "cp --chmod @ src dst",
+        "cp --chown @ src dst",
+        "cp --bwlimit @ src dst",
+        "cp -j @ src dst",
+        "cp -i @ src dst",
+        "cp --preserve=@ src dst",
+        "cp --deadline @ src dst",
+        "cp --endpoint-url @ src s3://b/x",
+        "ls --profile @ s3://b",
+        "cp --region @ src s3://b/",
+        "cp --sse-c @ src s3://b/",
+        "cp --jump @ src host:x",
+        "cp --ssh @ src host:x",
+        "ls -F @ host:",
+        "cp --ssh-option @ src host:x",
+        "cp --data-ports @ src host:",
+        "cp --agent @ src host:x",
+        "help @",
+        "jobs show @",
+        "jobs clean @",
+        "why @",
+        "completions @",
+        "man @/x/named/b/c",
+        "demo --dir @/none",
+        "doctor @",
+        "check --manifest @ src",
+        "check src @",
+        "check @ src",
+        "check --missing-to @/no/x src dst",
+        "sum @no",
+        "sum -o @/no/x src",
+        "ls @",
+        "ls -l @",
+        "ls -R .",
+        "ls @no",
+        "du @",
+        "du -d 3 .",
+        "tree @",
+        "cat @",
+        "cat @no",
+        "mkdir @",
+        "mkdir @no/x/y",
+        "rm @",
+        "rm -n -r @",
+        "rm @no",
+        "mb @",
+        "head s3://@",
+        "presign --expires @ s3://b/k",
+        "run @",
+        "run @no",
+        "bench data @ set",
+        "bench data 1x1KiB @",
+        "bench report @",
+        "bench files @no",
+        "mv @no dst",
+        "mv -v named named2",
+        "cp - @/no/x",
+        "cp - @",
+        "cp --list-only @ .",
+        "cp --verify @/ dst5",
+        "jobs",
+        "why",
+    ];
+    for line in lines {
+        let words: Vec<String> = line.split(' ').map(|word| word.replace('@', HOSTILE)).collect();
+        let ran = w.haul("").args(&words).run();
+        let raw = |text: &str| {
+            text.chars().find(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || HOSTILE.chars().any(|h| h == *c && !h.is_ascii()))
+        };
+        assert_eq!((raw(&ran.stdout), raw(&ran.stderr)), (None, None), "{line}: {:?}\n{:?}", ran.stdout, ran.stderr);
+    }
+}
+
 #[test]
 fn long_names_and_deep_paths() {
     let w = World::new();

@@ -255,3 +255,18 @@ fn a_trailing_slash_on_a_file() {
     ");
     assert_eq!(w.path("b").metadata().unwrap().size(), 6);
 }
+
+#[test]
+fn a_host_without_its_colon_is_mentioned() {
+    let w = World::new();
+    w.tree("src: a=1");
+    w.write("config", "Host cluster other\n  HostName c.example\nHost *.org\n");
+    let warns = |command: &str| w.haul(command).succeeds().stderr.contains("for the host write");
+    assert!(warns("cp -F config src cluster"));
+    assert!(w.has("cluster/a") || w.has("cluster/src/a"), "it is done all the same");
+    assert!(!warns("cp -F config src cluster"), "now it is a directory like others");
+    assert!(warns("cp -n -F config src me@other"));
+    for harmless in ["cp -n -F config src fresh", "cp -n -F config src ./other", "cp -n -F config src other/"] {
+        assert!(!warns(harmless), "{harmless}");
+    }
+}

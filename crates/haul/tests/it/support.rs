@@ -208,6 +208,11 @@ impl Drop for World {
 
 impl Haul<'_> {
     /// One more argument, taken as it is.
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self

@@ -49,7 +49,7 @@ pub fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usiz
         units::duration(window.counted),
         plan.seed,
         units::duration(each * u32::try_from(left).unwrap_or(u32::MAX)),
-        dir.display()
+        haul_core::entry::show(dir.as_os_str().as_encoded_bytes())
     )
 }
 
@@ -92,7 +92,7 @@ pub fn text(outcome: &Outcome<'_>) -> String {
     if outcome.findings.failed > 0 {
         block.whole(&format!("Measurements that failed: {}.", outcome.findings.failed));
     }
-    block.whole(&format!("Samples: {}", outcome.dir.display()));
+    block.whole(&format!("Samples: {}", haul_core::entry::show(outcome.dir.as_os_str().as_encoded_bytes())));
     if outcome.interrupted {
         block.whole("The same command with --out of this directory goes on where this one stopped.");
     }
