@@ -201,6 +201,12 @@ impl Place {
         let root = crate::entry::show(&self.root);
         if self.scheme == "local" { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
     }
+
+    /// Scheme, endpoint and account, where the address that the user types does not say them all: of an object store. Else
+    /// empty.
+    pub fn service(&self) -> String {
+        if self.scheme == "s3" { format!("s3 {} {}", self.endpoint, self.account).trim_end().to_string() } else { String::new() }
+    }
 }
 
 /// One name to look up: the answer of [`Store::stat_many`].

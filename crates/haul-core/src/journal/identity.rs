@@ -7,6 +7,9 @@
 pub struct Identity {
     pub sources: Vec<String>,
     pub target: String,
+    /// Which service and account the target's name leads to, where the name alone does not say it (an object store's
+    /// endpoint); else empty.
+    pub reached: String,
 }
 
 impl Identity {
@@ -17,7 +20,8 @@ impl Identity {
         sources.dedup();
         let mut hasher = blake3::Hasher::new();
         // Each part behind its length: no two lists of names have one form.
-        for part in sources.iter().copied().chain([self.target.as_str()]) {
+        let reached = Some(self.reached.as_str()).filter(|reached| !reached.is_empty());
+        for part in sources.iter().copied().chain([self.target.as_str()]).chain(reached) {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part.as_bytes());
         }

@@ -18,6 +18,8 @@ pub struct JobInfo {
     pub id: String,
     pub sources: Vec<String>,
     pub target: String,
+    /// As [`super::Identity::reached`].
+    pub reached: String,
     pub command: String,
     /// When its last run began.
     pub started: Option<i64>,
@@ -186,6 +188,7 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
         id: id.to_string(),
         sources: text::all(&about, "source").collect(),
         target: text::one(&about, "target").unwrap_or_default(),
+        reached: text::one(&about, "reached").unwrap_or_default(),
         command: text::one(&about, "command").unwrap_or_default(),
         started: text::number(&about, "started"),
         heartbeat: holder.map(|holder| holder.heartbeat),
@@ -196,6 +199,7 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
     if let Some(identity) = identity.filter(|_| info.sources.is_empty()) {
         info.sources = identity.sources;
         info.target = identity.target;
+        info.reached = identity.reached;
     }
     Ok(info)
 }

@@ -85,6 +85,9 @@ impl Record {
                 put_bytes(out, host.as_bytes());
                 put_number(out, u64::from(*pid));
                 out.extend_from_slice(&unix_seconds.to_le_bytes());
+                if !identity.reached.is_empty() {
+                    put_bytes(out, identity.reached.as_bytes());
+                }
             }
             Record::Opened { session, path, stamp, chunk, token } => put_opened(out, *session, path, stamp, *chunk, token),
             Record::Landed { session, receipt } => put_landed(out, *session, receipt),
@@ -114,7 +117,11 @@ impl Record {
                 let boot = array(from)?;
                 let host = string(from)?;
                 let pid = number32(from)?;
-                Record::Begun { version, identity, boot, host, pid, unix_seconds: i64::from_le_bytes(array(from)?) }
+                let unix_seconds = i64::from_le_bytes(array(from)?);
+                if !from.is_empty() {
+                    identity.reached = string(from)?;
+                }
+                Record::Begun { version, identity, boot, host, pid, unix_seconds }
             }
             OPENED => {
                 let session = number32(from)?;

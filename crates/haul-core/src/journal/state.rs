@@ -255,6 +255,9 @@ impl JobDir {
             text::put(&mut about, "source", source);
         }
         text::put(&mut about, "target", &self.identity.target);
+        if !self.identity.reached.is_empty() {
+            text::put(&mut about, "reached", &self.identity.reached);
+        }
         text::put(&mut about, "command", &self.begin.command);
         text::put(&mut about, "started", &self.lock.since().to_string());
         about

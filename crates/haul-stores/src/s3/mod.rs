@@ -100,7 +100,7 @@ impl Objects {
         }
         let mut root = b"/".to_vec();
         root.extend_from_slice(&prefix);
-        let (endpoint, account) = (bucket.client.endpoint_words(), bucket.client.profile().unwrap_or_default().to_string());
+        let (endpoint, account) = (bucket.client.endpoint_words(), bucket.client.account().scope());
         let place = Place { scheme: "s3", endpoint, account, volume: bucket.name.clone(), root };
         let (held, hidden) = (Arc::default(), Mutex::default());
         Objects { bucket, prefix, caps: caps(), place, options, learning: None, copying: Copying::default(), held, hidden }

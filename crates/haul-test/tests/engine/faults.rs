@@ -372,7 +372,9 @@ fn what_landed_before_a_full_disk_is_kept_for_the_next_run() {
     let state = tempfile::tempdir().unwrap();
     let open = || {
         let state = State::open(state.path().to_path_buf()).unwrap();
-        state.begin(&Identity { sources: vec!["memory:/a".into()], target: "memory:/b".into() }, Begin::default()).unwrap()
+        state
+            .begin(&Identity { sources: vec!["memory:/a".into()], target: "memory:/b".into(), ..Identity::default() }, Begin::default())
+            .unwrap()
     };
     let (source, target) = (Memory::new(), Memory::new());
     source.put("large", content("large", 0, 1_000_000));

@@ -99,7 +99,7 @@ fn a_new_copy_that_cannot_be_read_back_stands_and_is_made_again_by_the_next_run(
     let state = tempfile::tempdir().unwrap();
     let run = |source: &Memory, to: Fault| {
         let state = State::open(state.path().to_path_buf()).unwrap();
-        let identity = Identity { sources: vec!["memory:/a".into()], target: "memory:/b".into() };
+        let identity = Identity { sources: vec!["memory:/a".into()], target: "memory:/b".into(), ..Identity::default() };
         let job_dir = state.begin(&identity, Begin::default()).unwrap();
         let (journal, past) = job_dir.journal().unwrap();
         let mut copy = job(Arc::new(source.again()), Arc::new(to));

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use haul_core::entry::{Dir, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, Pick, State, default_root};
-use haul_core::store::{Store, Token};
+use haul_core::store::{Place, Store, Token};
 use haul_stores::local::{Local, Options, unfinished_leaf};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -375,7 +375,7 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -
     let target = unshown(&job.target);
     let location = Location::parse(std::ffi::OsStr::from_bytes(&target), &|_| false);
     if let Some(location) = location.ok().filter(is_remote) {
-        return abandon_there(&location, leftovers, connect);
+        return abandon_there(&location, &job.reached, leftovers, connect);
     }
     let path = open::path_of(&target);
     // A single file that gets another name is written in the directory above it.
@@ -394,10 +394,13 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -
 }
 
 /// On another machine, or in a bucket.
-fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -> Result<()> {
+fn abandon_there(location: &Location, reached: &str, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -> Result<()> {
     let hosts = Hosts::new(connect);
     let host = hosts.reach(location)?;
     let path = host.path(location);
+    if !reached.is_empty() {
+        is_reached(host.open(b"/")?.place(), reached)?;
+    }
     // A single file that gets another name is written in the directory above it.
     let above = host.split(&path).0;
     let roots = match (&*host, host.look(&path)?) {
@@ -419,6 +422,24 @@ fn abandon_there(location: &Location, leftovers: &[(Box<[u8]>, Token)], connect:
         }
     }
     Ok(())
+}
+
+/// What is not at this server is not gone: it is at the one where it was begun.
+fn is_reached(place: &Place, reached: &str) -> Result<()> {
+    if place.service() == reached {
+        return Ok(());
+    }
+    let words = |service: &str| match service.splitn(3, ' ').collect::<Vec<_>>()[..] {
+        [_, endpoint, account] => format!("{endpoint} (account {account})"),
+        [_, endpoint] => endpoint.to_string(),
+        _ => service.to_string(),
+    };
+    let e = Error::new(ErrorKind::Usage, "clean").because(format!(
+        "its uploads are at {}, not at {}: give the flags of the run (--endpoint-url, --profile)",
+        words(reached),
+        words(&place.service())
+    ));
+    Err(e)
 }
 
 /// What `show` made readable, as the bytes that it was.
@@ -508,6 +529,7 @@ mod tests {
             id: id.into(),
             sources: vec!["/home/me/run7/".into()],
             target: "/scratch/run7".into(),
+            reached: String::new(),
             command: "cd /home/me && haul cp -a run7/ /scratch/run7".into(),
             started: Some(1_700_000_000),
             heartbeat: Some(1_700_000_300),

@@ -63,7 +63,8 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
                 Err(e) => return crate::out::error(&e),
             };
             prepared.notes.iter().for_each(|note| session.renderer.say(note));
-            let identity = identity(&flags.sources, flags.destination.as_ref());
+            let reached = prepared.job.target.place().service();
+            let identity = Identity { reached, ..identity(&flags.sources, flags.destination.as_ref()) };
             let journal = run::JournalChoice { restart: flags.restart, wait: flags.wait, kept: !flags.dry };
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
             prepared.learned.iter().for_each(|learned| learned.flush());
@@ -103,7 +104,8 @@ fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
         }
         haul_core::entry::show(&path)
     };
-    Identity { sources: sources.iter().map(absolute).collect(), target: destination.map(absolute).unwrap_or_default() }
+    let target = destination.map(absolute).unwrap_or_default();
+    Identity { sources: sources.iter().map(absolute).collect(), target, ..Identity::default() }
 }
 
 fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {

@@ -77,7 +77,11 @@ impl Place {
 
     /// The job that `haul cp SOURCE/ TARGET` is.
     pub fn identity(&self, source: &str, target: &str) -> Identity {
-        Identity { sources: vec![format!("{}/", self.join(source).display())], target: self.join(target).display().to_string() }
+        Identity {
+            sources: vec![format!("{}/", self.join(source).display())],
+            target: self.join(target).display().to_string(),
+            ..Identity::default()
+        }
     }
 
     /// What the journal says has landed: bytes of large files, and how many writes are open. Asked of a copy.

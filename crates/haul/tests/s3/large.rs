@@ -240,3 +240,30 @@ fn an_upload_with_other_wishes_begins_anew() {
     assert_eq!(w.header("large", "x-amz-meta-mine").as_deref(), Some("new"));
     assert_eq!(w.uploads("large"), Vec::<String>::new(), "the one that was begun before is gone");
 }
+
+/// The same command at two servers is two jobs.
+#[test]
+fn a_job_belongs_to_the_server_that_it_was_begun_at() {
+    let (mut w, scripted) = World::scripted();
+    w.tree("large=21M");
+    let command = "cp --json --part-size 5M -j 1 large @/large";
+    assert!(w.haul(command).killed_at(5).run().was_killed());
+    assert_eq!(w.uploads("large").len(), 1);
+    // Another name of the same server: nobody knows that it is one.
+    let first = std::mem::replace(&mut w.endpoint, w.real.clone());
+    let jobs = |w: &World| {
+        let listed = w.haul("jobs --json").ends(0).out;
+        listed.lines().filter(|line| line.contains("\"unfinished\"")).filter(|line| line.contains("large")).count()
+    };
+    let before = jobs(&w);
+    w.haul("jobs clean").ends(23).says("--endpoint-url").never_says("removed");
+    assert_eq!((jobs(&w), w.uploads("large").len()), (before, 1));
+    let other = w.haul(command).ends(0);
+    assert_eq!(resumed(&other), 0, "{other}");
+    // The first one is still there, and goes on.
+    w.endpoint = first;
+    scripted.clear();
+    assert!(resumed(&w.haul(&command.replace("cp", "cp -I")).ends(0)) > 0);
+    assert!(w.get("large") == w.content("large"));
+    assert_eq!(w.uploads("large"), Vec::<String>::new());
+}

@@ -6,7 +6,7 @@ fn a_record() -> impl Strategy<Value = Record> {
         (any::<u32>(), prop::collection::vec(".*", 0..3), ".*", any::<[u8; 16]>(), ".*", any::<u32>(), any::<i64>()).prop_map(
             |(version, sources, target, boot, host, pid, unix_seconds)| Record::Begun {
                 version,
-                identity: Identity { sources, target },
+                identity: Identity { sources, target, ..Identity::default() },
                 boot,
                 host,
                 pid,

@@ -2,8 +2,9 @@ use super::*;
 
 #[test]
 fn the_same_places_make_the_same_job() {
-    let id =
-        |sources: &[&str], target: &str| Identity { sources: sources.iter().map(|s| s.to_string()).collect(), target: target.into() }.id();
+    let id = |sources: &[&str], target: &str| {
+        Identity { sources: sources.iter().map(|s| s.to_string()).collect(), target: target.into(), ..Identity::default() }.id()
+    };
     assert_eq!(id(&["a", "b"], "c"), id(&["b", "a", "a"], "c"));
     assert_ne!(id(&["a", "b"], "c"), id(&["ab"], "c"));
     assert_ne!(id(&["a"], "b"), id(&["b"], "a"));
@@ -39,6 +40,7 @@ fn a_second_run_is_told_who_is_at_work() {
     let waits = Begin { wait: Some(Duration::from_secs(60)), ..begin() };
     waits.cancel.set(crate::cancel::Stop::Signal);
     assert_eq!(place.state.begin(&identity(), waits).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_ne!(Identity { reached: "s3 other".into(), ..identity() }.id(), identity().id());
     let other = Identity { target: "/elsewhere".into(), ..identity() };
     place.state.begin(&other, begin()).unwrap().keep();
     let freed = std::thread::scope(|scope| {

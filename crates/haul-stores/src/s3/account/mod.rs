@@ -139,6 +139,18 @@ impl Account {
         Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking })
     }
 
+    /// Whose the requests are, in a word that stays the same when credentials are renewed: the profile, or the access key
+    /// where that is set and does not expire.
+    pub fn scope(&self) -> String {
+        let environment = &self.asked.environment;
+        let key = environment.get("AWS_ACCESS_KEY_ID").filter(|key| !key.is_empty() && environment.get("AWS_SESSION_TOKEN").is_none());
+        match self.profile.named {
+            _ if self.is_anonymous() => String::new(),
+            Named::Flag => self.profile.name.clone(),
+            Named::Variable | Named::No => key.unwrap_or_else(|| self.profile.name.clone()),
+        }
+    }
+
     /// The profile, where that alone says who asks.
     pub fn profile_alone(&self) -> Option<&str> {
         self.asked.profile_alone.then_some(&self.profile.name)

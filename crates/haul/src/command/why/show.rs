@@ -202,6 +202,7 @@ pub mod tests {
             id: "3f2a91bc00000000".into(),
             sources: Vec::new(),
             target: String::new(),
+            reached: String::new(),
             command: String::new(),
             started: None,
             heartbeat: None,
