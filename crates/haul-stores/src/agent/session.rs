@@ -51,13 +51,15 @@ pub enum Learned {
     Fails(Error),
 }
 
+/// Called with what the next run should know, from any thread.
+pub type Learn = dyn Fn(&Learned) + Send + Sync;
+
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
     /// Where the far end may be tried that says it is at this address.
     pub reached: Box<Reached>,
-    /// Called with what the next run should know, from any thread.
-    pub learned: Arc<dyn Fn(&Learned) + Send + Sync>,
+    pub learned: Arc<Learn>,
 }
 
 impl fmt::Debug for Direct {
@@ -94,7 +96,7 @@ pub struct Session {
     pub(super) data: Mutex<Vec<DataLink>>,
     pub(super) way: Mutex<Way>,
     pub(super) failures: Mutex<Failures>,
-    pub(super) learned: Option<Arc<dyn Fn(&Learned) + Send + Sync>>,
+    pub(super) learned: Option<Arc<Learn>>,
     /// Data connections at the most.
     pub(super) most_data: AtomicUsize,
     pub(super) watch: Mutex<Watch>,
