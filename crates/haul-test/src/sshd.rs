@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use rustix::process::{Pid, Signal};
 use crate::port::free_port;
 
 const SERVER: &str = "/usr/sbin/sshd";
+
+/// Where a system has its programs, in the order of a PATH.
+const PROGRAMS: [&str; 4] = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
@@ -41,9 +44,14 @@ impl Sshd {
         fs::create_dir_all("/run/sshd")?;
         let port = free_port()?;
         let show = |name: &str| at(name).display().to_string();
-        // A login as root reads no start-up files of this machine's: they may print, take their time or change the PATH.
+        // A login as root reads no start-up files of this machine's: they may print, take their time or change the PATH. And no
+        // session finds a haul that is installed on this machine. Only the first SetEnv counts: what goes into it goes together.
         fs::create_dir(at("home"))?;
-        let home = if lines.contains("SetEnv ") { String::new() } else { format!("Match User root\n  SetEnv HOME={}\n", show("home")) };
+        let path = format!("PATH={}", path_without_haul(&PROGRAMS.map(PathBuf::from), &at("tools"))?);
+        let (lines, home) = match lines.split_once("SetEnv ") {
+            Some((before, behind)) => (format!("{before}SetEnv {path} {behind}"), String::new()),
+            None => (format!("{lines}\nSetEnv {path}"), format!("Match User root\n  SetEnv {path} HOME={}\n", show("home"))),
+        };
         let config = format!(
             "{lines}\nPort {port}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nPidFile none\nUsePAM no\n\
              StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
@@ -153,6 +161,26 @@ impl Drop for Sshd {
     }
 }
 
+/// Where the system's programs are, without any haul among them: where one is, `tools` is made of links to all others.
+fn path_without_haul(places: &[PathBuf], tools: &Path) -> io::Result<String> {
+    if !places.iter().any(|place| place.join("haul").exists()) {
+        return Ok(places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(":"));
+    }
+    fs::create_dir(tools)?;
+    for place in places {
+        for program in fs::read_dir(place)? {
+            let program = program?;
+            if program.file_name() != "haul" {
+                match std::os::unix::fs::symlink(program.path(), tools.join(program.file_name())) {
+                    Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(tools.display().to_string())
+}
+
 fn is_server(process: u32) -> bool {
     fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.starts_with("sshd"))
 }
@@ -189,4 +217,39 @@ pub(crate) fn start_with_us(mut command: Command) -> io::Result<Child> {
         }
     });
     receive.recv().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it ended")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_haul_is_not_in_the_path() {
+        let place = tempfile::tempdir().expect("a place");
+        let (one, two, tools) = (place.path().join("one"), place.path().join("two"), place.path().join("tools"));
+        for (dir, names) in [(&one, vec!["sh", "tar"]), (&two, vec!["sh", "haul", "cp"])] {
+            fs::create_dir(dir).expect("made");
+            names.iter().for_each(|name| fs::write(dir.join(name), dir.display().to_string()).expect("written"));
+        }
+        let plain = path_without_haul(std::slice::from_ref(&one), &tools).expect("a PATH");
+        assert!(plain == one.display().to_string() && !tools.exists(), "{plain}");
+        assert_eq!(path_without_haul(&[one.clone(), two], &tools).expect("a PATH"), tools.display().to_string());
+        let mut names: Vec<_> = fs::read_dir(&tools).expect("made").map(|e| e.expect("a name").file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["cp", "sh", "tar"]);
+        assert_eq!(fs::read_to_string(tools.join("sh")).expect("the first counts"), one.display().to_string());
+    }
+
+    #[test]
+    fn sessions_have_a_path_of_their_own_and_what_was_set() {
+        for (lines, home) in [("", "/home"), ("SetEnv HOME=/dev MORE=1", "/dev")] {
+            let server = Sshd::start(lines).expect("sshd can be started: openssh-server and root");
+            let mut ssh = Command::new("ssh");
+            let out = ssh.arg("-F").arg(server.config()).args(["testhost", "echo", "$PATH:$HOME"]).output().expect("ssh runs");
+            let said = String::from_utf8_lossy(&out.stdout).trim().to_string();
+            let (path, at) = said.rsplit_once(':').expect("two");
+            assert!(!path.split(':').any(|dir| dir.contains("local") || Path::new(dir).join("haul").exists()), "{said}");
+            assert!(at.ends_with(home), "{said}\n{}", server.log());
+        }
+    }
 }
