@@ -117,16 +117,47 @@ a duration counts back from now (--newer-than 7d), or ahead for --deadline 5h30m
 A number without a unit is an error everywhere else, so that nobody copies 400 bytes a second.
 ";
 
+const ENVIRONMENT: &str = "HAUL_STATE_DIR
+    Where journals are kept, if --state-dir does not say.
+XDG_STATE_HOME, HOME
+    Otherwise they are in haul below the first, or in .local/state/haul below the second.
+NO_COLOR
+    No colours, if it is set to something.
+COLUMNS
+    Where output is no terminal, fold the summary at so many columns.
+S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL
+    The server of s3:// addresses.
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE, AWS_REGION
+    Keys and settings for object stores, as the AWS tools read them.
+";
+
+const FILES: &str = "~/.local/state/haul
+    Journals of running and interrupted runs, and what is left of finished ones: haul jobs.
+~/.ssh/config
+    Read by ssh, which haul starts.
+~/.aws/config, ~/.aws/credentials
+    Profiles of object stores.
+.haul-*
+    Unfinished files beside their final names; the next run goes on with them, haul jobs clean removes them.
+";
+
 /// The manual's pages: name of the file, and its text.
 pub fn manual() -> io::Result<Vec<(String, Vec<u8>)>> {
     let mut all = definitions();
     all.build();
     let mut pages = vec![("haul.1".to_string(), manual_page(&all, "haul")?)];
-    for command in all.get_subcommands().filter(|c| !c.is_hide_set()) {
-        let name = format!("haul-{}", command.get_name());
-        pages.push((format!("{name}.1"), manual_page(command, &name)?));
-    }
+    below(&all, "haul", &mut pages)?;
     Ok(pages)
+}
+
+/// The pages of the commands in a command, and of those in them.
+fn below(command: &clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
+    for inner in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        let name = format!("{name}-{}", inner.get_name());
+        pages.push((format!("{name}.1"), manual_page(inner, &name)?));
+        below(inner, &name, pages)?;
+    }
+    Ok(())
 }
 
 fn manual_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
@@ -144,11 +175,18 @@ fn manual_page(command: &clap::Command, name: &str) -> io::Result<Vec<u8>> {
     man.render_description_section(&mut page)?;
     section(&mut page, "EXAMPLES", examples.trim_start_matches("Examples:").trim_start_matches('\n'));
     man.render_options_section(&mut page)?;
-    if name == "haul" {
-        man.render_subcommands_section(&mut page)?;
-        section(&mut page, "EXIT STATUS", &exit::page());
-    } else {
-        section(&mut page, "SEE ALSO", "haul(1); haul help exit-codes");
+    // With their pages' names: clap's own section would name pages of hidden commands, too.
+    let inner: Vec<String> = command
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .map(|c| format!("{name}-{}(1)\n    {}", c.get_name(), c.get_about().map(ToString::to_string).unwrap_or_default()))
+        .collect();
+    section(&mut page, "COMMANDS", &inner.join("\n"));
+    section(&mut page, "EXIT STATUS", &exit::page());
+    section(&mut page, "ENVIRONMENT", ENVIRONMENT);
+    section(&mut page, "FILES", FILES);
+    if name != "haul" {
+        section(&mut page, "SEE ALSO", "haul(1), haul help");
     }
     Ok(page)
 }
@@ -182,8 +220,22 @@ pub fn write_manual(dir: &Path) -> io::Result<usize> {
 /// Completions for a shell.
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut definitions(), "haul", &mut out);
+    clap_complete::generate(shell, &mut shown(definitions()), "haul", &mut out);
     out
+}
+
+/// The definitions without hidden commands, which the makers of completions would offer.
+fn shown(command: clap::Command) -> clap::Command {
+    let visible: Vec<clap::Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().map(shown).collect();
+    let about = command.get_about().cloned().unwrap_or_default();
+    clap::Command::new(command.get_name().to_string())
+        .about(about)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_version_flag(command.get_name() != "haul")
+        .disable_help_flag(true)
+        .disable_help_subcommand(true)
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .subcommands(visible)
 }
 
 #[cfg(test)]
@@ -212,11 +264,17 @@ mod tests {
     #[test]
     fn the_manual_has_a_page_a_command() {
         let pages = manual().expect("pages");
-        for name in ["haul.1", "haul-cp.1", "haul-sync.1", "haul-jobs.1"] {
+        for name in ["haul.1", "haul-cp.1", "haul-sync.1", "haul-jobs.1", "haul-bench-files.1", "haul-bench-net.1", "haul-jobs-clean.1"] {
             let (_, text) = pages.iter().find(|(n, _)| n == name).expect(name);
             let text = String::from_utf8_lossy(text);
-            assert!(text.contains(".TH ") && text.contains(".SH EXAMPLES") && text.contains(".SH SYNOPSIS"), "{text}");
+            assert!(text.contains(".TH ") && text.contains(".SH SYNOPSIS"), "{text}");
+            assert!(text.contains(".SH EXAMPLES") || name == "haul-jobs-clean.1", "{text}");
+            for section in ["EXIT STATUS", "ENVIRONMENT", "FILES"] {
+                assert!(text.contains(&format!(".SH {section}\n")), "{name}: {section}");
+            }
         }
+        let (_, first) = &pages[0];
+        assert!(!String::from_utf8_lossy(first).contains("agent(1)"), "hidden commands have no page");
         assert!(!pages.iter().any(|(n, _)| n.contains("flags-table")));
     }
 
@@ -224,7 +282,9 @@ mod tests {
     fn every_shell_has_completions() {
         use clap_complete::Shell;
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            assert!(String::from_utf8_lossy(&completions(shell)).contains("delete-excluded"), "{shell}");
+            let text = String::from_utf8_lossy(&completions(shell)).into_owned();
+            assert!(text.contains("delete-excluded") && text.contains("older-than"), "{shell}");
+            assert!(!text.contains("flags-table") && !text.contains("Serve another haul"), "{shell} offers hidden commands");
         }
     }
 }

@@ -33,15 +33,25 @@ fn main() -> ExitCode {
     let color = !no_color();
     // With a handler a write beyond the limit on file sizes (ulimit -f) fails with an error of its file; without, it kills.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+    if argv.iter().take_while(|word| *word != "--").any(|word| word == "--json") {
+        out::errors_as_json();
+    }
     match understand(&argv, umask()) {
         Ok(Parsed::Run(invocation)) => run(*invocation),
         Ok(Parsed::Print(text)) => ended(out::print_text(&text, color)),
         Err(error) => {
+            out::record(&usage(&error.text.plain));
             out::complain(&error.text, color);
             error.exit
         }
     }
     .into()
+}
+
+/// A refused command line, of which the first paragraph is the reason.
+fn usage(text: &str) -> haul_core::Error {
+    let reason = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ").trim().to_string();
+    haul_core::Error::new(haul_core::ErrorKind::Usage, "read the command line").because(reason)
 }
 
 fn no_color() -> bool {
@@ -67,6 +77,7 @@ fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
 fn run(invocation: Invocation) -> Exit {
     let color = invocation.global.color;
     let refuse = |reason: String| {
+        out::record(&usage(&reason));
         out::complain(&Text::from(format!("error: {reason}\n")), color);
         Exit::Usage
     };

@@ -3,11 +3,15 @@
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use haul_core::entry::show_text;
+use haul_core::entry::{Kind, show_text};
 use haul_core::job::Mode;
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::Exit;
 use crate::flags::Text;
+use crate::render;
+use crate::render::json::{Failed, Record};
 
 /// Writes to standard output. A reader that has gone (`haul help | head -1`) is a quiet end, not an error.
 pub fn print(bytes: &[u8]) -> io::Result<()> {
@@ -37,7 +41,23 @@ pub fn error(error: &haul_core::Error) -> Exit {
     error_in(error, Mode::Copy)
 }
 
+/// Errors that end a command are printed on standard output as JSON, too: set once, before anything is done.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+pub fn errors_as_json() {
+    JSON.store(true, Ordering::Relaxed);
+}
+
+/// An event `error` on standard output, with `--json` only.
+pub fn record(error: &haul_core::Error) {
+    if JSON.load(Ordering::Relaxed) {
+        let line = render::json::line(&Record::Error(Failed::of(error, Kind::Unknown)), &render::Clock::system().utc());
+        let _ = print(format!("{line}\n").as_bytes());
+    }
+}
+
 pub fn error_in(error: &haul_core::Error, mode: Mode) -> Exit {
+    record(error);
     let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));
     Exit::of_error(error, mode)
 }

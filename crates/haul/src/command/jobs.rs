@@ -29,7 +29,7 @@ pub fn run(command: &JobsCommand, global: &Global) -> Exit {
     let done = state(global).and_then(|state| {
         let view = View::of(&state);
         match command {
-            JobsCommand::List => list(&state, &view, &mut report),
+            JobsCommand::List { all } => list(&state, &view, *all, &mut report),
             JobsCommand::Show(id) => show_one(&state, &view, id, &mut report),
             JobsCommand::Clean { jobs, older_than, dry, connect } => {
                 let means = Means { jobs, older_than: *older_than, connect };
@@ -127,8 +127,11 @@ pub(super) fn find<'a>(jobs: &'a [JobInfo], id: &str) -> Result<&'a JobInfo> {
     }
 }
 
-fn list(state: &State, view: &View, report: &mut Report) -> Result<()> {
-    let jobs = state.list(SystemTime::now())?;
+/// Finished jobs that `haul jobs` shows unless all are asked for.
+const LAST: usize = 20;
+
+fn list(state: &State, view: &View, all: bool, report: &mut Report) -> Result<()> {
+    let mut jobs = state.list(SystemTime::now())?;
     if report.json {
         jobs.iter().for_each(|job| report.record(&as_json(job)));
         return Ok(());
@@ -138,6 +141,13 @@ fn list(state: &State, view: &View, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     let width = digits(&jobs);
+    // The newest come first.
+    let (mut finished, before) = (0, jobs.len());
+    jobs.retain(|job| {
+        finished += usize::from(matches!(job.state, JobState::Finished { .. }));
+        all || finished <= LAST || !matches!(job.state, JobState::Finished { .. })
+    });
+    let older = before - jobs.len();
     for (n, job) in jobs.iter().enumerate() {
         if n > 0 {
             report.line("");
@@ -146,6 +156,9 @@ fn list(state: &State, view: &View, report: &mut Report) -> Result<()> {
     }
     if jobs.iter().any(|job| matches!(job.state, JobState::Unfinished { .. })) {
         report.line("\n`haul jobs show JOB` tells more, `haul jobs clean JOB` gives it up.");
+    }
+    if older > 0 {
+        report.line(&format!("\n{} that finished earlier: `haul jobs list --all`", things(older as u64, "job")));
     }
     Ok(())
 }

@@ -47,7 +47,14 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         unwritten: Mutex::new(None),
     };
     let plan = format!("compares {} with the manifest {}", show(&asked.path), show(manifest));
-    teller.record(&Record::Started { version: json::VERSION, plan: &plan, dry: false });
+    teller.record(&Record::Started {
+        version: json::VERSION,
+        plan: &plan,
+        dry: false,
+        job: None,
+        sources: &[show(&asked.path)],
+        destination: None,
+    });
     let told = Told { found: &|found| teller.found(found), failed: &|e, kind| teller.failed(e, kind) };
     let checks = sum::check(&mut *from, &opened, &asked.path, flags.one_way, &Cancel::default(), told)?;
     teller.sums(manifest, checks)?;

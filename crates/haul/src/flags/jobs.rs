@@ -9,7 +9,8 @@ use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobsCommand {
-    List,
+    /// Without `all`, those that have finished only as far as they are among the last.
+    List { all: bool },
     /// One job, by its id or the beginning of it.
     Show(String),
     Clean {
@@ -26,7 +27,7 @@ pub enum JobsCommand {
 /// List, show and clean up what runs have left: journals and unfinished files
 #[derive(Args)]
 #[command(
-    override_usage = "haul jobs [list]\n       haul jobs show JOB\n       haul jobs clean [OPTIONS] [JOB...]",
+    override_usage = "haul jobs [list [--all]]\n       haul jobs show JOB\n       haul jobs clean [OPTIONS] [JOB...]",
     before_help = "Examples:
   haul jobs                           running, interrupted and finished jobs
   haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files
@@ -39,8 +40,12 @@ pub struct JobsArgs {
 
 #[derive(Subcommand)]
 enum JobsSubcommand {
-    /// Running, interrupted and finished jobs (done without a word, too)
-    List,
+    /// Running and interrupted jobs, and the last 20 that have finished (done without a word, too)
+    List {
+        /// All that have finished
+        #[arg(short, long)]
+        all: bool,
+    },
     /// What is known of one job
     Show {
         /// The job's id, or the beginning of it
@@ -66,7 +71,8 @@ enum JobsSubcommand {
 impl JobsArgs {
     pub(super) fn resolve(self) -> JobsCommand {
         match self.command {
-            None | Some(JobsSubcommand::List) => JobsCommand::List,
+            None => JobsCommand::List { all: false },
+            Some(JobsSubcommand::List { all }) => JobsCommand::List { all },
             Some(JobsSubcommand::Show { job }) => JobsCommand::Show(job),
             Some(JobsSubcommand::Clean { jobs, older_than, dry_run, connect }) => {
                 JobsCommand::Clean { jobs, older_than, dry: dry_run, connect: Box::new(connect.resolve()) }

@@ -19,13 +19,24 @@ pub const VERSION: u32 = 1;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Record<'a> {
-    Started { version: u32, plan: &'a str, dry: bool },
+    Started {
+        version: u32,
+        plan: &'a str,
+        dry: bool,
+        job: Option<&'a str>,
+        sources: &'a [String],
+        destination: Option<&'a str>,
+    },
+    /// A command that could not begin, or that ended without a report.
+    Error(Failed),
     Item(Item),
     Failed(Failed),
     Retried(Retried),
     Refused(Refused),
     Warned(Warned),
-    Tuned { workers: u32 },
+    Tuned {
+        workers: u32,
+    },
     Progress(Moment),
     Finished(Box<Finished>),
     Checked(Checked<'a>),
@@ -516,7 +527,14 @@ pub mod tests {
         report.refused.push(("owner", 3));
         let file = entry("a/b", Kind::File);
         let records = [
-            Record::Started { version: VERSION, plan: "copies a to b", dry: false },
+            Record::Started {
+                version: VERSION,
+                plan: "copies a to b",
+                dry: false,
+                job: Some("3f2a"),
+                sources: &["/a/".to_string()],
+                destination: Some("/b"),
+            },
             Record::Item(Item::of(Action::Create, Why::New, &file, false)),
             Record::Failed(Failed::of(&error, Kind::File)),
             Record::Retried(Retried::of(&error, 1)),
@@ -526,6 +544,7 @@ pub mod tests {
             Record::Progress(Moment::of(&moving(), 12)),
             Record::Finished(Box::new(Finished::of(&report))),
             Record::Checked(Checked::of(b"data", b"data.sums", Checks::default())),
+            Record::Error(Failed::of(&Error::new(ErrorKind::NotFound, "open").at(b"a"), Kind::Unknown)),
         ];
         records.iter().map(|record| line(record, TIME)).collect()
     }

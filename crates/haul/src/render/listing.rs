@@ -58,6 +58,7 @@ pub struct Entry<'a> {
     kind: &'static str,
     size: Option<u64>,
     mtime: Option<f64>,
+    mtime_ns: Option<i128>,
     mode: Option<String>,
     uid: Option<u32>,
     gid: Option<u32>,
@@ -78,6 +79,7 @@ impl<'a> Entry<'a> {
             kind: kind_word(kind),
             size: None,
             mtime: None,
+            mtime_ns: None,
             mode: None,
             uid: None,
             gid: None,
@@ -99,6 +101,7 @@ impl<'a> Entry<'a> {
         Entry {
             size: (entry.kind == Kind::File && has(MetaMask::BASIC)).then_some(entry.size),
             mtime: has(MetaMask::MTIME).then(|| seconds(entry.mtime)),
+            mtime_ns: has(MetaMask::MTIME).then(|| nanoseconds(entry.mtime)),
             mode: has(MetaMask::MODE).then(|| format!("{:04o}", entry.mode)),
             uid: has(MetaMask::OWNER).then_some(entry.uid),
             gid: has(MetaMask::GROUP).then_some(entry.gid),
@@ -119,6 +122,7 @@ impl<'a> Entry<'a> {
         Entry {
             size: Some(object.size),
             mtime: object.modified.map(seconds),
+            mtime_ns: object.modified.map(nanoseconds),
             storage_class: said(&object.class),
             etag: said(object.etag.trim_matches('"')),
             ..Entry::bare(place, without_slash(path), kind)
@@ -235,6 +239,7 @@ pub struct Sum<'a> {
     path: Path,
     size: u64,
     mtime: f64,
+    mtime_ns: i128,
     algorithm: &'static str,
     digest: String,
 }
@@ -246,6 +251,7 @@ impl<'a> Sum<'a> {
             path: Path::of(path),
             size: entry.size,
             mtime: seconds(entry.mtime),
+            mtime_ns: nanoseconds(entry.mtime),
             algorithm: algorithm.word(),
             digest: hex(digest),
         }
@@ -343,6 +349,11 @@ fn said(text: &str) -> Option<&str> {
 }
 
 /// Seconds since 1970, cut off to microseconds: a number of JSON has no room for more in most programs.
+/// Since 1970; exact, as seconds in a float are not.
+fn nanoseconds(time: Time) -> i128 {
+    i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
+}
+
 fn seconds(time: Time) -> f64 {
     time.as_nanos().div_euclid(1000) as f64 / 1e6
 }
@@ -399,7 +410,8 @@ mod tests {
         let bare = entry::Entry::bare(entry::Name::of(&entry::Dir::root()), Kind::Unknown);
         let value = parsed(&Listed::Entry(Box::new(Entry::of(b"h:x", b"a", &bare))));
         assert_eq!(value["kind"], "entry");
-        for key in ["size", "mtime", "mode", "uid", "gid", "target", "storage_class", "etag", "version_id", "latest", "deleted"] {
+        for key in ["size", "mtime", "mtime_ns", "mode", "uid", "gid", "target", "storage_class", "etag", "version_id", "latest", "deleted"]
+        {
             assert_eq!(value[key], Value::Null, "{key}");
         }
     }
@@ -408,7 +420,7 @@ mod tests {
     fn versions_marks_and_markers_are_told_apart() {
         let of = |key: &[u8], deleted| Version { object: object(key), id: "null".into(), latest: true, deleted };
         let line = |version: &Version| written(&Listed::Entry(Box::new(Entry::of_version(b"s3://b/", &version.object.key, version))));
-        insta::assert_snapshot!(line(&of(b"d//", false)).trim_end(), @r#"{"event":"entry","place":"s3://b/","place_hex":null,"path":"d/","path_hex":null,"kind":"directory","size":7,"mtime":1700000000.005,"mode":null,"uid":null,"gid":null,"target":null,"target_hex":null,"storage_class":"GLACIER","etag":"e-2","version_id":"null","latest":true,"deleted":false}"#);
+        insta::assert_snapshot!(line(&of(b"d//", false)).trim_end(), @r#"{"event":"entry","place":"s3://b/","place_hex":null,"path":"d/","path_hex":null,"kind":"directory","size":7,"mtime":1700000000.005,"mtime_ns":1700000000005000000,"mode":null,"uid":null,"gid":null,"target":null,"target_hex":null,"storage_class":"GLACIER","etag":"e-2","version_id":"null","latest":true,"deleted":false}"#);
         let mark: Value = serde_json::from_str(&line(&of(b"d", true))).expect("JSON");
         assert_eq!((&mark["size"], &mark["deleted"], &mark["kind"]), (&Value::Null, &Value::Bool(true), &"file".into()));
     }

@@ -159,6 +159,17 @@ impl Default for Options {
     }
 }
 
+/// Which run it is: for the event `started` and the summary.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// The job's id, as `haul jobs` has it; none without a journal.
+    pub job: Option<String>,
+    pub sources: Vec<String>,
+    pub destination: Option<String>,
+    /// One end at least is another machine.
+    pub network: bool,
+}
+
 /// The terminal, the job log and the JSON stream of one run.
 pub struct Renderer {
     options: Options,
@@ -169,6 +180,7 @@ pub struct Renderer {
 }
 
 struct State {
+    run: Run,
     out: Sink,
     err: Sink,
     log: Option<Sink>,
@@ -224,6 +236,7 @@ impl Renderer {
             failures: 0,
             told: Vec::new(),
             finished: false,
+            run: Run::default(),
         };
         Arc::new(Renderer { options, lists: has_lists, logs, state: Mutex::new(state) })
     }
@@ -231,6 +244,11 @@ impl Renderer {
     /// What a panic elsewhere left behind is still good enough to print.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which run follows.
+    pub fn begin(&self, run: Run) {
+        self.state().run = run;
     }
 
     /// A message of the program itself, on standard error and in the log.
@@ -362,7 +380,17 @@ impl Renderer {
     fn started(&self, state: &mut State, sentence: &str) {
         state.started = (self.options.clock.now)();
         let plan = lines::plain(sentence);
-        self.record(state, &Record::Started { version: json::VERSION, plan: sentence, dry: self.options.dry });
+        let run = std::mem::take(&mut state.run);
+        let started = Record::Started {
+            version: json::VERSION,
+            plan: sentence,
+            dry: self.options.dry,
+            job: run.job.as_deref(),
+            sources: &run.sources,
+            destination: run.destination.as_deref(),
+        };
+        self.record(state, &started);
+        state.run = run;
         self.log(state, &plan);
         if !self.options.quiet {
             for line in text::fold(&plan, self.width(state).unwrap_or(usize::MAX), 2) {
@@ -490,6 +518,7 @@ impl Renderer {
             command: self.options.command.clone(),
             failed_to: state.failed_to.as_ref().map(|list| list.title.clone()),
             width: self.width(state),
+            network: state.run.network,
         };
         for line in summary::summary(report, &context) {
             self.log(state, &line);

@@ -10,7 +10,7 @@ use haul_core::report::{Ending, Failure, Kinds, Report};
 
 use super::Mode;
 use super::lines::{failure_lines, plain, show_path};
-use super::text::{bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
+use super::text::{bit_rate, bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
 
 /// Failures written out in full.
 pub const FAILURES_SHOWN: usize = 20;
@@ -33,6 +33,8 @@ pub struct Context {
     pub failed_to: Option<String>,
     /// Columns to fold long lines at.
     pub width: Option<usize>,
+    /// Bytes passed a network: rates are shown in bits, too.
+    pub network: bool,
 }
 
 /// A run of less than this is given no advice.
@@ -215,7 +217,8 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
         let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
         table.row("Rate", format!("{} entries/s compared", frequency(entries)));
     } else {
-        table.row("Rate", format!("{}, {} files/s", rate(bytes_rate), frequency(files_rate)));
+        let bits = if context.network { format!(" ({})", bit_rate(bytes_rate)) } else { String::new() };
+        table.row("Rate", format!("{}{bits}, {} files/s", rate(bytes_rate), frequency(files_rate)));
     }
     if report.retries > 0 {
         table.row("Retries", count(report.retries));

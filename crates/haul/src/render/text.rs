@@ -73,6 +73,17 @@ pub fn rate(per_second: f64) -> String {
     format!("{}/s", real_bytes(finite(per_second)))
 }
 
+/// The same in bits, by powers of 1000 as links are rated: `2.60 Gbit/s`.
+pub fn bit_rate(bytes_per_second: f64) -> String {
+    let gigabits = finite(bytes_per_second) * 8.0 / 1e9;
+    match gigabits {
+        x if x < 0.001 => format!("{x:.6} Gbit/s"),
+        x if x < 1.0 => format!("{x:.3} Gbit/s"),
+        x if x < 10.0 => format!("{x:.2} Gbit/s"),
+        x => format!("{x:.1} Gbit/s"),
+    }
+}
+
 /// `310 MiB/s now, 290 mean`: the second in the unit of the first, unless that would hide it.
 pub fn rates(now: f64, mean: f64) -> String {
     let (now, mean) = (finite(now), finite(mean));
@@ -298,6 +309,11 @@ mod tests {
         let mib = 1048576.0;
         assert_eq!(rates(310.0 * mib, 290.0 * mib), "310 MiB/s now, 290 mean");
         assert_eq!(rates(0.0, 290.0 * mib), "0 B/s now, 290 MiB/s mean");
+        assert_eq!(
+            (bit_rate(325e6).as_str(), bit_rate(1e6).as_str(), bit_rate(12.5e9).as_str()),
+            ("2.60 Gbit/s", "0.008 Gbit/s", "100.0 Gbit/s")
+        );
+        assert_eq!((bit_rate(1e3).as_str(), bit_rate(f64::NAN).as_str()), ("0.000008 Gbit/s", "0.000000 Gbit/s"));
         assert_eq!(rates(f64::NAN, f64::INFINITY), "0 B/s now, 0 mean");
         assert_eq!((frequency(0.25).as_str(), frequency(4.24).as_str(), frequency(1204.4).as_str()), ("0.25", "4.2", "1,204"));
     }

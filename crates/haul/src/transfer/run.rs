@@ -110,6 +110,12 @@ impl Session {
             None => (None, Journal::none(), Past::default()),
         };
         let journal = with_test_hook(journal);
+        self.renderer.begin(render::Run {
+            job: directory.as_ref().map(|directory| directory.id()),
+            sources: identity.sources.clone(),
+            destination: Some(identity.target.clone()),
+            network: !job.target.caps().cheap_stat || job.roots.iter().any(|root| !root.store.caps().cheap_stat),
+        });
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let tuner: Box<dyn Tuner> = match job.workers {
             Some(workers) => Box::new(Fixed(Limits { workers })),

@@ -123,6 +123,7 @@ fn lists_are_json_with_the_documented_keys() {
     assert_eq!(of(&listed, "kind"), kinds);
     let a = &listed[0];
     assert_eq!((&a["size"], &a["mode"], &a["mtime"]), (&5.into(), &"0640".into(), &1_600_000_000.0.into()));
+    assert_eq!(a["mtime_ns"], 1_600_000_000_000_000_000_i64);
     assert_eq!((&a["uid"], &a["gid"], &a["path_hex"], &a["etag"]), (&65534.into(), &65534.into(), &Value::Null, &Value::Null));
     assert_eq!((&listed[1]["path_hex"], &listed[2]["size"], &listed[5]["mode"]), (&"636166e9".into(), &Value::Null, &"0000".into()));
     assert_eq!((&listed[4]["target"], &listed[4]["target_hex"]), (&"nowhere".into(), &Value::Null));
@@ -141,7 +142,9 @@ fn lists_are_json_with_the_documented_keys() {
     assert_eq!(of(&used, "errors"), [Value::Null, Value::Null, Value::Null, 1.into()]);
     assert_eq!(of(&told("tree --json src", 23), "path"), ["", "d", "locked"]);
     let missing = w.haul("ls --json nowhere").ends(23);
-    assert!(missing.stdout.is_empty() && missing.stderr.contains("nowhere"), "{}{}", missing.stdout, missing.stderr);
+    let told = events(&missing);
+    assert_eq!((of(&told, "event"), of(&told, "path")), (vec![Value::from("error")], vec![Value::from("nowhere")]));
+    assert!(missing.stderr.contains("nowhere"), "{}", missing.stderr);
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn sums_are_json_beside_the_manifest() {
     assert_eq!(of(&told("sum --json src/a", 0), "path"), [""]);
     let two = told("sum --json src/a other", 0);
     assert_eq!((of(&two, "place"), of(&two, "path")), (vec!["src/a".into(), "other".into()], vec!["".into(), "c".into()]));
-    assert_eq!(w.haul("sum --json -o none src/a other").ends(1).stdout, "");
+    assert_eq!(of(&events(&w.haul("sum --json -o none src/a other").ends(1)), "error"), ["usage"]);
     assert!(!w.path("none").exists());
 }
 
@@ -219,7 +222,48 @@ fn what_is_removed_is_json() {
     assert!(gone[0]["place"] == "d/" || gone[0]["place"] == "./d/", "{gone:?}");
     assert!(said.contains("kept/c: ") && w.has("d/kept/c") && !w.has("d/e"), "{said}");
     assert_eq!(told("rm --json -f nothing", 0).0.len(), 0);
-    assert_eq!(told("rm --json nothing", 23).0.len(), 0);
+    assert_eq!(of(&documented_events(&w, "rm --json nothing", 23).0, "event"), ["error"]);
+}
+
+#[test]
+fn errors_before_the_start_are_json() {
+    let w = World::new();
+    w.tree("src: a=5 dir/b=1");
+    for (command, code, class) in [
+        ("cp --json src", 1, "usage"),
+        ("cp --json --nonsense src dst", 1, "usage"),
+        ("check --json src", 2, "usage"),
+        ("--json frobnicate", 1, "usage"),
+        ("--json cp -j abc src dst", 1, "usage"),
+        ("cp --json src src/dir/inner", 1, "usage"),
+        ("ls --json nowhere", 23, "not-found"),
+        ("cp --json src none/such/dst", 23, "not-found"),
+    ] {
+        let (told, ran) = documented_events(&w, command, code);
+        assert_eq!(
+            (of(&told, "event"), of(&told, "error")),
+            (vec![Value::from("error")], vec![Value::from(class)]),
+            "{command}: {}",
+            ran.stderr
+        );
+        assert!(told[0]["reason"].as_str().is_some_and(|reason| !reason.is_empty() && !reason.contains('\n')), "{command}: {told:?}");
+        assert!(!ran.stderr.is_empty(), "{command}");
+    }
+    assert_eq!(w.haul("cp src").ends(1).stdout, "", "without --json as ever");
+}
+
+#[test]
+fn the_first_line_says_which_job_it_is() {
+    let w = World::new();
+    w.tree("src: a=5");
+    let told = events(&w.haul("cp --json src/ dst").succeeds());
+    let id = told[0]["job"].as_str().expect("an id");
+    assert_eq!(told[0]["sources"][0], format!("{}/", w.path("src").display()));
+    assert_eq!(told[0]["destination"], w.path("dst").display().to_string());
+    let listed = events(&w.haul("jobs --json").succeeds());
+    assert_eq!(listed[0]["id"], *id);
+    let dry = events(&w.haul("cp -n --json src/ dst2").succeeds());
+    assert_eq!(dry[0]["job"], Value::Null, "a dry run has no journal");
 }
 
 #[test]
@@ -278,13 +322,13 @@ fn a_tree_is_held_against_its_manifest() {
         assert!(said.contains("locked: open") && said.ends_with("1 unreadable\n"), "{said}");
     }
     fs::remove_file(w.path("src/locked")).unwrap();
-    let (events, last, said) = told("check -q --json --one-way --manifest blake3 --missing-to missing src", 1);
-    assert_eq!((events.len(), sums(&last), said.as_str()), (5, [2, 2, 3, 0, 0], ""));
+    let (found, last, said) = told("check -q --json --one-way --manifest blake3 --missing-to missing src", 1);
+    assert_eq!((found.len(), sums(&last), said.as_str()), (5, [2, 2, 3, 0, 0], ""));
     assert_eq!(String::from_utf8(w.read("missing")).unwrap().lines().count(), 2);
     w.write("bad", "no manifest\n");
     let bad = w.haul("check --json --manifest bad src").ends(2);
     assert!(!bad.stdout.contains("checked"), "{}", bad.stdout);
-    assert_eq!(w.haul("check --json --manifest nowhere src").ends(23).stdout, "");
+    assert_eq!(of(&events(&w.haul("check --json --manifest nowhere src").ends(23)), "event"), ["error"]);
 }
 
 #[test]

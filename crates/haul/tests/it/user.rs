@@ -182,3 +182,19 @@ fn a_state_directory_that_cannot_be_written() {
     ");
     w.same("src", "dst", What::USUAL);
 }
+
+#[test]
+fn jobs_that_finished_long_ago_are_listed_when_all_are_asked_for() {
+    let w = World::new();
+    w.tree("src: a=1");
+    for n in 0..22 {
+        w.haul(&format!("cp -q src/a dst{n}")).succeeds();
+    }
+    let listed = |command: &str| w.haul(command).succeeds().stdout;
+    let finished = |text: &str| text.lines().filter(|line| line.contains("  finished ")).count();
+    let usual = listed("jobs");
+    assert_eq!(finished(&usual), 20, "{usual}");
+    assert!(usual.contains("2 jobs that finished earlier: `haul jobs list --all`"), "{usual}");
+    assert_eq!(finished(&listed("jobs list --all")), 22);
+    assert_eq!(listed("jobs --json").lines().count(), 22);
+}
