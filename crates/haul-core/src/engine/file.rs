@@ -485,7 +485,7 @@ fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
 /// `chunk` is then what was still to do. Where a hash of the whole is wanted, or parts of a service are meant, it goes at once.
 fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
     let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
-    let Some(session) = ends.session.filter(|_| !whole) else { return carry_at(cx, ends, chunk.at.clone()) };
+    let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else { return carry_at(cx, ends, chunk.at.clone()) };
     let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
     let mut next = chunk.at.start;
     // The step before lands while the next one is on its way.
