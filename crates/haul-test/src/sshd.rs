@@ -49,7 +49,11 @@ impl Sshd {
         fs::create_dir(at("home"))?;
         let path = format!("PATH={}", path_without_haul(&PROGRAMS.map(PathBuf::from), &at("tools"))?);
         let (lines, home) = match lines.split_once("SetEnv ") {
-            Some((before, behind)) => (format!("{before}SetEnv {path} {behind}"), String::new()),
+            Some((before, behind)) => {
+                // A PATH that is set there comes first, and counts.
+                let (own, rest) = behind.split_once('\n').unwrap_or((behind, ""));
+                (format!("{before}SetEnv {own} {path}\n{rest}"), String::new())
+            }
             None => (format!("{lines}\nSetEnv {path}"), format!("Match User root\n  SetEnv {path} HOME={}\n", show("home"))),
         };
         let config = format!(
@@ -242,13 +246,14 @@ mod tests {
 
     #[test]
     fn sessions_have_a_path_of_their_own_and_what_was_set() {
-        for (lines, home) in [("", "/home"), ("SetEnv HOME=/dev MORE=1", "/dev")] {
+        for (lines, home) in [("", "/home"), ("SetEnv HOME=/dev MORE=1", "/dev"), ("SetEnv HOME=/dev PATH=/bin\nPrintMotd no", "/dev")] {
             let server = Sshd::start(lines).expect("sshd can be started: openssh-server and root");
             let mut ssh = Command::new("ssh");
             let out = ssh.arg("-F").arg(server.config()).args(["testhost", "echo", "$PATH:$HOME"]).output().expect("ssh runs");
             let said = String::from_utf8_lossy(&out.stdout).trim().to_string();
             let (path, at) = said.rsplit_once(':').expect("two");
             assert!(!path.split(':').any(|dir| dir.contains("local") || Path::new(dir).join("haul").exists()), "{said}");
+            assert!(!lines.contains("PATH") || path == "/bin", "{said}");
             assert!(at.ends_with(home), "{said}\n{}", server.log());
         }
     }
