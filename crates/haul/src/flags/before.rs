@@ -35,8 +35,11 @@ fn every_argument(command: &Command) -> Box<dyn Iterator<Item = &Arg> + '_> {
     Box::new(command.get_arguments().chain(command.get_subcommands().flat_map(every_argument)))
 }
 
+/// Whether an option is the one that was written.
+type Matches<'a> = dyn Fn(&Arg) -> bool + 'a;
+
 /// Whether all words from the first to `at` are options that `find` knows, with their values.
-fn leads_to(argv: &[OsString], at: usize, find: &dyn Fn(&dyn Fn(&Arg) -> bool) -> Option<Arg>) -> bool {
+fn leads_to(argv: &[OsString], at: usize, find: &dyn Fn(&Matches<'_>) -> Option<Arg>) -> bool {
     let takes_value = |arg: &Arg| arg.get_action().takes_values() && !arg.is_require_equals_set();
     let mut next = 1;
     while next < at {

@@ -261,7 +261,7 @@ fn the_first_line_says_which_job_it_is() {
     assert_eq!(told[0]["sources"][0], format!("{}/", w.path("src").display()));
     assert_eq!(told[0]["destination"], w.path("dst").display().to_string());
     let listed = events(&w.haul("jobs --json").succeeds());
-    assert_eq!(listed[0]["id"], *id);
+    assert_eq!(listed[0]["job"], *id);
     let dry = events(&w.haul("cp -n --json src/ dst2").succeeds());
     assert_eq!(dry[0]["job"], Value::Null, "a dry run has no journal");
 }

@@ -69,8 +69,7 @@ fn objects_are_listed_as_they_are() {
     let matched = lines(&w.haul("ls --json @/in/*/e @/in/d/").ends(0), "entry");
     assert_eq!(of(&matched, "path"), ["in/d/e", "e"]);
     assert_ne!(matched[0]["place"], matched[1]["place"]);
-    let none = w.haul("ls --json @/nothing").ends(23);
-    assert_eq!(none.out, "", "{none}");
+    assert_eq!(of(&lines(&w.haul("ls --json @/nothing").ends(23), "error"), "error"), ["not-found"]);
 }
 
 #[test]
@@ -138,7 +137,7 @@ fn heads_are_told_and_what_is_hostile_in_them_is_escaped() {
     let rest: Vec<_> =
         bucket.as_object().expect("an object").iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key.as_str()).collect();
     assert_eq!((rest.as_slice(), &bucket["region"]), (&["event", "place", "region", "url"][..], &"us-east-1".into()));
-    assert_eq!(w.haul("head --json @/none").ends(23).out, "");
+    assert_eq!(lines(&w.haul("head --json @/none").ends(23), "error").len(), 1);
 }
 
 #[test]
