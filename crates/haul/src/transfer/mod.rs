@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
 use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
-use crate::location::Location;
+use crate::location::{Location, Scheme};
 use crate::open::Opened;
 use crate::remote::{Hosts, is_remote};
 use crate::render;
@@ -129,7 +129,10 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options =
         LocalOptions { keep_dirlinks: flags.keep.links.keep_dirlinks, follow: false, umask: lost, user_umask: umask, dir_umask: lost };
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
+    let mut connect = flags.connect.clone();
+    let distrust = !connect.objects.trust_metadata && destination.scheme != Scheme::S3;
+    connect.objects.distrust = distrust;
+    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(flags.run.timeout).squeezing(flags.transport.compress);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -176,12 +179,13 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let moved = if flags.kind == CopyKind::Mv { far_names(&places.roots, &handed) } else { Vec::new() };
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
+    let from_objects = distrust && places.roots.iter().any(|root| root.store.place().scheme == "s3");
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
         rename: places.rename,
         policy: flags.policy,
-        links: flags.keep.links,
+        links: Links { devices: !from_objects, ..flags.keep.links },
         filter,
         bounds: flags.select.bounds,
         keep,
@@ -226,6 +230,9 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         CopyKind::Cp => "copies",
     };
     let mut sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
+    if from_objects && job.links.specials {
+        sentence.push_str(", without devices and setuid bits (--trust-metadata)");
+    }
     if let Some(way) = hosts.befriend(&flags.sources, destination) {
         sentence.push_str(", ");
         sentence.push_str(way);
@@ -235,7 +242,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
 fn may_hand_over(job: &Job) -> bool {
-    let all = Links { copy: true, follow: false, safe: false, keep_dirlinks: job.links.keep_dirlinks, hard: true, specials: true };
+    let all = Links { follow: false, safe: false, copy: true, hard: true, specials: true, ..job.links };
     job.filter.is_empty()
         && job.bounds == haul_core::job::Bounds::default()
         && job.links == all
