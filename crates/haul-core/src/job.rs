@@ -113,6 +113,8 @@ pub struct Links {
     pub hard: bool,
     /// `-D`: fifos, sockets, devices.
     pub specials: bool,
+    /// Of these, devices.
+    pub devices: bool,
 }
 
 /// Makes the second name, in the destination, another name of the first, in a reference tree.
@@ -214,7 +216,7 @@ impl Job {
             target,
             rename: None,
             policy: Policy::DEFAULT,
-            links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true },
+            links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true, devices: true },
             filter: Filter::default(),
             bounds: Bounds::default(),
             keep: MetaMask::MTIME.with(MetaMask::MODE),

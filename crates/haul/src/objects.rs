@@ -129,7 +129,7 @@ impl Place {
         }
         let learning = state.map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), bucket)));
         let bucket = Bucket { client, name: bucket.to_string(), wishes: Arc::new(wishes(flags)?) };
-        let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
+        let options = Options { look: !flags.server_times, map_keys: flags.map_keys, distrust: flags.distrust, ..Options::default() };
         Ok(Place { bucket, options, learning })
     }
 

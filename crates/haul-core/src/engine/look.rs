@@ -164,6 +164,7 @@ fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
         Kind::Link if !links.copy => Some(Why::NotAsked),
         Kind::Link if links.safe && !is_safe(&work.dir, entry.target.as_deref().unwrap_or_default()) => Some(Why::NotAsked),
         kind if kind.is_special() && !links.specials => Some(Why::NotAsked),
+        Kind::Char | Kind::Block if !links.devices => Some(Why::NotAsked),
         Kind::File if !cx.job.bounds.admit(entry) => Some(Why::NotAsked),
         _ => None,
     }

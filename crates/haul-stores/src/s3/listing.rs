@@ -256,7 +256,10 @@ impl Objects {
         entry.version = checksum::version(&found.etag);
         let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified));
         match known {
-            Some(known) => apply(known, &mut entry, self.options.server_times),
+            Some(known) => {
+                apply(known, &mut entry, self.options.server_times);
+                self.restrain(&mut entry);
+            }
             None if !self.options.look => {
                 entry.kind = Kind::File;
                 entry.have = MetaMask::BASIC.with(if self.options.server_times { MetaMask::MTIME } else { MetaMask::NONE });

@@ -44,6 +44,19 @@ impl Objects {
         }
     }
 
+    /// Leaves out what anybody with the right to write objects could have chosen to harm who copies them.
+    pub(super) fn restrain(&self, entry: &mut Entry) {
+        if !self.options.distrust {
+            return;
+        }
+        if entry.kind != Kind::Dir {
+            entry.mode &= !0o6000;
+        }
+        if let Some(xattrs) = &mut entry.xattrs {
+            xattrs.retain(|(name, _)| !name.starts_with(b"security.") && !name.starts_with(b"trusted."));
+        }
+    }
+
     /// A directory as its marker says, if it has one.
     pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
@@ -54,6 +67,7 @@ impl Objects {
             Some(head) => {
                 head.kept.apply(&mut entry);
                 entry.kind = Kind::Dir;
+                self.restrain(&mut entry);
             }
             // What is to be written to has the attributes of no source yet: a run that was killed has made the keys in a
             // directory before its marker.
@@ -83,6 +97,7 @@ impl Objects {
             entry.have = entry.have.with(MetaMask::MTIME);
         }
         head.kept.apply(&mut entry);
+        self.restrain(&mut entry);
         if !want.any(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT)) {
             entry.xattrs = None;
         } else if entry.xattrs.is_none() {

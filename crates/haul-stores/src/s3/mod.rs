@@ -66,11 +66,14 @@ pub struct Options {
     pub server_times: bool,
     /// Parts of keys that are no file names go by names that stand for them (see [`address::name_of_part`]).
     pub map_keys: bool,
+    /// What metadata could be used for against whoever makes files of objects is left out: bits that let a program run as its
+    /// owner or group, and extended attributes outside of `user.` and ACLs.
+    pub distrust: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { look: true, server_times: true, map_keys: false }
+        Options { look: true, server_times: true, map_keys: false, distrust: false }
     }
 }
 

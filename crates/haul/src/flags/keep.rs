@@ -221,7 +221,7 @@ const SWITCHES: [(&str, What, bool); 21] = [
 impl Keep {
     /// Attributes `mask` and symlinks, nothing else.
     pub fn only(mask: MetaMask) -> Keep {
-        let links = Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false };
+        let links = Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false, devices: true };
         Keep { mask, links, sparse: false, archive: false, chmod: Vec::new(), chown: None, numeric_ids: false }
     }
 

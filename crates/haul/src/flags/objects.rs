@@ -32,6 +32,10 @@ pub struct ObjectFlags {
     pub map_keys: bool,
     /// ETags are compared with nothing.
     pub no_check_etag: bool,
+    /// Devices and setuid bits come along, whoever wrote the metadata.
+    pub trust_metadata: bool,
+    /// Objects are made files of by somebody who does not trust their metadata.
+    pub distrust: bool,
     /// Objects are read in this version: of `--version-id`, which only some commands have.
     pub version_id: Option<String>,
 }
@@ -96,6 +100,9 @@ pub struct ObjectArgs {
     /// Do not compare content with ETags that look like MD5s (for services whose ETags are not)
     #[arg(long)]
     no_check_etag: bool,
+    /// Make devices, setuid files and file capabilities from objects' metadata (anybody who may write objects chooses them)
+    #[arg(long)]
+    trust_metadata: bool,
 }
 
 impl ObjectFlags {
@@ -138,6 +145,8 @@ impl ObjectArgs {
             server_times: self.server_times,
             map_keys: self.map_keys,
             no_check_etag: self.no_check_etag,
+            trust_metadata: self.trust_metadata,
+            distrust: false,
             version_id: None,
         }
     }

@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
 use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
-use crate::location::Location;
+use crate::location::{Location, Scheme};
 use crate::remote::{Hosts, is_remote};
 use crate::render;
 
@@ -122,7 +122,10 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         dir_umask: lost,
         keep_acls: flags.keep.mask.has(MetaMask::ACL),
     };
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let mut connect = flags.connect.clone();
+    let distrust = !connect.objects.trust_metadata && destination.scheme != Scheme::S3;
+    connect.objects.distrust = distrust;
+    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(flags.run.timeout);
     let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
     let asked = places::Asked {
         hosts: &hosts,
@@ -169,12 +172,13 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let handed = std::mem::take(&mut places.stores);
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
+    let from_objects = distrust && places.roots.iter().any(|root| root.store.place().scheme == "s3");
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
         rename: places.rename,
         policy: flags.policy,
-        links: flags.keep.links,
+        links: Links { devices: !from_objects, ..flags.keep.links },
         filter,
         bounds: flags.select.bounds,
         keep,
@@ -221,6 +225,9 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         CopyKind::Cp => "copies",
     };
     let mut sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
+    if from_objects && job.links.specials {
+        sentence.push_str(", without devices and setuid bits (--trust-metadata)");
+    }
     if let Some(way) = hosts.befriend(&flags.sources, destination) {
         sentence.push_str(", ");
         sentence.push_str(way);
@@ -244,7 +251,7 @@ fn host_without_colon(destination: &Location, was_there: bool, config: Option<&s
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
 fn may_hand_over(job: &Job) -> bool {
-    let all = Links { copy: true, follow: false, safe: false, keep_dirlinks: job.links.keep_dirlinks, hard: true, specials: true };
+    let all = Links { follow: false, safe: false, copy: true, hard: true, specials: true, ..job.links };
     job.filter.is_empty()
         && job.bounds == haul_core::job::Bounds::default()
         && job.links == all

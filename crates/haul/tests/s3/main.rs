@@ -17,4 +17,5 @@ mod pipes;
 mod refused;
 mod sync;
 mod tree;
+mod trust;
 mod wishes;
