@@ -282,8 +282,7 @@ fn refuse_followed(keep: &Keep, remover: &str) -> Result<(), Refusal> {
     Err(format!(
         "-L copies what symlinks point to, and {remover} would remove it where it lies, outside SRC; \
          leave -L out, or copy with -L and remove SRC afterwards"
-    )
-    .into())
+    ))
 }
 
 /// Sources and destination, once the number of arguments is right.

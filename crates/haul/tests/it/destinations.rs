@@ -195,7 +195,7 @@ fn a_second_source_does_not_win_because_the_first_cannot_be_read() {
     let first = world.read("one/d/f");
     world.haul("cp one/ two/ out").succeeds();
     assert_eq!(world.read("out/d/f"), first);
-    std::fs::set_permissions(world.path("one/d"), std::os::unix::fs::PermissionsExt::from_mode(0)).expect("closed");
+    std::fs::set_permissions(world.path("one/d"), std::os::unix::fs::PermissionsExt::from_mode(0o0)).expect("closed");
     let ran = world.haul("cp one/ two/ out").ends(23);
     std::fs::set_permissions(world.path("one/d"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("opened");
     assert_eq!(world.read("out/d/f"), first, "{}", ran.stderr);
