@@ -13,6 +13,7 @@ mod meta;
 mod sink;
 mod source;
 mod tree;
+mod umask;
 mod xattr;
 
 use std::fmt;
@@ -33,6 +34,7 @@ use rustix::process::{Resource, Rlimit};
 use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
 pub use sink::unfinished_leaf;
+pub use umask::{can_be_apart, without_mask};
 
 use caps::FileSystem;
 use dirs::{Dirs, Handle, Inherited};

@@ -29,7 +29,6 @@ struct Batch<'a> {
     lines: Mutex<Lines>,
     flags: &'a BatchFlags,
     global: &'a Global,
-    umask: u32,
     clients: Clients,
     stop: Arc<AtomicBool>,
     copies: Arc<AtomicUsize>,
@@ -75,8 +74,6 @@ impl Lines {
 
 /// Runs the lines of a file. The exit is that of the worst line.
 pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
-    // Before there is a second thread.
-    let umask = crate::umask();
     let from = match &flags.from {
         Input::Stdin => From::Stdin,
         Input::File(path) => match std::fs::File::open(path) {
@@ -92,7 +89,6 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
         lines: Mutex::new(Lines { from, number: 0 }),
         flags,
         global,
-        umask,
         clients: Clients::default(),
         stop,
         copies,
@@ -158,7 +154,7 @@ impl Batch<'_> {
         // A line that was copied from a terminal begins with the program's name.
         let words = words.iter().skip(usize::from(words.first().is_some_and(|word| word == "haul")));
         let argv: Vec<OsString> = std::iter::once(OsString::from("haul")).chain(words.cloned()).collect();
-        let invocation = match crate::understand(&argv, self.umask) {
+        let invocation = match crate::understand(&argv, self.global.umask) {
             Ok(Parsed::Run(invocation)) => *invocation,
             Ok(Parsed::Print(text)) => {
                 let _read = out::print_text(&text, self.global.color);

@@ -20,6 +20,8 @@ pub struct Global {
     pub state_dir: Option<PathBuf>,
     /// False with `--no-color` or `NO_COLOR`; whether there is a terminal is for the renderer to find out.
     pub color: bool,
+    /// The file mode creation mask that the user gave, read once at the start.
+    pub umask: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,7 @@ impl GlobalArgs {
             progress: self.progress.unwrap_or(Progress::Auto),
             state_dir: self.state_dir.or(from_environment),
             color: !(self.no_color || environment.no_color),
+            umask: environment.umask,
         })
     }
 }

@@ -20,7 +20,7 @@ use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
 use haul_core::store::Store;
-use haul_stores::local::Options as LocalOptions;
+use haul_stores::local::{Options as LocalOptions, can_be_apart};
 use haul_stores::s3::Learning;
 
 use crate::exit::Exit;
@@ -112,12 +112,12 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let Some(destination) = &flags.destination else {
         return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
     };
-    let umask = crate::umask();
+    let umask = global.umask;
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options = LocalOptions {
         keep_dirlinks: flags.keep.links.keep_dirlinks,
         follow: false,
-        umask: lost,
+        umask: if lost == 0 && can_be_apart() { 0 } else { umask },
         user_umask: umask,
         dir_umask: lost,
         keep_acls: flags.keep.mask.has(MetaMask::ACL),

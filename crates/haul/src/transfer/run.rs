@@ -18,6 +18,7 @@ use haul_core::report::{Ending, Report};
 use haul_core::rlimit;
 use haul_core::tune::{Climb, Fixed, Limits, Tuner};
 use haul_core::verdict::Ends;
+use haul_stores::local::without_mask;
 
 use crate::figures::Figures;
 use crate::flags::Global;
@@ -159,10 +160,7 @@ impl Session {
             poke,
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
-        if job.keep.has(MetaMask::MODE) {
-            rustix::process::umask(rustix::fs::Mode::empty());
-        }
-        let mut report = engine::run(job, setup);
+        let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup)) } else { engine::run(job, setup) };
         report.failed += had_missing;
         if had_missing > 0 {
             report.failed_kinds.push(ErrorKind::NotFound);

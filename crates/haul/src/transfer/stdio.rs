@@ -130,7 +130,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
     {
         std::fs::create_dir_all(parent).map_err(|e| Error::io(e, "mkdir").at(parent.as_os_str().as_bytes()))?;
     }
-    let options = Options { user_umask: crate::umask(), ..Options::default() };
+    let options = Options { user_umask: global.umask, ..Options::default() };
     let opened = open::in_parent(place.as_os_str().as_bytes(), options).map_err(|e| match e.kind() {
         ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
         _ => e,

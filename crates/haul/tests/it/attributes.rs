@@ -152,6 +152,28 @@ fn without_perms_new_files_obey_the_umask() {
 }
 
 #[test]
+fn the_umask_of_one_line_of_a_run_is_that_of_all() {
+    for jobs in [1, 3] {
+        let w = World::new();
+        w.tree("src: a=5:0666 d/:0777 d/b=300K:0777");
+        let lines: String = (0..4).map(|i| format!("cp src/ dst{i}\nmkdir made{i}\ncp --no-perms src/ masked{i}\n")).collect();
+        w.write("lines", lines);
+        let state = w.state();
+        let run = format!("umask 027; HAUL_STATE_DIR={} exec {} run --jobs {jobs} lines", state.display(), env!("CARGO_BIN_EXE_haul"));
+        w.write("script", run);
+        w.tool("sh", "script");
+        for i in 0..4 {
+            let modes =
+                ["dst/a", "dst/d", "dst/d/b", "made", "masked/a", "masked/d", "masked/d/b"].map(|path| match path.split_once('/') {
+                    Some((top, rest)) => w.mode(format!("{top}{i}/{rest}")),
+                    None => w.mode(format!("{path}{i}")),
+                });
+            assert_eq!(modes, [0o666, 0o777, 0o777, 0o750, 0o640, 0o750, 0o750], "--jobs {jobs}, line {i}: {modes:?}");
+        }
+    }
+}
+
+#[test]
 fn set_id_bits_go_with_the_owner_only() {
     let w = World::new();
     w.tree("src: a=5");
