@@ -131,7 +131,7 @@ fn a_checksum_of_the_whole_goes_only_to_a_service_that_said_that_it_keeps_one() 
         let bucket = bucket(&server, SHORT);
         let upload = bucket.begin(b"key", &[]).expect("it begins");
         assert_eq!(upload.whole, whole, "{headers:?}");
-        let value = upload.warrant.algorithm.of(b"one");
+        let value = upload.algorithm.of(b"one");
         let parts = [Part { number: 1, etag: "x".into(), checksum: Some(value) }];
         let expected = Expected { size: 3, whole: &[value], sent: upload.whole };
         bucket.complete(b"key", &upload.id, &parts, expected).expect("it is as long as it should be");
@@ -155,8 +155,8 @@ fn what_a_service_says_that_it_made_is_compared() {
     let make = || {
         let upload = bucket.begin(b"key", &[])?;
         assert!(upload.whole, "MinIO knows checksums of the whole");
-        let part = bucket.put_part(b"key", &upload.id, 1, 3, &mut &b"one"[..], upload.warrant)?;
-        let whole = [upload.warrant.algorithm.of(b"one")];
+        let part = bucket.put_part(b"key", &upload.id, 1, 3, &mut &b"one"[..], upload.algorithm)?;
+        let whole = [upload.algorithm.of(b"one")];
         bucket.complete(b"key", &upload.id, &[part], Expected { size: 3, whole: &whole, sent: upload.whole })
     };
     make().expect("it is what was sent");
