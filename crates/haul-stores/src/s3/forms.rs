@@ -81,7 +81,7 @@ impl Forms {
     /// The form for a part of an upload that was begun with this algorithm: another one's checksum would be refused.
     pub fn of_upload(&self, begun: Algorithm) -> Warrant {
         let last = WARRANTS.iter().rposition(|warrant| warrant.algorithm == begun).unwrap_or(0);
-        if self.level() > last { MD5 } else { Warrant { algorithm: begun, trailing: self.warrant().trailing } }
+        if begun == Algorithm::Md5 || self.level() > last { MD5 } else { Warrant { algorithm: begun, trailing: self.warrant().trailing } }
     }
 
     /// Whether it is known that the endpoint returns checksums. Until then the MD5 of what is streamed is needed, too.
