@@ -1,26 +1,30 @@
 //! The file mode creation mask belongs to the process, and a run that keeps modes wants none: its threads get one of their own.
 
+use haul_core::error::Result;
+use haul_core::rlimit;
 use rustix::fs::Mode;
 use rustix::thread::UnshareFlags;
 
 /// Whether threads here can have a mask of their own. Some containers forbid it.
 pub fn can_be_apart() -> bool {
-    std::thread::spawn(unshare).join().unwrap_or(false)
+    rlimit::spawn("umask", unshare).is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
 /// Does the work on a thread whose mask is 0, and so is that of the threads which it starts; those of all others stay. Where
 /// [`can_be_apart`] denies, the mask is left alone.
-pub fn without_mask<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+///
+/// Errors: `Limit` where the system gives no thread.
+pub fn without_mask<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
     let apart = || {
         if unshare() {
             rustix::process::umask(Mode::empty());
         }
         work()
     };
-    match std::thread::scope(|scope| scope.spawn(apart).join()) {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, apart).map_err(rlimit::no_thread)?;
+        thread.join().map_or_else(|panic| std::panic::resume_unwind(panic), Ok)
+    })
 }
 
 /// The calling thread's working directory and mask are its own from now on.
@@ -45,6 +49,7 @@ mod tests {
         let before = make("before");
         assert!(can_be_apart() && before != 0o777, "this test needs a mask");
         let within = without_mask(|| std::thread::scope(|scope| scope.spawn(|| make("within")).join().expect("made")));
+        let within = within.expect("a thread");
         assert_eq!((within, make("after")), (0o777, before));
     }
 }

@@ -316,7 +316,7 @@ fn a_full_disk_is_said_before_the_first_byte_where_it_can_be_and_leaves_no_small
     let spec = Spec { entry: &entry, keep: BOTH, chunk: 1 << 20, in_place: false, sync: false };
     if place.target.fs_name() == "ext4" {
         let kind = place.target.create(&entry.name, &spec).unwrap_err_kind();
-        assert!(matches!(kind, ErrorKind::NoSpace | ErrorKind::Other), "{kind}");
+        assert!(matches!(kind, ErrorKind::NoSpace | ErrorKind::Limit), "{kind}");
         assert!(place.left().is_empty());
     }
 }

@@ -11,6 +11,7 @@
 //! not UTF-8 are escaped as `\\`, `\n` and `\xNN`. Other formats are the coreutils form (`DIGEST  PATH`, a
 //! leading backslash where the path is escaped), which `sha256sum -c` and its kin read.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -324,28 +325,23 @@ pub fn check(
         for (line, _) in &lot {
             listed.push(&line.path).map_err(|e| Error::io(e, "spill"))?;
         }
-        let next = Mutex::new(lot.iter());
+        let next = Mutex::new(lot.iter().enumerate());
+        // Told in the order of the manifest: which came last, and what came before its turn.
+        let turn = Mutex::new((0, BTreeMap::new()));
         std::thread::scope(|scope| {
             let run = || {
-                while let Some((line, algorithm)) = { next.lock().expect("no panic while held").next() } {
+                while let Some((at, (line, algorithm))) = { next.lock().expect("no panic while held").next() } {
                     if cancel.is_set() {
                         return;
                     }
-                    let found = judge(&*opened.store, path, line, *algorithm, cancel);
-                    let mut counts = counts.lock().expect("no panic while held");
-                    match found {
-                        Ok(None) => counts.same += 1,
-                        Ok(Some((action, why))) => {
-                            match action {
-                                Action::Missing => counts.missing += 1,
-                                _ => counts.differing += 1,
-                            }
-                            (told.found)(Found { action, why, path: &line.path, size: line.stamp.map(|(size, _)| size) });
-                        }
-                        Err(e) => {
-                            counts.failed += 1;
-                            (told.failed)(&e, Kind::File);
-                        }
+                    let judged = judge(&*opened.store, path, line, *algorithm, cancel);
+                    let mut turn = turn.lock().expect("no panic while held");
+                    turn.1.insert(at, judged);
+                    loop {
+                        let at = turn.0;
+                        let Some(judged) = turn.1.remove(&at) else { break };
+                        turn.0 += 1;
+                        report(&lot[at].0, judged, &mut counts.lock().expect("no panic while held"), &told);
                     }
                 }
             };
@@ -417,6 +413,23 @@ impl Lines<'_> {
 pub fn below<'a>(tree: &[u8], path: &'a [u8]) -> &'a [u8] {
     let tree = tree.strip_suffix(b"/").unwrap_or(tree);
     path.strip_prefix(tree).and_then(|rest| rest.strip_prefix(b"/")).or_else(|| path.strip_prefix(b"./")).unwrap_or(path)
+}
+
+fn report(line: &Line, judged: Result<Option<(Action, Why)>>, counts: &mut Checks, told: &Told<'_>) {
+    match judged {
+        Ok(None) => counts.same += 1,
+        Ok(Some((action, why))) => {
+            match action {
+                Action::Missing => counts.missing += 1,
+                _ => counts.differing += 1,
+            }
+            (told.found)(Found { action, why, path: &line.path, size: line.stamp.map(|(size, _)| size) });
+        }
+        Err(e) => {
+            counts.failed += 1;
+            (told.failed)(&e, Kind::File);
+        }
+    }
 }
 
 /// `None`: it is as the line says.

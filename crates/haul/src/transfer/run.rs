@@ -160,7 +160,7 @@ impl Session {
             poke,
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
-        let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup)) } else { engine::run(job, setup) };
+        let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup))? } else { engine::run(job, setup) };
         report.failed += had_missing;
         if had_missing > 0 {
             report.failed_kinds.push(ErrorKind::NotFound);

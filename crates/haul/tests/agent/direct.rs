@@ -253,11 +253,12 @@ fn ssh_does_behind_two_firewalls_and_the_next_run_knows() {
 
 #[test]
 fn connections_that_are_cut_or_damaged_later_leave_the_data_to_ssh() {
+    // Limited, so that there is something left to move when connections are made for the second time.
     for (harm, words, copy) in [
-        (Harm::Cut, "cp --chunk-size 4M src/ testhost:~/there", "there"),
-        (Harm::Cut, "cp --chunk-size 4M testhost:~/src/ here", "here"),
-        (Harm::Flip, "cp --chunk-size 4M src/ testhost:~/there", "there"),
-        (Harm::Flip, "cp --chunk-size 4M testhost:~/src/ here", "here"),
+        (Harm::Cut, "cp --chunk-size 4M --bwlimit 30M src/ testhost:~/there", "there"),
+        (Harm::Cut, "cp --chunk-size 4M --bwlimit 30M testhost:~/src/ here", "here"),
+        (Harm::Flip, "cp --chunk-size 4M --bwlimit 30M src/ testhost:~/there", "there"),
+        (Harm::Flip, "cp --chunk-size 4M --bwlimit 30M testhost:~/src/ here", "here"),
     ] {
         let mut w = World::new("");
         w.tree("src: big=40M other=30M a=5 d/b=300K d/c=200K");

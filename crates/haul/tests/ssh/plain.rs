@@ -116,6 +116,7 @@ fn the_small_commands_work_there_too() {
             let mut line: serde_json::Value = serde_json::from_str(line).expect("JSON");
             line["place"] = "".into();
             line["mtime"] = line["mtime"].as_f64().expect("a time").floor().into();
+            line["mtime_ns"] = (line["mtime_ns"].as_i64().expect("a time").div_euclid(1_000_000_000)).into();
             line
         };
         w.ends(0, &format!("ls --json -R {place}")).0.lines().map(line).collect::<Vec<_>>()

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::job::Mode;
 use haul_core::store::Store;
 use haul_stores::agent::{self, Attempt};
 use haul_stores::place;
@@ -54,7 +55,9 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
             }
             Err(e) => {
                 facts.error = Some(Failure { reason: safe(e.reason().as_bytes()), next_step: e.next_step().map(str::to_string) });
-                exits.push(out::error(&e));
+                // The document has it too.
+                out::failure(&e);
+                exits.push(Exit::of_error(&e, Mode::Copy));
             }
         }
         let text = show::text(&facts);
