@@ -62,6 +62,12 @@ pub fn error_in(error: &haul_core::Error, mode: Mode) -> Exit {
     Exit::of_error(error, mode)
 }
 
+/// An error that the command's own document on standard output has, and its exit code.
+pub fn error_of_document(error: &haul_core::Error) -> Exit {
+    failure(error);
+    Exit::of_error(error, Mode::Copy)
+}
+
 /// One failure among others.
 pub fn failure(error: &haul_core::Error) {
     let _ = writeln!(io::stderr().lock(), "haul: {}", describe(error));

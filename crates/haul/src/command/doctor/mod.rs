@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::job::Mode;
 use haul_core::store::Store;
 use haul_stores::agent::{self, Attempt};
 use haul_stores::place;
@@ -55,9 +54,7 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
             }
             Err(e) => {
                 facts.error = Some(Failure { reason: safe(e.reason().as_bytes()), next_step: e.next_step().map(str::to_string) });
-                // The document has it too.
-                out::failure(&e);
-                exits.push(Exit::of_error(&e, Mode::Copy));
+                exits.push(out::error_of_document(&e));
             }
         }
         let text = show::text(&facts);

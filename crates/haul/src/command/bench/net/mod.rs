@@ -114,7 +114,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     shown.map_err(|e| Error::io(e, "write"))?;
     kept::page(&dir, global);
     Ok(match ended {
-        Some(e) => out::error(&e.hint("what was measured is kept; the same command with --out of this run goes on")),
+        Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run goes on")),
         None if interrupted => Exit::Signal,
         None => Exit::Success,
     })
