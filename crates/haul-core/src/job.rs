@@ -192,6 +192,8 @@ pub struct Job {
     pub ordered: bool,
     /// Directories of the source, by device and inode, that are never entered: the destination, if it lies inside.
     pub avoid: Vec<(u64, u64)>,
+    /// A directory of this machine, by device and inode, that is never deleted: where the journals are.
+    pub state: Option<(u64, u64)>,
     /// With `--files-from`: go into listed directories (`-r` was given).
     pub recurse_listed: bool,
     /// `--chown`; `None` keeps what the source has.
@@ -247,6 +249,7 @@ impl Job {
             link_dest: Vec::new(),
             ordered: false,
             avoid: Vec::new(),
+            state: None,
             recurse_listed: false,
             owner: None,
             numeric_ids: false,

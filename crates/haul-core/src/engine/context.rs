@@ -221,6 +221,20 @@ impl Context {
         place.is_some() && place != root
     }
 
+    /// Whether an entry that only the destination has is none of this run's business: on another file system, or the
+    /// directory of the journals, this run's own among them.
+    pub fn stays(&self, target: &Entry) -> bool {
+        self.is_across(target) || self.is_state(target)
+    }
+
+    pub fn is_state(&self, target: &Entry) -> bool {
+        let Some((dev, ino)) = self.job.state.filter(|_| target.kind == Kind::Dir && self.target().place().endpoint.is_empty()) else {
+            return false;
+        };
+        let found = |entry: Entry| (entry.dev, entry.ino) == (dev, ino);
+        (target.ino == ino || target.ino == 0) && self.target().stat(&target.name, MetaMask::NONE).is_ok_and(found)
+    }
+
     /// Whether a directory of the destination is one that is copied, by another name: bind mounts make that possible.
     pub fn is_source(&self, target: &Entry) -> bool {
         if !self.same_system || target.kind != Kind::Dir {

@@ -30,7 +30,7 @@ impl Late {
 
     /// A name that only the destination has.
     pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if cx.is_across(&target) {
+        if cx.stays(&target) {
             return;
         }
         if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
@@ -47,7 +47,7 @@ impl Late {
     }
 
     pub fn doom(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if !cx.job.delete || cx.job.mode != Mode::Copy || cx.is_across(&target) {
+        if !cx.job.delete || cx.job.mode != Mode::Copy || cx.stays(&target) {
             return;
         }
         let mut record = target.ino.to_le_bytes().to_vec();
@@ -124,8 +124,8 @@ pub(super) fn deletes(cx: &Arc<Context>) {
 }
 
 /// Whether a path is `below` or a directory on the way to it.
-fn leads_to(path: &[u8], below: &[u8]) -> bool {
-    below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+pub(super) fn leads_to(path: &[u8], below: &[u8]) -> bool {
+    path.is_empty() || below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 fn skip_deletes(cx: &Context, topmost: u64) {
@@ -232,7 +232,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
         let dir = name.dir.child(&name.leaf);
         let listed = cx.target().list(&dir, Depth::One, &mut |found| {
             if let Ok(entry) = found {
-                let kept = protected(cx, &entry) || cx.is_across(&entry) || cx.is_source(&entry);
+                let kept = protected(cx, &entry) || cx.stays(&entry) || cx.is_source(&entry);
                 each(&entry, kept);
                 if entry.kind == Kind::Dir && !kept {
                     spilled(cx, stack.push(&entry.name.path()));
@@ -291,7 +291,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         let mut sources = Vec::new();
         let listed = cx.target().list(dir, Depth::One, &mut |found| {
             match found {
-                Ok(entry) if protected(cx, &entry) || cx.is_across(&entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if protected(cx, &entry) || cx.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
                 Ok(entry) if cx.is_source(&entry) => sources.push(entry),
                 Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
                 Ok(entry) => files.push(entry),

@@ -319,10 +319,16 @@ fn open_both(
             let spec = spec(cx, &state.entry, old.chunk, in_place);
             match cx.retry(|| cx.target().attach(&name, &old.token, &spec)) {
                 Ok(sink) => {
+                    let there = staged_size(cx, &name, &state.entry)?;
+                    let within = |index: u32| there.saturating_sub(u64::from(index) * old.chunk);
                     state.receipts = trusted(cx, &old, &*sink, &state.entry, spent);
+                    state.receipts.retain(|receipt| {
+                        let start = u64::from(receipt.index) * old.chunk;
+                        within(receipt.index) >= old.chunk.min(state.entry.size.saturating_sub(start))
+                    });
                     // A hash is that of a whole chunk.
                     if !cx.job.verify {
-                        parts.extend(old.landed.parts());
+                        parts.extend(old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))));
                     }
                     session = Some(old.session);
                     opened = Some((sink, old.chunk));
@@ -388,9 +394,23 @@ fn open_both(
 
 /// Says in the journal under which token the file is about to be staged.
 fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
-    let entry = Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() };
-    let token = journal::staged(&cx.target().staging(&entry)?);
+    let token = journal::staged(&staging_token(cx, name, entry)?);
     cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
+}
+
+/// Bytes of the unfinished write of a file: less than what landed if somebody has cut it since. Where it has no name of its
+/// own, it keeps what it was given.
+fn staged_size(cx: &Context, name: &Name, entry: &Entry) -> Result<u64> {
+    let Some(token) = staging_token(cx, name, entry) else { return Ok(u64::MAX) };
+    match cx.retry(|| cx.target().stat(&Name::new(&name.dir, &token.0), MetaMask::NONE)) {
+        Ok(staged) => Ok(staged.size),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+fn staging_token(cx: &Context, name: &Name, entry: &Entry) -> Option<Token> {
+    cx.target().staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() })
 }
 
 fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {

@@ -254,7 +254,9 @@ fn link_to(cx: &Context, existing: &Name, first: &Entry, name: &Name, there: Opt
         return Err(Error::new(ErrorKind::Usage, "link").because("a directory is in the way"));
     }
     if cx.writes() {
-        back_up(cx, name)?;
+        if there.is_some() {
+            back_up(cx, name)?;
+        }
         cx.retry(|| cx.target().make_hard_link(name, existing))?;
     }
     Ok(true)

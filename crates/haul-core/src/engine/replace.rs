@@ -30,8 +30,8 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
         Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
     };
-    if target.kind == Kind::Dir && (cx.is_across(&target) || cx.is_source(&target)) {
-        return refuse("it is a mount point or the source itself, and stays");
+    if target.kind == Kind::Dir && (cx.stays(&target) || cx.is_source(&target)) {
+        return refuse("it is a mount point, the source itself or the directory of the journals, and stays");
     }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {
@@ -74,10 +74,10 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
 /// `--backup-dir`: the file that is about to be replaced gets another name first, so that it is never gone.
 pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
     let Some(kept) = backup_name(cx, name)? else { return Ok(()) };
-    let kept = match cx.retry(|| cx.target().make_hard_link(&kept, name)) {
+    let kept = in_backup(cx, &kept, || match cx.retry(|| cx.target().make_hard_link(&kept, name)) {
         Err(e) if e.kind() == ErrorKind::Unsupported => cx.retry(|| cx.target().rename(name, &kept, true)),
         kept => kept,
-    };
+    });
     // Nothing stands there, or an earlier call whose answer was lost has moved it.
     gone_is_done(kept)
 }
@@ -85,18 +85,14 @@ pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
 /// Moves what is to be deleted or replaced to the backup directory; `false` without one.
 pub(super) fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
     let Some(kept) = backup_name(cx, name)? else { return Ok(false) };
-    cx.retry_gone(|| cx.target().rename(name, &kept, true)).map(|()| true)
+    gone_is_done(in_backup(cx, &kept, || cx.retry_gone(|| cx.target().rename(name, &kept, true)))).map(|()| true)
 }
 
-fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
-    let Some(backup) = &cx.job.backup else { return Ok(None) };
-    let mut path = backup.clone();
-    path.push(b'/');
-    path.extend(name.path());
-    let bad = || Error::new(ErrorKind::BadName, "back up").on(name);
-    let kept = Name::parse(&Dir::root(), &path).ok_or_else(bad)?;
-    if !cx.target().caps().dirs {
-        return Ok(Some(kept));
+/// Runs `keep`, and once more after the directories above `kept` have been made if they were missing.
+fn in_backup(cx: &Context, kept: &Name, keep: impl Fn() -> Result<()>) -> Result<()> {
+    match keep() {
+        Err(e) if e.kind() == ErrorKind::NotFound && cx.target().caps().dirs => {}
+        answer => return answer,
     }
     let mut above = Vec::new();
     let mut at = Some(&kept.dir);
@@ -109,5 +105,14 @@ fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
     for dir in above {
         cx.retry(|| cx.target().make_dirs(&[dir]).pop().unwrap_or(Ok(false)))?;
     }
-    Ok(Some(kept))
+    keep()
+}
+
+fn backup_name(cx: &Context, name: &Name) -> Result<Option<Name>> {
+    let Some(backup) = &cx.job.backup else { return Ok(None) };
+    let mut path = backup.clone();
+    path.push(b'/');
+    path.extend(name.path());
+    let bad = || Error::new(ErrorKind::BadName, "back up").on(name);
+    Name::parse(&Dir::root(), &path).map(Some).ok_or_else(bad)
 }

@@ -15,6 +15,7 @@ use crate::store::{Landed, MetaSpec, Store};
 use crate::tune::Op;
 
 use super::context::{Context, Load, gone_is_done};
+use super::deletes::leads_to;
 use super::file::OpenFile;
 use super::verify::{Check, Placing};
 
@@ -339,10 +340,16 @@ pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
     let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
     for work in &works {
         let Some(entry) = &work.entry else { continue };
+        // Backups that are still to come change its time.
+        let backed_up = cx.keeps_dirs() && cx.job.backup.as_ref().is_some_and(|backup| leads_to(&work.dir.path(), backup));
+        if backed_up {
+            cx.late.dir(cx, work);
+            told(cx, work, entry);
+        }
         // What is put into a directory changes its time only where directories are things.
         let touched = work.touched.load(std::sync::atomic::Ordering::Relaxed) && cx.makes_dirs();
         if touched || work.attributes || work.made {
-            if !cx.keeps_dirs() {
+            if !cx.keeps_dirs() || backed_up {
             } else if cx.late.must_wait(entry) {
                 cx.late.dir(cx, work);
                 told(cx, work, entry);

@@ -15,13 +15,16 @@ use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::sink::{Birth, WRITE, another_writes, birth_and_size, close, is_same, put_in_place, stage, write_all};
-use super::source::{changed, compare, open_file};
+use super::source::{changed, compare, endless, open_file};
 use super::xattr;
 use super::{Shared, fail};
 use crate::staging::staging_leaf;
 
 /// What is read at first of a file whose size nobody knows yet.
 const GUESS: usize = 16 * 1024;
+
+/// A bundle takes no more than this of files whose size says nothing: bytes.
+const GENERATED_MOST: usize = 64 << 20;
 
 /// More files than this are synced by one `syncfs` instead of one by one.
 pub(super) const SYNC_EACH: usize = 8;
@@ -121,7 +124,8 @@ impl Shared {
             if expected > most {
                 return Err(changed("read", "it is no small file any more"));
             }
-            let count = read_up_to(&fd, data, expected + 1).map_err(|e| match e {
+            // One byte more shows that it has grown; some files of the kernel give only whole words.
+            let count = read_up_to(&fd, data, (expected + 1).next_multiple_of(8)).map_err(|e| match e {
                 Errno::ISDIR | Errno::AGAIN | Errno::INVAL => changed("read", "it is no regular file any more"),
                 e => fail(e, "read"),
             })?;
@@ -138,6 +142,10 @@ impl Shared {
                 break facts;
             }
             // Once more as it is now; a bare entry that is longer than the guess has only now got a size.
+            if tries > 0 && same.is_ok() && facts.stored == 0 {
+                data.truncate(start);
+                break read_generated(&fd, data, facts)?;
+            }
             if tries > 0 {
                 return Err(same.err().unwrap_or_else(|| changed("read", "it changed while it was read")));
             }
@@ -333,6 +341,30 @@ pub(super) fn sync_each_file_system<'a>(handles: impl Iterator<Item = &'a Handle
 /// A new file's content at its start: one `write`.
 fn write_from_start(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<()> {
     if bytes.is_empty() { Ok(()) } else { write_all(fd, bytes, 0) }
+}
+
+/// Appends the content of a file that the kernel makes up while it is read, and whose size says nothing: `/proc` has 0,
+/// `/sys` a page. Unlike a file that changes it has no blocks and looks the same before and after.
+fn read_generated(fd: &OwnedFd, data: &mut Vec<u8>, listed: Facts) -> Result<Facts> {
+    let start = data.len();
+    loop {
+        let at = data.len() - start;
+        if data.len() > GENERATED_MOST {
+            return Err(endless());
+        }
+        data.reserve(GUESS);
+        let spare = &mut data.spare_capacity_mut()[..GUESS];
+        let read = rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut *spare, at as u64).map(|(filled, _)| filled.len()));
+        let count = read.map_err(|e| fail(e, "read"))?;
+        // SAFETY: the call has initialised this many bytes behind the old length, within the capacity.
+        unsafe { data.set_len(start + at + count) };
+        if count == 0 {
+            break;
+        }
+    }
+    let facts = look_at(fd).map_err(|e| fail(e, "stat"))?;
+    compare(&facts, Some(listed.stamp()))?;
+    Ok(Facts { size: (data.len() - start) as u64, ..facts })
 }
 
 /// Appends at most `most` bytes from the start of the file, in one call: a regular file's read is short at its

@@ -43,6 +43,12 @@ pub(super) fn changed(op: &'static str, reason: &str) -> Error {
     Error::new(ErrorKind::Changed, op).because(reason)
 }
 
+/// A file that has content but no size is copied as a small one, or not at all.
+pub(super) fn endless() -> Error {
+    let e = Error::new(ErrorKind::Unsupported, "read").because("its size is not known before it has been read, and it is long");
+    e.hint("copy it through a pipe: haul cp - DST < FILE")
+}
+
 /// Why what is open is not what was listed.
 pub(super) fn compare(facts: &Facts, listed: Option<Stamp>) -> Result<()> {
     if facts.kind != Kind::File {
@@ -59,6 +65,9 @@ impl FileSource {
         let source = FileSource { fd: open_file(handle, &name.leaf, follow)?, name: name.clone(), privileged };
         let facts = look_at(&source.fd).map_err(|e| fail(e, "stat"))?;
         compare(&facts, listed)?;
+        if facts.size == 0 && rustix::io::pread(&source.fd, &mut [0_u8; 8][..], 0).is_ok_and(|count| count > 0) {
+            return Err(endless());
+        }
         if facts.size >= LARGE {
             let _advice_only = fadvise(&source.fd, 0, None, Advice::Sequential);
         }

@@ -131,10 +131,16 @@ impl Shared {
                 }
                 Err(e) => Err(e),
             };
-            let count = (bundle.data.len() - start) as u64;
+            let mut count = (bundle.data.len() - start) as u64;
             let outcome = read.and_then(|now| {
                 if stamp(&now) != item.entry.stamp() {
                     return Err(changed("its size or time changed since it was listed"));
+                }
+                if count > 0 && item.entry.size == 0 {
+                    bundle.data.truncate(start);
+                    super::source::RemoteFile::open(self, &item.entry, false)?.read_to_end(&mut bundle.data)?;
+                    count = (bundle.data.len() - start) as u64;
+                    item.entry.size = count;
                 }
                 if count != item.entry.size {
                     return Err(changed("it changed while it was read"));

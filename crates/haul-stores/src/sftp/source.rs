@@ -58,6 +58,9 @@ impl Drop for Way {
     }
 }
 
+/// What is taken at most of a file whose size says nothing: bytes.
+const GENERATED_MOST: u64 = 16 << 20;
+
 pub(super) struct RemoteFile {
     shared: Arc<Shared>,
     path: Vec<u8>,
@@ -105,6 +108,26 @@ impl RemoteFile {
             return Err(changed("it was replaced while it was opened"));
         }
         Ok(way)
+    }
+
+    /// Appends the content of a file of size 0 that has one all the same, as those of `/proc` do.
+    pub fn read_to_end(&self, to: &mut Vec<u8>) -> Result<()> {
+        let way = self.ways()?.swap_remove(0);
+        let most = self.shared.client.read_most as u64;
+        let start = to.len();
+        loop {
+            let at = (to.len() - start) as u64;
+            if at > GENERATED_MOST {
+                let e = Error::new(ErrorKind::Unsupported, "read").because("its size is not known before it has been read, and it is long");
+                return Err(e.hint("copy it through a pipe: haul cat SRC | haul cp - DST"));
+            }
+            let answer = way.channel.ask(kind::READ, |r| r.bytes(&way.handle).long(at).number(most as u32))?;
+            match data(&answer, "read")? {
+                Some(bytes) if bytes.len() as u64 > most => return Err(super::packet::nonsense("more data than was asked for")),
+                Some(bytes) if !bytes.is_empty() => to.extend_from_slice(bytes),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// The file as it is open in one channel, or in several if it is large.

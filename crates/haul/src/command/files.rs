@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, show};
 use haul_core::spill::Sorter;
@@ -142,6 +143,16 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
         // A fifo or a device is read because it was named.
         let mut file = std::fs::File::open(open::path_of(path)).map_err(|e| Error::io(e, "open").at(path))?;
         return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
+    }
+    if entry.size <= 4096 {
+        // The size may say nothing, as those of `/proc` (0) and `/sys` (a page).
+        let mut bundle = Bundle { follow: true, ..Bundle::default() };
+        bundle.push(entry);
+        opened.store.get_bundle(&mut bundle);
+        return match bundle.items.pop().map(|item| item.outcome) {
+            Some(Outcome::Failed(e)) => Err(e.at(path)),
+            _ => out.write_all(&bundle.data).map_err(|e| Error::io(e, "write")),
+        };
     }
     let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
     let mut reader = source.read(0..entry.size)?;

@@ -209,6 +209,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         link_dest,
         ordered: flags.dry,
         avoid,
+        state: None,
         recurse_listed: flags.listed.recurse && flags.listed.files_from.is_some(),
         owner,
         numeric_ids: flags.keep.numeric_ids,

@@ -139,6 +139,10 @@ impl Session {
             }
         });
         job.progress = Duration::from_secs(30);
+        job.state = directory.as_ref().and_then(|directory| directory.path().ancestors().nth(2)).and_then(|state| {
+            let facts = std::fs::metadata(state).ok()?;
+            Some((std::os::unix::fs::MetadataExt::dev(&facts), std::os::unix::fs::MetadataExt::ino(&facts)))
+        });
         let spill = directory.as_ref().map_or_else(std::env::temp_dir, |d| d.path().to_path_buf());
         let had_missing = missing.len() as u64;
         let observer: Arc<dyn Observer> =

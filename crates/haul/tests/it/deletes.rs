@@ -39,6 +39,43 @@ fn sync_delete_makes_the_trees_equal() {
 }
 
 #[test]
+fn the_directory_of_the_journals_stays() {
+    let w = World::new();
+    w.tree("src: a=5 dst: old=1 st/old=1 gone/x=1");
+    for _again in 0..2 {
+        let ran = w.haul("sync --delete --state-dir dst/st/haul src/ dst").succeeds();
+        assert_eq!(ran.stderr, "haul: warning: st/: not removed: something in it stays\n");
+        assert!(w.has("dst/st/haul/jobs") && !w.has("dst/st/old") && !w.has("dst/old") && !w.has("dst/gone"));
+    }
+    let jobs = w.haul("jobs --state-dir dst/st/haul").succeeds();
+    assert!(jobs.stdout.contains("src/"), "{}", jobs.stdout);
+}
+
+#[test]
+fn backups_leave_the_times_of_the_directories_above_them_alone() {
+    let w = World::new();
+    w.tree("src: x/a=5 x/b->a k/q=1");
+    fs::hard_link(w.path("src/x/a"), w.path("src/x/c")).expect("link");
+    w.haul("cp -a src/ dst").succeeds();
+    w.write("src/x/a", "changed");
+    w.write("src/x/new", "new");
+    fs::hard_link(w.path("src/x/new"), w.path("src/x/new2")).expect("link");
+    for dir in ["src", "src/x", "src/k"] {
+        fs::File::open(w.path(dir)).and_then(|dir| dir.set_modified(std::time::UNIX_EPOCH)).expect("set");
+    }
+    // One backup directory at the top, one below a directory that both sides have.
+    w.haul("cp -a --backup-dir bak src/ dst").succeeds();
+    assert_eq!(w.names("dst/bak"), "x/ x/a x/c");
+    w.write("src/x/a", "changed again");
+    fs::File::open(w.path("src/x")).and_then(|dir| dir.set_modified(std::time::UNIX_EPOCH)).expect("set");
+    w.haul("cp -a --backup-dir k/bak src/ dst").succeeds();
+    assert_eq!(w.names("dst/k"), "bak/ bak/x/ bak/x/a bak/x/c q");
+    for dir in ["dst", "dst/x", "dst/k"] {
+        assert_eq!(fs::metadata(w.path(dir)).and_then(|facts| facts.modified()).expect("there"), std::time::UNIX_EPOCH, "{dir}");
+    }
+}
+
+#[test]
 fn without_delete_nothing_goes() {
     let w = World::new();
     w.tree("src: a=5 dst: old=1 d/e=2");

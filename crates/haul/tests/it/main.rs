@@ -12,6 +12,7 @@ mod moves;
 mod race;
 mod selection;
 mod slash;
+mod sources;
 mod space;
 mod support;
 mod user;

@@ -93,6 +93,22 @@ fn a_staging_file_that_is_not_the_one_of_the_journal() {
     place.assert_done("src", "dst", What::USUAL, "with another staging file");
 }
 
+/// Somebody cut it, or the medium lost its end: what is missing moves again.
+#[test]
+fn a_staging_file_that_became_shorter() {
+    for size in [0, 100 << 10, 300 << 10] {
+        let place = Place::new();
+        place.tree("src: file=700K");
+        let command = format!("cp --json -j 1 --chunk-size {CHUNK_WORDS} src/ dst");
+        assert!(place.haul(&command).kill_at(8).run().was_killed());
+        let left = staging(&place.join("dst")).remove(0);
+        fs::File::options().write(true).open(&left).and_then(|file| file.set_len(size)).expect("cut");
+        let again = place.haul(&command).run().code(0);
+        assert!(number(&again.finished(), "resumed_bytes") <= size, "{again}");
+        place.assert_done("src", "dst", What::USUAL, "with a shorter staging file");
+    }
+}
+
 #[test]
 fn a_staging_file_that_is_gone() {
     let place = Place::new();

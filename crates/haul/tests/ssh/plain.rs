@@ -200,6 +200,13 @@ fn devices_are_refused_for_their_numbers_are_not_told() {
 }
 
 #[test]
+fn a_file_of_size_0_that_has_content_is_copied_to_its_end() {
+    let w = World::new("");
+    w.says(0, "cp testhost:/proc/version here", &[]);
+    assert_eq!(std::fs::read(w.path("here")).expect("there"), std::fs::read("/proc/version").expect("read"));
+}
+
+#[test]
 fn a_connection_that_is_cut_is_made_again() {
     let w = World::new("");
     w.tree("src: big=30M");

@@ -14,7 +14,7 @@ use haul_core::store::{Depth, Flow, Found, MetaSpec, Source, Spec, Store, Token}
 
 use super::files::Open;
 use super::{Agent, Reply, Root};
-use crate::agent::link::Frame;
+use crate::agent::link::{Frame, LONGEST};
 use crate::agent::ops;
 use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense, who_from};
 use crate::local;
@@ -536,9 +536,11 @@ fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Vec<st
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     store.get_bundle(bundle);
     spent(to, bundle);
+    let mut length = 0;
     for item in &bundle.items {
-        if to.out.len() > ANSWER {
-            let e = Error::new(ErrorKind::Other, "read").because("its attributes do not fit into one answer with others");
+        let own = if matches!(item.outcome, Outcome::Read) { item.at.len() } else { 0 };
+        if to.out.len() > ANSWER || length + own + ANSWER > LONGEST {
+            let e = Error::new(ErrorKind::Other, "read").because("it does not fit into one answer with others");
             to.byte(2).error(&e.remedy_is(Remedy::Again));
             continue;
         }
@@ -549,7 +551,8 @@ fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Vec<st
                     Some(last) if last.end == item.at.start => last.end = item.at.end,
                     _ => runs.push(item.at.clone()),
                 }
-                to.byte(0).attributes(&item.entry).number((item.at.end - item.at.start) as u64)
+                length += own;
+                to.byte(0).attributes(&item.entry).number(own as u64)
             }
             // It is larger than it was listed: left for the way of large files.
             _ => to.byte(1).attributes(&item.entry),
