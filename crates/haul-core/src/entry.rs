@@ -277,7 +277,18 @@ impl Time {
     pub fn same(self, other: Time, grain: Duration, window: Duration) -> bool {
         let cut = |time: Time| time.as_nanos().div_euclid(grain.as_nanos().max(1) as i128);
         let apart = (self.as_nanos() - other.as_nanos()).unsigned_abs();
-        cut(self) == cut(other) || apart <= window.as_nanos()
+        cut(self) == cut(other) || apart <= window.as_nanos() || self.is_clamped_to(other) || other.is_clamped_to(self)
+    }
+
+    /// Whether `limit` is the first or last second that some file system can hold and this time lies beyond it: the kernel
+    /// sets the nearest time that the file system has (timestamp_truncate in Linux), and says nothing.
+    fn is_clamped_to(self, limit: Time) -> bool {
+        /// Before 1901 (32 bit), 1970 (unsigned) and 1980 (FAT).
+        const FIRST: [i64; 3] = [i32::MIN as i64, 0, 315_532_800];
+        /// After 2038 (32 bit; ext4 with small inodes, XFS without bigtime), 2106 (unsigned: NFSv3, SFTP), 2107 (FAT),
+        /// 2446 (ext4) and 2486 (XFS).
+        const LAST: [i64; 5] = [i32::MAX as i64, u32::MAX as i64, 4_354_819_198, 15_032_385_535, 16_299_260_424];
+        (self.secs < limit.secs && FIRST.contains(&limit.secs)) || (self.secs > limit.secs && LAST.contains(&limit.secs))
     }
 }
 

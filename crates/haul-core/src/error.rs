@@ -127,7 +127,11 @@ impl Error {
         let (kind, remedy) = classify(&error);
         let mut made = Self::new(kind, op);
         made.0.remedy = remedy;
-        made.0.hint = (error.raw_os_error() == Some(libc::EFBIG)).then(crate::rlimit::file_too_large);
+        made.0.hint = match error.raw_os_error() {
+            Some(libc::EFBIG) => Some(crate::rlimit::file_too_large()),
+            Some(libc::EMFILE) => Some(crate::rlimit::too_few_descriptors()),
+            _ => None,
+        };
         made.0.source = Some(error);
         made
     }
@@ -284,7 +288,8 @@ fn classify(error: &io::Error) -> (ErrorKind, Remedy) {
         Some(libc::ENAMETOOLONG | libc::EILSEQ) => (K::BadName, Remedy::None),
         Some(libc::EIO) => (K::Io, Remedy::None),
         Some(libc::ESTALE | libc::EAGAIN | libc::EINTR) => (K::Io, Remedy::Again),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => (K::Other, Remedy::After(Duration::from_millis(100))),
+        Some(libc::EMFILE | libc::ENFILE) => (K::Limit, Remedy::After(Duration::from_millis(100))),
+        Some(libc::ENOMEM) => (K::Other, Remedy::After(Duration::from_millis(100))),
         _ => match error.kind() {
             io::ErrorKind::NotFound => (K::NotFound, Remedy::None),
             io::ErrorKind::UnexpectedEof => (K::Changed, Remedy::None),

@@ -39,6 +39,12 @@ pub fn most_workers() -> Option<u32> {
     Some(u32::try_from(left / WORKER).unwrap_or(u32::MAX).max(1))
 }
 
+/// What to do about EMFILE.
+pub fn too_few_descriptors() -> String {
+    let most = getrlimit(Resource::Nofile).current.map_or("no limit".into(), |most| most.to_string());
+    format!("the limit on open files (ulimit -n) is {most}: raise it to 256 or more and run the same command again")
+}
+
 /// What to do about EFBIG.
 pub fn file_too_large() -> String {
     match getrlimit(Resource::Fsize).current {

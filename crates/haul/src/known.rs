@@ -8,6 +8,13 @@ use haul_core::filter::Glob;
 /// Files that include each other are followed so far.
 const DEPTH: u32 = 8;
 
+/// A path that is the name of a host: somebody may have left the colon out. As it is to be shown.
+pub fn named(path: &[u8], config: Option<&Path>) -> Option<String> {
+    let name = std::str::from_utf8(path).ok().filter(|name| !name.contains('/'))?;
+    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
+    hosts(config).contains(host).then(|| haul_core::entry::show(path))
+}
+
 /// The names after `Host` in `config`, else in the user's and the system's configuration; patterns are none.
 pub fn hosts(config: Option<&Path>) -> BTreeSet<String> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();

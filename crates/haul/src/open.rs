@@ -116,7 +116,7 @@ pub fn in_parent(path: &[u8], options: Options) -> Result<Opened<Local>> {
 /// What must be there: the error says what was looked for.
 pub fn existing(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
     let opened = argument(asked)?;
-    let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
+    let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing_operand(&asked.path, asked.hosts) } else { e })?;
     if entry.kind != Kind::Dir && asked.location.trailing_slash {
         return Err(Error::new(ErrorKind::Usage, "open").at(&asked.path).because("is not a directory"));
     }
@@ -125,6 +125,14 @@ pub fn existing(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
 
 pub fn missing(path: &[u8]) -> Error {
     Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")
+}
+
+/// The same for an operand, which may be a host without its colon.
+pub fn missing_operand(path: &[u8], hosts: &Hosts<'_>) -> Error {
+    match crate::known::named(path, hosts.ssh_config()) {
+        Some(name) => missing(path).hint(format!("{name} is a host of ssh's configuration; for the host write {name}:")),
+        None => missing(path),
+    }
 }
 
 pub fn threads() -> usize {

@@ -230,6 +230,11 @@ impl Host {
 }
 
 impl<'a> Hosts<'a> {
+    /// `-F`: the ssh configuration in use, where it is not the usual one.
+    pub fn ssh_config(&self) -> Option<&Path> {
+        self.connect.ssh_config.as_deref()
+    }
+
     pub fn new(connect: &'a Connect) -> Self {
         Hosts {
             connect,

@@ -72,6 +72,8 @@ pub struct Tally {
     pub found: AtomicU64,
     pub planned_files: AtomicU64,
     pub planned_bytes: AtomicU64,
+    /// Of these, those of files that are compared before they move, and have not been found to differ.
+    pub compared_bytes: AtomicU64,
     pub done_files: AtomicU64,
     pub resumed_bytes: AtomicU64,
     pub kept: AtomicU64,
@@ -271,8 +273,9 @@ impl Context {
     /// Whether a file may be written in place. One with several names is staged: the others would change with it.
     pub fn may_write_in_place(&self, name: &Name) -> Result<bool> {
         let found = self.retry(|| self.target().stat(name, MetaMask::NONE))?;
-        if found.nlink <= 1 {
-            return Ok(true);
+        // A symlink is replaced, as it is without `--inplace`: what it points to is another file.
+        if found.kind != Kind::File || found.nlink <= 1 {
+            return Ok(found.kind == Kind::File);
         }
         if !self.in_place_refused.swap(true, Ordering::Relaxed) {
             let shown = crate::entry::show(&name.path());

@@ -717,6 +717,9 @@ fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
         cx.sched.items_done(&file.work, 1);
         return Ok(true);
     }
+    if !same {
+        cx.tally.compared_bytes.fetch_sub(entry.size, Ordering::Relaxed);
+    }
     if same {
         settle_attributes(cx, file, &entry)?;
     } else if !cx.writes() {

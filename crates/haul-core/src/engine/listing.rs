@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Time, order};
 use crate::error::{Error, ErrorKind, Result};
+use crate::filter::Verdict;
 use crate::schedule::{DirWork, Name as Named, PendingDir, There};
 use crate::spill::{Sorted as Spilled, Sorter};
 use crate::store::{Depth, Flow, Store};
@@ -234,6 +235,10 @@ pub fn feed_listed(cx: &Arc<Context>, root: usize, paths: crate::job::Listed) {
         {
             continue;
         }
+        // Nothing is made on the way to a name that is not wanted.
+        if is_excluded(cx, root, &path) {
+            continue;
+        }
         let parts: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
         let Some((leaf, above)) = parts.split_last() else { continue };
         let shared = above.iter().zip(&open[1..]).take_while(|(part, work)| **part == work.dir.leaf()).count();
@@ -257,6 +262,18 @@ pub fn feed_listed(cx: &Arc<Context>, root: usize, paths: crate::job::Listed) {
     }
     for work in open.into_iter().rev() {
         cx.sched.items_done(&work, 1);
+    }
+}
+
+/// Whether the filters exclude a listed path; what it is is looked up only where that makes a difference.
+fn is_excluded(cx: &Context, root: usize, path: &[u8]) -> bool {
+    let excluded = |is_dir| cx.job.filter.check(path, is_dir) == Verdict::Exclude;
+    match (cx.job.filter.is_empty(), excluded(false), excluded(true)) {
+        (true, ..) | (_, false, false) => false,
+        (_, true, true) => true,
+        (_, _, as_dir) => Name::parse(&Dir::root(), path)
+            .and_then(|name| cx.retry(|| cx.job.roots[root].store.stat(&name, MetaMask::NONE)).ok())
+            .is_some_and(|entry| (entry.kind == Kind::Dir) == as_dir),
     }
 }
 

@@ -345,6 +345,7 @@ pub(super) fn sort_out(cx: &Arc<Context>, work: &Arc<DirWork>, entry: Entry, ste
         }
         Act::Compare => {
             count_planned(cx, &entry);
+            cx.tally.compared_bytes.fetch_add(entry.size, Ordering::Relaxed);
             planned.large.push(OpenFile::new(cx, work, entry, step));
         }
         _ if !cx.writes() => {

@@ -1,6 +1,6 @@
 //! What is said of a full disk or a spent quota.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 
@@ -11,12 +11,24 @@ pub fn explain(cx: &Context, e: Error) -> Error {
     if !matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Quota) {
         return e;
     }
-    let planned = cx.tally.planned_bytes.load(Ordering::Relaxed);
-    let missing = planned.saturating_sub(cx.meter.moved() + cx.tally.resumed_bytes.load(Ordering::Relaxed));
-    let free = cx.target().space().ok().flatten().map_or(0, |space| space.bytes);
     let kept = if cx.journal.keeps() { "what has landed is kept" } else { "what has landed stays" };
     let least = if cx.sched.standing().walked { "" } else { "at least " };
-    e.hint(format!("{least}{} more to move, {} free; {kept}: make room and run the same command again", human(missing), human(free)))
+    let more = human(bytes_to_come(cx));
+    if e.kind() == ErrorKind::Quota {
+        // What the file system has free is not what the quota leaves.
+        return e.hint(format!(
+            "{least}{more} more to move; {kept}: make room in the quota (quota -s shows it) and run the same command again"
+        ));
+    }
+    let free = cx.target().space().ok().flatten().map_or(0, |space| space.bytes);
+    e.hint(format!("{least}{more} more to move, {} free; {kept}: make room and run the same command again", human(free)))
+}
+
+/// Bytes that are planned and have not moved yet; of files that are compared first (`-c`) those that are known to differ.
+pub fn bytes_to_come(cx: &Context) -> u64 {
+    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    let tally = &cx.tally;
+    get(&tally.planned_bytes).saturating_sub(get(&tally.compared_bytes) + cx.meter.moved() + get(&tally.resumed_bytes))
 }
 
 /// Bytes with a unit, as in "3.20 GiB".

@@ -381,7 +381,7 @@ impl Supervisor {
 fn shortage(cx: &Context, space: Space) -> Option<Warning> {
     let tally = &cx.tally;
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let needed = get(&tally.planned_bytes).saturating_sub(cx.meter.moved() + get(&tally.resumed_bytes));
+    let needed = super::space::bytes_to_come(cx);
     let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
     if needed > space.bytes {
         Some(Warning::SpaceShort { needed, free: space.bytes })

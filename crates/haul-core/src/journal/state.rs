@@ -190,8 +190,14 @@ impl JobDir {
         let path = self.path.join("journal");
         let (mut fold, good) = match read_log(&path, &self.here) {
             Ok(read) => read,
-            Err(_) if self.begin.restart => (Fold::new(self.here.boot, &self.here.host), 0),
-            Err(error) => return Err(fail(error, "read the journal", &path).hint("--restart goes on without it")),
+            Err(_) if self.begin.restart => {
+                if path.symlink_metadata().is_ok_and(|facts| facts.is_dir()) {
+                    // One that cannot go is met again when the journal is to be written, and said then.
+                    let _stays = std::fs::remove_dir_all(&path);
+                }
+                (Fold::new(self.here.boot, &self.here.host), 0)
+            }
+            Err(error) => return Err(unreadable(error, &path)),
         };
         if self.begin.restart {
             fold.forget_receipts();
@@ -282,6 +288,12 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 
 pub(super) fn fail(error: io::Error, op: &'static str, path: &Path) -> Error {
     Error::io(error, op).at(path.as_os_str().as_encoded_bytes())
+}
+
+/// A journal that is there and cannot be read may name files that look whole and are not. A limit is no fault of it.
+fn unreadable(error: io::Error, path: &Path) -> Error {
+    let e = fail(error, "read the journal", path);
+    if e.kind() == ErrorKind::Limit { e } else { e.kind_is(ErrorKind::Io).hint("--restart forgets what it says and begins anew") }
 }
 
 fn make_dir(path: &Path) -> io::Result<()> {

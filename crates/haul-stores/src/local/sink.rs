@@ -77,6 +77,12 @@ pub(super) fn another_writes() -> Error {
     Error::new(ErrorKind::Busy, "rename").because("another run has begun to write the same file")
 }
 
+/// Nothing has the staging name any more; it is not the source that is missing.
+fn staging_gone(op: &'static str) -> Error {
+    let e = Error::new(ErrorKind::Busy, op).because("its staging file is gone: another run writes the same file, or somebody removed it");
+    e.hint("let one run finish, then run the same command again")
+}
+
 pub(super) fn directory_there() -> Error {
     Error::new(ErrorKind::Exists, "rename").because("a directory stands there")
 }
@@ -255,6 +261,7 @@ impl FileSink {
             let ours = || look(&*self.handle, &self.name.leaf, false).is_ok_and(|there| there.ino == facts.ino && there.dev == facts.dev);
             match renamed {
                 Err(e) if e.kind() == ErrorKind::NotFound && ours() => {}
+                Err(e) if e.kind() == ErrorKind::NotFound => return Err(staging_gone("rename")),
                 renamed => renamed?,
             }
         }
@@ -487,7 +494,11 @@ impl Sink for FileSink {
             let ours = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
             let name = Name::new(&self.name.dir, self.file_leaf());
             let listed = Stamp { size: ours.size, mtime: ours.mtime, version: ours.ino };
-            let source = FileSource::new(&self.handle, &name, Some(listed), false, self.shared.rules.privileged)?;
+            let source = FileSource::new(&self.handle, &name, Some(listed), false, self.shared.rules.privileged);
+            let source = source.map_err(|e| match e.kind() {
+                ErrorKind::NotFound | ErrorKind::Changed if self.staging.is_some() => staging_gone("read back"),
+                _ => e,
+            })?;
             let source = source.named(&self.name);
             source.drop_cache()?;
             Ok(source)

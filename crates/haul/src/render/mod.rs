@@ -258,6 +258,15 @@ impl Renderer {
         self.settle(state);
     }
 
+    /// Whether something was lost that the user asked for in writing: a list, or what is on standard output where that is
+    /// the result. The summary of a copy is not. A reader that has gone wants no more.
+    pub fn has_lost_output(&self) -> bool {
+        let state = self.state();
+        let is_result = self.options.json || self.options.dry || self.options.mode == Mode::Check;
+        let out = state.out.failure().filter(|e| is_result && e.kind() != io::ErrorKind::BrokenPipe);
+        out.is_some() || state.failed_to.iter().chain(state.lists.iter().map(|(_, list)| list)).any(|list| list.sink.failure().is_some())
+    }
+
     /// The moment in one line, whatever `-q` says: SIGUSR1.
     pub fn show_progress(&self) {
         let state = &mut *self.state();

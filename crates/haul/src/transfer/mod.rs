@@ -11,6 +11,7 @@ mod places;
 mod run;
 mod stdio;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
             prepared.learned.iter().for_each(|learned| learned.flush());
             match report {
-                Ok(report) => Exit::of_report(&report, Mode::Copy),
+                Ok(report) => session.exit(&report, Mode::Copy),
                 Err(e) => crate::out::error(&e),
             }
         }
@@ -112,6 +113,25 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let Some(destination) = &flags.destination else {
         return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
     };
+    let place = crate::open::path_of(&destination.path);
+    let was_there = is_remote(destination) || place.symlink_metadata().is_ok();
+    prepare_at(flags, global, destination, &place, was_there).inspect_err(|_| {
+        // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
+        if !was_there {
+            let _stays = std::fs::remove_dir(&place);
+        }
+    })
+}
+
+fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place: &Path, was_there: bool) -> Result<Prepared> {
+    // What can be wrong with the arguments alone is said before anything is made.
+    let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
+    let input = flags.listed.files_from.as_ref();
+    let listed = input.map(|input| lists::listed(input, flags.listed.from0, &std::env::temp_dir())).transpose()?;
+    let owner = flags.keep.chown.as_ref().map(chown).transpose()?;
+    if let Some(dir) = flags.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
+        places::below(b"", dir)?;
+    }
     let umask = global.umask;
     let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
     let options = LocalOptions {
@@ -137,21 +157,10 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         make_path: flags.make_path,
         listed: flags.listed.files_from.is_some(),
     };
-    let place = crate::open::path_of(&destination.path);
-    let was_there = is_remote(destination) || place.symlink_metadata().is_ok();
     let mut places = places::resolve(&asked)?;
-    let guarded = if flags.list_only { Ok(Vec::new()) } else { guard::check(&places, flags.delete.is_some()) };
-    let avoid = guarded.inspect_err(|_| {
-        // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
-        if !was_there {
-            let _stays = std::fs::remove_dir(&place);
-        }
-    })?;
-    let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
-    if let Some(input) = &flags.listed.files_from
-        && let Some(root) = places.roots.first_mut()
-    {
-        root.pick = lists::listed(input, flags.listed.from0, &std::env::temp_dir())?;
+    let avoid = if flags.list_only { Vec::new() } else { guard::check(&places, flags.delete.is_some())? };
+    if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
+        root.pick = listed;
     }
     if flags.delete.is_some() && places.roots.iter().any(|root| matches!(root.pick, Pick::Listed(_))) {
         let e = Error::new(ErrorKind::Usage, "--delete").because("a pattern says nothing about what it does not match");
@@ -163,7 +172,6 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, &asked)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
-    let owner = flags.keep.chown.as_ref().map(chown).transpose()?;
     let mut keep = if is_root { flags.keep.mask } else { flags.keep.mask.without(MetaMask::CONTEXT) };
     if let Some((user, group)) = owner {
         keep = keep.with(if user.is_some() { MetaMask::OWNER } else { MetaMask::NONE });
@@ -218,7 +226,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
     };
     let mut job = job;
     if flags.kind == CopyKind::Mv && !is_remote(destination) && may_hand_over(&job) {
-        places::hand_over(&mut job.roots, &handed, places.local_target.as_ref(), &place);
+        places::hand_over(&mut job.roots, &handed, places.local_target.as_ref(), place);
     }
     let verb = match flags.kind {
         CopyKind::Mv => "moves",
@@ -243,11 +251,8 @@ fn host_without_colon(destination: &Location, was_there: bool, config: Option<&s
     if is_remote(destination) || was_there || destination.trailing_slash {
         return None;
     }
-    let name = std::str::from_utf8(&destination.path).ok().filter(|name| !name.contains('/'))?;
-    let host = name.rsplit_once('@').map_or(name, |(_, host)| host);
-    let known = crate::known::hosts(config).contains(host);
-    let name = haul_core::entry::show(name.as_bytes());
-    known.then(|| format!("{name} is a name on this machine, and a host of ssh's configuration; for the host write {name}:"))
+    let name = crate::known::named(&destination.path, config)?;
+    Some(format!("{name} is a name on this machine, and a host of ssh's configuration; for the host write {name}:"))
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
@@ -306,12 +311,9 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
         let journal = run::JournalChoice { restart: false, wait: false, kept: false };
         let report = session.run(prepared.job, &prepared.sentence, &identity, journal, Vec::new());
         prepared.learned.iter().for_each(|learned| learned.flush());
-        report
+        Ok(session.exit(&report?, Mode::Check))
     });
-    match ran {
-        Ok(report) => Exit::of_report(&report, Mode::Check),
-        Err(e) => crate::out::error_in(&e, Mode::Check),
-    }
+    ran.unwrap_or_else(|e| crate::out::error_in(&e, Mode::Check))
 }
 
 fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Result<Prepared> {

@@ -218,14 +218,15 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if is_remote(location) {
         return remote_source(location, asked);
     }
-    let missing = |e: Error| if e.kind() == ErrorKind::NotFound { open::missing(&location.path) } else { e };
+    let none = || open::missing_operand(&location.path, asked.hosts);
+    let missing = |e: Error| if e.kind() == ErrorKind::NotFound { none() } else { e };
     if location.means_contents() || asked.listed {
         let store = Local::open(&open::path_of(&location.path), asked.source_options()).map_err(missing)?;
         return Ok(Source::Contents(Arc::new(store).into()));
     }
     let opened = open::in_parent(&location.path, asked.source_options()).map_err(missing)?;
     let leaf = opened.leaf.clone().unwrap_or_default();
-    let entry = super::stands(&*opened.store, &leaf)?.ok_or_else(|| open::missing(&location.path))?;
+    let entry = super::stands(&*opened.store, &leaf)?.ok_or_else(none)?;
     Ok(Source::Name { parent: opened.store.into(), leaf, kind: entry.kind })
 }
 

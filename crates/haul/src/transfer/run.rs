@@ -12,7 +12,7 @@ use haul_core::engine::{self, Setup};
 use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::event::{Action, Event, Observer, Warning};
-use haul_core::job::Job;
+use haul_core::job::{Job, Mode};
 use haul_core::journal::{Begin, Identity, JobDir, Journal, Progress as Past, State, default_root};
 use haul_core::report::{Ending, Report};
 use haul_core::rlimit;
@@ -20,6 +20,7 @@ use haul_core::tune::{Climb, Fixed, Limits, Tuner};
 use haul_core::verdict::Ends;
 use haul_stores::local::without_mask;
 
+use crate::exit::Exit;
 use crate::figures::Figures;
 use crate::flags::Global;
 use crate::flags::global::Progress;
@@ -98,6 +99,12 @@ impl Session {
             ..render::Options::default()
         };
         Ok(Session { renderer: Renderer::new(options, render::Outputs::standard()), state_dir: global.state_dir.clone() })
+    }
+
+    /// How a run ends that has a report.
+    pub fn exit(&self, report: &Report, mode: Mode) -> Exit {
+        let exit = Exit::of_report(report, mode);
+        if self.renderer.has_lost_output() { exit.or_worse(Exit::Io) } else { exit }
     }
 
     /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
@@ -209,7 +216,7 @@ impl Session {
         match directory.journal() {
             Ok((journal, past)) => Ok(Some((directory, journal, past))),
             // It may name files that are torn: going on without it would take them for whole.
-            Err(e) => Err(e.hint("--restart forgets what it says and begins anew")),
+            Err(e) => Err(e),
         }
     }
 }
@@ -314,7 +321,7 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Res
                 });
             } else if stopping {
                 renderer.leave();
-                std::process::exit(i32::from(crate::exit::Exit::Signal.code()));
+                std::process::exit(i32::from(Exit::Signal.code()));
             } else {
                 stopping = true;
                 cancel.set(Stop::Signal);

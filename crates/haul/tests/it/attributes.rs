@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 
 use haul_test::compare::What;
 use haul_test::nasty;
+use haul_test::volume::Volume;
 use insta::assert_snapshot;
 
 use crate::support::World;
@@ -309,4 +310,22 @@ fn default_acls_of_the_destination_act_as_with_rsync() {
     w.tool("setfacl", "-d -m g:777:rwx ours");
     w.haul("cp -a src/ ours").succeeds();
     assert!(!acls(&w, "ours").contains("777"), "{}", acls(&w, "ours"));
+}
+
+#[test]
+fn times_beyond_what_the_file_system_holds_are_not_copied_again() {
+    let w = World::new();
+    let volume = Volume::ext4(16 << 20).expect("a file system");
+    w.tree("src: late=5 early=6 now=7");
+    for (name, date) in [("late", "2500-01-01"), ("early", "1800-01-01")] {
+        w.tool("touch", &format!("-d {date} src/{name}"));
+    }
+    w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
+    let again = w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
+    assert_eq!(again.summary("Made"), Some("0"), "{}", again.stdout);
+    assert_eq!(again.summary("Unchanged"), Some("3 files"), "{}", again.stdout);
+    // A time that the file system holds is another one all the same.
+    w.tool("touch", "-d 2400-01-01 src/late");
+    let again = w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
+    assert_eq!(again.summary("Made"), Some("1 file"), "{}", again.stdout);
 }

@@ -201,3 +201,46 @@ fn a_second_source_does_not_win_because_the_first_cannot_be_read() {
     assert_eq!(world.read("out/d/f"), first, "{}", ran.stderr);
     assert!(ran.stderr.contains("an earlier source may have this name"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_link_is_replaced_and_not_written_through_in_place() {
+    let world = World::new();
+    world.tree("s: l=2M small=5 d: t=7");
+    for name in ["l", "small"] {
+        std::os::unix::fs::symlink("t", world.path("d").join(name)).expect("link");
+    }
+    world.haul("cp --inplace s/ d").succeeds();
+    world.same("s/l", "d/l", haul_test::compare::What::USUAL);
+    assert!(!world.path("d/l").is_symlink() && world.read("d/t").len() == 7);
+}
+
+#[test]
+fn what_is_refused_leaves_no_destination() {
+    let world = World::new();
+    world.tree("s: a=5");
+    world.write("list", "../x");
+    for command in
+        ["cp --backup-dir ../D s/ d", "cp --backup-dir /elsewhere s/ d", "cp --files-from list s/ d", "cp --chown nobody-at-all s/ d"]
+    {
+        world.haul(command).ends(1);
+        assert!(!world.has("d"), "{command}");
+    }
+}
+
+/// Nothing says so to the other: each writes the file whole, and no source is to blame.
+#[test]
+fn a_second_run_on_one_file_is_named_as_such() {
+    let world = World::new();
+    world.tree("s: f=6M d:");
+    for flags in ["", " --verify"] {
+        let first = world.haul(&format!("cp --bwlimit 8M{flags} s/f d/")).start();
+        while world.names("d").is_empty() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(std::fs::read_dir(world.path("d")).expect("list").next().expect("one").expect("one").path()).expect("removed");
+        let ran = first.end();
+        assert_eq!(ran.code, Some(23));
+        assert!(ran.stderr.contains("another run writes the same file"), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("No such file") && !ran.stderr.contains("changed"), "{}", ran.stderr);
+    }
+}

@@ -168,3 +168,24 @@ fn a_dry_run_knows_hard_links() {
     let broken = names(said(&w));
     assert!(broken == [item("hardlink", "a")] || broken == [item("hardlink", "b")], "{broken:?}");
 }
+
+/// Standard output is the result of a dry run and of `--json`, and of the lists that were asked for; a copy's summary is not.
+#[test]
+fn output_that_is_lost_is_an_error() {
+    let w = World::new();
+    w.tree("src: a=1");
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("open /dev/full");
+    for (command, code) in [
+        ("cp -n src/ dst", 11),
+        ("cp -n --json src/ dst", 11),
+        ("cp --json src/ dst", 11),
+        ("sync --json src/ dst", 11),
+        ("check --json src/ dst", 11),
+        ("cp src/ dst", 0),
+    ] {
+        let ran = w.haul(command).output(full()).ends(code);
+        assert!(ran.stderr.contains("standard output: write: "), "{command}: {}", ran.stderr);
+    }
+    w.tree("empty: sub/");
+    w.haul("check --missing-to /dev/full src/ empty").ends(11);
+}

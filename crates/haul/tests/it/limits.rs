@@ -89,3 +89,14 @@ fn many_threads_take_little_address_space() {
     // A mebibyte of stack each, and the program.
     assert!(peak < 320 << 10, "{peak} KiB");
 }
+
+#[test]
+fn too_few_open_files_are_an_error_with_the_limit() {
+    let world = World::new();
+    world.tree("s: a=1K b=1K");
+    let ran = world.haul("cp -r s/ d").limited(Resource::Nofile, 9).ends(23);
+    assert!(ran.stderr.contains("(ulimit -n) is 9: raise it") && !ran.stderr.contains("--restart"), "{}", ran.stderr);
+    assert!(!world.has("d/a"));
+    world.haul("cp -r s/ d").succeeds();
+    world.same("s", "d", What::USUAL);
+}

@@ -444,3 +444,15 @@ fn link_dest_links_what_rsync_links_whatever_the_comparison() {
         w.same(if flags.contains("-c") { "src" } else { "theirs" }, "ours", What::USUAL);
     }
 }
+
+#[test]
+fn nothing_is_made_on_the_way_to_a_listed_name_that_is_excluded() {
+    let w = World::new();
+    w.tree("src: a/b/f=1 c/d/");
+    w.write("list", "a/b/f\nc/d\n");
+    w.haul("cp -r --files-from list --exclude ** src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "");
+    // What it is decides.
+    w.haul("cp -r --files-from list --exclude */ src/ dst").succeeds();
+    assert_eq!(w.names("dst"), "a/ a/b/ a/b/f");
+}

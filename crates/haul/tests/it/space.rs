@@ -74,3 +74,13 @@ fn a_quota_that_is_used_up() {
     assert!(ran.stderr.contains("uota"), "{}", ran.stderr);
     assert!(!volume.path().join("big").exists());
 }
+
+#[test]
+fn files_that_are_only_compared_need_no_room() {
+    let w = World::new();
+    w.tree("src: a=6M");
+    let volume = Volume::tmpfs(8 << 20).unwrap();
+    w.haul("cp src/a").arg(volume.path()).succeeds();
+    let ran = w.haul("cp -c src/a").arg(volume.path()).succeeds();
+    assert_eq!(ran.stderr, "");
+}

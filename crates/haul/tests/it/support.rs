@@ -30,6 +30,7 @@ pub struct World {
 pub struct Haul<'a> {
     world: &'a World,
     command: Command,
+    output: Option<File>,
 }
 
 /// How a run ended.
@@ -168,7 +169,7 @@ impl World {
         command.env_clear().current_dir(self.path("")).stdin(Stdio::null()).args(arguments.split_whitespace());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("TZ", "UTC").env("LC_ALL", "C.UTF-8");
         command.env("HOME", top.join("home")).env("HAUL_STATE_DIR", top.join("state"));
-        Haul { world: self, command }
+        Haul { world: self, command, output: None }
     }
 
     /// Another program, which must succeed; gives back its output.
@@ -218,6 +219,12 @@ impl Haul<'_> {
         self
     }
 
+    /// Its standard output goes there; what is read of it is empty.
+    pub fn output(mut self, to: File) -> Self {
+        self.output = Some(to);
+        self
+    }
+
     pub fn stdin(mut self, content: impl AsRef<[u8]>) -> Self {
         let path = self.world.directory.path().join("out/stdin");
         fs::write(&path, content).expect("write what is to be read");
@@ -237,7 +244,8 @@ impl Haul<'_> {
     pub fn start(mut self) -> Running {
         let place = tempfile::tempdir_in(self.world.directory.path().join("out")).expect("a directory for the output").keep();
         let file = |name: &str| File::create(place.join(name)).expect("a file for the output");
-        let child = self.command.stdout(file("stdout")).stderr(file("stderr")).spawn().expect("the program starts");
+        let stdout = file("stdout");
+        let child = self.command.stdout(self.output.take().unwrap_or(stdout)).stderr(file("stderr")).spawn().expect("the program starts");
         Running { child, place, work: self.world.path("").to_string_lossy().into_owned() }
     }
 

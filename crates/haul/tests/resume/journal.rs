@@ -79,3 +79,15 @@ fn a_journal_that_is_something_else() {
         harmed(&place, 12, "another file", |log| *log = what.to_vec());
     }
 }
+
+#[test]
+fn a_journal_that_cannot_be_read_stops_the_run() {
+    let place = place();
+    let command = format!("cp -a -j 1 --chunk-size {CHUNK_WORDS} src/ dst");
+    assert!(place.haul(&command).kill_at(12).run().was_killed());
+    let journal = place.journal();
+    fs::remove_file(&journal).and_then(|()| fs::create_dir(&journal)).expect("a directory");
+    place.haul(&command).run().code(11).says("--restart");
+    place.haul(&format!("{command} --restart")).run().code(0);
+    place.assert_done("src", "dst", What::ALL, "with a directory for a journal");
+}
