@@ -215,7 +215,7 @@ pub fn rm(
     let name = opened.name();
     let entry = match opened.stat() {
         Err(e) if e.kind() == ErrorKind::NotFound && how.quiet_missing => return Ok(0),
-        Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing(path)),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Err(open::missing_operand(path, asked.hosts)),
         other => other?,
     };
     if entry.kind == Kind::Dir {

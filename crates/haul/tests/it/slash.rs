@@ -269,4 +269,11 @@ fn a_host_without_its_colon_is_mentioned() {
     for harmless in ["cp -n -F config src fresh", "cp -n -F config src ./other", "cp -n -F config src other/"] {
         assert!(!warns(harmless), "{harmless}");
     }
+    for command in
+        ["cp -F config other here", "cp -F config me@other src here", "ls -F config other", "cat -F config other", "rm -F config other"]
+    {
+        let ran = w.haul(command).run();
+        assert!(ran.code != Some(0) && ran.stderr.contains("for the host write"), "{command}: {}", ran.stderr);
+    }
+    assert!(!w.haul("ls -F config nowhere").run().stderr.contains("for the host write"));
 }
