@@ -18,6 +18,7 @@ mod prove;
 mod removed;
 pub mod scope;
 pub mod sum;
+mod tree;
 mod weigh;
 pub mod why;
 
@@ -40,7 +41,7 @@ use crate::remote::Hosts;
 use crate::{out, transfer};
 use scope::Scope;
 
-/// Levels that du and tree show without `-d`.
+/// Levels that du shows without `-d`.
 const DU_DEPTH: u32 = 1;
 
 /// Runs over the arguments with one buffered standard output.
@@ -117,10 +118,7 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
     over(&flags.places, &flags.connect, |path, to| {
         let how = du::How {
             depth,
-            with_dirs: false,
-            filter: &filter,
-            bounds: flags.select.bounds,
-            one_file_system: flags.select.one_file_system,
+            chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
             versions: flags.versions,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
@@ -141,24 +139,16 @@ pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
-    let depth = flags.depth.unwrap_or(DU_DEPTH);
-    over(&flags.places, &flags.connect, |path, to| {
-        let how = du::How {
-            depth,
-            with_dirs: true,
-            filter: &filter,
-            bounds: flags.select.bounds,
-            one_file_system: flags.select.one_file_system,
-            versions: false,
-        };
-        let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        let written = match global.json {
-            true => du::tree_json(&path.path, depth, &sums, to),
-            false => du::tree(&path.path, depth, flags.human, &sums, to),
-        };
-        written.map_err(|e| Error::io(e, "write"))?;
-        Ok(sums.errors)
-    })
+    let how = tree::How {
+        depth: flags.depth,
+        all: flags.all,
+        dirs_only: flags.dirs_only,
+        sizes: flags.sizes,
+        human: flags.human,
+        json: global.json,
+        chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
+    };
+    over(&flags.places, &flags.connect, |path, to| tree::tree(path, how, &Cancel::default(), &out::failure, to))
 }
 
 pub fn cat(flags: &CatFlags) -> Exit {

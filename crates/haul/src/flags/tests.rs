@@ -106,7 +106,7 @@ fn every_promised_option_is_there() {
     read("ls -lahR a b");
     read("du -sh");
     read("du -hd 1 a");
-    read("tree --du -h -d 2 a");
+    read("tree --du -h -d -a a");
     read("tree -L 2 a");
     read("cat a -");
     read("mkdir -p a/b");

@@ -140,7 +140,16 @@ fn lists_are_json_with_the_documented_keys() {
     assert_eq!(of(&used, "directories"), [1, 1, 2, 4]);
     assert_eq!(of(&used, "level"), [1, 2, 1, 0]);
     assert_eq!(of(&used, "errors"), [Value::Null, Value::Null, Value::Null, 1.into()]);
-    assert_eq!(of(&told("tree --json src", 23), "path"), ["", "d", "locked"]);
+    let tree = told("tree --json src", 23);
+    let all = ["", "a", "caf\u{fffd}", "d", "d/b", "d/e", "d/e/c", "esc\u{1b}[2Jape", "l", "locked", "m", "p"];
+    assert_eq!(of(&tree, "path"), all);
+    assert_eq!((&tree[0]["event"], &tree[0]["files"], &tree[0]["errors"]), (&"usage".into(), &8.into(), &1.into()), "without .hidden");
+    assert_eq!((&tree[1]["event"], &tree[1]["size"], &tree[3]["bytes"]), (&"entry".into(), &5.into(), &307_207.into()));
+    assert_eq!(of(&told("tree --json -a src", 23), "path")[1], ".hidden");
+    assert_eq!(of(&told("tree --json -d src", 23), "path"), ["", "d", "d/e", "locked"]);
+    let top = told("tree --json -d -L 1 src", 23);
+    assert_eq!(of(&top, "path"), ["", "d", "locked"]);
+    assert_eq!((&top[1]["bytes"], &top[1]["directories"]), (&307_207.into(), &2.into()), "what is not shown counts");
     let missing = w.haul("ls --json nowhere").ends(23);
     let told = events(&missing);
     assert_eq!((of(&told, "event"), of(&told, "path")), (vec![Value::from("error")], vec![Value::from("nowhere")]));
