@@ -208,6 +208,7 @@ pub fn definitions() -> clap::Command {
 /// Reads a command line, the program's name first.
 pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed, UsageError> {
     let mut definitions = definitions();
+    let whole = argv;
     let argv = &before::command_first(argv, &definitions)[..];
     let name = hints::command_name(argv, &definitions);
     let exit = if name.as_deref() == Some("check") { Exit::CheckUsage } else { Exit::Usage };
@@ -245,7 +246,9 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
     }
     let cli = Cli::from_arg_matches(&matches).map_err(|e| UsageError { text: rendered(&e), exit })?;
     let (_, given) = matches.subcommand().ok_or_else(|| refuse("no command; `haul help` lists them".into()))?;
-    resolve(cli, given, environment).map(|invocation| Parsed::Run(Box::new(invocation))).map_err(refuse)
+    let mut invocation = resolve(cli, given, environment).map_err(refuse)?;
+    invocation.global.argv = whole.to_vec();
+    Ok(Parsed::Run(Box::new(invocation)))
 }
 
 /// What `-h` prints, of a command line that asks for help.

@@ -130,6 +130,7 @@ fn every_promised_option_is_there() {
     read("jobs");
     read("jobs list");
     read("jobs show 1f");
+    read("jobs resume 1f");
     read("jobs clean --older-than 30d -n");
     read("why");
     read("why 3f2a");
