@@ -5,18 +5,21 @@ pub mod batch;
 pub mod bench;
 mod buckets;
 pub mod demo;
+mod df;
 pub mod doctor;
 pub mod du;
 pub mod files;
 mod head;
 pub mod jobs;
 mod keys;
+mod ln;
 mod lots;
 mod output;
 mod presign;
 mod prove;
 mod removed;
 pub mod scope;
+mod set;
 pub mod sum;
 mod tree;
 mod weigh;
@@ -33,7 +36,8 @@ use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
 use crate::flags::connect::Connect;
 use crate::flags::{
-    CatFlags, CheckFlags, DuFlags, Global, HeadFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags, SumFlags, TreeFlags,
+    CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
+    SetFlags, SumFlags, TreeFlags,
 };
 use crate::location::{Location, Scheme};
 use crate::open::Argument;
@@ -178,6 +182,26 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         if flags.uploads { lots::rm_uploads(path, &scope, flags.older, of_keys, told) } else { lots::rm(path, &scope, of_keys, told) }
     });
     teller.end(exit)
+}
+
+pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
+    over(std::slice::from_ref(&flags.link), &flags.connect, |path, to| ln::ln(path, flags, global, to))
+}
+
+pub fn set(flags: &SetFlags, global: &Global) -> Exit {
+    over(&flags.places, &flags.connect, |path, _| set::set(path, flags, global))
+}
+
+pub fn df(flags: &DfFlags, global: &Global) -> Exit {
+    let mut titled = global.json;
+    over(&flags.places, &flags.connect, |path, to| {
+        let mut line = Vec::new();
+        df::df(path, flags, global.json, &mut line)?;
+        // Above the first line, if there is one.
+        let title = if std::mem::replace(&mut titled, true) { String::new() } else { df::title(flags) };
+        to.write_all(title.as_bytes()).and_then(|()| to.write_all(&line)).map_err(|e| Error::io(e, "write"))?;
+        Ok(0)
+    })
 }
 
 pub fn mb(flags: &MbFlags) -> Exit {

@@ -30,11 +30,13 @@ pub mod hints;
 pub mod jobs;
 pub mod keep;
 pub mod list;
+pub mod ln;
 pub mod objects;
 pub mod other;
 pub mod run;
 pub mod same;
 pub mod select;
+pub mod set;
 mod shown;
 pub mod speed;
 pub mod table;
@@ -48,7 +50,9 @@ pub use copy::CopyFlags;
 pub use global::Global;
 pub use jobs::JobsCommand;
 pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
+pub use ln::{DfFlags, LnFlags};
 pub use other::{DemoFlags, DoctorFlags};
+pub use set::SetFlags;
 pub use why::WhyFlags;
 
 /// What parsing may know of the world.
@@ -85,6 +89,10 @@ pub enum Command {
     Cat(CatFlags),
     Mkdir(MkdirFlags),
     Rm(RmFlags),
+    Ln(LnFlags),
+    /// chmod, chown and chgrp.
+    Set(SetFlags),
+    Df(DfFlags),
     Mb(MbFlags),
     Rb(RbFlags),
     Head(HeadFlags),
@@ -174,6 +182,11 @@ enum CommandArgs {
     Cat(list::CatArgs),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
+    Ln(ln::LnArgs),
+    Chmod(set::ChmodArgs),
+    Chown(set::ChownArgs),
+    Chgrp(set::ChgrpArgs),
+    Df(ln::DfArgs),
     Mb(bucket::MbArgs),
     Rb(bucket::RbArgs),
     Head(bucket::HeadArgs),
@@ -273,6 +286,11 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
         CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
         CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Ln(args) => Command::Ln(args.resolve(environment)?),
+        CommandArgs::Chmod(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Chown(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Chgrp(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Df(args) => Command::Df(args.resolve(environment)?),
         CommandArgs::Mb(args) => Command::Mb(args.resolve(environment)?),
         CommandArgs::Rb(args) => Command::Rb(args.resolve(environment)?),
         CommandArgs::Head(args) => Command::Head(args.resolve(environment)?),

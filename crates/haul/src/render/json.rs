@@ -553,7 +553,8 @@ pub mod tests {
     fn every_line_has_the_documented_keys_and_no_others() {
         let mut documented = documented();
         // Those of other commands, which have tests of their own.
-        const OTHERS: &str = "doctor why why-run haul_bench entry upload bucket usage class sum head removed job cleaned";
+        const OTHERS: &str =
+            "doctor why why-run haul_bench entry upload bucket usage class sum head removed job cleaned changed linked file-system";
         for other in OTHERS.split(' ') {
             documented.remove(&other.replace('_', " "));
         }

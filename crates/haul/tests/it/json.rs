@@ -157,6 +157,28 @@ fn lists_are_json_with_the_documented_keys() {
 }
 
 #[test]
+fn changes_links_and_file_systems_are_json_with_the_documented_keys() {
+    let w = World::new();
+    w.tree("d: a=1:0600 e/b=1:0644 l->a");
+    let told = |command: &str| documented_events(&w, command, 0).0;
+    let mut changed = told("chmod --json -R 0644 d/a d/e");
+    changed.sort_by_key(|event| format!("{}{}", event["place"], event["path"]));
+    assert_eq!(
+        (of(&changed, "place"), of(&changed, "path")),
+        (vec!["d/a".into(), "d/e".into()], vec!["".into(), "".into()]),
+        "b was right"
+    );
+    assert_eq!((of(&changed, "mode"), of(&changed, "kind")), (vec!["0644".into(); 2], vec!["file".into(), "directory".into()]));
+    let owned = told("chown --json -h 7 d/l");
+    assert_eq!((&owned[0]["uid"], &owned[0]["kind"]), (&7.into(), &"symlink".into()));
+    let linked = told("ln --json -s a d/m");
+    assert_eq!((&linked[0]["place"], &linked[0]["target"], &linked[0]["symbolic"]), (&"d/m".into(), &"a".into(), &true.into()));
+    let room = told("df --json d");
+    let figure = |key: &str| room[0][key].as_u64().unwrap();
+    assert!(figure("size") >= figure("used") && figure("size") >= figure("available"), "{room:?}");
+}
+
+#[test]
 fn sums_are_json_beside_the_manifest() {
     let w = World::of_user();
     w.tree("src: a=5 d/b=300K empty=0 l->a locked=1:0000 other: c=3");
