@@ -189,6 +189,36 @@ pub fn show(name: &[u8]) -> String {
     out
 }
 
+/// What [`show`] made readable, as the bytes that it was.
+pub fn unshown(shown: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(shown.len());
+    let mut rest = shown;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        let escape = &rest[at + 1..];
+        let (plain, used): (Vec<u8>, usize) = match escape.as_bytes() {
+            [b'n', ..] => (vec![b'\n'], 1),
+            [b't', ..] => (vec![b'\t'], 1),
+            [b'r', ..] => (vec![b'\r'], 1),
+            [b'\\', ..] => (vec![b'\\'], 1),
+            [b'x', ..] => match escape.get(1..3).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+                Some(byte) => (vec![byte], 3),
+                None => (vec![b'\\'], 0),
+            },
+            [b'u', b'{', ..] => {
+                let end = escape.find('}').unwrap_or(0);
+                let letter = escape.get(2..end).and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32);
+                letter.map_or((vec![b'\\'], 0), |c| (c.to_string().into_bytes(), end + 1))
+            }
+            _ => (vec![b'\\'], 0),
+        };
+        bytes.extend(plain);
+        rest = &escape[used..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
+}
+
 /// Text for people that may hold an argument as it was typed: what [`show`] escapes in names is escaped here, but for line ends,
 /// tabs and backslashes, which belong to the text.
 pub fn show_text(text: &str) -> Cow<'_, str> {
@@ -497,6 +527,13 @@ mod tests {
             "\u{646}\u{645}\u{6cc}\u{200c}\u{62e}\u{648} \u{1f468}\u{200d}\u{1f469} e\u{301} \u{6771}\u{4eac} \u{928}\u{94d}\u{200d}";
         assert_eq!(show(ordinary.as_bytes()), ordinary);
         assert_eq!(show_text("a\tb\\\nc\r\x1b[m\x7f"), "a\tb\\\nc\\r\\x1b[m\\x7f");
+    }
+
+    #[test]
+    fn a_shown_path_is_found_again() {
+        for path in [&b"/plain"[..], b"/a\\b", b"/\xff\xfe", b"/new\nline\t", "/\u{202e}x\u{85}y\u{e9}".as_bytes(), b"/\\x41\\"] {
+            assert_eq!(unshown(&show(path)), path, "{}", show(path));
+        }
     }
 
     #[test]

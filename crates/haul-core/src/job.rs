@@ -258,7 +258,7 @@ impl Job {
     }
 }
 
-/// One clause of `--chmod`: for files, directories or both, what is added, removed or set.
+/// One clause of `--chmod` or of `haul chmod`: for files, directories or both, what is added, removed or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeChange {
     pub files: bool,
@@ -267,4 +267,33 @@ pub struct ModeChange {
     pub keep: u32,
     pub add: u32,
     pub add_if_exec: u32,
+    /// `g=u`: what a class may, by the mode before.
+    pub copy: Option<ClassCopy>,
+}
+
+/// The permissions of one class, given to others or taken from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassCopy {
+    /// Bits by which those of the class are shifted: 6, 3 or 0.
+    pub from: u32,
+    /// One bit for each class that gets them, at its execute place.
+    pub to: u32,
+    /// Bits that may be set or taken.
+    pub mask: u32,
+    pub take: bool,
+}
+
+impl ModeChange {
+    /// The permission bits, `0o7777`, after some changes in their order.
+    pub fn apply(changes: &[ModeChange], mode: u32, is_dir: bool) -> u32 {
+        changes.iter().filter(|change| if is_dir { change.dirs } else { change.files }).fold(mode, |mode, change| {
+            let executable = is_dir || mode & 0o111 != 0;
+            let extra = if executable { change.add_if_exec } else { 0 };
+            let after = mode & change.keep | change.add | extra;
+            change.copy.map_or(after, |copy| {
+                let bits = (((mode >> copy.from) & 7) * copy.to) & copy.mask;
+                if copy.take { after & !bits } else { after | bits }
+            })
+        })
+    }
 }

@@ -180,6 +180,18 @@ pub struct Space {
     pub files: u64,
 }
 
+/// A file system as a whole: see `statvfs(3)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Bytes in all, those that nobody uses, and those of them that an unprivileged writer may use.
+    pub size: u64,
+    pub free: u64,
+    pub available: u64,
+    /// Inodes in all, 0 where they are made as they are needed, and those that are left.
+    pub files: u64,
+    pub free_files: u64,
+}
+
 /// Identifies a place for server-side copies and journals: two stores with the same `scheme`, `endpoint`
 /// and `volume` hold their data in one system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -323,6 +335,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// `Ok(None)` where the place has no notion of it.
     fn space(&self) -> Result<Option<Space>>;
+
+    /// The file system of the root; `Ok(None)` where the place has no notion of it. `Unsupported` where nobody can be asked.
+    fn volume(&self) -> Result<Option<Volume>> {
+        Ok(None)
+    }
 
     /// Forgets what is kept for a directory that the run is done with.
     fn forget(&self, dir: &Dir);

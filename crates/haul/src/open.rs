@@ -113,6 +113,42 @@ pub fn in_parent(path: &[u8], options: Options) -> Result<Opened<Local>> {
     Ok(Opened { store: Arc::new(store), leaf: Some(leaf.as_bytes().to_vec()) })
 }
 
+/// The name itself, a symlink included, and what it is.
+pub fn itself(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
+    let opened = match name_of(asked) {
+        // `.`, `..` and `/` are directories.
+        Err(e) if e.kind() == ErrorKind::Usage => argument(asked)?,
+        opened => opened?,
+    };
+    let entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
+    Ok((opened, entry))
+}
+
+/// Links that are followed one after the other at the most.
+const MOST_LINKS: u32 = 40;
+
+/// What a name leads to where it is a symlink, else the name itself: in its parent directory, for it may be closed to us.
+pub fn followed(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
+    let (mut opened, mut entry) = itself(asked)?;
+    if entry.kind == Kind::Link && !is_remote(asked.location) {
+        let real = std::fs::canonicalize(path_of(&asked.path)).map_err(|e| Error::io(e, "open").at(&asked.path))?;
+        let location = Location::local(real.as_os_str().as_bytes());
+        return itself(&Argument::new(&location, asked.hosts));
+    }
+    for _ in 0..MOST_LINKS {
+        let Some(target) = entry.target.as_deref().filter(|_| entry.kind == Kind::Link) else { return Ok((opened, entry)) };
+        let path = if target.starts_with(b"/") { target.to_vec() } else { [&opened.store.place().root[..], b"/", target].concat() };
+        let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&path);
+        let host = asked.hosts.reach(asked.location)?;
+        opened = match host.split(path) {
+            (_, b"" | b"." | b"..") => Opened { store: host.open(path)?, leaf: None },
+            (above, leaf) => Opened { store: host.open(above)?, leaf: Some(leaf.to_vec()) },
+        };
+        entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
+    }
+    Err(Error::new(ErrorKind::Usage, "open").at(&asked.path).because("too many levels of symbolic links"))
+}
+
 /// What must be there: the error says what was looked for.
 pub fn existing(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
     let opened = argument(asked)?;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use haul_core::entry::Time;
-use haul_core::job::{MaxDelete, ModeChange};
+use haul_core::job::{ClassCopy, MaxDelete, ModeChange};
 use jiff::civil;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -227,7 +227,23 @@ pub fn parse_max_delete(text: &str) -> Result<MaxDelete, String> {
 /// `D` and `F` restrict a clause to directories or to everything else. Where no `u`, `g`, `o` or `a` is
 /// named, `umask` takes bits away, as in chmod(1).
 pub fn parse_chmod(text: &str, umask: u32) -> Result<Vec<ModeChange>, String> {
-    text.split(',').map(|clause| parse_mode_clause(clause, umask).map_err(|why| format!("'{clause}': {why}"))).collect()
+    let mut changes = Vec::new();
+    for clause in text.split(',') {
+        let reject = |why| format!("'{clause}': {why}");
+        // `u+w-x` is `u+w` and then `u-x`.
+        let operators: Vec<usize> = clause.match_indices(['+', '-', '=']).map(|(at, _)| at).collect();
+        match &operators[..] {
+            [first, _, ..] => {
+                for (nth, at) in operators.iter().enumerate() {
+                    let end = operators.get(nth + 1).copied().unwrap_or(clause.len());
+                    let one = [&clause[..*first], &clause[*at..end]].concat();
+                    changes.push(parse_mode_clause(&one, umask).map_err(reject)?);
+                }
+            }
+            _ => changes.push(parse_mode_clause(clause, umask).map_err(reject)?),
+        }
+    }
+    Ok(changes)
 }
 
 const MODE_BITS: u32 = 0o7777;
@@ -238,7 +254,7 @@ fn parse_mode_clause(clause: &str, umask: u32) -> Result<ModeChange, String> {
         Some(b'F') => (true, false, &clause[1..]),
         _ => (true, true, clause),
     };
-    let whole = |keep, add, add_if_exec| ModeChange { files, dirs, keep, add, add_if_exec };
+    let whole = |keep, add, add_if_exec| ModeChange { files, dirs, keep, add, add_if_exec, copy: None };
     if rest.starts_with(|c: char| c.is_ascii_digit()) {
         return match u32::from_str_radix(rest, 8) {
             Ok(mode) if mode <= MODE_BITS && rest.len() <= 5 => Ok(whole(0, mode, 0)),
@@ -264,6 +280,12 @@ fn parse_mode_clause(clause: &str, umask: u32) -> Result<ModeChange, String> {
     if who.is_empty() {
         (class, set_id) = (0o111, 0o4000);
     }
+    let operator = &rest[at..=at];
+    if let Some(from) = [("u", 6), ("g", 3), ("o", 0)].into_iter().find_map(|(word, shift)| (what == word).then_some(shift)) {
+        let copy = ClassCopy { from, to: class, mask, take: operator == "-" };
+        let keep = if operator == "=" { MODE_BITS & !(class * 7) } else { MODE_BITS };
+        return Ok(ModeChange { copy: Some(copy), ..whole(keep, 0, 0) });
+    }
     let (mut bits, mut exec_bits, mut top) = (0u32, 0u32, 0u32);
     for letter in what.chars() {
         match letter {
@@ -278,7 +300,7 @@ fn parse_mode_clause(clause: &str, umask: u32) -> Result<ModeChange, String> {
         }
     }
     let (bits, exec_bits) = (bits & mask, exec_bits & mask);
-    Ok(match &rest[at..=at] {
+    Ok(match operator {
         "+" => whole(MODE_BITS, bits | top, exec_bits),
         "-" => whole(MODE_BITS & !(bits | exec_bits | top), 0, 0),
         _ => whole(MODE_BITS & !(class * 7) & !(if top == 0 { 0 } else { set_id | top & 0o1000 }), bits | top, exec_bits),
@@ -429,14 +451,6 @@ mod tests {
         }
     }
 
-    fn apply(changes: &[ModeChange], mode: u32, dir: bool) -> u32 {
-        let exec = dir || mode & 0o111 != 0;
-        changes.iter().filter(|c| if dir { c.dirs } else { c.files }).fold(mode, |mode, c| {
-            let extra = if exec { c.add_if_exec } else { 0 };
-            mode & c.keep | c.add | extra
-        })
-    }
-
     #[test]
     fn modes_follow_rsync() {
         // (--chmod, mode before, directory?, mode after): as rsync 3.5.0 leaves them with umask 022.
@@ -461,11 +475,18 @@ mod tests {
             ("=rw", 0o1777, false, 0o1644),
             ("Du=rwx,go=rx,Fu=rw,go=r", 0o6755, false, 0o6644),
             ("4755", 0o2644, true, 0o4755),
+            // As chmod(1) has it, too.
+            ("u+w+r", 0o000, false, 0o600),
+            ("u=rw-w,g+x", 0o000, false, 0o410),
+            ("g=u", 0o754, false, 0o774),
+            ("go=u-w", 0o700, true, 0o755),
+            ("o-g", 0o757, false, 0o752),
+            ("o+u", 0o700, false, 0o707),
         ] {
             let changes = parse_chmod(text, 0o022).expect(text);
-            assert_eq!(apply(&changes, before, dir), after, "{text} on {before:o}");
+            assert_eq!(ModeChange::apply(&changes, before, dir), after, "{text} on {before:o}");
         }
-        for text in ["", "888", "77777", "u", "u+z", "q+w", "644,", "DF755", "u+w+r", "o+s"] {
+        for text in ["", "888", "77777", "u", "u+z", "q+w", "644,", "DF755", "o+s", "g=ur"] {
             assert!(parse_chmod(text, 0o022).is_err(), "{text}");
         }
     }

@@ -10,7 +10,7 @@ use crate::cancel::{Cancel, Stop};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Remedy, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
-use crate::job::{Job, Links, Mode, Pick};
+use crate::job::{Job, Links, Mode, ModeChange, Pick};
 use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
@@ -323,17 +323,11 @@ impl Context {
             let known = |id: Option<u32>, class| if id.is_some() { class } else { MetaMask::NONE };
             entry.have = entry.have.with(known(uid, MetaMask::OWNER)).with(known(gid, MetaMask::GROUP));
         }
-        for change in &self.job.chmod {
-            let is_dir = entry.kind == Kind::Dir;
-            let is_file = entry.kind == Kind::File || entry.kind.is_special();
-            if (is_dir && change.dirs) || (is_file && change.files) {
-                let any_exec = entry.mode & 0o111 != 0;
-                entry.mode = (entry.mode & change.keep) | change.add;
-                entry.have = entry.have.with(MetaMask::MODE);
-                if is_dir || any_exec {
-                    entry.mode |= change.add_if_exec;
-                }
-            }
+        let is_dir = entry.kind == Kind::Dir;
+        let means = |change: &ModeChange| if is_dir { change.dirs } else { change.files };
+        if (is_dir || entry.kind == Kind::File || entry.kind.is_special()) && self.job.chmod.iter().any(means) {
+            entry.mode = ModeChange::apply(&self.job.chmod, entry.mode, is_dir);
+            entry.have = entry.have.with(MetaMask::MODE);
         }
     }
 

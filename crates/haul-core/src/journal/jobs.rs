@@ -9,6 +9,7 @@ use super::lock::{self, Here, Lock};
 use super::progress::Leftovers;
 use super::state::{FIGURES, State, fail, read_log, remove, unix};
 use super::text;
+use crate::entry::unshown;
 use crate::error::Result;
 use crate::store::Token;
 
@@ -21,6 +22,10 @@ pub struct JobInfo {
     /// As [`super::Identity::reached`].
     pub reached: String,
     pub command: String,
+    /// As [`super::Begin::directory`]; `None` also for a job of an earlier version.
+    pub directory: Option<Vec<u8>>,
+    /// As [`super::Begin::arguments`]; empty for a job of an earlier version.
+    pub arguments: Vec<Vec<u8>>,
     /// When its last run began.
     pub started: Option<i64>,
     /// The last sign of life of a run that is not finished.
@@ -190,6 +195,8 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
         target: text::one(&about, "target").unwrap_or_default(),
         reached: text::one(&about, "reached").unwrap_or_default(),
         command: text::one(&about, "command").unwrap_or_default(),
+        directory: text::one(&about, "directory").map(|directory| unshown(&directory)),
+        arguments: text::all(&about, "argument").map(|argument| unshown(&argument)).collect(),
         started: text::number(&about, "started"),
         heartbeat: holder.map(|holder| holder.heartbeat),
         state,

@@ -23,6 +23,7 @@ use super::record::{Record, VERSION};
 use super::text;
 use super::writer::Journal;
 use crate::cancel::Cancel;
+use crate::entry::show;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Of the file with what a run took.
@@ -54,6 +55,9 @@ pub struct State {
 pub struct Begin {
     /// The command line, for `haul jobs`.
     pub command: String,
+    /// The working directory, where it could be had, and the command line word by word: for `haul jobs resume`.
+    pub directory: Option<Vec<u8>>,
+    pub arguments: Vec<Vec<u8>>,
     /// What earlier runs landed is not gone on with: their unfinished writes are stale. Names that were
     /// about to be created in place are still done again.
     pub restart: bool,
@@ -265,6 +269,12 @@ impl JobDir {
             text::put(&mut about, "reached", &self.identity.reached);
         }
         text::put(&mut about, "command", &self.begin.command);
+        if let Some(directory) = &self.begin.directory {
+            text::put(&mut about, "directory", &show(directory));
+        }
+        for argument in &self.begin.arguments {
+            text::put(&mut about, "argument", &show(argument));
+        }
         text::put(&mut about, "started", &self.lock.since().to_string());
         about
     }

@@ -4,11 +4,13 @@
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
-pub const VERSIONS: (u64, u64) = (1, 3);
+pub const VERSIONS: (u64, u64) = (1, 4);
 /// The first version that has MADE_UP and TALLY.
 pub const MEASURES: u64 = 2;
 /// The first version that has OWNER_NAME and OWNER_ID.
 pub const NAMES_OWNERS: u64 = 3;
+/// The first version that has VOLUME.
+pub const TELLS_VOLUMES: u64 = 4;
 
 /// What the far haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
@@ -68,6 +70,8 @@ pub const WORKED: u8 = 63;
 /// Names and numbers of users and groups there.
 pub const OWNER_NAME: u8 = 64;
 pub const OWNER_ID: u8 = 65;
+/// The file system of a root.
+pub const VOLUME: u8 = 66;
 
 /// The longest range that one READ or WRITE carries.
 pub const PIECE: u64 = 1 << 20;

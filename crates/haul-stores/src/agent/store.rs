@@ -8,7 +8,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 
 use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
@@ -581,6 +581,16 @@ impl Store for Remote {
 
     fn space(&self) -> Result<Option<Space>> {
         self.root.call(ops::SPACE, &self.root.request())?.body().space()
+    }
+
+    fn volume(&self) -> Result<Option<Volume>> {
+        let session = self.root.session()?;
+        if session.far.version < ops::TELLS_VOLUMES {
+            let e = Error::new(ErrorKind::Unsupported, "stat file system");
+            let e = e.because(format!("haul {} there does not tell its size", session.far.haul));
+            return Err(e.hint("--no-agent asks the SFTP server, --install-agent places this haul there"));
+        }
+        self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
     }
 
     fn forget(&self, dir: &Dir) {

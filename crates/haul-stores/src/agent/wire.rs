@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs, check_leaf};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Who, WriteStyle};
+use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Volume, Who, WriteStyle};
 
 /// The other end does not keep to the protocol; whatever the connection carries cannot be trusted any more.
 pub fn nonsense(what: &str) -> Error {
@@ -211,6 +211,14 @@ impl Writer {
             Some(space) => self.byte(1).number(space.bytes).number(space.files),
             None => self.byte(0),
         }
+    }
+
+    pub fn volume(&mut self, volume: &Option<Volume>) -> &mut Self {
+        self.flag(volume.is_some());
+        if let Some(Volume { size, free, available, files, free_files }) = *volume {
+            self.number(size).number(free).number(available).number(files).number(free_files);
+        }
+        self
     }
 
     pub fn caps(&mut self, caps: &Caps) -> &mut Self {
@@ -416,6 +424,14 @@ impl<'a> Parser<'a> {
 
     pub fn space(&mut self) -> Result<Option<Space>> {
         Ok(if self.flag()? { Some(Space { bytes: self.number()?, files: self.number()? }) } else { None })
+    }
+
+    pub fn volume(&mut self) -> Result<Option<Volume>> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let mut number = || self.number();
+        Ok(Some(Volume { size: number()?, free: number()?, available: number()?, files: number()?, free_files: number()? }))
     }
 
     /// What the far store can do, as this end uses it.

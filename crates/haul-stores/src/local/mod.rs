@@ -25,7 +25,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
+use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -344,6 +344,13 @@ impl Store for Local {
         // File systems that make inodes as they go say 0 of 0.
         let files = if st.f_files == 0 { u64::MAX } else { st.f_favail };
         Ok(Some(Space { bytes: st.f_bavail.saturating_mul(st.f_frsize), files }))
+    }
+
+    fn volume(&self) -> Result<Option<Volume>> {
+        let st = rustix::fs::fstatvfs(&**self.shared.dirs.root()).map_err(|e| fail(e, "stat file system").at(&self.place.root))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(st.f_frsize);
+        let (size, free, available) = (bytes(st.f_blocks), bytes(st.f_bfree), bytes(st.f_bavail));
+        Ok(Some(Volume { size, free, available, files: st.f_files, free_files: st.f_favail }))
     }
 
     fn forget(&self, dir: &Dir) {

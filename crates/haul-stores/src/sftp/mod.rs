@@ -27,7 +27,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::store::{
+    Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle,
+};
 
 pub use channel::Channel;
 pub(crate) use channel::detach;
@@ -341,26 +343,26 @@ impl Shared {
         }
         match self.volume() {
             Ok(Some((_, true))) => e.kind_is(ErrorKind::ReadOnly).because("Read-only file system"),
-            Ok(Some((space, false))) if space.bytes < 1 << 20 || space.files == 0 => {
+            Ok(Some((volume, false))) if volume.available < 1 << 20 || (volume.files > 0 && volume.free_files == 0) => {
                 e.kind_is(ErrorKind::NoSpace).because("No space left on device")
             }
             _ => e,
         }
     }
 
-    /// Room in the file system of the root, and whether it takes no writes at all.
-    fn volume(&self) -> Result<Option<(Space, bool)>> {
+    /// The file system of the root, and whether it takes no writes at all; `None` where the server does not tell.
+    fn volume(&self) -> Result<Option<(Volume, bool)>> {
         if !self.client.extensions.statvfs {
             return Ok(None);
         }
         let root = self.dir(&Dir::root())?;
         let answer = self.client.channel()?.ask(kind::EXTENDED, |r| r.bytes(b"statvfs@openssh.com").bytes(&root))?;
         let mut from = client::reply(&answer)?;
-        let (_block, fragment, _blocks, _free, available) = (from.long()?, from.long()?, from.long()?, from.long()?, from.long()?);
-        let (files, _free_files, available_files) = (from.long()?, from.long()?, from.long()?);
+        let (_block, fragment, blocks, free, available) = (from.long()?, from.long()?, from.long()?, from.long()?, from.long()?);
+        let (files, _free_files, free_files) = (from.long()?, from.long()?, from.long()?);
         let (_id, flags) = (from.long()?, from.long()?);
-        let files = if files == 0 { u64::MAX } else { available_files };
-        Ok(Some((Space { bytes: fragment.saturating_mul(available), files }, flags & 1 != 0)))
+        let bytes = |blocks: u64| fragment.saturating_mul(blocks);
+        Ok(Some((Volume { size: bytes(blocks), free: bytes(free), available: bytes(available), files, free_files }, flags & 1 != 0)))
     }
 }
 
@@ -498,7 +500,21 @@ impl Store for Sftp {
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        Ok(self.shared.volume()?.map(|(space, _)| space))
+        // File systems that make inodes as they go say 0 of 0.
+        let files = |volume: &Volume| if volume.files == 0 { u64::MAX } else { volume.free_files };
+        Ok(self.shared.volume()?.map(|(volume, _)| Space { bytes: volume.available, files: files(&volume) }))
+    }
+
+    fn volume(&self) -> Result<Option<Volume>> {
+        match self.shared.volume()? {
+            Some((volume, _)) => Ok(Some(volume)),
+            None => {
+                let e = Error::new(ErrorKind::Unsupported, "stat file system");
+                Err(e
+                    .because("the server has no statvfs@openssh.com")
+                    .hint("haul on that host can tell: `haul doctor` says how it gets there"))
+            }
+        }
     }
 
     fn forget(&self, dir: &Dir) {

@@ -5,7 +5,7 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who};
+use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -271,6 +271,10 @@ impl Store for Fault {
 
     fn space(&self) -> Result<Option<Space>> {
         self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.space())
+    }
+
+    fn volume(&self) -> Result<Option<Volume>> {
+        self.core.run(Op::Space, &Name::of(&Dir::root()), || self.inner.volume())
     }
 
     fn forget(&self, dir: &Dir) {

@@ -24,7 +24,7 @@ fn modes_and_owners_that_are_asked_for_are_given_to_what_has_none() {
     let mut job = job(store(b"from"), store(b"to"));
     job.keep = MetaMask::MTIME.with(MetaMask::MODE).with(MetaMask::OWNER).with(MetaMask::GROUP);
     job.owner = Some((Some(1234), None));
-    job.chmod = vec![ModeChange { files: true, dirs: false, keep: 0, add: 0o640, add_if_exec: 0 }];
+    job.chmod = vec![ModeChange { files: true, dirs: false, keep: 0, add: 0o640, add_if_exec: 0, copy: None }];
     let (report, _) = go(job);
     assert_eq!(report.failed, 0, "{report:?}");
     let head = plain::request(endpoint, "HEAD", "/bucket/to/file", &[], b"").expect("it is there");

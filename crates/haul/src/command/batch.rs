@@ -16,7 +16,7 @@ use haul_core::rlimit;
 use crate::exit::Exit;
 use crate::flags::global::Progress;
 use crate::flags::select::Input;
-use crate::flags::{self, BatchFlags, Command, Global, Invocation, Parsed};
+use crate::flags::{self, BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
 use crate::location::Scheme;
 use crate::objects::Clients;
 use crate::out;
@@ -200,7 +200,9 @@ impl Batch<'_> {
 /// Why a command is not for a line of a file.
 fn refusal(command: &Command, from: &Input) -> Option<&'static str> {
     let stdin = match command {
-        Command::Batch(_) | Command::Agent(_) | Command::Demo(_) => return Some("this command is not for a line of haul run"),
+        Command::Batch(_) | Command::Agent(_) | Command::Demo(_) | Command::Jobs(JobsCommand::Resume(_)) => {
+            return Some("this command is not for a line of haul run");
+        }
         Command::Copy(flags) => {
             flags.sources.iter().any(|place| place.scheme == Scheme::Stdio)
                 || flags.listed.files_from == Some(Input::Stdin)
@@ -225,6 +227,9 @@ fn connection(command: &mut Command) -> Option<&mut flags::connect::Connect> {
         Command::Cat(flags) => &mut flags.connect,
         Command::Mkdir(flags) => &mut flags.connect,
         Command::Rm(flags) => &mut flags.connect,
+        Command::Ln(flags) => &mut flags.connect,
+        Command::Set(flags) => &mut flags.connect,
+        Command::Df(flags) => &mut flags.connect,
         Command::Mb(flags) => &mut flags.connect,
         Command::Rb(flags) => &mut flags.connect,
         Command::Head(flags) => &mut flags.connect,

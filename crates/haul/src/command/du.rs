@@ -1,4 +1,4 @@
-//! `haul du` and `haul tree`: how much and how many, by all processors and in flat memory.
+//! `haul du`: how much and how many, by all processors and in flat memory.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -28,12 +28,47 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, entry: &Entry, bytes: u64) {
+    /// Of one name that counts as so many bytes.
+    pub fn of(entry: &Entry, bytes: u64) -> Sum {
+        let dirs = u64::from(entry.kind == Kind::Dir);
+        Sum { bytes, files: 1 - dirs, dirs }
+    }
+
+    pub fn merge(&mut self, other: Sum) {
         // A hostile listing claims any size.
-        self.bytes = self.bytes.saturating_add(bytes);
-        match entry.kind {
-            Kind::Dir => self.dirs += 1,
-            _ => self.files += 1,
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.files = self.files.saturating_add(other.files);
+        self.dirs = self.dirs.saturating_add(other.dirs);
+    }
+}
+
+/// Which names of a tree are meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'a> {
+    pub filter: &'a Filter,
+    pub bounds: Bounds,
+    pub one_file_system: bool,
+}
+
+impl Chosen<'_> {
+    /// Whether an entry below `top` is meant; a directory that is not is not entered.
+    pub fn admits(&self, entry: &Entry, top: &Entry) -> bool {
+        let is_dir = entry.kind == Kind::Dir;
+        let excluded = !self.filter.is_empty() && self.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
+        !excluded && (!self.one_file_system || entry.dev == top.dev) && (is_dir || self.bounds.admit(entry))
+    }
+}
+
+/// Files with several names, so that each counts once.
+#[derive(Default)]
+pub struct Links(Mutex<HashSet<(u64, u64)>>);
+
+impl Links {
+    /// Another name of this file has been here before.
+    pub fn seen(&self, entry: &Entry) -> bool {
+        entry.kind != Kind::Dir && entry.nlink > 1 && {
+            let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.len() < LINKS_KEPT && !seen.insert((entry.dev, entry.ino))
         }
     }
 }
@@ -65,11 +100,7 @@ impl Sums {
 pub struct How<'a> {
     /// Directories down to this depth get a sum of their own; 0 for the top alone.
     pub depth: u32,
-    /// Directories count with their own size, as `tree --du` has it.
-    pub with_dirs: bool,
-    pub filter: &'a Filter,
-    pub bounds: Bounds,
-    pub one_file_system: bool,
+    pub chosen: Chosen<'a>,
     /// Of object stores: versions that are not the latest count, too.
     pub versions: bool,
 }
@@ -82,40 +113,28 @@ pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: 
     let (opened, top) = open::existing(asked)?;
     let by_dir = Mutex::new(BTreeMap::new());
     let errors = std::sync::atomic::AtomicU64::new(0);
-    let seen: Mutex<HashSet<(u64, u64)>> = Mutex::default();
+    let links = Links::default();
     let tally = |entry: &Entry| {
-        let is_dir = entry.kind == Kind::Dir;
-        let excluded = !how.filter.is_empty() && how.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
-        if excluded || (how.one_file_system && entry.dev != top.dev) || (!is_dir && !how.bounds.admit(entry)) {
+        if !how.chosen.admits(entry, &top) {
             return Descend::No;
         }
-        let twice = entry.kind != Kind::Dir && entry.nlink > 1 && {
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.len() < LINKS_KEPT && !seen.insert((entry.dev, entry.ino))
-        };
-        let counts = !twice && (entry.kind != Kind::Dir || how.with_dirs);
-        let bytes = if counts { entry.size } else { 0 };
+        let sum_of_entry = Sum::of(entry, if entry.kind == Kind::Dir || links.seen(entry) { 0 } else { entry.size });
         let mut sums = by_dir.lock().unwrap_or_else(PoisonError::into_inner);
         let own = (entry.kind == Kind::Dir).then(|| entry.name.dir.child(&entry.name.leaf));
         let mut at: Option<&Dir> = Some(own.as_ref().unwrap_or(&entry.name.dir));
         while let Some(dir) = at {
             if dir.depth() <= how.depth {
                 let sum: &mut Sum = sums.entry(dir.path()).or_default();
-                sum.add(entry, bytes);
+                sum.merge(sum_of_entry);
             }
             at = dir.parent();
         }
         Descend::Yes
     };
     if opened.leaf.is_some() {
-        let mut sum = Sum::default();
-        sum.add(&top, top.size);
-        return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), sum)]), by_class: BTreeMap::new(), errors: 0 });
+        return Ok(Sums { by_dir: BTreeMap::from([(Vec::new(), Sum::of(&top, top.size))]), by_class: BTreeMap::new(), errors: 0 });
     }
-    // The top counts as a directory, as `tree` has it.
-    let mut own = Sum::default();
-    own.add(&top, if how.with_dirs { top.size } else { 0 });
-    by_dir.lock().unwrap_or_else(PoisonError::into_inner).insert(Vec::new(), own);
+    by_dir.lock().unwrap_or_else(PoisonError::into_inner).insert(Vec::new(), Sum::of(&top, 0));
     let spill = std::env::temp_dir();
     let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&Dir::root(), &tally, &|e, _| {
@@ -154,11 +173,6 @@ pub fn du_json(path: &[u8], depth: u32, by_class: bool, sums: &Sums, out: &mut d
     sums.down_to(depth).rev().try_for_each(|line| sums.usage(path, line).write(out))
 }
 
-/// What `tree` tells, as JSON.
-pub fn tree_json(path: &[u8], depth: u32, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
-    sums.down_to(depth).try_for_each(|line| sums.usage(path, line).write(out))
-}
-
 /// Bytes, objects and name of every storage class.
 pub fn by_class(human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
     for (class, sum) in &sums.by_class {
@@ -166,37 +180,6 @@ pub fn by_class(human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()>
         writeln!(out, "{size}\t{}\t{}", files_word(sum.files), show(class.as_bytes()))?;
     }
     Ok(())
-}
-
-/// Directories down to `depth` with their sizes, then the line that `tree --du -h` ends with.
-pub fn tree(path: &[u8], depth: u32, human: bool, sums: &Sums, out: &mut dyn Write) -> io::Result<()> {
-    let size = |bytes: u64| if human { tree_size(bytes) } else { bytes.to_string() };
-    for (below, level, sum) in sums.down_to(depth) {
-        let leaf = below.rsplit(|b| *b == b'/').next().unwrap_or_default();
-        let name = if level == 0 { show(path) } else { show(leaf) };
-        writeln!(out, "{}[{:>5}]  {name}  ({})", "    ".repeat(level as usize), size(sum.bytes), files_word(sum.files))?;
-    }
-    let total = sums.by_dir.get(&b""[..]).copied().unwrap_or_default();
-    let plural = |n: u64, one: &str, many: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {many}") };
-    let what = format!("{}, {}", plural(total.dirs, "directory", "directories"), plural(total.files, "file", "files"));
-    if human { writeln!(out, "\n{:>5} used in {what}", size(total.bytes)) } else { writeln!(out, "\n{} bytes used in {what}", total.bytes) }
-}
-
-/// `tree -h`'s sizes: "4.9G", "120K", "17".
-fn tree_size(bytes: u64) -> String {
-    if bytes < 1024 {
-        return bytes.to_string();
-    }
-    let mut value = bytes as f64;
-    let mut unit = ' ';
-    for next in ['K', 'M', 'G', 'T', 'P', 'E'] {
-        if value < 1024.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    if value < 10.0 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
 }
 
 fn files_word(n: u64) -> String {

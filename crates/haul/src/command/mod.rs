@@ -5,19 +5,23 @@ pub mod batch;
 pub mod bench;
 mod buckets;
 pub mod demo;
+mod df;
 pub mod doctor;
 pub mod du;
 pub mod files;
 mod head;
 pub mod jobs;
 mod keys;
+mod ln;
 mod lots;
 mod output;
 mod presign;
 mod prove;
 mod removed;
 pub mod scope;
+mod set;
 pub mod sum;
+mod tree;
 mod weigh;
 pub mod why;
 
@@ -32,7 +36,8 @@ use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
 use crate::flags::connect::Connect;
 use crate::flags::{
-    CatFlags, CheckFlags, DuFlags, Global, HeadFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags, SumFlags, TreeFlags,
+    CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
+    SetFlags, SumFlags, TreeFlags,
 };
 use crate::location::{Location, Scheme};
 use crate::open::Argument;
@@ -40,7 +45,7 @@ use crate::remote::Hosts;
 use crate::{out, transfer};
 use scope::Scope;
 
-/// Levels that du and tree show without `-d`.
+/// Levels that du shows without `-d`.
 const DU_DEPTH: u32 = 1;
 
 /// Runs over the arguments with one buffered standard output.
@@ -117,10 +122,7 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
     over(&flags.places, &flags.connect, |path, to| {
         let how = du::How {
             depth,
-            with_dirs: false,
-            filter: &filter,
-            bounds: flags.select.bounds,
-            one_file_system: flags.select.one_file_system,
+            chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
             versions: flags.versions,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
@@ -141,24 +143,16 @@ pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
-    let depth = flags.depth.unwrap_or(DU_DEPTH);
-    over(&flags.places, &flags.connect, |path, to| {
-        let how = du::How {
-            depth,
-            with_dirs: true,
-            filter: &filter,
-            bounds: flags.select.bounds,
-            one_file_system: flags.select.one_file_system,
-            versions: false,
-        };
-        let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
-        let written = match global.json {
-            true => du::tree_json(&path.path, depth, &sums, to),
-            false => du::tree(&path.path, depth, flags.human, &sums, to),
-        };
-        written.map_err(|e| Error::io(e, "write"))?;
-        Ok(sums.errors)
-    })
+    let how = tree::How {
+        depth: flags.depth,
+        all: flags.all,
+        dirs_only: flags.dirs_only,
+        sizes: flags.sizes,
+        human: flags.human,
+        json: global.json,
+        chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
+    };
+    over(&flags.places, &flags.connect, |path, to| tree::tree(path, how, &Cancel::default(), &out::failure, to))
 }
 
 pub fn cat(flags: &CatFlags) -> Exit {
@@ -188,6 +182,26 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         if flags.uploads { lots::rm_uploads(path, &scope, flags.older, of_keys, told) } else { lots::rm(path, &scope, of_keys, told) }
     });
     teller.end(exit)
+}
+
+pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
+    over(std::slice::from_ref(&flags.link), &flags.connect, |path, to| ln::ln(path, flags, global, to))
+}
+
+pub fn set(flags: &SetFlags, global: &Global) -> Exit {
+    over(&flags.places, &flags.connect, |path, _| set::set(path, flags, global))
+}
+
+pub fn df(flags: &DfFlags, global: &Global) -> Exit {
+    let mut titled = global.json;
+    over(&flags.places, &flags.connect, |path, to| {
+        let mut line = Vec::new();
+        df::df(path, flags, global.json, &mut line)?;
+        // Above the first line, if there is one.
+        let title = if std::mem::replace(&mut titled, true) { String::new() } else { df::title(flags) };
+        to.write_all(title.as_bytes()).and_then(|()| to.write_all(&line)).map_err(|e| Error::io(e, "write"))?;
+        Ok(0)
+    })
 }
 
 pub fn mb(flags: &MbFlags) -> Exit {

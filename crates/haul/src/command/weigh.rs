@@ -1,4 +1,4 @@
-//! Sums for `haul du` and `tree` in object stores, from plain listings: one request for 1,000 objects.
+//! Objects for `haul du` and `tree`, from plain listings: one request for 1,000 objects.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,21 @@ use haul_core::filter::Verdict;
 use haul_core::store::Flow;
 use haul_stores::s3::inventory::{Line, Object};
 
-use super::du::{How, Sum, Sums};
+use super::du::{Chosen, How, Sum, Sums};
 use super::scope::{Match, Scope, What, nothing};
 use crate::open::Argument;
 
 /// A listing in the order of keys becomes sums.
-struct Scales<'a> {
-    how: How<'a>,
-    /// Bytes of a key that belong to the directory that was named.
-    cut: usize,
+struct Scales {
+    /// Levels with sums of their own.
+    depth: u32,
     sums: Sums,
     /// The directories that the last key is in.
     dirs: Vec<Vec<u8>>,
-    lines: u64,
 }
 
-impl Scales<'_> {
-    fn admits(&self, path: &[u8], object: &Object) -> bool {
-        let filter = self.how.filter;
-        if !filter.is_empty() {
-            let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-            let out = |path: &[u8], dir| filter.check(path, dir) == Verdict::Exclude;
-            let marker = path.ends_with(b"/");
-            if above.into_iter().any(|at| out(&path[..at], true)) || (!marker && out(path, false)) {
-                return false;
-            }
-        }
-        let mut entry = Entry::bare(Name::new(&Dir::root(), b"x"), Kind::File);
-        entry.size = object.size;
-        entry.mtime = object.modified.unwrap_or_default();
-        self.how.bounds.admit(&entry)
-    }
-
-    fn add(&mut self, object: &Object) {
-        self.lines += 1;
-        let Some(path) = object.key.get(self.cut..) else { return };
-        if path.is_empty() || !self.admits(path, object) {
-            return;
-        }
+impl Scales {
+    fn add(&mut self, path: &[u8], object: &Object) {
         let class = if object.class.is_empty() { "STANDARD" } else { &object.class };
         let marker = path.ends_with(b"/");
         let of_class = self.sums.by_class.entry(class.to_string()).or_default();
@@ -74,7 +51,7 @@ impl Scales<'_> {
     fn at(&mut self, depth: usize, change: impl FnOnce(&mut Sum)) {
         let path = self.dirs[..depth].join(&b'/');
         // A key may begin with a slash: what has no name is no directory of its own.
-        if depth <= self.how.depth as usize && (depth == 0 || !path.is_empty()) {
+        if depth <= self.depth as usize && (depth == 0 || !path.is_empty()) {
             change(self.sums.by_dir.entry(path).or_default());
         }
     }
@@ -82,7 +59,37 @@ impl Scales<'_> {
 
 /// Adds up what is below a prefix, or one object, or what a pattern matches.
 pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> {
-    let versions = how.versions;
+    let sums = Sums { by_dir: BTreeMap::new(), by_class: BTreeMap::new(), errors: 0 };
+    let mut scales = Scales { depth: how.depth, sums, dirs: Vec::new() };
+    let one_object = each(asked, scope, how.chosen, how.versions, &mut |path, object| scales.add(path, object))?;
+    scales.at(0, |sum| sum.dirs += u64::from(!one_object));
+    Ok(scales.sums)
+}
+
+/// Whether filters and bounds admit an object.
+fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
+    if !chosen.filter.is_empty() {
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        let out = |path: &[u8], dir| chosen.filter.check(path, dir) == Verdict::Exclude;
+        let marker = path.ends_with(b"/");
+        if above.into_iter().any(|at| out(&path[..at], true)) || (!marker && out(path, false)) {
+            return false;
+        }
+    }
+    let mut entry = Entry::bare(Name::new(&Dir::root(), b"x"), Kind::File);
+    entry.size = object.size;
+    entry.mtime = object.modified.unwrap_or_default();
+    chosen.bounds.admit(&entry)
+}
+
+/// Calls `found` for the objects that are meant, with their paths below the place. Returns whether the place is one object.
+pub fn each(
+    asked: &Argument<'_>,
+    scope: &Scope,
+    chosen: Chosen<'_>,
+    versions: bool,
+    found: &mut dyn FnMut(&[u8], &Object),
+) -> Result<bool> {
     let bucket = scope.bucket();
     let (mut prefix, mut cut) = match &scope.what {
         What::Below(prefix) => (prefix.clone(), prefix.len()),
@@ -98,8 +105,13 @@ pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> 
         cut = prefix.len();
     }
     let one_object = matches!(&scope.what, What::Key(key) if prefix == *key);
-    let top = BTreeMap::from([(Vec::new(), Sum { dirs: u64::from(!one_object), ..Sum::default() })]);
-    let mut scales = Scales { how, cut, sums: Sums { by_dir: top, by_class: BTreeMap::new(), errors: 0 }, dirs: Vec::new(), lines: 0 };
+    let mut lines = 0;
+    let mut take = |object: &Object| {
+        lines += 1;
+        if let Some(path) = object.key.get(cut..).filter(|path| !path.is_empty() && admits(chosen, path, object)) {
+            found(path, object);
+        }
+    };
     let own = |key: &[u8]| match &scope.what {
         What::Key(own) if one_object => key == own,
         What::Key(_) | What::Below(_) => true,
@@ -108,12 +120,12 @@ pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> 
     match &scope.what {
         What::Like(wild) if !versions => wild.walk(bucket, true, &mut |found| {
             if let Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) = found {
-                scales.add(&object);
+                take(&object);
             }
             Flow::Go
         })?,
         _ if versions => bucket.versions(&prefix, &mut |versions| {
-            versions.iter().filter(|version| !version.deleted && own(&version.object.key)).for_each(|version| scales.add(&version.object));
+            versions.iter().filter(|version| !version.deleted && own(&version.object.key)).for_each(|version| take(&version.object));
             Flow::Go
         })?,
         _ => bucket.lines(&prefix, false, &mut |lines| {
@@ -121,14 +133,14 @@ pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> 
                 if let Line::Object(object) = line
                     && own(&object.key)
                 {
-                    scales.add(object);
+                    take(object);
                 }
             }
             Flow::Go
         })?,
     }
-    if scales.lines == 0 && !scope.prefix().is_empty() {
+    if lines == 0 && !scope.prefix().is_empty() {
         return Err(nothing(asked, matches!(scope.what, What::Like(_))));
     }
-    Ok(scales.sums)
+    Ok(one_object)
 }

@@ -87,7 +87,7 @@ mod tests {
             ("-avn --delete sync a b", "sync -avn --delete a b"),
             ("-J gate cp a h:b", "cp -J gate a h:b"),
             ("-Jgate -j4 cp a h:b", "cp -Jgate -j4 a h:b"),
-            ("-d 2 tree a", "tree -d 2 a"),
+            ("-L 2 tree a", "tree -L 2 a"),
             ("--log cp ls", "ls --log cp"),
             ("--log cp cp cp", "cp --log cp cp"),
             ("--port 22 jobs clean 3f", "jobs clean --port 22 3f"),

@@ -45,7 +45,7 @@ impl MkdirArgs {
     }
 }
 
-fn refuse_stdio(places: &[Location]) -> Result<(), Refusal> {
+pub(super) fn refuse_stdio(places: &[Location]) -> Result<(), Refusal> {
     if places.iter().any(|p| p.scheme == Scheme::Stdio) {
         Err("- is standard input or output; for a file named - write ./-".into())
     } else {

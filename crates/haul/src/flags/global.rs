@@ -1,5 +1,6 @@
 //! Options that every command takes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Global {
     pub color: bool,
     /// The file mode creation mask that the user gave, read once at the start.
     pub umask: u32,
+    /// The command line as it was given, the program's name first.
+    pub argv: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,8 @@ impl GlobalArgs {
             state_dir: self.state_dir.or(from_environment),
             color: !(self.no_color || environment.no_color),
             umask: environment.umask,
+            // Filled in by whoever has the whole line.
+            argv: Vec::new(),
         })
     }
 }

@@ -18,7 +18,7 @@ struct Stray {
     meant: &'static str,
 }
 
-const STRAYS: [Stray; 12] = [
+const STRAYS: [Stray; 13] = [
     Stray { option: "-i", looks: is_key, meant: "-i itemises changes and takes no value; a key for ssh is --identity FILE" },
     Stray { option: "-P", looks: is_number, meant: "-P is --partial --progress and takes no value; ssh's port is --port N" },
     Stray {
@@ -37,6 +37,7 @@ const STRAYS: [Stray; 12] = [
     Stray { option: "-r", looks: is_number, meant: "-r takes no value; a number of retries is --retries N" },
     Stray { option: "-v", looks: is_number, meant: "-v takes no value; more of it is -vv" },
     Stray { option: "-o", looks: is_setting, meant: "-o keeps owners and takes no value; an option of ssh is --ssh-option KEY=VALUE" },
+    Stray { option: "-d", looks: is_number, meant: "-d lists directories only and takes no value; a number of levels is -L N" },
     Stray { option: "--progress", looks: is_interval, meant: "the interval of --progress is written with =, as in --progress=60" },
     Stray { option: "--preserve", looks: is_list, meant: "the list of --preserve is written with =, as in --preserve=mode,times" },
 ];

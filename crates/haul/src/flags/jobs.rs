@@ -13,6 +13,8 @@ pub enum JobsCommand {
     List { all: bool },
     /// One job, by its id or the beginning of it.
     Show(String),
+    /// Likewise.
+    Resume(String),
     Clean {
         /// Empty: all that are not running.
         jobs: Vec<String>,
@@ -24,12 +26,13 @@ pub enum JobsCommand {
     },
 }
 
-/// List, show and clean up what runs have left: journals and unfinished files
+/// List, show, resume and clean up what runs have left: journals and unfinished files
 #[derive(Args)]
 #[command(
-    override_usage = "haul jobs [list [--all]]\n       haul jobs show JOB\n       haul jobs clean [OPTIONS] [JOB...]",
+    override_usage = "haul jobs [list [--all]]\n       haul jobs show JOB\n       haul jobs resume JOB\n       haul jobs clean [OPTIONS] [JOB...]",
     before_help = "Examples:
   haul jobs                           running, interrupted and finished jobs
+  haul jobs resume 3f9c               run an interrupted job again, from where it stopped
   haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files
   haul jobs clean -F lab.conf 3f9c    one whose host or store is reached by these flags"
 )]
@@ -48,6 +51,12 @@ enum JobsSubcommand {
     },
     /// What is known of one job
     Show {
+        /// The job's id, or the beginning of it
+        #[arg(value_name = "JOB")]
+        job: String,
+    },
+    /// Run an interrupted job again, with its recorded arguments, in its directory, from its journal
+    Resume {
         /// The job's id, or the beginning of it
         #[arg(value_name = "JOB")]
         job: String,
@@ -74,6 +83,7 @@ impl JobsArgs {
             None => JobsCommand::List { all: false },
             Some(JobsSubcommand::List { all }) => JobsCommand::List { all },
             Some(JobsSubcommand::Show { job }) => JobsCommand::Show(job),
+            Some(JobsSubcommand::Resume { job }) => JobsCommand::Resume(job),
             Some(JobsSubcommand::Clean { jobs, older_than, dry_run, connect }) => {
                 JobsCommand::Clean { jobs, older_than, dry: dry_run, connect: Box::new(connect.resolve()) }
             }

@@ -157,21 +157,29 @@ fn parse_preserve(text: &str) -> Result<Preserve, String> {
     text.split(',').map(word).collect::<Result<_, _>>().map(Preserve)
 }
 
-fn parse_chown(text: &str) -> Result<Chown, String> {
+pub(super) fn parse_chown(text: &str) -> Result<Chown, String> {
+    const FORMS: &str = "write USER, USER:GROUP or :GROUP";
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    let principal = |name: &str| match name {
+    match (principal(user, FORMS)?, principal(group, FORMS)?) {
+        (None, None) => Err(FORMS.into()),
+        (user, group) => Ok(Chown { user, group }),
+    }
+}
+
+pub(super) fn parse_group(text: &str) -> Result<Principal, String> {
+    principal(text, "write the name or the number of a group")?.ok_or_else(|| "no group is named".into())
+}
+
+fn principal(name: &str, forms: &str) -> Result<Option<Principal>, String> {
+    match name {
         "" => Ok(None),
         // chown(2) reads the largest number as "leave it".
         digits if digits.bytes().all(|b| b.is_ascii_digit()) => match digits.parse::<u32>() {
             Ok(id) if id < u32::MAX => Ok(Some(Principal::Id(id))),
             _ => Err(format!("{digits} is no user's or group's number")),
         },
-        name if name.contains([':', '/', '\n']) => Err("write USER, USER:GROUP or :GROUP".to_string()),
+        name if name.contains([':', '/', '\n']) => Err(forms.to_string()),
         name => Ok(Some(Principal::Name(name.to_string()))),
-    };
-    match (principal(user)?, principal(group)?) {
-        (None, None) => Err("write USER, USER:GROUP or :GROUP".into()),
-        (user, group) => Ok(Chown { user, group }),
     }
 }
 

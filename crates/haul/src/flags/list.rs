@@ -188,8 +188,12 @@ impl DuArgs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeFlags {
     pub places: Vec<Location>,
-    /// Sizes of directories with all that is in them.
-    pub du: bool,
+    /// Names that begin with a dot too.
+    pub all: bool,
+    pub dirs_only: bool,
+    /// Sizes too, those of directories with all that is in them.
+    pub sizes: bool,
+    /// Levels to show, at least 1; `None` is all.
     pub depth: Option<u32>,
     pub human: bool,
     pub select: Select,
@@ -197,26 +201,34 @@ pub struct TreeFlags {
     pub connect: Connect,
 }
 
-/// A tree with counts and sizes
+/// Show directories and files as a tree
 #[derive(Args)]
 #[command(
     override_usage = "haul tree [OPTIONS] [PATH...]",
     before_help = "Examples:
-  haul tree --du -h data        sizes, and at the end how much in how many files
-  haul tree -d 2 data           two levels"
+  haul tree data
+  haul tree -d -L 2 host:data   directories only, two levels
+  haul tree --du -h data        sizes too; those of directories with everything below
+  haul tree --json s3://b/run7/ one JSON object per line"
 )]
 pub struct TreeArgs {
     /// What to show
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Sizes, those of directories with all that is in them
+    /// Show names that begin with a dot too; objects are always shown
+    #[arg(short, long)]
+    all: bool,
+    /// List directories only
+    #[arg(short, long)]
+    dirs_only: bool,
+    /// Show sizes; those of directories include everything below
     #[arg(long)]
     du: bool,
-    /// Sizes as 5.24 GiB (help is --help)
+    /// Show sizes as 4.9G, 120K (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// Show N levels
-    #[arg(short = 'd', long, visible_short_alias = 'L', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Show N levels (default: all)
+    #[arg(short = 'L', long, visible_alias = "level", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
     #[command(flatten)]
     select: SelectArgs,
@@ -230,7 +242,9 @@ impl TreeArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<TreeFlags, Refusal> {
         Ok(TreeFlags {
             places: places(&self.paths, environment)?,
-            du: self.du,
+            all: self.all,
+            dirs_only: self.dirs_only,
+            sizes: self.du || self.human_readable,
             depth: self.depth,
             human: self.human_readable,
             select: self.select.resolve(given, environment)?,

@@ -30,11 +30,13 @@ pub mod hints;
 pub mod jobs;
 pub mod keep;
 pub mod list;
+pub mod ln;
 pub mod objects;
 pub mod other;
 pub mod run;
 pub mod same;
 pub mod select;
+pub mod set;
 mod shown;
 pub mod speed;
 pub mod table;
@@ -48,7 +50,9 @@ pub use copy::CopyFlags;
 pub use global::Global;
 pub use jobs::JobsCommand;
 pub use list::{CatFlags, DuFlags, LsFlags, TreeFlags};
+pub use ln::{DfFlags, LnFlags};
 pub use other::{DemoFlags, DoctorFlags};
+pub use set::SetFlags;
 pub use why::WhyFlags;
 
 /// What parsing may know of the world.
@@ -85,6 +89,10 @@ pub enum Command {
     Cat(CatFlags),
     Mkdir(MkdirFlags),
     Rm(RmFlags),
+    Ln(LnFlags),
+    /// chmod, chown and chgrp.
+    Set(SetFlags),
+    Df(DfFlags),
     Mb(MbFlags),
     Rb(RbFlags),
     Head(HeadFlags),
@@ -174,6 +182,11 @@ enum CommandArgs {
     Cat(list::CatArgs),
     Mkdir(change::MkdirArgs),
     Rm(change::RmArgs),
+    Ln(ln::LnArgs),
+    Chmod(set::ChmodArgs),
+    Chown(set::ChownArgs),
+    Chgrp(set::ChgrpArgs),
+    Df(ln::DfArgs),
     Mb(bucket::MbArgs),
     Rb(bucket::RbArgs),
     Head(bucket::HeadArgs),
@@ -208,6 +221,7 @@ pub fn definitions() -> clap::Command {
 /// Reads a command line, the program's name first.
 pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed, UsageError> {
     let mut definitions = definitions();
+    let whole = argv;
     let argv = &before::command_first(argv, &definitions)[..];
     let name = hints::command_name(argv, &definitions);
     let exit = if name.as_deref() == Some("check") { Exit::CheckUsage } else { Exit::Usage };
@@ -245,7 +259,9 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
     }
     let cli = Cli::from_arg_matches(&matches).map_err(|e| UsageError { text: rendered(&e), exit })?;
     let (_, given) = matches.subcommand().ok_or_else(|| refuse("no command; `haul help` lists them".into()))?;
-    resolve(cli, given, environment).map(|invocation| Parsed::Run(Box::new(invocation))).map_err(refuse)
+    let mut invocation = resolve(cli, given, environment).map_err(refuse)?;
+    invocation.global.argv = whole.to_vec();
+    Ok(Parsed::Run(Box::new(invocation)))
 }
 
 /// What `-h` prints, of a command line that asks for help.
@@ -270,6 +286,11 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Cat(args) => Command::Cat(args.resolve(environment)?),
         CommandArgs::Mkdir(args) => Command::Mkdir(args.resolve(environment)?),
         CommandArgs::Rm(args) => Command::Rm(args.resolve(environment)?),
+        CommandArgs::Ln(args) => Command::Ln(args.resolve(environment)?),
+        CommandArgs::Chmod(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Chown(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Chgrp(args) => Command::Set(args.resolve(environment)?),
+        CommandArgs::Df(args) => Command::Df(args.resolve(environment)?),
         CommandArgs::Mb(args) => Command::Mb(args.resolve(environment)?),
         CommandArgs::Rb(args) => Command::Rb(args.resolve(environment)?),
         CommandArgs::Head(args) => Command::Head(args.resolve(environment)?),

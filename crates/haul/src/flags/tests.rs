@@ -106,10 +106,19 @@ fn every_promised_option_is_there() {
     read("ls -lahR a b");
     read("du -sh");
     read("du -hd 1 a");
-    read("tree --du -h -d 2 a");
+    read("tree --du -h -d -a a");
     read("tree -L 2 a");
     read("cat a -");
     read("mkdir -p a/b");
+    read("ln a b");
+    read("ln -sfn ../a c d");
+    read("chmod -R u+rwX,go-w a b");
+    read("chmod -x a");
+    read("chmod -rw a");
+    read("chown -h me:lab a");
+    read("chgrp -R 100 a");
+    read("df -hi a");
+    read("df");
     read("rm -rf a");
     read("rm -r --force --all-versions -n s3://b/");
     read("rm --uploads --older-than 7d s3://b/p/");
@@ -130,6 +139,7 @@ fn every_promised_option_is_there() {
     read("jobs");
     read("jobs list");
     read("jobs show 1f");
+    read("jobs resume 1f");
     read("jobs clean --older-than 30d -n");
     read("why");
     read("why 3f2a");
@@ -387,15 +397,17 @@ fn names_need_not_be_utf8() {
 }
 
 /// A letter that means something else in some command, and why that is no trap.
-const LETTERS_THAT_DIFFER: [(char, &str); 10] = [
+const LETTERS_THAT_DIFFER: [(char, &str); 12] = [
     ('a', "ls: all names, as in ls"),
     ('l', "ls: long, as in ls"),
-    ('h', "ls, du, tree: sizes for people; cp, sync, mv with operands: accepted; else help"),
+    ('h', "ls, du, tree, df: sizes for people; chown, chgrp: as there; cp, sync, mv with operands: accepted; else help"),
     ('p', "mkdir: parents, as in mkdir"),
     ('o', "sum: output"),
-    ('d', "du, tree: depth"),
-    ('s', "du: summarize"),
-    ('f', "rm: as in rm"),
+    ('d', "du: depth; tree: directories only, as in tree"),
+    ('i', "df: inodes, as in df"),
+    ('n', "ln: as in ln"),
+    ('s', "du: summarize; ln: symlinks, as in ln"),
+    ('f', "rm, ln: as in rm and ln"),
     ('L', "tree: levels, as in tree"),
     ('r', "rm: as in rm"),
 ];
@@ -500,7 +512,7 @@ proptest::proptest! {
     /// Words of real command lines in any order: understood or refused, never a panic.
     #[test]
     fn no_command_line_panics(
-        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "mb", "rb", "head", "presign", "run", "doctor", "jobs", "help", ""]),
+        command in proptest::sample::select(vec!["cp", "sync", "mv", "check", "sum", "ls", "du", "tree", "rm", "mkdir", "ln", "chmod", "chown", "chgrp", "df", "mb", "rb", "head", "presign", "run", "doctor", "jobs", "help", ""]),
         words in proptest::collection::vec(
             proptest::sample::select(vec![
                 "-a", "-p", "--no-perms", "--preserve", "--preserve=mode,all", "--include", "--exclude", "--exclude=x", "--include-from=-",

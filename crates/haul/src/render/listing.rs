@@ -1,4 +1,4 @@
-//! What `ls`, `du`, `tree`, `sum`, `head`, `rm` and `rb` print with `--json`: one object a line, no line for the run itself. These
+//! What `ls`, `du`, `df`, `tree`, `sum`, `head`, `rm`, `rb`, `ln`, `chmod`, `chown` and `chgrp` print with `--json`: one object a line, no line for the run itself. These
 //! structs are the schema, as those in [`json`](super::json) are.
 
 use std::borrow::Cow;
@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use haul_core::entry::{self, Kind, MetaMask, Time};
 use haul_core::hash::{Algorithm, hex};
+use haul_core::store::Volume;
 use haul_stores::s3::inventory::{Object, Version};
 use haul_stores::s3::xml;
 use serde::Serialize;
@@ -24,6 +25,10 @@ pub enum Listed<'a> {
     Sum(Sum<'a>),
     Head(Head<'a>),
     Removed(Removed<'a>),
+    Changed(Changed<'a>),
+    Linked(Linked<'a>),
+    #[serde(rename = "file-system")]
+    FileSystem(FileSystem<'a>),
 }
 
 impl Listed<'_> {
@@ -312,6 +317,79 @@ impl<'a> Removed<'a> {
     }
 }
 
+/// A name whose mode or owner was set, as it is now.
+#[derive(Serialize)]
+pub struct Changed<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(flatten)]
+    path: Path,
+    kind: &'static str,
+    mode: Option<String>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+}
+
+impl<'a> Changed<'a> {
+    pub fn of(place: &'a [u8], path: &[u8], entry: &entry::Entry) -> Self {
+        let has = |mask| entry.have.has(mask);
+        Changed {
+            place: Place::of(place),
+            path: Path::of(path),
+            kind: kind_word(entry.kind),
+            mode: has(MetaMask::MODE).then(|| format!("{:04o}", entry.mode)),
+            uid: has(MetaMask::OWNER).then_some(entry.uid),
+            gid: has(MetaMask::GROUP).then_some(entry.gid),
+        }
+    }
+}
+
+/// A link that was made.
+#[derive(Serialize)]
+pub struct Linked<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    symbolic: bool,
+    target: Cow<'a, str>,
+    target_hex: Option<String>,
+}
+
+impl<'a> Linked<'a> {
+    pub fn of(place: &'a [u8], target: &'a [u8], symbolic: bool) -> Self {
+        let (target, target_hex) = text(target);
+        Linked { place: Place::of(place), symbolic, target, target_hex }
+    }
+}
+
+/// A file system as a whole.
+#[derive(Serialize)]
+pub struct FileSystem<'a> {
+    #[serde(flatten)]
+    place: Place<'a>,
+    size: u64,
+    used: u64,
+    available: u64,
+    inodes: Option<u64>,
+    inodes_used: Option<u64>,
+    inodes_available: Option<u64>,
+}
+
+impl<'a> FileSystem<'a> {
+    pub fn of(place: &'a [u8], volume: &Volume) -> Self {
+        let Volume { size, free, available, files, free_files } = *volume;
+        let counted = |n| (files > 0).then_some(n);
+        FileSystem {
+            place: Place::of(place),
+            size,
+            used: size.saturating_sub(free),
+            available,
+            inodes: counted(files),
+            inodes_used: counted(files.saturating_sub(free_files)),
+            inodes_available: counted(free_files),
+        }
+    }
+}
+
 /// How a tree compares with its manifest: the last line of `haul check --manifest`, a [`Record`](super::json::Record).
 #[derive(Serialize)]
 pub struct Checked<'a> {
@@ -387,6 +465,7 @@ mod tests {
         let bucket = xml::Bucket { name: "b".into(), created: None, region: String::new() };
         let counts = Counts { level: 0, bytes: 1, files: 1, directories: 1, errors: Some(0) };
         let file = entry("a/b", Kind::File);
+        let volume = Volume { size: 9, free: 5, available: 4, files: 3, free_files: 2 };
         let all = [
             ("entry", Listed::Entry(Box::new(Entry::of(b".", b"a/b", &file)))),
             ("upload", Listed::Upload(Upload::of(b"s3://b/", b"k", &upload, None))),
@@ -394,6 +473,9 @@ mod tests {
             ("usage", Listed::Usage(Usage::of(b".", b"a", counts))),
             ("sum", Listed::Sum(Sum::of(b".", b"a/b", &file, Algorithm::Md5, &[1; 16]))),
             ("removed", Listed::Removed(Removed::of_key(b"s3://b", b"k", Kind::File, "v", true))),
+            ("changed", Listed::Changed(Changed::of(b"d", b"a", &file))),
+            ("linked", Listed::Linked(Linked::of(b"l", b"a", true))),
+            ("file-system", Listed::FileSystem(FileSystem::of(b".", &volume))),
             ("class", Listed::Class(Class::of(b"s3://b/", "STANDARD", 1, 1))),
         ];
         for (event, listed) in all {

@@ -1,7 +1,8 @@
 //! One run of the engine with everything round it: display, journal, signals, tuner.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,6 +58,8 @@ pub struct JournalChoice {
 pub struct Session {
     pub renderer: Arc<Renderer>,
     state_dir: Option<PathBuf>,
+    /// The command line, for the journal.
+    argv: Vec<OsString>,
 }
 
 fn appending(path: &Path, op: &'static str) -> Result<File> {
@@ -95,10 +98,14 @@ impl Session {
             log: global.log.as_deref().map(|path| appending(path, "open log")).transpose()?,
             failed_to,
             lists,
-            command: Some(render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()))),
+            command: Some(render::command_line(global.argv.iter().map(|a| a.as_bytes()))),
             ..render::Options::default()
         };
-        Ok(Session { renderer: Renderer::new(options, render::Outputs::standard()), state_dir: global.state_dir.clone() })
+        Ok(Session {
+            renderer: Renderer::new(options, render::Outputs::standard()),
+            state_dir: global.state_dir.clone(),
+            argv: global.argv.clone(),
+        })
     }
 
     /// How a run ends that has a report.
@@ -206,9 +213,16 @@ impl Session {
             Err(e) => return without(e.to_string()),
         };
         let wait = choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
-        let directory = match state
-            .begin(identity, Begin { command: command_from_anywhere(), restart: choice.restart, wait, cancel: cancel.clone() })
-        {
+        let directory = std::env::current_dir().ok().map(|directory| directory.into_os_string().into_vec());
+        let begin = Begin {
+            command: command_from_anywhere(directory.as_deref(), &self.argv),
+            directory,
+            arguments: self.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            restart: choice.restart,
+            wait,
+            cancel: cancel.clone(),
+        };
+        let directory = match state.begin(identity, begin) {
             Ok(directory) => directory,
             Err(e) if matches!(e.kind(), ErrorKind::Busy | ErrorKind::Cancelled) => return Err(e),
             Err(e) => return without(e.to_string()),
@@ -231,11 +245,11 @@ fn folds() -> Option<render::Fold> {
 }
 
 /// The command line as `haul jobs` shows it: its names are relative to the directory in which it was given.
-fn command_from_anywhere() -> String {
-    let command = render::command_line(std::env::args_os().collect::<Vec<_>>().iter().map(|a| a.as_bytes()));
-    match std::env::current_dir() {
-        Ok(dir) => format!("cd {} && {command}", render::command_line(std::iter::once(dir.as_os_str().as_bytes()))),
-        Err(_) => command,
+fn command_from_anywhere(directory: Option<&[u8]>, argv: &[OsString]) -> String {
+    let command = render::command_line(argv.iter().map(|a| a.as_bytes()));
+    match directory {
+        Some(directory) => format!("cd {} && {command}", render::command_line(std::iter::once(directory))),
+        None => command,
     }
 }
 

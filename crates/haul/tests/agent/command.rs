@@ -98,3 +98,46 @@ fn what_is_hashed_is_read_where_it_lies() {
     let bytes = [crate::proxy::READ, crate::proxy::GET_BUNDLE];
     assert!(!kinds.iter().any(|kind| bytes.contains(kind)), "bytes came here: {kinds:?}");
 }
+
+/// By haul there and by the SFTP server: the same.
+#[test]
+fn attributes_links_and_room_are_those_of_the_host() {
+    use std::os::unix::fs::MetadataExt;
+    let w = World::new("");
+    let run = |plain: bool, words: &str| if plain { w.plain(words).run() } else { w.haul(words).run() };
+    for plain in [false, true] {
+        w.tree("t: d/a=1:0600 d/e/b=1:4700 d/l->a");
+        let meta = |name: &str| w.join(format!("t/d/{name}")).symlink_metadata().expect(name);
+        run(plain, "chmod -R g+rX,u+w testhost:~/t/d").code(0);
+        assert_eq!((meta("a").mode() & 0o7777, meta("e").mode() & 0o070, meta("e/b").mode() & 0o7777), (0o640, 0o050, 0o4750));
+        run(plain, "chmod 0604 testhost:~/t/d/l").code(0);
+        assert_eq!(meta("a").mode() & 0o777, 0o604, "a link is followed");
+        run(plain, "chown -R 7:8 testhost:~/t/d").code(0);
+        for name in ["", "a", "e", "e/b", "l"] {
+            assert_eq!((meta(name).uid(), meta(name).gid()), (7, 8), "{name}");
+        }
+        assert_eq!(meta("e/b").mode() & 0o7000, 0, "a new owner gets no setuid program");
+        run(plain, "chgrp 9 testhost:~/t/d/e testhost:~/t/nothing").code(23).says("nothing");
+        assert_eq!((meta("e").gid(), meta("a").gid()), (9, 8));
+        run(plain, "ln testhost:~/t/d/a testhost:~/t/d/e/hard").code(0);
+        assert_eq!(meta("a").ino(), meta("e/hard").ino());
+        run(plain, "ln testhost:~/t/d/a testhost:~/t/d/e/hard").code(23).says("-f replaces it");
+        run(plain, "ln -s ../a testhost:~/t/d/e").code(0);
+        run(plain, "ln -sfn testhost:/somewhere/else testhost:~/t/d/l").code(0);
+        let leads = |name: &str| std::fs::read_link(w.join(format!("t/d/{name}"))).expect(name).display().to_string();
+        assert_eq!((leads("e/a"), leads("l")), ("../a".into(), "/somewhere/else".into()));
+        let here = w.haul("df --json ~/t").run().code(0);
+        let there = run(plain, "df --json testhost:~/t").code(0);
+        let figures = |text: &str| {
+            let event: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            (event["size"].clone(), event["inodes"].clone())
+        };
+        assert_eq!(figures(&here.out), figures(&there.out));
+        w.haul("rm -r ~/t/d").run().code(0);
+    }
+    w.tree("t: d/a=1");
+    w.plain("chown nobody testhost:~/t/d/a").run().code(1).says("give the number");
+    let silent = World::new("ForceCommand internal-sftp -P statvfs");
+    silent.tree("t: a=1");
+    silent.plain("df testhost:~/t").run().code(1).says("statvfs@openssh.com");
+}

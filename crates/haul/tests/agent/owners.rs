@@ -99,3 +99,14 @@ fn numbers_decide_where_they_are_asked_for_and_on_one_machine() {
     near(&w, "check -a --numeric-ids src/ testhost:~/there").run().code(0);
     near(&w, "check -a src/ testhost:~/there").run().code(1);
 }
+
+#[test]
+fn names_of_owners_are_looked_up_on_the_host() {
+    let w = world();
+    w.tree("t: a=5");
+    near(&w, "chown ana:bob testhost:~/t/a").run().code(0);
+    assert_eq!(of(&w.join("t/a")), (5001, 4001, of(&w.join("t/a")).2));
+    near(&w, "chgrp stranger testhost:~/t/a").run().code(0);
+    assert_eq!(of(&w.join("t/a")).1, 4004);
+    near(&w, "chown here testhost:~/t/a").run().code(1).says("no user 'here' on that host");
+}

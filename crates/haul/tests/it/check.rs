@@ -173,7 +173,7 @@ fn sha256sum_and_we_read_each_other() {
 }
 
 #[test]
-fn ls_du_tree_cat_mkdir() {
+fn ls_cat_mkdir() {
     let w = World::new();
     let tree = w.tree("src: a=5:0640 d/b=300K:0600 d/e/ l->a p|");
     for name in ["a", "d/b", "l", "p", "d/e", "d"] {
@@ -186,14 +186,6 @@ fn ls_du_tree_cat_mkdir() {
     d/
     l
     p
-    ");
-    assert_snapshot!(w.haul("tree src").run().snapshot(), @"
-    exit 0
-    --- stdout
-    [307205]  src  (4 files)
-        [307200]  d  (1 file)
-
-    307205 bytes used in 3 directories, 4 files
     ");
     assert_snapshot!(w.haul("ls nothing").run().snapshot(), @"
     exit 23
@@ -257,4 +249,83 @@ fn a_real_tree() {
     haul_test::compare::assert_same(std::path::Path::new("/usr/include"), &w.path("dst"), What::ALL);
     assert_eq!(w.rsync_finds("/usr/include/", "dst/"), "");
     w.haul("check -a --checksum /usr/include/ dst").succeeds();
+}
+
+#[test]
+fn a_tree_shows_files_too_and_with_d_directories_only() {
+    let w = World::new();
+    w.tree("src: a=5 a-b=1 a2/c=300K a2/d/e=2 a2/z/ l->a p| .hidden=9 .git/x=7");
+    assert_snapshot!(w.haul("tree src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    src
+    ├── a
+    ├── a-b
+    ├── a2
+    │   ├── c
+    │   ├── d
+    │   │   └── e
+    │   └── z
+    ├── l -> a
+    └── p
+
+    4 directories, 6 files
+    ");
+    assert_snapshot!(w.haul("tree -d src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    src
+    └── a2
+        ├── d
+        └── z
+
+    4 directories
+    ");
+    assert_snapshot!(w.haul("tree -a -L 1 src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    src
+    ├── .git
+    ├── .hidden
+    ├── a
+    ├── a-b
+    ├── a2
+    ├── l -> a
+    └── p
+
+    3 directories, 5 files
+    ");
+    assert_snapshot!(w.haul("tree --du -h -L 1 src").run().snapshot(), @"
+    exit 0
+    --- stdout
+    [300K]  src
+    ├── [   5]  a
+    ├── [   1]  a-b
+    ├── [300K]  a2
+    ├── [   0]  l -> a
+    └── [   0]  p
+
+     300K used in 4 directories, 6 files
+    ");
+    let plain = w.haul("tree --du -d src").env("LC_ALL", "C").run();
+    assert_snapshot!(plain.snapshot(), @"
+    exit 0
+    --- stdout
+    [     307208]  src
+    `-- [     307202]  a2
+        |-- [          2]  d
+        `-- [          0]  z
+
+          307208 bytes used in 4 directories
+    ");
+    assert_snapshot!(w.haul("tree src/a").run().snapshot(), @"
+    exit 0
+    --- stdout
+    src/a
+
+    0 directories, 1 file
+    ");
+    // A number was the level once.
+    let refused = w.haul("tree -d 2 src").ends(1);
+    assert!(refused.stderr.contains("-L N"), "{}", refused.stderr);
 }

@@ -140,11 +140,42 @@ fn lists_are_json_with_the_documented_keys() {
     assert_eq!(of(&used, "directories"), [1, 1, 2, 4]);
     assert_eq!(of(&used, "level"), [1, 2, 1, 0]);
     assert_eq!(of(&used, "errors"), [Value::Null, Value::Null, Value::Null, 1.into()]);
-    assert_eq!(of(&told("tree --json src", 23), "path"), ["", "d", "locked"]);
+    let tree = told("tree --json src", 23);
+    let all = ["", "a", "caf\u{fffd}", "d", "d/b", "d/e", "d/e/c", "esc\u{1b}[2Jape", "l", "locked", "m", "p"];
+    assert_eq!(of(&tree, "path"), all);
+    assert_eq!((&tree[0]["event"], &tree[0]["files"], &tree[0]["errors"]), (&"usage".into(), &8.into(), &1.into()), "without .hidden");
+    assert_eq!((&tree[1]["event"], &tree[1]["size"], &tree[3]["bytes"]), (&"entry".into(), &5.into(), &307_207.into()));
+    assert_eq!(of(&told("tree --json -a src", 23), "path")[1], ".hidden");
+    assert_eq!(of(&told("tree --json -d src", 23), "path"), ["", "d", "d/e", "locked"]);
+    let top = told("tree --json -d -L 1 src", 23);
+    assert_eq!(of(&top, "path"), ["", "d", "locked"]);
+    assert_eq!((&top[1]["bytes"], &top[1]["directories"]), (&307_207.into(), &2.into()), "what is not shown counts");
     let missing = w.haul("ls --json nowhere").ends(23);
     let told = events(&missing);
     assert_eq!((of(&told, "event"), of(&told, "path")), (vec![Value::from("error")], vec![Value::from("nowhere")]));
     assert!(missing.stderr.contains("nowhere"), "{}", missing.stderr);
+}
+
+#[test]
+fn changes_links_and_file_systems_are_json_with_the_documented_keys() {
+    let w = World::new();
+    w.tree("d: a=1:0600 e/b=1:0644 l->a");
+    let told = |command: &str| documented_events(&w, command, 0).0;
+    let mut changed = told("chmod --json -R 0644 d/a d/e");
+    changed.sort_by_key(|event| format!("{}{}", event["place"], event["path"]));
+    assert_eq!(
+        (of(&changed, "place"), of(&changed, "path")),
+        (vec!["d/a".into(), "d/e".into()], vec!["".into(), "".into()]),
+        "b was right"
+    );
+    assert_eq!((of(&changed, "mode"), of(&changed, "kind")), (vec!["0644".into(); 2], vec!["file".into(), "directory".into()]));
+    let owned = told("chown --json -h 7 d/l");
+    assert_eq!((&owned[0]["uid"], &owned[0]["kind"]), (&7.into(), &"symlink".into()));
+    let linked = told("ln --json -s a d/m");
+    assert_eq!((&linked[0]["place"], &linked[0]["target"], &linked[0]["symbolic"]), (&"d/m".into(), &"a".into(), &true.into()));
+    let room = told("df --json d");
+    let figure = |key: &str| room[0][key].as_u64().unwrap();
+    assert!(figure("size") >= figure("used") && figure("size") >= figure("available"), "{room:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod limits;
 mod moves;
 mod race;
 mod selection;
+mod set;
 mod slash;
 mod sources;
 mod space;

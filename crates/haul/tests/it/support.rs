@@ -225,6 +225,11 @@ impl Haul<'_> {
         self
     }
 
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
     pub fn stdin(mut self, content: impl AsRef<[u8]>) -> Self {
         let path = self.world.directory.path().join("out/stdin");
         fs::write(&path, content).expect("write what is to be read");

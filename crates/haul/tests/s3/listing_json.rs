@@ -92,8 +92,14 @@ fn what_is_used_is_told_exactly_and_by_class() {
     );
     assert!(!ended.out.contains('\u{1b}') && ended.out.lines().count() == 4, "{ended}");
 
-    let tree = lines(&w.haul("tree --json -d 2 @/in").ends(0), "usage");
-    assert_eq!((of(&tree, "level"), of(&tree, "directories")), (vec![0.into(), 1.into(), 2.into()], vec![3.into(), 2.into(), 1.into()]));
+    let tree = w.haul("tree --json -L 2 @/in").ends(0).out;
+    let tree: Vec<Value> = tree.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(of(&tree, "path"), ["", "a", "d", "d/\u{1b}\u{fffd}", "d/f"]);
+    assert_eq!(of(&tree, "event"), ["usage", "entry", "usage", "usage", "entry"]);
+    assert_eq!(of(&tree, "bytes"), [1505.into(), Value::Null, 5.into(), 2.into(), Value::Null]);
+    assert_eq!(of(&tree, "directories"), [3.into(), Value::Null, 2.into(), 1.into(), Value::Null]);
+    let dirs = lines(&w.haul("tree --json -d @/in").ends(0), "usage");
+    assert_eq!((of(&dirs, "level"), of(&dirs, "directories")), (vec![0.into(), 1.into(), 2.into()], vec![3.into(), 2.into(), 1.into()]));
     let object = lines(&w.haul("du --json @/in/a").ends(0), "usage");
     assert_eq!((&object[0]["path"], &object[0]["bytes"], &object[0]["directories"]), (&"".into(), &1500.into(), &0.into()));
 }

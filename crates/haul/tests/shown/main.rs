@@ -78,6 +78,11 @@ fn jobs_are_listed_shown_and_cleaned_with_what_they_left() {
     let job = jobs.iter().find(|job| job["state"] == "unfinished").expect("one is unfinished");
     let staging = job["unfinished"][0]["staging"].as_str().expect("text");
     assert!(dir.join("unfinished").join(staging).exists());
+    assert_eq!(job["event"], "job");
+    let words = job["command"].as_array().expect("a list");
+    assert_eq!(words[1..], ["cp", "-j1", "--chunk-size=1M", "src/", "unfinished"]);
+    let done = jobs.iter().find(|job| job["state"] == "finished").expect("one is done");
+    assert_eq!((&done["record"]["files"], &done["record"]["bytes"]), (&1.into(), &(3 << 20).into()), "numbers, not text");
     let id = job["job"].as_str().expect("text");
     let shown = text(&haul(dir, &["jobs", "show", &id[..6]], &[]));
     assert!(shown.contains(staging) && shown.contains("will be large"), "{shown}");
@@ -98,6 +103,78 @@ fn jobs_are_listed_shown_and_cleaned_with_what_they_left() {
     assert!(text(&haul(dir, &["jobs"], &[])).starts_with("no jobs in "));
 }
 
+/// Ids of the jobs in a state.
+fn ids(dir: &Path, state: &str) -> Vec<String> {
+    let json = text(&haul(dir, &["jobs", "--json"], &[]));
+    let jobs = json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    jobs.filter(|job| job["state"] == state).map(|job| job["job"].as_str().expect("text").to_owned()).collect()
+}
+
+/// From somewhere else, as after another login.
+fn from_elsewhere(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
+    command.args(arguments).current_dir("/").env_clear().env("HAUL_STATE_DIR", dir.join("state")).output().expect("haul starts")
+}
+
+#[test]
+fn an_interrupted_job_is_resumed_by_its_id_alone() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    two_jobs(dir);
+    let ([begun], [done]) = (&ids(dir, "unfinished")[..], &ids(dir, "finished")[..]) else { panic!("not one each") };
+    let resumed = from_elsewhere(dir, &["jobs", "resume", &begun[..6]]);
+    let said = text(&resumed);
+    assert_eq!(resumed.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("resuming {begun}: cd ")) && said.contains("Resumed:"), "{said}");
+    assert_eq!(std::fs::read(dir.join("unfinished/large")).expect("there"), vec![7; 3 << 20]);
+    for (id, code, why) in
+        [(begun, 1, "is finished"), (done, 1, "is finished"), (&"0".repeat(17), 1, "no such job"), (&String::new(), 1, "job")]
+    {
+        let refused = from_elsewhere(dir, &["jobs", "resume", id]);
+        assert_eq!(refused.status.code(), Some(code), "{}", text(&refused));
+        assert!(text(&refused).contains(why), "{}", text(&refused));
+    }
+    let json = from_elsewhere(dir, &["jobs", "resume", "--json", done]);
+    let error: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&error["event"], &error["error"]), (&"error".into(), &"usage".into()));
+}
+
+#[test]
+fn a_line_of_a_list_is_resumed_alone_and_its_words_are_kept_exactly() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    std::fs::create_dir_all(dir.join("a 'b\\")).expect("made");
+    std::fs::write(dir.join("a 'b\\/large"), vec![7; 3 << 20]).expect("written");
+    std::fs::write(dir.join("list"), "cp -j1 --chunk-size=1M \"a 'b\\\\/\" unfinished\ncp nothing there\n").expect("written");
+    let killed = haul(dir, &["run", "list"], &[("HAUL_TEST_KILL_AT_RECORD", "4")]);
+    assert_eq!(killed.status.code(), None, "{}", text(&killed));
+    let [begun] = &ids(dir, "unfinished")[..] else { panic!("not one") };
+    let resumed = from_elsewhere(dir, &["jobs", "resume", "--json", begun]);
+    assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed));
+    let last = String::from_utf8_lossy(&resumed.stdout).lines().last().map(str::to_owned).expect("lines");
+    let last: serde_json::Value = serde_json::from_str(&last).expect("JSON");
+    assert_eq!(last["event"], "finished");
+    assert!(last["resumed_bytes"].as_u64() > Some(0), "{last}");
+    assert_eq!(std::fs::read(dir.join("unfinished/large")).expect("there"), vec![7; 3 << 20]);
+    // A list cannot become another program in its middle.
+    std::fs::write(dir.join("list"), format!("jobs resume {begun}\n")).expect("written");
+    assert_eq!(haul(dir, &["run", "list"], &[]).status.code(), Some(1));
+}
+
+#[test]
+fn a_job_whose_directory_is_gone_says_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).expect("made");
+    two_jobs(&work);
+    std::fs::rename(work.join("state"), dir.path().join("state")).expect("renamed");
+    let [begun] = &ids(dir.path(), "unfinished")[..] else { panic!("not one") };
+    std::fs::rename(&work, dir.path().join("other")).expect("renamed");
+    let refused = from_elsewhere(dir.path(), &["jobs", "resume", begun]);
+    assert_eq!(refused.status.code(), Some(23), "{}", text(&refused));
+    assert!(text(&refused).contains("/work: change to the directory of the job"), "{}", text(&refused));
+}
+
 #[test]
 fn a_running_job_is_left_alone() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -115,11 +192,14 @@ fn a_running_job_is_left_alone() {
         }
     };
     let cleaned = text(&haul(dir, &["jobs", "clean"], &[]));
+    let resumed = haul(dir, &["jobs", "resume", ids(dir, "running").first().map_or("", String::as_str)], &[]);
     let stays = slow.try_wait().expect("asked").is_none();
     slow.kill().expect("killed");
     slow.wait().expect("ended");
     assert!(running.contains(&format!("process {}", slow.id())), "{running}");
     assert!(cleaned.contains("left: it is running") && stays, "{cleaned}");
+    assert_eq!(resumed.status.code(), Some(75), "{}", text(&resumed));
+    assert!(text(&resumed).contains(&format!("the job is running, as process {}", slow.id())), "{}", text(&resumed));
 }
 
 /// A few files with fixed times.

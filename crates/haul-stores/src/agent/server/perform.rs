@@ -521,6 +521,9 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         ops::SPACE => {
             to.space(&store.space()?);
         }
+        ops::VOLUME => {
+            to.volume(&store.volume()?);
+        }
         ops::FORGET => root.forget(from.bytes()?),
         _ => return Err(nonsense("a request that nobody knows")),
     }

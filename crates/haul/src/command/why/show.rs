@@ -204,6 +204,8 @@ pub mod tests {
             target: String::new(),
             reached: String::new(),
             command: String::new(),
+            directory: None,
+            arguments: Vec::new(),
             started: None,
             heartbeat: None,
             state: JobState::Finished { record: String::new(), at: None },
