@@ -6,14 +6,20 @@ use std::thread::{Builder, JoinHandle};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::retry::Scope;
 
 /// Bytes of a thread's stack. They count as address space, used or not.
 pub const STACK: usize = 1 << 20;
 
-/// Starts a thread with a small stack, where `std::thread::spawn` would panic.
+/// Starts a thread with a small stack, where `std::thread::spawn` would panic. What holds for retries here holds there.
 ///
 /// Errors: `Limit` where the system gives no thread.
 pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let retries = Scope::current();
+    let work = move || {
+        let _retries = retries.enter();
+        work()
+    };
     Builder::new().name(name.into()).stack_size(STACK).spawn(work).map_err(no_thread)
 }
 

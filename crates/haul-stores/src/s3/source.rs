@@ -131,7 +131,8 @@ impl Verifier {
     /// An error if all was seen and is not what is stored.
     fn check(&self) -> Result<()> {
         match self {
-            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged()),
+            // Which of the bytes it is nobody knows: only the whole file can be tried again.
+            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged().remedy_is(Remedy::None)),
             Verifier::Md5(chain) if chain.verdict() == Some(false) => Err(differs_from_etag()),
             _ => Ok(()),
         }
@@ -201,7 +202,8 @@ impl Source for Reading {
             }
         };
         let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).watch(at.start), verifier.clone()));
-        Ok(Box::new(Body { reader: answer.body.into_reader(), left: at.end - at.start, watch, name: self.name.clone() }))
+        let (left, tries) = (at.end - at.start, answer.tries);
+        Ok(Box::new(Body { reader: answer.body.into_reader(), left, watch, name: self.name.clone(), tries }))
     }
 
     /// Every byte came of one version, whatever stands there by now. Says so only if they are the bytes that are stored.
@@ -310,7 +312,7 @@ pub(super) fn damaged() -> Error {
     e.remedy_is(Remedy::Again)
 }
 
-/// The same by the ETag. Which of the bytes it is nobody knows: only the whole file can be tried again.
+/// The same by the ETag.
 fn differs_from_etag() -> Error {
     let e = Error::new(ErrorKind::Corrupt, "read").because("what came is not what the object's ETag says is stored");
     e.hint("the object is damaged, or was on its way; if the ETags of this service are no MD5s, use --no-check-etag")
@@ -326,6 +328,8 @@ struct Body {
     left: u64,
     watch: Option<(Passing, Arc<Mutex<Verifier>>)>,
     name: Name,
+    /// Of the request.
+    tries: u32,
 }
 
 impl Read for Body {
@@ -336,12 +340,12 @@ impl Read for Body {
         }
         let count = match self.reader.read(&mut into[..most]) {
             Ok(0) => {
-                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again);
+                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again).tried(self.tries);
                 return Err(e.because(format!("the answer ended {} bytes too early", self.left)).into());
             }
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-            Err(e) => return Err(super::fault::io_error("read", &e, "the service").on(&self.name).into()),
+            Err(e) => return Err(super::fault::io_error("read", &e, "the service").on(&self.name).tried(self.tries).into()),
         };
         self.left -= count as u64;
         if let Some((watch, _)) = &mut self.watch {
@@ -353,7 +357,7 @@ impl Read for Body {
             if let Some((watch, verifier)) = self.watch.take() {
                 let mut verifier = lock(&verifier);
                 verifier.take(watch);
-                verifier.check().map_err(|e| e.on(&self.name))?;
+                verifier.check().map_err(|e| e.on(&self.name).tried(self.tries))?;
             }
         }
         Ok(count)
