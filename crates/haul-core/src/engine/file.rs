@@ -279,7 +279,8 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     Ok(Some(ends))
 }
 
-/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`.
+/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`. An answer that brings the
+/// content is counted as reading, and is in `spent` for its sum only.
 fn open_ends(cx: &Context, file: &OpenFile, state: &mut State, spent: &mut Spent) -> Result<Arc<Ends>> {
     let (flight_id, flight) = cx.take_off(&state.entry.name, state.entry.size, "open");
     let ends = open_both(cx, file, state, (flight_id, &flight), spent);
@@ -302,7 +303,14 @@ fn open_both(
     if !wanted.is_empty() {
         state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
-    spent.reading += began.elapsed();
+    if source.came_with_open() {
+        let took = began.elapsed();
+        cx.report().times.reading += took;
+        // It is in what the caller measures: for the sum only.
+        spent.writing += took;
+    } else {
+        spent.reading += began.elapsed();
+    }
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
     let in_place =
@@ -587,7 +595,8 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 }
 
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
-/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
+/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`. Where the content goes
+/// with the commit, that is counted as writing, and is in `spent` for its sum only.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     ends.shown.finish(cx, &*ends.source, &*ends.sink)?;
     let began = Instant::now();
@@ -618,7 +627,14 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
     if matches!(file.step.act, Act::File { replace: true } | Act::Compare) {
         super::replace::back_up(cx, &name)?;
     }
-    let landed = commit(cx, ends, &name, entry, receipts)?;
+    let began = Instant::now();
+    let landed = commit(cx, ends, &name, entry, receipts);
+    if ends.sink.goes_with_commit() {
+        let took = began.elapsed();
+        cx.report().times.writing += took;
+        spent.writing += took;
+    }
+    let landed = landed?;
     if to_verify {
         ends.flight.doing("verify");
         super::verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts, spent)?;

@@ -26,6 +26,7 @@ struct Reading {
     entry: Entry,
     /// What came with the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
+    came_with_open: bool,
     verifier: Option<Arc<Mutex<Verifier>>>,
     proof: checksum::Proof,
     /// Size and time by the service.
@@ -69,6 +70,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         etag: head.etag,
         proof: head.proof,
         entry: found,
+        came_with_open: first.is_some(),
         first: Mutex::new(first),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
@@ -261,6 +263,10 @@ impl Source for Reading {
             return Ok(Some(Box::new(Compared { running, expected: stored.value, convicts: !stored.etag })));
         }
         Ok(None)
+    }
+
+    fn came_with_open(&self) -> bool {
+        self.came_with_open
     }
 
     fn claim(&self) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Objects in parts: their borders, what a kill leaves, and that nothing that landed is sent twice.
 
+use std::time::Duration;
+
 use haul_test::compare::What;
 use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 
@@ -266,4 +268,30 @@ fn a_job_belongs_to_the_server_that_it_was_begun_at() {
     assert!(resumed(&w.haul(&command.replace("cp", "cp -I")).ends(0)) > 0);
     assert!(w.get("large") == w.content("large"));
     assert_eq!(w.uploads("large"), Vec::<String>::new());
+}
+
+/// The verdict names what the time of a request was for: content, or where there is next to none, the request.
+#[test]
+fn objects_that_go_by_one_request_are_no_metadata() {
+    let (w, scripted) = World::scripted();
+    w.tree("some: a=1M b=2M c=4M d=1500K e=3M f=300K");
+    let tiny: Vec<String> = (0..60).map(|i| format!("t{i}=10")).collect();
+    w.tree(&format!("tiny: {}", tiny.join(" ")));
+    for (tree, words) in [("some", "the network or s3://"), ("tiny", "the latency of requests to s3://")] {
+        let slow = |method: &str| {
+            scripted.clear();
+            scripted.rule(When::method(method).path(&format!("/{tree}/")), .., Action::Late(Duration::from_millis(300)));
+        };
+        slow("PUT");
+        let up = w.haul(&format!("cp --json {tree}/ @/{tree}/")).ends(0);
+        slow("GET");
+        let down = w.haul(&format!("cp --json --server-times @/{tree}/ back-{tree}")).ends(0);
+        for (ended, of) in [(up, "writing"), (down, "reading")] {
+            let times = &ended.finished()["times"];
+            let seconds = |kind: &str| times[kind].as_f64().expect("a number");
+            assert!(seconds(of) > seconds("metadata") + seconds("opening"), "{times}");
+            ended.says(words).never_says("creating files").never_says("opening files");
+        }
+        w.assert_same(tree, &format!("back-{tree}"), What::CONTENT);
+    }
 }
