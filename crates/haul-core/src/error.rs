@@ -1,5 +1,5 @@
-//! One error type. Where an error is born decides its kind and its remedy; only the retry in the
-//! engine reads the remedy, and only the program's `exit.rs` turns kinds into exit codes.
+//! One error type. Where an error is born decides its kind and its remedy; only `retry`
+//! reads the remedy, and only the program's `exit.rs` turns kinds into exit codes.
 
 use std::fmt;
 use std::io;
@@ -96,6 +96,8 @@ pub enum Remedy {
     Again,
     /// The same call may work after this long.
     After(Duration),
+    /// The same call may work at once if it is given a name; what is open has to be opened anew.
+    Reopen,
     Reconnect,
 }
 
@@ -115,11 +117,15 @@ struct Inner {
     detail: Option<String>,
     hint: Option<String>,
     source: Option<io::Error>,
+    tries: u32,
+    exhausted: bool,
 }
 
 impl Error {
     pub fn new(kind: ErrorKind, op: &'static str) -> Self {
-        Error(Box::new(Inner { kind, remedy: Remedy::None, op, path: None, detail: None, hint: None, source: None }))
+        let inner =
+            Inner { kind, remedy: Remedy::None, op, path: None, detail: None, hint: None, source: None, tries: 1, exhausted: false };
+        Error(Box::new(inner))
     }
 
     /// Classifies a system error by its errno.
@@ -174,6 +180,31 @@ impl Error {
         self
     }
 
+    /// How often it was tried by who gives this error on, the first time included.
+    pub fn tried(mut self, tries: u32) -> Self {
+        self.0.tries = tries.max(1);
+        self
+    }
+
+    /// The bound of tries is reached, after `tries` of them and this time since the first failed: nobody is to try again.
+    pub fn exhausted(mut self, tries: u32, since: Duration) -> Self {
+        if tries > 1 {
+            let reason = self.reason();
+            let words = if tries == 2 { "twice".to_string() } else { format!("{tries} times") };
+            self.0.detail = Some(format!("{reason} (tried {words} in {:.1} s)", since.as_secs_f64()));
+        }
+        (self.0.tries, self.0.exhausted, self.0.remedy) = (tries.max(1), true, Remedy::None);
+        self
+    }
+
+    pub fn tries(&self) -> u32 {
+        self.0.tries
+    }
+
+    pub fn is_exhausted(&self) -> bool {
+        self.0.exhausted
+    }
+
     pub fn kind_is(mut self, kind: ErrorKind) -> Self {
         self.0.kind = kind;
         self
@@ -220,6 +251,7 @@ impl Error {
         copy.0.remedy = self.0.remedy;
         copy.0.path = self.0.path.clone();
         copy.0.hint = self.0.hint.clone();
+        (copy.0.tries, copy.0.exhausted) = (self.0.tries, self.0.exhausted);
         copy
     }
 }
@@ -287,9 +319,10 @@ fn classify(error: &io::Error) -> (ErrorKind, Remedy) {
         Some(libc::ENOTCONN | libc::ECONNRESET | libc::EPIPE | libc::ESHUTDOWN) => (K::Broken, Remedy::Reconnect),
         Some(libc::ENAMETOOLONG | libc::EILSEQ) => (K::BadName, Remedy::None),
         Some(libc::EIO) => (K::Io, Remedy::None),
-        Some(libc::ESTALE | libc::EAGAIN | libc::EINTR) => (K::Io, Remedy::Again),
-        Some(libc::EMFILE | libc::ENFILE) => (K::Limit, Remedy::After(Duration::from_millis(100))),
-        Some(libc::ENOMEM) => (K::Other, Remedy::After(Duration::from_millis(100))),
+        Some(libc::ESTALE) => (K::Io, Remedy::Reopen),
+        Some(libc::EAGAIN | libc::EINTR) => (K::Io, Remedy::Again),
+        Some(libc::EMFILE) => (K::Limit, Remedy::None),
+        Some(libc::ENFILE | libc::ENOMEM) => (K::Other, Remedy::After(Duration::from_millis(100))),
         _ => match error.kind() {
             io::ErrorKind::NotFound => (K::NotFound, Remedy::None),
             io::ErrorKind::UnexpectedEof => (K::Changed, Remedy::None),

@@ -7,6 +7,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::Error;
 use crate::forecast::Cost;
 use crate::report::Report;
+use crate::retry::Again;
 use crate::tune::Limits;
 
 /// What is done to one name at the destination, or would be in a dry run.
@@ -243,7 +244,7 @@ pub enum Event<'a> {
     /// A call failed and is made again.
     Retried {
         error: &'a Error,
-        attempt: u32,
+        again: Again,
     },
     /// Attributes that the destination refused for this entry.
     Refused {

@@ -180,7 +180,7 @@ pub struct Job {
     pub chunk: u64,
     /// Bytes a second.
     pub limit: Option<u64>,
-    pub retries: u32,
+    pub retries: crate::retry::Policy,
     /// One progress event this often.
     pub progress: Duration,
     pub deadline: Option<Duration>,
@@ -242,7 +242,7 @@ impl Job {
             writers: None,
             chunk: 8 << 20,
             limit: None,
-            retries: 3,
+            retries: crate::retry::Policy::default(),
             progress: Duration::from_secs(60),
             deadline: None,
             timeout: None,

@@ -24,6 +24,7 @@ pub mod outline;
 pub mod pace;
 pub mod plan;
 pub mod report;
+pub mod retry;
 pub mod rlimit;
 mod schedule;
 pub mod spill;

@@ -6,14 +6,20 @@ use std::thread::{Builder, JoinHandle};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::retry::Scope;
 
 /// Bytes of a thread's stack. They count as address space, used or not.
 pub const STACK: usize = 1 << 20;
 
-/// Starts a thread with a small stack, where `std::thread::spawn` would panic.
+/// Starts a thread with a small stack, where `std::thread::spawn` would panic. What holds for retries here holds there.
 ///
 /// Errors: `Limit` where the system gives no thread.
 pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let retries = Scope::current();
+    let work = move || {
+        let _retries = retries.enter();
+        work()
+    };
     Builder::new().name(name.into()).stack_size(STACK).spawn(work).map_err(no_thread)
 }
 
@@ -28,15 +34,21 @@ pub fn no_thread(e: io::Error) -> Error {
     error.because(format!("{reason}; {limits}")).hint("raise the limit or use fewer workers (-j 2), and run the same command again")
 }
 
-/// Most workers that the limit on address space has room for, at least 1; `None` without a limit.
+/// Most workers that the limits on address space and on open files have room for, at least 1; `None` without a limit.
 pub fn most_workers() -> Option<u32> {
     /// Bytes of a worker: its stack, its bundle and what the allocator keeps for it. 5.1 MiB were measured.
     const WORKER: u64 = 8 << 20;
-    let limit = getrlimit(Resource::As).current?;
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    let left = limit.saturating_sub(pages * rustix::param::page_size() as u64);
-    Some(u32::try_from(left / WORKER).unwrap_or(u32::MAX).max(1))
+    /// Descriptors of a worker: both ends of a file, directories, connections; and those of the program itself.
+    const FILES: u64 = 8;
+    const FILES_OF_ALL: u64 = 32;
+    let by_space = getrlimit(Resource::As).current.map(|limit| {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = text.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        limit.saturating_sub(pages * rustix::param::page_size() as u64) / WORKER
+    });
+    let by_files = getrlimit(Resource::Nofile).current.map(|limit| limit.saturating_sub(FILES_OF_ALL) / FILES);
+    let least = by_space.into_iter().chain(by_files).min()?;
+    Some(u32::try_from(least).unwrap_or(u32::MAX).max(1))
 }
 
 /// What to do about EMFILE.

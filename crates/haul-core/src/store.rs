@@ -467,6 +467,11 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// The content, or its beginning, came with the answer to `open`: what that took was waiting for data.
+    fn came_with_open(&self) -> bool {
+        false
+    }
+
     /// For a sink on another machine to read from by itself.
     fn reach(&self) -> Option<Reach> {
         None
@@ -520,6 +525,11 @@ pub trait Sink: Send + Sync {
     /// Attributes, then the final name. `entry` is the source as it was when its last byte was read, of
     /// `entry.size` bytes. A receipt short is an error and nothing is changed.
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed>;
+
+    /// The content goes to the store with `commit`: what that takes is writing.
+    fn goes_with_commit(&self) -> bool {
+        false
+    }
 
     /// Removes every trace of the write.
     fn abort(&self) -> Result<()>;

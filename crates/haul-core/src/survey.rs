@@ -12,6 +12,7 @@ use std::thread::Builder;
 use crate::cancel::Cancel;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, Result};
+use crate::retry::Scope;
 use crate::rlimit::STACK;
 use crate::spill::SpillStack;
 use crate::store::{Depth, Flow, Found, Store};
@@ -81,8 +82,10 @@ impl Survey<'_> {
             error: None,
         };
         let (state, wake) = (Mutex::new(state), Condvar::new());
+        let retries = Scope::current();
         std::thread::scope(|scope| {
             let run = || {
+                let _retries = retries.clone().enter();
                 while let Some(work) = self.next(&state, &wake) {
                     let _running = Running { state: &state, wake: &wake };
                     match work {

@@ -21,6 +21,7 @@ mod open;
 mod out;
 mod remote;
 mod render;
+mod retries;
 mod signals;
 mod transfer;
 mod units;
@@ -82,6 +83,7 @@ fn run(invocation: Invocation) -> Exit {
         Exit::Usage
     };
     let global = &invocation.global;
+    let _retries = retries::enter(&invocation);
     match invocation.command {
         Command::Copy(flags) => transfer::copy(&flags, global),
         Command::Check(flags) => command::check(&flags, global),

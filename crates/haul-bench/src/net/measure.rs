@@ -258,7 +258,7 @@ fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Sto
         workers: Some(point.streams),
         chunk: CHUNK,
         // What has to be done again is no measurement.
-        retries: 0,
+        retries: haul_core::retry::Policy::of(Some(0)),
         deadline: Some(window.warm_up + window.counted),
         ..Job::copying(source, target)
     }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::cancel::{Cancel, Stop};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
-use crate::error::{Error, ErrorKind, Remedy, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
 use crate::job::{Job, Links, Mode, ModeChange, Pick};
 use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
 use crate::report::{Report, Times};
+use crate::retry::{Again, Scope, Tries};
 use crate::schedule::{DirWork, Scheduler};
 use crate::store::{Found, Store, WriteStyle};
 use crate::tune::{Op, Sample};
@@ -386,29 +387,26 @@ impl Context {
         }
     }
 
-    /// Calls again what its error says may be called again: the one retry of the engine. Waits double from
-    /// 100 ms to 30 s, less up to a half by chance, unless the error names its own.
-    pub fn retry<T>(&self, mut call: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut attempt = 0;
-        loop {
-            let error = match call() {
-                Ok(value) => return Ok(value),
-                Err(error) => error,
-            };
-            attempt += 1;
-            if error.remedy() == Remedy::None || attempt > self.job.retries || self.cancel.is_set() {
-                return Err(error);
-            }
-            self.tally.retries.fetch_add(1, Ordering::Relaxed);
-            self.observer.on(&Event::Retried { error: &error, attempt });
-            let wait = match error.remedy() {
-                Remedy::After(wait) => wait,
-                Remedy::Again if attempt == 1 => Duration::ZERO,
-                _ => Duration::from_millis(100 << attempt.min(8)).min(Duration::from_secs(30)),
-            };
-            let jitter = 0.5 + 0.5 * ((self.began.elapsed().subsec_nanos() % 1000) as f64 / 1000.0);
-            self.sleep(wait.mul_f64(jitter))?;
-        }
+    /// What holds for the tries of a thread of this run, its stores included.
+    pub fn retries(self: &Arc<Self>) -> Scope {
+        let cx = self.clone();
+        Scope::new(self.job.retries, self.cancel.clone(), move |error, again| cx.retried(error, again))
+    }
+
+    /// Something failed and is tried again.
+    pub fn retried(&self, error: &Error, again: Again) {
+        self.tally.retries.fetch_add(1, Ordering::Relaxed);
+        self.observer.on(&Event::Retried { error, again });
+    }
+
+    /// A file that is done anew from its start, by another call: not because a call failed, but because what came of it did.
+    pub fn done_anew(&self, error: &Error) {
+        self.retried(error, Again { attempt: 1, of: 2, wait: Duration::ZERO });
+    }
+
+    /// Calls again what its error says may be called again, as the run's policy allows.
+    pub fn retry<T>(&self, call: impl FnMut() -> Result<T>) -> Result<T> {
+        Tries::begin().call(call)
     }
 
     /// [`Context::retry`] after a call on many names: those that failed and may be tried again are, one by one, until a
@@ -449,15 +447,6 @@ impl Context {
         let answers = store.stat_many(dir, leaves, want, follow).into_iter().map(apart).collect();
         let again = |i: usize| store.stat_many(dir, &leaves[i..=i], want, follow).pop().map_or(Ok(Found::Absent), apart);
         self.retry_each(answers, again).into_iter().map(|answer| answer.unwrap_or_else(Found::Failed)).collect()
-    }
-
-    fn sleep(&self, wait: Duration) -> Result<()> {
-        let until = Instant::now() + wait;
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            self.cancel.check()?;
-            std::thread::sleep(left.min(Duration::from_millis(50)));
-        }
-        Ok(())
     }
 
     pub fn take_off(&self, name: &Name, size: u64, doing: &'static str) -> (u64, Arc<Flight>) {

@@ -9,11 +9,12 @@ use std::time::Instant;
 use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Remedy, Result};
-use crate::event::{Event, Why};
+use crate::event::Why;
 use crate::journal::{self, Resume, Session};
 use crate::meter::Pass;
 use crate::plan::{Act, Compare, Step};
 use crate::report::Times;
+use crate::retry;
 use crate::schedule::DirWork;
 use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Store, Token, WriteStyle, chunk_size, chunks};
 use crate::tune::Op;
@@ -31,6 +32,8 @@ pub struct OpenFile {
     step: Step,
     /// Tries so far beyond the first: a changed source or a failed check is done once more.
     tries: AtomicU32,
+    /// What an earlier try in this run has cost.
+    spent: Mutex<retry::Spent>,
     /// Whether other workers may join, and how many there may be.
     open_to_all: AtomicBool,
     most: u32,
@@ -91,6 +94,7 @@ impl OpenFile {
             work: work.clone(),
             step,
             tries: AtomicU32::new(0),
+            spent: Mutex::default(),
             open_to_all: AtomicBool::new(false),
             most: cx.job.writers.unwrap_or(u32::MAX),
             kept: Mutex::default(),
@@ -99,8 +103,19 @@ impl OpenFile {
         })
     }
 
-    pub fn second_try(&self) {
+    /// The file has come out wrong once, at this cost.
+    pub fn second_try(&self, spent: retry::Spent) {
         self.tries.store(1, Ordering::Relaxed);
+        self.count_on(spent);
+    }
+
+    /// What was tried of the file counts for what is tried now.
+    pub fn count_on(&self, spent: retry::Spent) {
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) = spent;
+    }
+
+    pub fn name(&self) -> Name {
+        self.lock().entry.name.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,6 +139,7 @@ impl OpenFile {
 
 /// Moves chunks of the file until none is left, and finishes it if this worker is the last one out.
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
+    let _tried = retry::count_on(*file.spent.lock().unwrap_or_else(PoisonError::into_inner));
     if file.step.act == Act::Compare && file.tries.load(Ordering::Relaxed) == 0 && !file.open_to_all.load(Ordering::Relaxed) {
         match compare(cx, file) {
             Ok(true) => return,
@@ -263,7 +279,8 @@ fn open(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     Ok(Some(ends))
 }
 
-/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`.
+/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`. An answer that brings the
+/// content is counted as reading, and is in `spent` for its sum only.
 fn open_ends(cx: &Context, file: &OpenFile, state: &mut State, spent: &mut Spent) -> Result<Arc<Ends>> {
     let (flight_id, flight) = cx.take_off(&state.entry.name, state.entry.size, "open");
     let ends = open_both(cx, file, state, (flight_id, &flight), spent);
@@ -286,7 +303,14 @@ fn open_both(
     if !wanted.is_empty() {
         state.entry.xattrs = Some(Box::new(cx.retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
     }
-    spent.reading += began.elapsed();
+    if source.came_with_open() {
+        let took = began.elapsed();
+        cx.report().times.reading += took;
+        // It is in what the caller measures: for the sum only.
+        spent.writing += took;
+    } else {
+        spent.reading += began.elapsed();
+    }
     let name = cx.target_name(&state.entry.name);
     let caps = cx.target().caps();
     let in_place =
@@ -591,7 +615,8 @@ fn finish(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>) {
 }
 
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
-/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`.
+/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`. Where the content goes
+/// with the commit, that is counted as writing, and is in `spent` for its sum only.
 fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     ends.shown.finish(cx, &*ends.source, &*ends.sink)?;
     let began = Instant::now();
@@ -622,7 +647,14 @@ fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts:
     if matches!(file.step.act, Act::File { replace: true } | Act::Compare) {
         super::replace::back_up(cx, &name)?;
     }
-    let landed = commit(cx, ends, &name, entry, receipts)?;
+    let began = Instant::now();
+    let landed = commit(cx, ends, &name, entry, receipts);
+    if ends.sink.goes_with_commit() {
+        let took = began.elapsed();
+        cx.report().times.writing += took;
+        spent.writing += took;
+    }
+    let landed = landed?;
     if to_verify {
         ends.flight.doing("verify");
         super::verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts, spent)?;
@@ -651,9 +683,9 @@ fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
 }
 
 fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entry, receipts: Vec<Receipt>, e: Error) {
-    // A stale handle may be good again once the file has been opened anew.
+    // A stale handle may be good again once the file has been opened anew. What was tried as often as may be is given up.
     let curable = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) || (e.remedy() != Remedy::None && !e.kind().ends_the_run());
-    let once_more = curable && file.tries.load(Ordering::Relaxed) == 0;
+    let once_more = curable && !e.is_exhausted() && file.tries.load(Ordering::Relaxed) == 0;
     // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     // Where parts are kept by a service, one that failed is no reason to send the others again.
@@ -670,14 +702,13 @@ fn failed(cx: &Arc<Context>, file: &Arc<OpenFile>, ends: &Arc<Ends>, entry: Entr
         }
     }
     if once_more && !cx.cancel.is_set() {
-        cx.tally.retries.fetch_add(1, Ordering::Relaxed);
-        cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+        cx.done_anew(&e);
         match cx.retry(|| cx.source(&file.work).stat(&entry.name, cx.job.keep)) {
             Ok(mut fresh) if fresh.kind == Kind::File => {
                 let fresh_stamp = fresh.stamp();
                 cx.transform(file.work.root, &mut fresh);
                 let again = OpenFile::new(cx, &file.work, fresh, file.step);
-                again.second_try();
+                again.second_try(retry::Spent::on(&e));
                 if parts && fresh_stamp == entry.stamp() {
                     let kept = Kept { token: ends.sink.token(), chunk: ends.chunk, receipts, session: ends.session };
                     *again.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);

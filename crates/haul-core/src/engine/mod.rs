@@ -77,6 +77,8 @@ pub fn run(job: Job, setup: Setup) -> Report {
     let machine = Machine { processors, workers_fixed: job.workers.is_some() && !job.ordered, limit: job.limit.map(|l| l as f64) };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let cx = Arc::new(Context::new(job, observer.clone(), journal, past, cancel, spill));
+    // Threads that are started from here on have it from this one.
+    let _retries = cx.retries().enter();
     let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
 
     let finished = feed(&cx, &mut supervisor) && late::finish(&cx, &mut supervisor);

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use crate::bundle::{Bundle, Item, Outcome, Spent};
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::event::{Action, Event, Why};
+use crate::event::{Action, Why};
 use crate::journal;
 use crate::plan::{Act, Step};
 use crate::report::Times;
+use crate::retry::{self, Again};
 use crate::schedule::{DirWork, Small};
 use crate::store::{Landed, MetaSpec, Store};
 use crate::tune::Op;
@@ -203,11 +204,16 @@ fn account(
                 }
                 closed += 1;
             }
-            Outcome::Failed(e) if e.remedy() != Remedy::None && !cx.cancel.is_set() => {
+            Outcome::Failed(e) if may_pass(cx, &e) => {
                 // A second try goes the way of large files: alone, staged, and with the engine's retry.
-                cx.tally.retries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
-                cx.sched.push_large(OpenFile::new(cx, work, entry, *step));
+                let again = Again { attempt: e.tries(), of: cx.job.retries.tries, wait: Duration::ZERO };
+                let file = OpenFile::new(cx, work, entry, *step);
+                match e.kind() {
+                    ErrorKind::Corrupt => file.second_try(retry::Spent::on(&e)),
+                    _ => file.count_on(retry::Spent::on(&e)),
+                }
+                cx.retried(&e.on(&file.name()), again);
+                cx.sched.push_large(file);
             }
             Outcome::Failed(e) => {
                 load.failed = true;
@@ -238,6 +244,12 @@ fn account(
     remove_sources(cx, work, &removable);
     cx.sched.push_check(checks.into_iter());
     cx.sched.items_done(work, closed);
+}
+
+/// Whether a file of a bundle is tried again.
+fn may_pass(cx: &Context, e: &Error) -> bool {
+    let lost = e.remedy() == Remedy::Reconnect;
+    e.remedy() != Remedy::None && !cx.cancel.is_set() && (lost || e.tries() < cx.job.retries.tries)
 }
 
 /// `--remove-source-files`: what has landed, was synced and verified goes from the source.

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::bundle::Spent;
+use crate::bundle::Spent as Took;
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
 use crate::plan::Step;
+use crate::retry::Spent;
 use crate::schedule::DirWork;
 use crate::store::{Receipt, Source, chunks};
 use crate::tune::Op;
@@ -64,7 +64,7 @@ impl Check {
         cx.retry(|| match cx.target().rename(held, &name, true) {
             // The call before has done it, and its answer was lost.
             Err(e) if e.kind() == ErrorKind::NotFound && again => {
-                reread(cx, &name, self.entry.size, &mut Spent::default()).and_then(|hash| if hash == self.hash { Ok(()) } else { Err(e) })
+                reread(cx, &name, self.entry.size, &mut Took::default()).and_then(|hash| if hash == self.hash { Ok(()) } else { Err(e) })
             }
             renamed => {
                 again = true;
@@ -85,7 +85,7 @@ impl Check {
 
 /// Syncs a batch of small files by one call and reads them back. A mismatch is copied once more, staged.
 pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
-    let (began, mut spent) = (Instant::now(), Spent::default());
+    let (began, mut spent) = (Instant::now(), Took::default());
     cx.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
@@ -160,7 +160,7 @@ fn failed(cx: &Context, check: Check, e: Error, unsettled: bool) {
     cx.sched.items_done(&check.work, 1);
 }
 
-fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Spent) -> Result<u128> {
+fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Took) -> Result<u128> {
     cx.retry(|| {
         let source = cx.target().reopen(name)?;
         cx.meter.hash(&*source, 0..size, spent)
@@ -170,11 +170,10 @@ fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Spent) -> Result<u12
 /// The first mismatch: once more, alone and staged, so that a second one never replaces anything.
 fn again(cx: &Arc<Context>, check: Check) {
     let e = Error::new(ErrorKind::Corrupt, "verify").on(&check.entry.name);
-    cx.tally.retries.fetch_add(1, Ordering::Relaxed);
-    cx.observer.on(&Event::Retried { error: &e, attempt: 1 });
+    cx.done_anew(&e);
     take_back(cx, &check);
     let file = OpenFile::new(cx, &check.work, check.entry, check.step);
-    file.second_try();
+    file.second_try(Spent::on(&e));
     cx.sched.push_large(file);
 }
 
@@ -203,7 +202,7 @@ pub fn landed(
     entry: &Entry,
     chunk: u64,
     receipts: &[Receipt],
-    spent: &mut Spent,
+    spent: &mut Took,
 ) -> Result<()> {
     let began = Instant::now();
     cx.retry(|| cx.target().settle(&[name]))?;
@@ -229,7 +228,7 @@ pub fn large(
     entry: &Entry,
     chunk: u64,
     receipts: &[Receipt],
-    spent: &mut Spent,
+    spent: &mut Took,
 ) -> Result<()> {
     for (part, receipt) in chunks(entry.size, chunk).zip(receipts) {
         let expected = match receipt.hash {

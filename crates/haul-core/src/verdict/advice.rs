@@ -22,6 +22,13 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
         }
         Limiter::Hashing => hashing(facts),
         Limiter::Network | Limiter::NetworkOrSource | Limiter::NetworkOrDestination => network(facts),
+        Limiter::Requests => vec![
+            "fewer and larger files: an archive of them costs one request".into(),
+            match facts.machine.workers_fixed {
+                true => "run it without -j: haul then finds out how many requests at a time gain something".into(),
+                false => sweep(facts),
+            },
+        ],
         Limiter::SourceReads => {
             vec![format!("nothing in haul: {} gives no more; {}", said(source), alone(source, "read")), sweep(facts)]
         }

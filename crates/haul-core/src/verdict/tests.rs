@@ -116,6 +116,25 @@ fn over_a_network_nobody_is_blamed_without_proof() {
     is(&read, MACHINE, &from_host(), Limiter::NetworkOrSource, "the network or ssh://cluster:2222/a b\\n: 95%");
 }
 
+/// A request to an object store carries content: one of some MiB is no metadata, and one of some bytes costs its answer.
+#[test]
+fn requests_that_carry_content_are_named_by_what_they_carry() {
+    let service = || place("s3", "127.0.0.1:9000");
+    let (to, from) = (Ends::of(&place("local", ""), &service()), Ends::of(&service(), &place("local", "")));
+    let wrote =
+        |mean: u64| ran(|r| (r.times.writing, r.times.metadata, r.made.files, r.file_bytes) = (secs(60.0), secs(1.0), 5000, 5000 * mean));
+    let read = |mean: u64| ran(|r| (r.times.reading, r.made.files, r.file_bytes) = (secs(60.0), 5000, 5000 * mean));
+    for mean in [1 << 20, 4 << 20] {
+        is(&wrote(mean), MACHINE, &to, Limiter::NetworkOrDestination, "the network or s3://127.0.0.1:9000/");
+        is(&read(mean), MACHINE, &from, Limiter::NetworkOrSource, "the network or s3://127.0.0.1:9000/");
+    }
+    let words = "the latency of requests to s3://127.0.0.1:9000/a b\\n, one for each file (1.0 KiB in the mean): 9";
+    is(&wrote(1 << 10), MACHINE, &to, Limiter::Requests, words);
+    is(&read(1 << 10), MACHINE, &from, Limiter::Requests, words);
+    // A host of ours takes many files by one request.
+    is(&wrote(1 << 10), MACHINE, &to_host(), Limiter::NetworkOrDestination, "the network or ana@cluster");
+}
+
 #[test]
 fn the_far_side_says_how_much_of_it_was_its_own() {
     let work = |writing: f64| {

@@ -168,6 +168,7 @@ impl Writer {
             Remedy::Again => self.byte(1),
             Remedy::After(wait) => self.byte(2).duration(wait),
             Remedy::Reconnect => self.byte(3),
+            Remedy::Reopen => self.byte(4),
         };
         self.bytes(e.op().as_bytes()).bytes(e.reason().as_bytes());
         self.optional(e.path()).optional(e.next_step().map(str::as_bytes))
@@ -383,6 +384,7 @@ impl<'a> Parser<'a> {
             0 => Remedy::None,
             1 => Remedy::Again,
             2 => Remedy::After(self.duration()?.min(Duration::from_secs(60))),
+            4 => Remedy::Reopen,
             _ => Remedy::Reconnect,
         };
         let (op, reason) = (intern(&self.words()?), self.words()?);

@@ -94,6 +94,8 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: ureq::Body,
+    /// How often it was asked for, the first time included.
+    pub tries: u32,
 }
 
 impl Answer {
@@ -105,7 +107,7 @@ impl Answer {
     pub fn whole(mut self, op: &'static str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.body.as_reader().take(ANSWER_MOST + 1).read_to_end(&mut bytes);
-        read.map_err(|e| fault::io_error(op, &e, "the service"))?;
+        read.map_err(|e| fault::io_error(op, &e, "the service").tried(self.tries))?;
         if bytes.len() as u64 > ANSWER_MOST {
             return Err(Error::new(ErrorKind::Other, op).because("the answer has no end"));
         }

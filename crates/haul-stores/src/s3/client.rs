@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::retry::{ASKED_MOST, Policy, Tries};
 use http::header::HeaderValue;
 use http::{Method, Request, Uri};
 use ureq::SendBody;
@@ -22,14 +23,14 @@ use super::sign::{Credential, Payload, Signer};
 use super::trust;
 use super::xml;
 
-/// Tries of one request, the first included. The engine tries again after that, with waits of its own.
-const TRIES: u32 = 5;
-/// Tries that may end without an answer in time. Each takes a minute, and the engine has tries of its own.
-const TIMEOUTS: u32 = 2;
+/// How often a request is sent elsewhere because an answer says so.
+const REDIRECTS: u32 = 3;
+/// Tries of a request to an endpoint that has never answered, for its address may be wrong: where nobody listens, and where
+/// somebody does and says nothing for a minute.
+const UNREACHED_TRIES: u32 = 3;
+const SILENT_TRIES: u32 = 2;
 /// What was found out about a credential in doubt holds for so long: a bucket may have many objects that are denied.
 const DOUBT: Duration = Duration::from_secs(60);
-/// The longest wait between two tries that an endpoint may ask for.
-const WAIT_MOST: Duration = Duration::from_secs(30);
 
 /// One endpoint as one account sees it. Any number of threads may use it.
 pub struct Client {
@@ -49,8 +50,8 @@ pub struct Client {
     began: Instant,
     /// Threads beside the workers.
     pub(super) lanes: Lanes,
-    /// Tries that were not the first.
-    again: AtomicU64,
+    /// Something listens there.
+    answered: AtomicBool,
     /// The service has said once that a credential is over, and no other was to be had.
     told_once: AtomicBool,
     doubted: Mutex<Option<Doubted>>,
@@ -109,7 +110,7 @@ impl Client {
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
             lanes: Lanes::default(),
-            again: AtomicU64::new(0),
+            answered: AtomicBool::new(false),
             told_once: AtomicBool::new(false),
             doubted: Mutex::default(),
         })
@@ -141,11 +142,6 @@ impl Client {
 
     pub fn account(&self) -> &Account {
         &self.account
-    }
-
-    /// Tries beyond the first, of all requests.
-    pub fn tries_again(&self) -> u64 {
-        self.again.load(Ordering::Relaxed)
     }
 
     /// Begins with what an earlier run found out of the endpoint: `state` is haul's state directory.
@@ -192,26 +188,27 @@ impl Client {
         target.uri().parse().map_err(|_| bad("makes no address".into()))
     }
 
-    /// Sends a request until it is answered, as often as that is of use. An answer that is no success is an error.
+    /// Sends a request until it is answered, as often as the policy of retries allows. An answer that is no success is an
+    /// error. What cannot be sent again, a reader, is the caller's to try again.
     pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
-        let (mut tries, mut timeouts) = (0, 0);
-        let mut refreshed = false;
+        let (mut tries, mut redirects) = (Tries::begin(), 0);
+        let (mut refreshed, mut skewed) = (false, false);
+        let may_repeat = !matches!(body, Body::Stream(..));
         loop {
-            tries += 1;
             self.wait_quietly();
             let way = self.way(call.bucket);
             let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok(Answer { tries: tries.failed() + 1, ..answer }),
                 Err(miss) => miss,
             };
-            let may_repeat = !matches!(body, Body::Stream(..)) && tries < TRIES;
-            match miss {
+            let error = match miss {
                 Miss::Refused(refusal) => {
                     let refusal = self.told(call, refusal, &way, credential.as_ref());
                     if let Some(way) = self.redirected(call.bucket, &way, &refusal)
-                        && tries < TRIES
+                        && redirects < REDIRECTS
                     {
+                        redirects += 1;
                         self.learn(call.bucket, way);
                         if may_repeat {
                             continue;
@@ -242,7 +239,8 @@ impl Client {
                             continue;
                         }
                     }
-                    if refusal.is_skew() && may_repeat && tries == 1 {
+                    if refusal.is_skew() && may_repeat && !skewed {
+                        skewed = true;
                         continue;
                     }
                     if refusal.denies_proof() && call.is_proven() {
@@ -253,25 +251,37 @@ impl Client {
                             _ => e,
                         });
                     }
+                    let error = refusal.error(call.op, call.bucket);
                     if refusal.is_throttling() {
-                        self.be_quiet(refusal.wait.unwrap_or(backoff(tries)));
+                        self.be_quiet(Policy::default().wait(tries.failed() + 1, error.remedy()));
                     }
-                    if !refusal.is_passing() || !may_repeat {
-                        return Err(refusal.error(call.op, call.bucket));
+                    if !refusal.is_passing() {
+                        return Err(error.tried(tries.failed() + 1));
                     }
-                    std::thread::sleep(refusal.wait.unwrap_or(backoff(tries)).min(WAIT_MOST));
+                    error
                 }
-                Miss::Broken(error) => {
-                    timeouts += u32::from(error.kind() == ErrorKind::TimedOut);
-                    let waited = timeouts >= if call.patience.is_some() { 1 } else { TIMEOUTS };
-                    if !may_repeat || waited || error.remedy() == Remedy::None {
-                        return Err(error);
-                    }
-                    // A connection that was closed while it was idle is no reason to wait.
-                    std::thread::sleep(if tries == 1 { Duration::ZERO } else { backoff(tries) });
+                // When a long wait is over the service may be at it still.
+                Miss::Broken(error) if error.kind() == ErrorKind::TimedOut && call.patience.is_some() => {
+                    return Err(error.remedy_is(Remedy::None));
                 }
+                Miss::Broken(error)
+                    if matches!(error.kind(), ErrorKind::Broken | ErrorKind::TimedOut)
+                        && error.remedy() != Remedy::None
+                        && !self.answered.load(Ordering::Relaxed) =>
+                {
+                    let most = if error.kind() == ErrorKind::TimedOut { SILENT_TRIES } else { UNREACHED_TRIES };
+                    if tries.failed() + 1 >= most {
+                        return Err(error.exhausted(1, Duration::ZERO));
+                    }
+                    error.remedy_is(Remedy::Again)
+                }
+                Miss::Broken(error) => error,
+            };
+            if !may_repeat {
+                return Err(error);
             }
-            self.again.fetch_add(1, Ordering::Relaxed);
+            let (error, again) = tries.after(error)?;
+            tries.pause(&error, again)?;
         }
     }
 
@@ -333,7 +343,8 @@ impl Client {
         };
         let answer = answered.map_err(|e| Miss::Broken(trust::explained(e, &address, call.op)))?;
         let (parts, body) = answer.into_parts();
-        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        self.answered.store(true, Ordering::Relaxed);
+        let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };
         if answer.status.is_success() {
             return Ok(answer);
         }
@@ -361,7 +372,7 @@ impl Client {
             code: fault::code_of(answer.status).to_string(),
             request_id: text("x-amz-request-id").unwrap_or_default(),
             region: text("x-amz-bucket-region"),
-            wait: text("retry-after").and_then(|wait| wait.trim().parse().ok()).map(Duration::from_secs).map(|wait| wait.min(WAIT_MOST)),
+            wait: text("retry-after").and_then(|wait| wait.trim().parse().ok()).map(Duration::from_secs).map(|wait| wait.min(ASKED_MOST)),
             ..Refusal::default()
         };
         let date = text("date");
@@ -417,14 +428,14 @@ impl Client {
     }
 
     fn be_quiet(&self, wait: Duration) {
-        let until = (self.began.elapsed() + wait.min(WAIT_MOST)).as_millis();
+        let until = (self.began.elapsed() + wait.min(ASKED_MOST)).as_millis();
         self.quiet_until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     fn wait_quietly(&self) {
         let until = Duration::from_millis(self.quiet_until.load(Ordering::Relaxed));
         if let Some(left) = until.checked_sub(self.began.elapsed()) {
-            std::thread::sleep(left.min(WAIT_MOST));
+            std::thread::sleep(left.min(ASKED_MOST));
         }
     }
 }
@@ -453,11 +464,4 @@ fn endpoint_of(account: &Account) -> Result<(Endpoint, bool)> {
 
 fn is_region(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
-fn backoff(tries: u32) -> Duration {
-    let most = Duration::from_millis(100 << tries.min(8));
-    // Some hundred workers must not come back together.
-    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
-    most.mul_f64(0.5 + f64::from(nanos % 1000) / 2000.0)
 }

@@ -105,8 +105,9 @@ impl Refusal {
         let remedy = match kind {
             K::Corrupt => Remedy::Again,
             // Parts that the service lost are sent again once the upload has been looked at.
-            _ if self.is_expiry() || self.is_skew() || self.code == "InvalidPart" => Remedy::Again,
-            _ if self.is_passing() => Remedy::After(self.wait.unwrap_or(Duration::from_secs(1))),
+            _ if self.code == "InvalidPart" => Remedy::Reopen,
+            _ if self.is_expiry() || self.is_skew() => Remedy::Again,
+            _ if self.is_passing() => Remedy::After(self.wait.unwrap_or_default()),
             _ => Remedy::None,
         };
         let mut error = Error::new(kind, op).remedy_is(remedy).because(self.reason(bucket));
@@ -255,13 +256,13 @@ pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error 
         return inner.again();
     }
     let (kind, remedy, reason) = match io.kind() {
-        I::ConnectionRefused => (ErrorKind::Broken, Remedy::Reconnect, format!("nobody listens at {endpoint}")),
+        I::ConnectionRefused => (ErrorKind::Broken, soon, format!("nobody listens at {endpoint}")),
         I::TimedOut | I::WouldBlock => (ErrorKind::TimedOut, soon, format!("{endpoint} did not answer in time")),
         I::UnexpectedEof | I::ConnectionReset | I::ConnectionAborted | I::BrokenPipe | I::NotConnected => {
             (ErrorKind::Io, soon, format!("{endpoint} closed the connection"))
         }
         I::HostUnreachable | I::NetworkUnreachable | I::AddrNotAvailable => {
-            (ErrorKind::Broken, Remedy::Reconnect, format!("there is no way to {endpoint}: {io}"))
+            (ErrorKind::Broken, soon, format!("there is no way to {endpoint}: {io}"))
         }
         _ => (ErrorKind::Io, soon, format!("{endpoint}: {io}")),
     };

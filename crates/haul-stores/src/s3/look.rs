@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::retry::Scope;
 use haul_core::store::Found;
 
 use super::Objects;
@@ -119,7 +120,8 @@ impl Objects {
         }
         let (_, mut answer) = self.bucket.get(key, None, Some(&head.etag))?;
         let mut target = Vec::new();
-        answer.body.as_reader().take(TARGET_MOST).read_to_end(&mut target).map_err(|e| Error::from_io(e, "read link"))?;
+        let read = answer.body.as_reader().take(TARGET_MOST).read_to_end(&mut target);
+        read.map_err(|e| super::fault::io_error("read link", &e, "the service").tried(answer.tries))?;
         Ok(target.into())
     }
 
@@ -231,7 +233,9 @@ pub(super) fn at_once<I: Sync, O: Send>(lanes: &Lanes, items: &[I], most: usize,
         return items.iter().map(work).collect();
     }
     let next = AtomicUsize::new(0);
+    let retries = Scope::current();
     let run = || {
+        let _retries = retries.clone().enter();
         let mut done = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);

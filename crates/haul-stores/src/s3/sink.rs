@@ -394,6 +394,10 @@ impl Sink for Writing {
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 
+    fn goes_with_commit(&self) -> bool {
+        matches!(self.way, Way::Held { .. })
+    }
+
     fn abort(&self) -> Result<()> {
         match &self.way {
             Way::Held { bytes, .. } => {

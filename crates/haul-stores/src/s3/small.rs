@@ -60,12 +60,12 @@ impl Objects {
         let size = usize::try_from(head.size).unwrap_or_default();
         let mut bytes = Vec::with_capacity(size + 1);
         let read = answer.body.as_reader().take(head.size + 1).read_to_end(&mut bytes);
-        read.map_err(|e| super::fault::io_error("read", &e, "the service"))?;
+        read.map_err(|e| super::fault::io_error("read", &e, "the service").tried(answer.tries))?;
         if bytes.len() != size {
             let e = Error::new(ErrorKind::Io, "read").remedy_is(haul_core::Remedy::Again);
-            return Err(e.because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
+            return Err(e.tried(answer.tries).because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
         }
-        source::check_whole(&self.bucket, &head, &bytes)?;
+        source::check_whole(&self.bucket, &head, &bytes).map_err(|e| e.tried(answer.tries))?;
         self.saw(&key, &head, None);
         Ok((found, bytes))
     }

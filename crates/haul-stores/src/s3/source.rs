@@ -26,6 +26,7 @@ struct Reading {
     entry: Entry,
     /// What came with the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
+    came_with_open: bool,
     verifier: Option<Arc<Mutex<Verifier>>>,
     proof: checksum::Proof,
     /// Size and time by the service.
@@ -69,6 +70,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         etag: head.etag,
         proof: head.proof,
         entry: found,
+        came_with_open: first.is_some(),
         first: Mutex::new(first),
         verifier: verifier.map(|verifier| Arc::new(Mutex::new(verifier))),
     }))
@@ -131,7 +133,8 @@ impl Verifier {
     /// An error if all was seen and is not what is stored.
     fn check(&self) -> Result<()> {
         match self {
-            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged()),
+            // Which of the bytes it is nobody knows: only the whole file can be tried again.
+            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged().remedy_is(Remedy::None)),
             Verifier::Md5(chain) if chain.verdict() == Some(false) => Err(differs_from_etag()),
             _ => Ok(()),
         }
@@ -201,7 +204,8 @@ impl Source for Reading {
             }
         };
         let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).watch(at.start), verifier.clone()));
-        Ok(Box::new(Body { reader: answer.body.into_reader(), left: at.end - at.start, watch, name: self.name.clone() }))
+        let (left, tries) = (at.end - at.start, answer.tries);
+        Ok(Box::new(Body { reader: answer.body.into_reader(), left, watch, name: self.name.clone(), tries }))
     }
 
     /// Every byte came of one version, whatever stands there by now. Says so only if they are the bytes that are stored.
@@ -261,6 +265,10 @@ impl Source for Reading {
         Ok(None)
     }
 
+    fn came_with_open(&self) -> bool {
+        self.came_with_open
+    }
+
     fn claim(&self) -> Option<String> {
         let whole = self.proof.stored.iter().find(|stored| stored.kind == checksum::Kind::Whole && !stored.etag)?;
         Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
@@ -310,7 +318,7 @@ pub(super) fn damaged() -> Error {
     e.remedy_is(Remedy::Again)
 }
 
-/// The same by the ETag. Which of the bytes it is nobody knows: only the whole file can be tried again.
+/// The same by the ETag.
 fn differs_from_etag() -> Error {
     let e = Error::new(ErrorKind::Corrupt, "read").because("what came is not what the object's ETag says is stored");
     e.hint("the object is damaged, or was on its way; if the ETags of this service are no MD5s, use --no-check-etag")
@@ -326,6 +334,8 @@ struct Body {
     left: u64,
     watch: Option<(Passing, Arc<Mutex<Verifier>>)>,
     name: Name,
+    /// Of the request.
+    tries: u32,
 }
 
 impl Read for Body {
@@ -336,12 +346,12 @@ impl Read for Body {
         }
         let count = match self.reader.read(&mut into[..most]) {
             Ok(0) => {
-                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again);
+                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again).tried(self.tries);
                 return Err(e.because(format!("the answer ended {} bytes too early", self.left)).into());
             }
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-            Err(e) => return Err(super::fault::io_error("read", &e, "the service").on(&self.name).into()),
+            Err(e) => return Err(super::fault::io_error("read", &e, "the service").on(&self.name).tried(self.tries).into()),
         };
         self.left -= count as u64;
         if let Some((watch, _)) = &mut self.watch {
@@ -353,7 +363,7 @@ impl Read for Body {
             if let Some((watch, verifier)) = self.watch.take() {
                 let mut verifier = lock(&verifier);
                 verifier.take(watch);
-                verifier.check().map_err(|e| e.on(&self.name))?;
+                verifier.check().map_err(|e| e.on(&self.name).tried(self.tries))?;
             }
         }
         Ok(count)

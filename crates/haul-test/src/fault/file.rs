@@ -79,6 +79,10 @@ impl Source for Reading {
         self.inner.show(at, bytes);
     }
 
+    fn came_with_open(&self) -> bool {
+        self.inner.came_with_open()
+    }
+
     fn claim(&self) -> Option<String> {
         if self.core.is_watched(self.op) { None } else { self.inner.claim() }
     }
@@ -204,6 +208,10 @@ impl Sink for Writing {
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         self.core.run(Op::Commit, &self.name, || self.inner.commit(entry, receipts))
+    }
+
+    fn goes_with_commit(&self) -> bool {
+        self.inner.goes_with_commit()
     }
 
     fn abort(&self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::units::{self, When};
 pub struct Run {
     /// `--timeout`: the longest that nothing may move; `None` is haul's own bound.
     pub timeout: Option<Duration>,
-    /// How often a call that failed is made again; `None` is haul's own number.
+    /// `--retries`: how often what failed is tried again; `None` is haul's own number.
     pub retries: Option<u32>,
     /// From now.
     pub deadline: Option<Duration>,
@@ -29,7 +29,7 @@ pub struct RunArgs {
     /// Give up when nothing moved for so long: 60s, 5m
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// How often to try again what failed for a passing reason
+    /// Try what failed for a passing reason up to N more times (default: 9), within 3 minutes; make a lost ssh link again up to N times (3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     retries: Option<u32>,
     /// Write the names that failed to FILE, for a later --files-from

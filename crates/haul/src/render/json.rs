@@ -9,6 +9,7 @@ use haul_core::entry::{Entry, Kind, MetaMask, show};
 use haul_core::error::{Error, ErrorKind};
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
 use haul_core::report::{Failure, Kinds, Report, Times};
+use haul_core::retry::Again;
 use serde::Serialize;
 
 use super::listing::Checked;
@@ -134,16 +135,20 @@ pub struct Retried {
     error: &'static str,
     reason: String,
     attempt: u32,
+    attempts: u32,
+    wait_seconds: f64,
 }
 
 impl Retried {
-    pub fn of(error: &Error, attempt: u32) -> Self {
+    pub fn of(error: &Error, again: Again) -> Self {
         Retried {
             path: Path::of(error.path().unwrap_or_default()),
             operation: error.op(),
             error: error_word(error.kind()),
             reason: error.reason(),
-            attempt,
+            attempt: again.attempt,
+            attempts: again.of,
+            wait_seconds: again.wait.as_secs_f64(),
         }
     }
 }
@@ -537,7 +542,7 @@ pub mod tests {
             },
             Record::Item(Item::of(Action::Create, Why::New, &file, false)),
             Record::Failed(Failed::of(&error, Kind::File)),
-            Record::Retried(Retried::of(&error, 1)),
+            Record::Retried(Retried::of(&error, Again { attempt: 1, of: 10, wait: std::time::Duration::ZERO })),
             Record::Refused(Refused::of(&file, MetaMask::OWNER.with(MetaMask::ACL))),
             Record::Warned(Warned::of(&Warning::SpaceShort { needed: 2, free: 1 })),
             Record::Tuned { workers: 8 },

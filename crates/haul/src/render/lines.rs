@@ -5,6 +5,7 @@ use std::time::Duration;
 use haul_core::entry::{Entry, Kind, MetaMask, show};
 use haul_core::error::Error;
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
+use haul_core::retry::Again;
 
 use super::text::{bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
 
@@ -191,9 +192,11 @@ pub fn plain(text: &str) -> String {
     if text.chars().any(char::is_control) { show(text.as_bytes()).replace("\\\\", "\\") } else { text.to_string() }
 }
 
-pub fn retried(error: &Error, attempt: u32) -> String {
+pub fn retried(error: &Error, again: Again) -> String {
     let subject = error.path().map(|p| format!("{}: ", show_path(p))).unwrap_or_default();
-    format!("{subject}{}: {}; trying again ({attempt})", error.op(), plain(&error.reason()))
+    let Again { attempt, of, wait } = again;
+    let next = if wait.is_zero() { "next at once".to_string() } else { format!("next in {:.1} s", wait.as_secs_f64()) };
+    format!("{subject}{}: {}; attempt {attempt} of {of} failed, {next}", error.op(), plain(&error.reason()))
 }
 
 pub fn refused(entry: &Entry, refused: MetaMask) -> String {
@@ -311,7 +314,7 @@ mod tests {
         a/\x1b: open: Permission denied
           try: chmod u+r\x1b it
         ");
-        insta::assert_snapshot!(retried(&e, 2), @r"a/\x1b: open: Permission denied; trying again (2)");
+        insta::assert_snapshot!(retried(&e, Again { attempt: 2, of: 10, wait: std::time::Duration::from_millis(310) }), @r"a/\x1b: open: Permission denied; attempt 2 of 10 failed, next in 0.3 s");
     }
 
     #[test]

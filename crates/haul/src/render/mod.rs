@@ -37,6 +37,7 @@ use jiff::tz::TimeZone;
 use json::Record;
 pub use json::{VERSION as JSON_VERSION, harmless};
 use lines::Around;
+pub use lines::retried;
 use live::Screen;
 pub use live::Size;
 use output::{Names, Sink};
@@ -556,10 +557,10 @@ impl Observer for Renderer {
             Event::Started { sentence } => self.started(state, sentence),
             Event::Item { action, why, entry, dry } => self.item(state, *action, *why, entry, *dry),
             Event::Failed { error, kind } => self.failed(state, error, *kind),
-            Event::Retried { error, attempt } => {
+            Event::Retried { error, again } => {
                 state.retries += 1;
-                self.record(state, &Record::Retried(json::Retried::of(error, *attempt)));
-                let line = lines::retried(error, *attempt);
+                self.record(state, &Record::Retried(json::Retried::of(error, *again)));
+                let line = lines::retried(error, *again);
                 if self.options.verbose > 0 {
                     self.error_line(state, "haul: ", "", &line);
                 } else {

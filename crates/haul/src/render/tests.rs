@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use haul_core::entry::{Dir, MetaMask, Name};
+use haul_core::retry::Again;
 use haul_core::tune::Limits;
 
 use super::fixtures::{copied, entry, moving};
@@ -72,7 +73,7 @@ impl Run {
         r.on(&Event::Started { sentence: "copies a into b" });
         self.item(Action::MakeDir, Why::New, "d", Kind::Dir);
         r.on(&Event::Tuned(Limits { workers: 8 }));
-        r.on(&Event::Retried { error: &denied("d/e"), attempt: 1 });
+        r.on(&Event::Retried { error: &denied("d/e"), again: Again { attempt: 1, of: 10, wait: Duration::ZERO } });
         for elapsed in [10, 29, 31, 45, 59, 62] {
             r.on(&Event::Progress(&Progress { elapsed: Duration::from_secs(elapsed), ..moving() }));
         }

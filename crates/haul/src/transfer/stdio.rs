@@ -10,9 +10,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::{Entry, Kind, MetaMask, Time, show};
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, Hasher};
 use haul_core::meter::Meter;
+use haul_core::retry::Tries;
 use haul_core::rlimit;
 use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, WriteStyle, chunk_size};
 use haul_stores::local::Options;
@@ -244,14 +245,8 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
         loop {
             let at = size..size + bytes.len() as u64;
             let chunk = Chunk { index: receipts.len() as u32, at: at.clone() };
-            let mut tries = 0;
-            let tag = loop {
-                let landed = sink.write(at.clone(), &mut &bytes[..]).and_then(|()| sink.landed(&chunk));
-                match landed {
-                    Err(e) if e.remedy() != Remedy::None && tries < flags.run.retries.unwrap_or(3) => tries += 1,
-                    other => break other?,
-                }
-            };
+            let land = || sink.write(at.clone(), &mut &bytes[..]).and_then(|()| sink.landed(&chunk));
+            let tag = Tries::begin().call(land)?;
             receipts.push(Receipt { index: chunk.index, tag, hash: None });
             size = at.end;
             if at.end - at.start < part {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haul_test::compare::What;
-use haul_test::objects::scripted::{Action, Answer, When};
+use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 
 use crate::support::World;
 
@@ -172,4 +172,82 @@ fn an_answer_that_never_comes_is_not_waited_for() {
     w.haul("cp --timeout 1s --retries 1 src/ @/to/").ends(30);
     // Before the run has begun there is only the request's own bound.
     w.haul("cp --timeout 1s src/a @/other").ends(30).says("no byte moved for too long");
+}
+
+/// However many layers try again: each sees what the others have tried.
+#[test]
+fn a_key_that_fails_for_ever_costs_as_many_requests_as_are_documented() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: bad=10 good=10 big=12M worse=300K");
+    let failing = || Action::Answer(Answer::error(503, "ServiceUnavailable"));
+    let requests = |scripted: &Scripted, method: &str, path: &str| scripted.count(&When::method(method).path(path));
+    let forever = |scripted: &Scripted, method: &str| {
+        for path in ["/bad", "/worse"] {
+            scripted.rule(When::method(method).path(path), .., failing());
+        }
+        for path in ["/good", "/big"] {
+            scripted.rule(When::method(method).path(path), 1..=2, failing());
+        }
+    };
+    // Parts go from the file to the wire: the engine sends them again.
+    scripted.rule(When::method("PUT").path("/up/big").query("partNumber=2"), 1..=2, Action::Answer(Answer::error(500, "InternalError")));
+    forever(&scripted, "PUT");
+    let ended = w.haul("cp -v --retries 2 --part-size 5M src/ @/up/").ends(23);
+    for path in ["/up/bad", "/up/worse"] {
+        assert_eq!(requests(&scripted, "PUT", path), 3, "{path}\n{ended}");
+    }
+    assert_eq!(requests(&scripted, "PUT", "/up/good"), 3, "{ended}");
+    assert!(w.get("up/good") == w.content("src/good") && w.get("up/big") == w.content("src/big"), "{ended}");
+    ended.says("bad: write: ").says("attempt 1 of 3 failed, next in 0.").says("attempt 2 of 3 failed").says("(tried 3 times in ");
+
+    // A part that fails for ever.
+    scripted.clear();
+    let part = || When::method("PUT").query("partNumber=2");
+    scripted.rule(part(), .., Action::Answer(Answer::error(500, "InternalError")));
+    w.haul("cp --retries 2 --part-size 5M src/big @/part").ends(23).says("(tried 3 times in ");
+    assert_eq!(scripted.count(&part()), 3);
+
+    // On the way here: answers that never come whole cost as many as those that say no.
+    scripted.clear();
+    w.haul("cp --part-size 5M src/ @/all/").ends(0);
+    forever(&scripted, "GET");
+    let ended = w.haul("cp --retries 2 --chunk-size 5M @/all/ back").ends(23);
+    for path in ["/all/bad", "/all/worse"] {
+        assert_eq!(requests(&scripted, "GET", path), 3, "{path}\n{ended}");
+    }
+    assert!(w.content("back/good") == w.content("src/good") && w.content("back/big") == w.content("src/big"), "{ended}");
+    scripted.clear();
+    let cut = |bytes| Action::Cut(bytes);
+    scripted.rule(When::method("GET").path("/all/bad"), .., cut(5));
+    scripted.rule(When::method("GET").path("/all/worse"), 1..=1, failing());
+    scripted.rule(When::method("GET").path("/all/worse"), .., cut(200_000));
+    let ended = w.haul("cp --retries 2 --chunk-size 5M @/all/ cut").ends(23);
+    for path in ["/all/bad", "/all/worse"] {
+        assert_eq!(requests(&scripted, "GET", path), 3, "{path}\n{ended}");
+    }
+}
+
+#[test]
+fn without_a_flag_a_request_is_tried_as_often_as_the_help_says() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: bad=10 good=10");
+    scripted.rule(When::method("PUT").path("/to/bad"), .., Action::Answer(Answer::error(500, "InternalError")));
+    scripted.rule(When::method("PUT").path("/to/good"), 1..=4, Action::Answer(Answer::error(500, "InternalError")));
+    let help = w.haul("cp --help").ends(0).out;
+    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains("up to N more times (default: 9)"), "{help}");
+    let ended = w.haul("cp --json src/ @/to/").ends(23);
+    assert_eq!(scripted.count(&When::method("PUT").path("/to/bad")), 10, "{ended}");
+    assert_eq!(w.get("to/good"), w.content("src/good"));
+    assert_eq!(ended.number("retries"), 9 + 4, "{ended}");
+}
+
+/// A wait that the service asks for counts as time, and what would be too late is not waited for.
+#[test]
+fn a_service_that_always_asks_for_a_long_wait_is_given_up() {
+    let (w, scripted) = World::scripted();
+    w.tree("src: a=10");
+    let slow = Answer::slow_down(Duration::from_secs(2));
+    scripted.rule(When::method("PUT").path("/to/a"), .., Action::Answer(slow));
+    w.haul("cp -v --retries 1 src/ @/to/").ends(23).says("attempt 1 of 2 failed, next in 2.0 s").says("(tried twice in ");
+    assert_eq!(scripted.count(&When::method("PUT").path("/to/a")), 2);
 }

@@ -1,5 +1,7 @@
 //! Objects in parts: their borders, what a kill leaves, and that nothing that landed is sent twice.
 
+use std::time::Duration;
+
 use haul_test::compare::What;
 use haul_test::objects::scripted::{Action, Answer, Scripted, When};
 
@@ -118,10 +120,10 @@ fn parts_that_the_service_has_dropped_are_sent_again() {
     let again = w.haul(command).ends(0);
     assert_eq!((parts_sent(&scripted, "/large"), resumed(&again)), (vec![2], 16 * MIB), "{again}");
     assert!(w.get("large") == w.content("large"));
-    // Also within a run.
+    // Also within a run: to say it again helps nothing, to take the upload up anew does.
     scripted.clear();
     scripted.rule(When::method("POST").query("uploadId="), 1..=1, Action::Close);
-    scripted.rule(When::method("POST").query("uploadId="), 2..=6, Action::Answer(Answer::error(400, "InvalidPart")));
+    scripted.rule(When::method("POST").query("uploadId="), 2..=3, Action::Answer(Answer::error(400, "InvalidPart")));
     scripted.rule(When::method("GET").query("uploadId="), .., Action::edit(without_the_second));
     w.haul("cp --part-size 5M -j 1 large @/other").ends(0);
     assert_eq!(parts_sent(&scripted, "/other"), [1, 2, 3, 4, 5, 2]);
@@ -266,4 +268,30 @@ fn a_job_belongs_to_the_server_that_it_was_begun_at() {
     assert!(resumed(&w.haul(&command.replace("cp", "cp -I")).ends(0)) > 0);
     assert!(w.get("large") == w.content("large"));
     assert_eq!(w.uploads("large"), Vec::<String>::new());
+}
+
+/// The verdict names what the time of a request was for: content, or where there is next to none, the request.
+#[test]
+fn objects_that_go_by_one_request_are_no_metadata() {
+    let (w, scripted) = World::scripted();
+    w.tree("some: a=1M b=2M c=4M d=1500K e=3M f=300K");
+    let tiny: Vec<String> = (0..60).map(|i| format!("t{i}=10")).collect();
+    w.tree(&format!("tiny: {}", tiny.join(" ")));
+    for (tree, words) in [("some", "the network or s3://"), ("tiny", "the latency of requests to s3://")] {
+        let slow = |method: &str| {
+            scripted.clear();
+            scripted.rule(When::method(method).path(&format!("/{tree}/")), .., Action::Late(Duration::from_millis(300)));
+        };
+        slow("PUT");
+        let up = w.haul(&format!("cp --json {tree}/ @/{tree}/")).ends(0);
+        slow("GET");
+        let down = w.haul(&format!("cp --json --server-times @/{tree}/ back-{tree}")).ends(0);
+        for (ended, of) in [(up, "writing"), (down, "reading")] {
+            let times = &ended.finished()["times"];
+            let seconds = |kind: &str| times[kind].as_f64().expect("a number");
+            assert!(seconds(of) > seconds("metadata") + seconds("opening"), "{times}");
+            ended.says(words).never_says("creating files").never_says("opening files");
+        }
+        w.assert_same(tree, &format!("back-{tree}"), What::CONTENT);
+    }
 }
