@@ -138,7 +138,7 @@ pub enum Host {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long the far haul may take to say that it is there: modules that a login script loads may take a while.
+/// How long the remote haul may take to say that it is there: modules that a login script loads may take a while.
 const GREETING: Duration = Duration::from_secs(60);
 
 /// Whether an address names another machine: a host to be reached by ssh, or a bucket.

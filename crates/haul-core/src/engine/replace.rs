@@ -78,17 +78,17 @@ pub fn back_up(cx: &Context, name: &Name) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::Unsupported => cx.retry(|| cx.target().rename(name, &kept, true)),
         kept => kept,
     });
-    // Nothing stands there, or an earlier call whose answer was lost has moved it.
     gone_is_done(kept)
 }
 
 /// Moves what is to be deleted or replaced to the backup directory; `false` without one.
 pub(super) fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
     let Some(kept) = backup_name(cx, name)? else { return Ok(false) };
-    gone_is_done(in_backup(cx, &kept, || cx.retry_gone(|| cx.target().rename(name, &kept, true)))).map(|()| true)
+    gone_is_done(in_backup(cx, &kept, || cx.retry(|| cx.target().rename(name, &kept, true)))).map(|()| true)
 }
 
-/// Runs `keep`, and once more after the directories above `kept` have been made if they were missing.
+/// Runs `keep`, and once more after the directories above `kept` have been made if they were missing. `NotFound` then means
+/// that nothing stands there, or that an earlier call whose answer was lost has moved it.
 fn in_backup(cx: &Context, kept: &Name, keep: impl Fn() -> Result<()>) -> Result<()> {
     match keep() {
         Err(e) if e.kind() == ErrorKind::NotFound && cx.target().caps().dirs => {}

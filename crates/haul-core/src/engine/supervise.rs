@@ -102,7 +102,9 @@ impl Supervisor {
         let now = Instant::now();
         let room = rlimit::most_workers().unwrap_or(u32::MAX);
         if room < most && cx.job.workers.is_some() {
-            cx.warn(Warning::Note(format!("no more workers than {room}: the limit on address space (ulimit -v) has no room for them")));
+            cx.warn(Warning::Note(format!(
+                "no more workers than {room}: the limits on address space and open files (ulimit -v, -n) have no room for them"
+            )));
         }
         let near = cx.target().caps().cheap_stat && cx.job.roots.iter().all(|root| root.store.caps().cheap_stat);
         let mut supervisor = Supervisor {

@@ -53,12 +53,12 @@ impl Attempt {
 }
 
 impl Host {
-    /// What the far haul has said of itself.
+    /// What the remote haul has said of itself.
     pub fn far(&self) -> Result<Far> {
         Ok(self.client.session()?.far.clone())
     }
 
-    /// Moves data both ways through a connection that was made, and ends it. A far haul that is too old to make data up is
+    /// Moves data both ways through a connection that was made, and ends it. A remote haul that is too old to make data up is
     /// not asked for any.
     fn test(&self, sealed: Sealed, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;

@@ -34,7 +34,7 @@ impl Carrier for Child {
 pub struct Far {
     /// Of the protocol.
     pub version: u64,
-    /// Of the far haul.
+    /// Of the remote haul.
     pub haul: String,
     pub home: Vec<u8>,
     /// With what further sessions join it; empty where they cannot.

@@ -33,7 +33,7 @@ pub struct Streams {
     pub direct: bool,
 }
 
-/// What the sinks of the far haul have taken since it began, and the load of its machine, by its clock.
+/// What the sinks of the remote haul have taken since it began, and the load of its machine, by its clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub bytes: u64,
@@ -66,7 +66,7 @@ const MAKING: Duration = Duration::from_secs(20);
 const STALLED: Duration = Duration::from_secs(4);
 
 impl Host {
-    /// `Unsupported` where the far haul is too old to be measured.
+    /// `Unsupported` where the remote haul is too old to be measured.
     pub fn measures(&self) -> Result<()> {
         let far = self.far()?;
         if far.version >= ops::MEASURES {

@@ -1,8 +1,8 @@
-//! A haul on the far side: whole files, chunks and listings travel without a round trip each, and the far haul keeps
+//! A haul on the far side: whole files, chunks and listings travel without a round trip each, and the remote haul keeps
 //! every attribute that its file systems can.
 //!
 //! ```text
-//! store, file (the contract)  ->  session (links to one far haul)  ->  link (frames, answers)  ->  wire (values)
+//! store, file (the contract)  ->  session (links to one remote haul)  ->  link (frames, answers)  ->  wire (values)
 //!                                                                          |
 //! server (the far side's own stores)  <------------------------------------+
 //! ```

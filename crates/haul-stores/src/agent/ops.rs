@@ -12,7 +12,7 @@ pub const NAMES_OWNERS: u64 = 3;
 /// The first version that has VOLUME.
 pub const TELLS_VOLUMES: u64 = 4;
 
-/// What the far haul prints before its first frame, so that it is found behind whatever a login script has printed.
+/// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
 /// What the far shell prints where there is no haul.
 pub const MISSING: &[u8] = b"\nhaul-agent-missing ";

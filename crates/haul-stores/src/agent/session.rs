@@ -1,4 +1,4 @@
-//! The asking side's view of one far haul: its links, what it said of itself, and what has been opened there.
+//! The asking side's view of one remote haul: its links, what it said of itself, and what has been opened there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use super::ops;
 use super::wire::nonsense;
 use crate::lost::Lost;
 
-/// How the far haul is started, or joined where one is at work already under the word that is given.
+/// How the remote haul is started, or joined where one is at work already under the word that is given.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
 
 /// What the user allows and wants.
@@ -81,7 +81,7 @@ pub struct Client {
 /// Device and inode of a root, once it has been opened.
 pub type Opened = Arc<Mutex<Option<(u64, u64)>>>;
 
-/// One run of the far haul.
+/// One run of the remote haul.
 pub struct Session {
     pub far: Far,
     pub control: Arc<Link>,
@@ -394,7 +394,7 @@ impl Session {
         if data > 0 { (data, true) } else { (lock(&self.links).len(), false) }
     }
 
-    /// One more ssh session, joined to this run of the far haul.
+    /// One more ssh session, joined to this run of the remote haul.
     fn join(&self, client: &Client) -> Result<()> {
         if self.far.word.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "join"));

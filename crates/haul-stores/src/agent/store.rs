@@ -1,4 +1,4 @@
-//! A directory of the far side as a store: each call is one request, which the far haul does on its own file system.
+//! A directory of the far side as a store: each call is one request, which the remote haul does on its own file system.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -439,7 +439,7 @@ impl Store for Remote {
         self.root.call(ops::ABANDON, &to).map(|_| ()).map_err(|e| e.on(name))
     }
 
-    /// No token stands for all of them. A far haul that does not know that refuses.
+    /// No token stands for all of them. A remote haul that does not know that refuses.
     fn abandon_all(&self, dir: &Dir) -> Result<u64> {
         let name = Name::of(dir);
         let mut to = self.root.request();
@@ -639,7 +639,7 @@ impl Store for Remote {
 }
 
 impl Remote {
-    /// The session, if the far haul is new enough to tell names of owners.
+    /// The session, if the remote haul is new enough to tell names of owners.
     fn names_owners(&self) -> Result<Arc<Session>> {
         let session = self.root.session()?;
         if session.far.version >= ops::NAMES_OWNERS {

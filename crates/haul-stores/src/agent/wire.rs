@@ -13,7 +13,7 @@ use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Volume, Who, WriteSt
 
 /// The other end does not keep to the protocol; whatever the connection carries cannot be trusted any more.
 pub fn nonsense(what: &str) -> Error {
-    Error::new(ErrorKind::Broken, "read an answer").because(format!("the far haul sent {what}"))
+    Error::new(ErrorKind::Broken, "read an answer").because(format!("the remote haul sent {what}"))
 }
 
 /// Values one behind the other.

@@ -67,7 +67,7 @@ pub struct ConnectArgs {
     /// Where haul is not on the far side, place it there: in the user's cache, checked by its hash
     #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
     install_agent: bool,
-    /// Log in up to N times where a key or an agent does it and nobody is asked: for what goes through ssh
+    /// Log in up to N times for what goes through ssh (non-interactive logins only)
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u8).range(1..=16))]
     logins: u8,
     /// Send all data through ssh: no connections of haul's own beside it

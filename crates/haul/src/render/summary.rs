@@ -320,15 +320,14 @@ fn ending(report: &Report, context: &Context) -> Vec<String> {
                 (n, _) => format!("Not the same: {}.", things(n, "difference")),
             }];
         }
-        Ending::Complete if report.failed > 0 => command("Once the causes are put right, the same command again does only what is missing"),
+        Ending::Complete if report.failed > 0 => command("Fix the errors and rerun; only what is missing is done"),
         Ending::Complete => return Vec::new(),
         Ending::Interrupted | Ending::Deadline | Ending::Timeout => {
             command("What has landed is kept. To go on, run the same command again")
         }
         Ending::Stopped => {
             let kinds = &report.failed_kinds;
-            let what =
-                kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first()).map_or("the cause is put right", |kind| remedy(*kind));
+            let what = kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first()).map_or("the cause is fixed", |kind| remedy(*kind));
             command(&format!("What has landed is kept. Once {what}, run the same command again"))
         }
         Ending::TooManyDeletes => command("If the deletes are meant, run it again with a larger --max-delete"),
@@ -343,7 +342,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::Limit => "the limit is raised",
         ErrorKind::ReadOnly => "the destination can be written",
         ErrorKind::Broken => "the connection is back",
-        _ => "the cause is put right",
+        _ => "the cause is fixed",
     }
 }
 
@@ -464,7 +463,7 @@ mod tests {
           a/9\x1b: open: permission denied
           and 6 more; --failed-to FILE writes the names of all
 
-        Once the causes are put right, the same command again does only what is missing:
+        Fix the errors and rerun; only what is missing is done:
           haul cp -a data /scratch/data
         ");
         let named = Context { failed_to: Some("failed.txt".into()), ..context(Mode::Sync) };

@@ -1,4 +1,4 @@
-//! Ends in the middle: of the program, of the far haul, of the connection.
+//! Ends in the middle: of the program, of the remote haul, of the connection.
 
 use std::fs;
 use std::path::Path;

@@ -39,7 +39,7 @@ fn a_missing_source() {
     Failures:
       nothing: open: no such file or directory
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp a nothing dst
     --- stderr
     haul: nothing: open: no such file or directory
@@ -127,7 +127,7 @@ fn one_file_by_two_names() {
     Failures:
       a: copy: source and destination are the same file
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp a a
     --- stderr
     haul: a: copy: source and destination are the same file

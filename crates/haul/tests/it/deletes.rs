@@ -119,7 +119,7 @@ fn a_failure_to_write_prevents_deletes_too() {
       f: replace: it is a file at the source and a directory at the destination
         try: the directory is not empty: --force replaces it with all that is in it
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul sync --delete src/ dst
     --- stderr
     haul: f: replace: it is a file at the source and a directory at the destination

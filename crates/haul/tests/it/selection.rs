@@ -186,7 +186,7 @@ fn files_from_takes_the_names_in_the_list() {
     Failures:
       nothing: read: no such file or directory
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp --files-from gone src dst5
     --- stderr
     haul: nothing: read: no such file or directory
@@ -240,7 +240,7 @@ fn links_are_followed_only_when_asked() {
       dangling: stat: the symlink points to nothing
       loop/self: list: a symlink leads back to loop/
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp -L src/ three
     --- stderr
     haul: dangling: stat: the symlink points to nothing
@@ -269,7 +269,7 @@ fn a_link_to_a_directory_at_the_destination() {
       d: replace: it is a directory at the source and a symlink at the destination
         try: --force replaces it, --backup-dir keeps it elsewhere
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp src/ dst
     --- stderr
     haul: d: replace: it is a directory at the source and a symlink at the destination
@@ -329,7 +329,7 @@ fn types_that_clash() {
       f: replace: it is a file at the source and a directory at the destination
         try: the directory is not empty: --force replaces it with all that is in it
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp src/ dst
     --- stderr
     haul: d: replace: it is a directory at the source and a file at the destination

@@ -63,7 +63,7 @@ fn devices_cannot_be_made() {
     Failures:
       null: create: a character device cannot be made here by this user or on this file system
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp -a src/ dst
     --- stderr
     haul: null: create: a character device cannot be made here by this user or on this file system
@@ -102,7 +102,7 @@ fn sealed_directories_and_unreadable_files() {
       none: list: Permission denied
       zero: open: Permission denied
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp -v src/ dst
     --- stderr
     haul: none: list: Permission denied
@@ -149,7 +149,7 @@ fn no_permission_at_the_destination() {
     Failures:
       new: create: Permission denied
 
-    Once the causes are put right, the same command again does only what is missing:
+    Fix the errors and rerun; only what is missing is done:
       haul cp src/a dst/new
     --- stderr
     haul: new: create: Permission denied

@@ -128,7 +128,7 @@ impl Agent {
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.perform(&job.frame, &reply)));
                 let failed = match done {
                     Ok(done) => done.err(),
-                    Err(_) => Some(Error::new(ErrorKind::Other, "work").because("a thread of the far haul panicked, which is a bug")),
+                    Err(_) => Some(Error::new(ErrorKind::Other, "work").because("a thread of the remote haul panicked, which is a bug")),
                 };
                 self.account.did(job.frame.kind, began.elapsed().saturating_sub(reply.sending.get()));
                 if let Some(e) = failed {

@@ -191,7 +191,7 @@ fn note(facts: &mut Facts, probed: &Probe) {
     });
 }
 
-/// The far haul was met: what it says, how far away it is, and whether data connections can be made.
+/// The remote haul was met: what it says, how far away it is, and whether data connections can be made.
 fn met(
     hosts: &Hosts<'_>,
     connect: &Connect,
