@@ -101,7 +101,8 @@ fn at_any_moment_until_it_is_done() {
         let mut kills = 0;
         loop {
             let mut run = place.haul(&command).start();
-            std::thread::sleep(Duration::from_millis(20 + random.below(150)));
+            // Longer each time: on a busy machine a run needs a while to begin.
+            std::thread::sleep(Duration::from_millis(20 + 5 * kills + random.below(150)));
             let killed = run.is_running();
             run.signal(rustix::process::Signal::KILL);
             let ended = run.wait(Duration::from_secs(60));
