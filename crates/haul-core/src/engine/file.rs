@@ -9,19 +9,20 @@ use std::time::Instant;
 use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Remedy, Result};
-use crate::event::Why;
 use crate::journal::{self, Resume, Session};
 use crate::meter::Pass;
-use crate::plan::{Act, Compare, Step};
+use crate::plan::{Act, Step};
 use crate::report::Times;
 use crate::retry;
 use crate::schedule::DirWork;
-use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Store, Token, WriteStyle, chunk_size, chunks};
+use crate::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
 use crate::tune::Op;
 
+use super::compare;
 use super::context::{Context, Flight};
 use super::delta::Delta;
 use super::shown::{self, Shown};
+use super::within;
 
 /// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
 const LEAST_CHUNK: u64 = 1 << 20;
@@ -29,7 +30,7 @@ const LEAST_CHUNK: u64 = 1 << 20;
 /// A file on its way, shared by the workers that move it.
 pub struct OpenFile {
     pub work: Arc<DirWork>,
-    step: Step,
+    pub(super) step: Step,
     /// Tries so far beyond the first: a changed source or a failed check is done once more.
     tries: AtomicU32,
     /// What an earlier try in this run has cost.
@@ -118,6 +119,10 @@ impl OpenFile {
         self.lock().entry.name.clone()
     }
 
+    pub(super) fn entry(&self) -> Entry {
+        self.lock().entry.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,18 +146,18 @@ impl OpenFile {
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     let _tried = retry::count_on(*file.spent.lock().unwrap_or_else(PoisonError::into_inner));
     if file.step.act == Act::Compare && file.tries.load(Ordering::Relaxed) == 0 && !file.open_to_all.load(Ordering::Relaxed) {
-        match compare(cx, file) {
+        match compare::compare(cx, file) {
             Ok(true) => return,
             Ok(false) => {}
             Err(e) => return give_up(cx, file, e),
         }
     }
     let references = std::mem::take(&mut *file.references.lock().unwrap_or_else(PoisonError::into_inner));
-    if !references.is_empty() && settled_by_link(cx, file, &references) {
+    if !references.is_empty() && compare::settled_by_link(cx, file, &references) {
         return;
     }
     if cx.copies(&file.work) && matches!(file.step.act, Act::File { .. }) && file.tries.load(Ordering::Relaxed) == 0 {
-        match copy_within(cx, file) {
+        match within::copy(cx, file) {
             Ok(true) => return,
             Ok(false) => {}
             Err(e) => return give_up(cx, file, e),
@@ -204,45 +209,6 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
         cx.sched.unshare(file);
         finish(cx, file, &ends);
     }
-}
-
-/// Has the system that holds both ends copy by itself. `false` where it cannot.
-fn copy_within(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
-    let began = Instant::now();
-    let entry = file.lock().entry.clone();
-    let name = cx.target_name(&entry.name);
-    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "copy there");
-    let landed = cx.measured(Op::Chunk, |load| {
-        load.bytes = entry.size;
-        load.entries = 1;
-        let from = cx.source(&file.work).place();
-        let landed = cx.retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)));
-        // The one call speaks of both ends.
-        let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
-        let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
-        // What a move removes is gone: at least the size of what stands there now is looked at.
-        if landed.is_some() && cx.job.remove_source && cx.retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
-            return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));
-        }
-        Ok(landed)
-    });
-    cx.touch_down(flight_id);
-    let Some(landed) = landed? else { return Ok(false) };
-    {
-        let mut report = cx.report();
-        report.made.files += 1;
-        report.file_bytes += entry.size;
-        report.times.copying += began.elapsed();
-    }
-    cx.meter.within(entry.size)?;
-    cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
-    cx.refused(&entry, landed.refused);
-    cx.item(file.step.action(Kind::File), file.step.why, &entry);
-    if cx.job.remove_source {
-        super::small::remove_sources(cx, &file.work, std::slice::from_ref(&entry));
-    }
-    cx.sched.items_done(&file.work, 1);
-    Ok(true)
 }
 
 /// The first worker opens both ends; the others join. `None` if there is nothing left to join.
@@ -437,7 +403,7 @@ fn staging_token(cx: &Context, name: &Name, entry: &Entry) -> Option<Token> {
     cx.target().staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() })
 }
 
-fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {
+pub(super) fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {
     Spec { entry, keep: cx.job.keep, chunk, in_place, sync: cx.job.sync || cx.job.remove_source }
 }
 
@@ -731,144 +697,4 @@ fn give_up(cx: &Arc<Context>, file: &OpenFile, e: Error) {
     };
     cx.fail(&e, Kind::File);
     cx.sched.items_done(&file.work, 1);
-}
-
-/// `--checksum`: reads both sides. `true` if that settled it.
-fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
-    let entry = file.lock().entry.clone();
-    let same = same_content(cx, file, &entry, (cx.target(), &cx.target_name(&entry.name)))?;
-    if cx.job.mode == crate::job::Mode::Check {
-        if same {
-            cx.report().kept.files += 1;
-            cx.keep(Why::Same, &entry);
-        } else {
-            super::planned::differs(cx, &entry, Why::Content);
-        }
-        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
-        cx.sched.items_done(&file.work, 1);
-        return Ok(true);
-    }
-    if !same {
-        cx.tally.compared_bytes.fetch_sub(entry.size, Ordering::Relaxed);
-    }
-    if same {
-        settle_attributes(cx, file, &entry)?;
-    } else if !cx.writes() {
-        would_copy(cx, file, &entry);
-    }
-    Ok(same || !cx.writes())
-}
-
-/// A dry run's way of copying.
-fn would_copy(cx: &Context, file: &OpenFile, entry: &Entry) {
-    let mut report = cx.report();
-    report.made.files += 1;
-    report.file_bytes += entry.size;
-    drop(report);
-    let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
-    cx.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
-    cx.sched.items_done(&file.work, 1);
-}
-
-/// `-c --link-dest`: whether one of the references had the content, or this is a dry run, so that nothing is left to do.
-fn settled_by_link(cx: &Arc<Context>, file: &OpenFile, references: &[(usize, Entry)]) -> bool {
-    let entry = file.lock().entry.clone();
-    // What cannot be compared is copied, and says what is wrong with it.
-    let same = |(i, there): &&(usize, Entry)| same_content(cx, file, &entry, (&*cx.job.link_dest[*i].store, &there.name)).unwrap_or(false);
-    let linked = references.iter().filter(same).any(|(i, there)| super::planned::link(cx, &file.work, &entry, (*i, there)));
-    if linked {
-        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
-        cx.sched.items_done(&file.work, 1);
-    } else if !cx.writes() {
-        would_copy(cx, file, &entry);
-    }
-    linked || !cx.writes()
-}
-
-/// Reads the source's file and another.
-fn same_content(cx: &Arc<Context>, file: &OpenFile, entry: &Entry, (store, name): (&dyn Store, &Name)) -> Result<bool> {
-    let began = Instant::now();
-    let target = Entry { name: name.clone(), have: MetaMask::NONE, ..entry.clone() };
-    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
-    let (mut ours_spent, mut theirs_spent) = (Spent::default(), Spent::default());
-    let same = cx.measured(Op::Chunk, |load| {
-        load.bytes = entry.size * 2;
-        load.entries = 1;
-        // Bare: a store that reads ahead when a file is opened has no reason to.
-        let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
-        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
-        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
-            return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
-        }
-        let theirs = cx.retry(|| store.open(&target, false))?;
-        if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
-            return Ok(same);
-        }
-        let ranges = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
-        chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
-            let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
-            Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
-        })
-    });
-    cx.touch_down(flight_id);
-    {
-        let mut report = cx.report();
-        report.times.reading += ours_spent.reading;
-        report.times.verifying += theirs_spent.reading;
-        report.times.hashing += ours_spent.hashing + theirs_spent.hashing;
-        report.times.opening += began.elapsed().saturating_sub(ours_spent.sum() + theirs_spent.sum());
-    }
-    same
-}
-
-/// Whether two files have the same content, as far as what a store keeps of one of them can tell: then only the other is
-/// read, or neither.
-fn told(
-    cx: &Context,
-    (ours, ours_spent): (&dyn Source, &mut Spent),
-    (theirs, theirs_spent): (&dyn Source, &mut Spent),
-    size: u64,
-) -> Result<Option<bool>> {
-    if let (Some(here), Some(there)) = (ours.claim(), theirs.claim()) {
-        let kind = |claim: &str| claim.split_once(':').map(|(kind, _)| kind.to_string());
-        if kind(&here) == kind(&there) {
-            return Ok(Some(here == there));
-        }
-    }
-    for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
-        if let Some(mut judge) = cx.retry(|| judging.judge())? {
-            cx.meter.look(read, 0..size, spent, &mut |bytes| judge.update(bytes))?;
-            if let Some(same) = judge.verdict() {
-                return Ok(Some(same));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// The content is the same: only attributes may be wrong.
-fn settle_attributes(cx: &Arc<Context>, file: &OpenFile, entry: &Entry) -> Result<()> {
-    let name = cx.target_name(&entry.name);
-    let target = cx.target().stat(&name, cx.planner.keep)?;
-    let mut planner = cx.planner.clone();
-    planner.policy.compare = Compare::SizeAndTime;
-    cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
-    if planner.attributes_differ(entry, &target) {
-        if cx.writes() {
-            let spec = crate::store::MetaSpec { name: &name, entry, keep: cx.job.keep };
-            let landed = cx.retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
-            cx.refused(entry, landed.refused);
-        }
-        cx.report().attributes += 1;
-        cx.item(crate::event::Action::SetMeta, Why::Attributes, entry);
-    } else {
-        cx.report().kept.files += 1;
-        cx.keep(Why::Same, entry);
-    }
-    if cx.job.remove_source && cx.writes() {
-        cx.retry(|| cx.target().settle(&[&name]))?;
-        super::small::remove_sources(cx, &file.work, std::slice::from_ref(entry));
-    }
-    cx.sched.items_done(&file.work, 1);
-    Ok(())
 }

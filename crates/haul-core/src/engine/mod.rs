@@ -12,6 +12,7 @@
 //! The supervisor is the calling thread: it ticks the tuner, the display, the journal and the space watch,
 //! and it alone decides to leave when a worker is stuck in a system call.
 
+mod compare;
 mod context;
 mod deletes;
 mod delta;
@@ -33,6 +34,7 @@ mod step;
 mod supervise;
 pub(crate) mod verify;
 mod walk;
+mod within;
 
 use std::path::PathBuf;
 use std::sync::Arc;
