@@ -5,8 +5,8 @@
 #   WORKLOAD: big (one file of 256 MiB), small (2,000 files of 6.5 kB in 20 directories), unchanged (sync of 37,760 files
 #             that are the same), delta (1 GiB with 1 % changed in 100 places and 10 bytes inserted in front)
 #
-# DELAY is that of one way (25ms), RATE in bytes a second (125M), LOSS a share (0). Needs root, openssh-server, rsync and the
-# release build of haul and haul-test. Writes one CSV line a run to DIR/link-<workload>-<way>[-loss].csv
+# DELAY is that of one way (25ms), RATE in bytes a second (125M), LOSS a share (0). Needs root, openssh-server and rsync; builds
+# what it measures (common.sh). Writes one CSV line a run to DIR/link-<workload>-<way>[-loss].csv
 # (tool,run,seconds,user,sys,peak_kib,checked) and prints medians. Both sides share the processors; user and system time
 # are this side's. A login is in every time.
 set -euo pipefail
@@ -65,8 +65,8 @@ summary() { # CSV
 }
 
 remote="-F $work/ssh"
-haul="$bin/haul cp -q $remote"
-agent="--agent $bin/haul"
+copy="$haul cp -q $remote"
+agent="--agent $haul"
 rsync="rsync -e 'ssh -F $work/ssh'"
 
 # One tool after the other, the target made anew for each: "prepare" and "run" are functions of the workload.
@@ -94,10 +94,10 @@ both() { # WORKLOAD FROM TO TOOLS...: put and get
                 scp) echo "scp -q -r $remote $s $d" ;;
                 rsync) echo "$rsync -a ${delta:-} $s $d" ;;
                 rsync-rlpt) echo "$rsync -rlpt $s $d" ;;
-                haul) echo "$haul $agent ${flags:-} $s $d" ;;
-                haul-ssh) echo "$haul $agent --no-direct ${flags:-} $s $d" ;;
-                haul-ssh-4) echo "$haul $agent --no-direct --logins 4 ${flags:-} $s $d" ;;
-                haul-sftp) echo "$haul --no-agent ${flags:-} $s $d" ;;
+                haul) echo "$copy $agent ${flags:-} $s $d" ;;
+                haul-ssh) echo "$copy $agent --no-direct ${flags:-} $s $d" ;;
+                haul-ssh-4) echo "$copy $agent --no-direct --logins 4 ${flags:-} $s $d" ;;
+                haul-sftp) echo "$copy --no-agent ${flags:-} $s $d" ;;
             esac
         }
         turns "$out/link-$name-$way$suffix.csv" "$@"

@@ -6,7 +6,7 @@
 #             large (one file of 2 GiB), slow (1,000 files onto a store of 4 ms a call),
 #             unchanged (sync of a tree that is the same; FILES=1000000), memory (peak of a first copy)
 #
-# Needs root, ext4 tools, rsync and the release build of haul and haul-test. Writes one CSV line a run to
+# Needs root, ext4 tools and rsync; builds what it measures (common.sh). Writes one CSV line a run to
 # DIR/<workload>.csv (tool,run,seconds,user,sys,peak_kib,checked) and prints medians and ratios to `cp -r`.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -112,7 +112,7 @@ compare() { # NAME, then tools as "label:command" with SRC and DST
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
-rivals=("cp -r:cp -r SRC DST" "haul cp:$bin/haul cp -q SRC/ DST")
+rivals=("cp -r:cp -r SRC DST" "haul cp:$haul cp -q SRC/ DST")
 others=("rsync -rlpt:rsync -rlpt SRC/ DST" "tar | tar:mkdir DST && tar -C SRC -cf - . | tar -C DST -xf -")
 have fpsync && others+=("fpsync:fpsync -n 4 SRC/ DST/")
 have xcp && others+=("xcp:xcp -r --no-progress SRC DST")
@@ -129,7 +129,7 @@ for workload in "$@"; do
             ;;
         large)
             template large 6144 sh -c 'head -c 2147483648 /dev/urandom >big'
-            compare large "${rivals[@]}" "haul cp --verify:$bin/haul cp -q --verify SRC/ DST" "${others[@]}"
+            compare large "${rivals[@]}" "haul cp --verify:$haul cp -q --verify SRC/ DST" "${others[@]}"
             ;;
         unchanged) # 1,000 directories of 1,000 files, on one ext4, the copy made before
             truncate -s 24G "$work/run.img"
@@ -142,14 +142,14 @@ for workload in "$@"; do
             for run in $(seq "$pairs"); do
                 measure "rsync -a" "$run" "$csv" rsync -a "$mnt/src/" "$mnt/dst/"
                 measure "rsync -rlpt" "$run" "$csv" rsync -rlpt "$mnt/src/" "$mnt/dst/"
-                measure "haul sync" "$run" "$csv" "$bin/haul" sync -q "$mnt/src/" "$mnt/dst"
+                measure "haul sync" "$run" "$csv" "$haul" sync -q "$mnt/src/" "$mnt/dst"
             done
             summary "unchanged" "$csv" "rsync -a" "rsync -rlpt" "haul sync"
             csv=$out/unchanged-a.csv
             : >"$csv"
             for run in $(seq "$pairs"); do
                 measure "rsync -aHAX" "$run" "$csv" rsync -aHAX "$mnt/src/" "$mnt/dst/"
-                measure "haul sync -a" "$run" "$csv" "$bin/haul" sync -a -q "$mnt/src/" "$mnt/dst"
+                measure "haul sync -a" "$run" "$csv" "$haul" sync -a -q "$mnt/src/" "$mnt/dst"
             done
             summary "unchanged-a" "$csv" "rsync -aHAX" "haul sync -a"
             stale
@@ -162,7 +162,7 @@ for workload in "$@"; do
                 "$bin/haul-mktree" spread "$mnt/src" 1000 "$files" 100
                 for flags in "-q" "-q -a"; do
                     # shellcheck disable=SC2086
-                    measure "haul cp $flags ${files}000 files" 1 "$csv" "$bin/haul" cp $flags "$mnt/src/" "$mnt/dst"
+                    measure "haul cp $flags ${files}000 files" 1 "$csv" "$haul" cp $flags "$mnt/src/" "$mnt/dst"
                     rm -rf "$mnt/dst"
                 done
                 umount "$mnt"
@@ -184,7 +184,7 @@ for workload in "$@"; do
                     [ "$run" -gt 1 ] && [ "$tool" = "rsync -rlpt" ] && continue # a minute a run
                     srcdir=$work/src/src dstdir=$work/back/dst
                     case $tool in
-                        haul*) measure "$tool" "$run" "$csv" "$bin/haul" cp -q "$work/src/src/" "$work/slow/dst" ;;
+                        haul*) measure "$tool" "$run" "$csv" "$haul" cp -q "$work/src/src/" "$work/slow/dst" ;;
                         cp*) measure "$tool" "$run" "$csv" cp -r "$work/src/src" "$work/slow/dst" ;;
                         rsync*) measure "$tool" "$run" "$csv" rsync -rlpt "$work/src/src/" "$work/slow/dst" ;;
                     esac

@@ -26,7 +26,7 @@
 # "unchanged" writes the objects below MinIO's own hands: haul puts one of each directory, and its file is copied for the
 # others, which have the same content, mode and time. "haul sync (first)" is without what haul remembers of the bucket.
 #
-# Needs the release build of haul and haul-test, 4 times the largest object free below DIR and twice that in /var/tmp or
+# Builds what it measures (common.sh). Needs 4 times the largest object free below DIR and twice that in /var/tmp or
 # TMPDIR. Writes one CSV line a run to OUT/objects-WORK.csv (tool,run,seconds,user,sys,peak_kib,checked,server_seconds) and
 # the host's facts to OUT/objects-host.txt; prints medians and ratios to s5cmd.
 set -euo pipefail
@@ -68,9 +68,9 @@ program() {
     done
     command -v "$1" || true
 }
-haul=$bin/haul minio=$(program minio) s5cmd=$(program s5cmd) rclone=$(program rclone)
+minio=$(program minio) s5cmd=$(program s5cmd) rclone=$(program rclone)
 for needed in "$haul" "$minio" "$s5cmd"; do
-    [ -x "$needed" ] || { echo "objects.sh: haul (release build), minio and s5cmd are needed; one is missing" >&2 && exit 1; }
+    [ -x "$needed" ] || { echo "objects.sh: haul, minio and s5cmd are needed; one is missing" >&2 && exit 1; }
 done
 
 if [ -z "${HAUL_BENCH_OBJECTS:-}" ]; then

@@ -12,8 +12,8 @@
 # Everything that was a network or a far storage there is emulated here, and each run directory says so: haul-slowfs is a
 # file system in FUSE that answers each request late (4 ms for metadata, 2 ms for data), haul-link two network namespaces
 # with a delay and a rate between them, haul-objects a MinIO behind a delay. Data are made by `haul bench data`, SCALE
-# (default 10) times fewer of them. Writes OUT/STUDY*/ (bench/runs/DATE/references). Needs root, the release build of haul
-# and haul-test, and the tools that are to be measured.
+# (default 10) times fewer of them. Writes OUT/STUDY*/ (bench/runs/DATE/references). Builds haul (common.sh). Needs root
+# and the tools that are to be measured.
 set -euo pipefail
 script=$(realpath "$0")
 . "$(dirname "$script")/common.sh"
@@ -45,7 +45,6 @@ clean_up() {
 }
 
 export HAUL_STATE_DIR=$work/state
-haul=$bin/haul
 
 # at_least COUNT LEAST
 at_least() { echo $(($1 / scale > $2 ? $1 / scale : $2)); }
@@ -103,10 +102,10 @@ linked() {
     ssh-keygen -q -t ed25519 -N "" -f "$work/user"
     cp "$work/user.pub" "$work/keys"
     printf '%s\n' "Port 2222" "ListenAddress 0.0.0.0" "HostKey $work/host" "AuthorizedKeysFile $work/keys" "PidFile none" "UsePAM no" \
-        "StrictModes no" "SetEnv PATH=$bin:/usr/bin:/bin" "PermitRootLogin yes" "MaxSessions 64" "MaxStartups 64" "Subsystem sftp /usr/lib/openssh/sftp-server" >"$work/sshd"
+        "StrictModes no" "SetEnv PATH=${haul%/*}:/usr/bin:/bin" "PermitRootLogin yes" "MaxSessions 64" "MaxStartups 64" "Subsystem sftp /usr/lib/openssh/sftp-server" >"$work/sshd"
     printf '%s\n' "Host far" "  HostName 10.99.0.2" "  Port 2222" "  User root" "  IdentityFile $work/user" \
         "  StrictHostKeyChecking accept-new" "  UserKnownHostsFile $work/known" "  LogLevel ERROR" >"$work/ssh"
-    env work="$work" fast="$fast" out="$out" PATH="$bin:$PATH" "$bin/haul-link" --delay "$1" --rate "$2" --loss "$3" \
+    env work="$work" fast="$fast" out="$out" PATH="${haul%/*}:$bin:$PATH" "$bin/haul-link" --delay "$1" --rate "$2" --loss "$3" \
         --far "exec /usr/sbin/sshd -D -e -f $work/sshd 2>$work/log" -- env HAUL_REFERENCES="$work:$fast" "$script" -r "$repeat" -s "$scale" -o "$out" "$4"
     rm -f "$work/host"* "$work/user"*
 }

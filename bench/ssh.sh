@@ -5,7 +5,7 @@
 #   WORKLOAD: large (one file of 2 GiB), small (2,000 files of 6.5 kB), unchanged (sync of 37,760 files that are the same);
 #             each is put and got
 #
-# Needs root, openssh-server, rsync and the release build of haul and haul-test. Writes one CSV line a run to
+# Needs root, openssh-server and rsync; builds what it measures (common.sh). Writes one CSV line a run to
 # DIR/ssh-<workload>-<way>.csv (tool,run,seconds,user,sys,peak_kib,checked) and prints medians and ratios to the first tool.
 # User and system time are those of this side; the server's side shares the processors.
 set -euo pipefail
@@ -101,7 +101,7 @@ for workload in "$@"; do
                 case $tool in
                     scp) [ "$workload" = unchanged ] || measure scp "$run" "$csv" scp -q -r -F "$work/ssh" $ends ;;
                     rsync) measure rsync "$run" "$csv" rsync -a -e "'ssh -F $work/ssh'" $ends ;;
-                    haul) measure haul "$run" "$csv" "$bin/haul" cp -q -F "$work/ssh" $ends ;;
+                    haul) measure haul "$run" "$csv" "$haul" cp -q -F "$work/ssh" $ends ;;
                 esac
             done
         done

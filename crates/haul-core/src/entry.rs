@@ -427,6 +427,26 @@ pub struct Entry {
     /// Where a symlink points.
     pub target: Option<Box<[u8]>>,
     pub xattrs: Option<Box<Xattrs>>,
+    /// The names of owner and group, where the place keeps them beside the numbers, or is to.
+    pub owners: Option<Arc<OwnerNames>>,
+}
+
+/// Names that go with `Entry::uid` and `Entry::gid`; empty where nothing is known, [`OwnerNames::NONE`] where it is known that
+/// the number has no name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerNames {
+    pub user: Box<[u8]>,
+    pub group: Box<[u8]>,
+}
+
+impl OwnerNames {
+    /// Of a number without a name.
+    pub const NONE: &'static [u8] = b"-";
+
+    /// `None` where nothing is known of either.
+    pub fn of(user: Box<[u8]>, group: Box<[u8]>) -> Option<Arc<OwnerNames>> {
+        (!user.is_empty() || !group.is_empty()).then(|| Arc::new(OwnerNames { user, group }))
+    }
 }
 
 impl Entry {
@@ -449,7 +469,18 @@ impl Entry {
             version: 0,
             target: None,
             xattrs: None,
+            owners: None,
         }
+    }
+
+    /// The owner's name, if the place keeps it; may be [`OwnerNames::NONE`].
+    pub fn user_name(&self) -> Option<&[u8]> {
+        self.owners.as_ref().map(|names| &*names.user).filter(|name| !name.is_empty())
+    }
+
+    /// The group's.
+    pub fn group_name(&self) -> Option<&[u8]> {
+        self.owners.as_ref().map(|names| &*names.group).filter(|name| !name.is_empty())
     }
 
     pub fn stamp(&self) -> Stamp {

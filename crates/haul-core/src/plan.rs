@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::entry::{Entry, Kind, MetaMask};
+use crate::entry::{Entry, Kind, MetaMask, OwnerNames};
 use crate::event::{Action, Why};
 
 /// When are two files the same?
@@ -189,8 +189,15 @@ impl Planner {
         let takes_group = self.groups.as_ref().is_none_or(|groups| groups.contains(&source.gid));
         let owner = known.has(MetaMask::OWNER) && self.groups.is_none();
         let group = known.has(MetaMask::GROUP) && takes_group;
-        let same_user = owner || source.uid == target.uid;
-        let same_group = group || source.gid == target.gid;
+        // A place that keeps names was written from a machine whose numbers may be others.
+        let named = |a: Option<&[u8]>, b: Option<&[u8]>, same: bool| match (a, b) {
+            (Some(a), Some(b)) if a != OwnerNames::NONE && b != OwnerNames::NONE => a == b,
+            _ => same,
+        };
+        let same_uid = named(source.user_name(), target.user_name(), source.uid == target.uid);
+        let same_gid = named(source.group_name(), target.group_name(), source.gid == target.gid);
+        let same_user = owner || same_uid;
+        let same_group = group || same_gid;
         let when = |condition: bool, bit: u32| if condition { bit } else { 0 };
         // Where the ownership is not the source's, a file is to have neither bit, whatever it has now.
         let (given, compared) = match (source.kind == Kind::Dir, self.keep.has(MetaMask::SETID)) {
@@ -203,8 +210,8 @@ impl Planner {
             (false, true) => (0o1777 | when(same_user, 0o4000) | when(same_user && same_group, 0o2000), 0o7777),
         };
         (known.has(MetaMask::MODE) && source.kind != Kind::Link && source.mode & given != target.mode & compared)
-            || (owner && source.uid != target.uid)
-            || (group && source.gid != target.gid)
+            || (owner && !same_uid)
+            || (group && !same_gid)
             || (known.has(MetaMask::MTIME)
                 && self.policy.compare != Compare::Size
                 && !source.mtime.same(target.mtime, self.grain, self.policy.window))

@@ -35,6 +35,8 @@ pub struct Caps {
     pub sets: MetaMask,
     /// Those of symlinks: fewer where a request to set them would follow the link.
     pub link_sets: MetaMask,
+    /// Names of owners are kept beside their numbers, and entries come with them.
+    pub owner_names: bool,
     /// The groups that entries can be given, where owners cannot be chosen; `None` where any owner and group can.
     pub groups: Option<Vec<u32>>,
     /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.

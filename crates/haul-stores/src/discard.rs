@@ -63,6 +63,7 @@ impl Default for Discard {
             text_names: false,
             durable: false,
             copies: false,
+            owner_names: false,
             name_max: 255,
             folds_case: false,
             bundle_bytes: 1 << 20,

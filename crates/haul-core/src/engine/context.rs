@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::{Cancel, Stop};
-use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name, OwnerNames};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Action, Event, InFlight, Observer, Warning, Why};
 use crate::job::{Job, Links, Mode, ModeChange, Pick};
@@ -318,6 +318,10 @@ impl Context {
 
     pub(super) fn override_attributes(&self, entry: &mut Entry) {
         if let Some((uid, gid)) = self.job.owner {
+            if let Some(names) = entry.owners.take() {
+                let kept = |name: &[u8], id: Option<u32>| if id.is_none() { name.into() } else { Box::default() };
+                entry.owners = OwnerNames::of(kept(&names.user, uid), kept(&names.group, gid));
+            }
             entry.uid = uid.unwrap_or(entry.uid);
             entry.gid = gid.unwrap_or(entry.gid);
             // What was asked for is known, also of a source that has no owners.

@@ -158,7 +158,7 @@ pub fn merge(sources: Sorted, targets: Sorted) -> impl Iterator<Item = Result<(O
 const NO_XATTRS: u8 = 0x80;
 const FIXED: usize = 1 + 2 + 8 * 9 + 4 * 5;
 
-/// An entry without link target and xattrs, which are read again when they are needed.
+/// An entry without link target, xattrs and names of owners, which are read again when they are needed.
 pub fn encode(e: &Entry) -> Vec<u8> {
     let mut out = Vec::with_capacity(FIXED + e.name.leaf.len());
     out.push(match e.kind {
@@ -173,7 +173,8 @@ pub fn encode(e: &Entry) -> Vec<u8> {
     });
     let no_xattrs = e.xattrs.as_ref().is_some_and(|xattrs| xattrs.is_empty());
     out[0] |= if no_xattrs { NO_XATTRS } else { 0 };
-    let have = if e.target.is_some() || (e.xattrs.is_some() && !no_xattrs) { MetaMask::NONE } else { e.have };
+    let again = e.target.is_some() || e.owners.is_some();
+    let have = if again || (e.xattrs.is_some() && !no_xattrs) { MetaMask::NONE } else { e.have };
     out.extend(have.0.to_le_bytes());
     for word in [e.size, e.mtime.secs.cast_unsigned(), e.rdev, e.ino, e.dev, e.stored, e.version, 0, 0] {
         out.extend(word.to_le_bytes());

@@ -7,13 +7,16 @@
 //! | has a name | does not | the same number; setuid and setgid bits are left out, for it may be somebody else's |
 //! | has no name | has no name for it either | the same number |
 //! | has no name | has a name for it | the same number, without setuid and setgid bits |
+//!
+//! The source's name is the one that an entry brings ([`Entry::owners`]: of objects), else what the source's machine calls the
+//! number. Where the destination keeps names, entries go there with them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bundle::Item;
-use crate::entry::{Entry, Kind, MetaMask};
+use crate::entry::{Entry, Kind, MetaMask, OwnerNames};
 use crate::error::{ErrorKind, Result};
 use crate::event::Warning;
 use crate::job::Job;
@@ -21,22 +24,33 @@ use crate::store::Who;
 
 use super::context::Context;
 
+/// Owners that are remembered at the most.
+const KNOWN_MOST: usize = 100_000;
+
+/// Owner, group and their names, as an entry had them.
+type Before = (u32, u32, Option<Arc<OwnerNames>>);
+
 /// A number that no file has: to chown(2) it means "as it is".
 const NOBODY: u32 = u32::MAX;
 
 /// What an owner of the source is at the destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Mapped {
     id: u32,
     /// It is the same user or group, as far as anybody can tell.
     sure: bool,
+    /// What the source calls it.
+    name: Box<[u8]>,
 }
+
+/// Which owner: of which root, the number there, and the name that came with it.
+type Asked = (usize, Who, u32, Box<[u8]>);
 
 /// Which roots are on other machines than the destination, and what was found out of their owners.
 #[derive(Debug, Default)]
 pub struct Owners {
     foreign: Vec<bool>,
-    known: Mutex<HashMap<(usize, Who, u32), Mapped>>,
+    known: Mutex<HashMap<Asked, Mapped>>,
     warned: AtomicBool,
 }
 
@@ -65,12 +79,18 @@ impl Context {
             return;
         }
         let mut sure = [true; 2];
-        for (sure, (who, class)) in sure.iter_mut().zip([(Who::User, MetaMask::OWNER), (Who::Group, MetaMask::GROUP)]) {
+        let came = entry.owners.take().map_or_else(OwnerNames::default, |names| OwnerNames::clone(&names));
+        let mut names = [came.user, came.group];
+        for (i, (who, class)) in [(Who::User, MetaMask::OWNER), (Who::Group, MetaMask::GROUP)].into_iter().enumerate() {
             if entry.have.has(class) {
                 let id = if who == Who::User { &mut entry.uid } else { &mut entry.gid };
-                let mapped = self.mapped(root, who, *id);
-                (*id, *sure) = (mapped.id, mapped.sure);
+                let mapped = self.mapped((root, who, *id, std::mem::take(&mut names[i])));
+                (*id, sure[i], names[i]) = (mapped.id, mapped.sure, mapped.name);
             }
+        }
+        if self.target().caps().owner_names {
+            let [user, group] = names;
+            entry.owners = OwnerNames::of(user, group);
         }
         let [user, group] = sure;
         let group = group && (user || entry.kind == Kind::Dir);
@@ -87,56 +107,67 @@ impl Context {
         }
     }
 
-    fn mapped(&self, root: usize, who: Who, id: u32) -> Mapped {
+    fn mapped(&self, asked: Asked) -> Mapped {
+        let id = asked.2;
         if id == 0 {
-            return Mapped { id, sure: true };
+            return Mapped { id, sure: true, name: asked.3 };
         }
         // One asks, the others wait for the answer.
         let mut known = self.owners.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mapped) = known.get(&(root, who, id)) {
-            return *mapped;
+        if let Some(mapped) = known.get(&asked) {
+            return mapped.clone();
         }
-        match self.look_up_owner(root, who, id) {
+        match self.look_up_owner(&asked) {
             Ok(mapped) => {
-                known.insert((root, who, id), mapped);
+                // Who may write objects can make up any number of names.
+                if known.len() < KNOWN_MOST {
+                    known.insert(asked, mapped.clone());
+                }
                 mapped
             }
             // The connection is gone, and the run with it.
-            Err(_) => Mapped { id, sure: false },
+            Err(_) => Mapped { id, sure: false, name: asked.3 },
         }
     }
 
-    fn look_up_owner(&self, root: usize, who: Who, id: u32) -> Result<Mapped> {
-        let (source, target) = (&self.job.roots[root].store, self.target());
+    fn look_up_owner(&self, (root, who, id, came): &Asked) -> Result<Mapped> {
+        let (source, target, who, id) = (&self.job.roots[*root].store, self.target(), *who, *id);
         let ask = || {
-            Ok(match source.owner_name(who, id)? {
+            let name = match &came[..] {
+                b"" => source.owner_name(who, id)?,
+                OwnerNames::NONE => None,
+                _ => Some(came.clone()),
+            };
+            Ok(match name {
                 Some(name) => match target.owner_id(who, &name)? {
-                    Some(id) => Mapped { id, sure: true },
-                    None => Mapped { id, sure: false },
+                    Some(id) => Mapped { id, sure: true, name },
+                    None => Mapped { id, sure: false, name },
                 },
-                None => Mapped { id, sure: target.owner_name(who, id)?.is_none() },
+                None => Mapped { id, sure: target.owner_name(who, id)?.is_none(), name: OwnerNames::NONE.into() },
             })
         };
         match self.retry(ask) {
-            Err(e) if e.kind() == ErrorKind::Unsupported => Ok(Mapped { id, sure: false }),
+            Err(e) if e.kind() == ErrorKind::Unsupported => Ok(Mapped { id, sure: false, name: came.clone() }),
             answer => answer,
         }
     }
 
     /// Before a bundle is read: what is read anew has the source's numbers again, what is not has those of the destination.
-    pub(super) fn begin_owners(&self, root: usize, items: &mut [Item]) -> Vec<(u32, u32)> {
+    pub(super) fn begin_owners(&self, root: usize, items: &mut [Item]) -> Vec<Before> {
         if !self.owners.maps(root) {
             return Vec::new();
         }
-        let take = |item: &mut Item| (std::mem::replace(&mut item.entry.uid, NOBODY), std::mem::replace(&mut item.entry.gid, NOBODY));
+        let take = |Item { entry, .. }: &mut Item| {
+            (std::mem::replace(&mut entry.uid, NOBODY), std::mem::replace(&mut entry.gid, NOBODY), entry.owners.take())
+        };
         items.iter_mut().map(take).collect()
     }
 
     /// After it was read, for each item in the order of `before`; `true` if its owner is mapped already.
-    pub(super) fn end_owners(before: Option<&(u32, u32)>, entry: &mut Entry) -> bool {
+    pub(super) fn end_owners(before: Option<&Before>, entry: &mut Entry) -> bool {
         match before {
             Some(before) if (entry.uid, entry.gid) == (NOBODY, NOBODY) => {
-                (entry.uid, entry.gid) = *before;
+                (entry.uid, entry.gid, entry.owners) = before.clone();
                 true
             }
             _ => false,

@@ -483,6 +483,7 @@ impl<'a> Parser<'a> {
             text_names: false,
             durable: false,
             copies: false,
+            owner_names: false,
             name_max,
             folds_case,
             bundle_bytes: 1 << 20,

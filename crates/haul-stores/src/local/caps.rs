@@ -109,6 +109,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         text_names: false,
         durable: false,
         copies: false,
+        owner_names: false,
         name_max: usize::try_from(name_max).unwrap_or(255),
         folds_case,
         bundle_bytes: 1 << 20,

@@ -93,6 +93,7 @@ impl Memory {
             text_names: false,
             durable: false,
             copies: false,
+            owner_names: false,
             name_max: 255,
             folds_case: false,
             bundle_bytes: 1 << 20,

@@ -61,6 +61,7 @@ impl Learning {
             mode: entry.mode,
             uid: entry.uid,
             gid: entry.gid,
+            owners: entry.owners.clone(),
             rdev: entry.rdev,
             xattrs: entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty()),
             target: target.map(Into::into),

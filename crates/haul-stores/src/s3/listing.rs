@@ -282,6 +282,7 @@ fn apply(known: Known, entry: &mut Entry, server_times: bool) {
         entry.mode = known.mode;
     }
     (entry.uid, entry.gid, entry.rdev) = (known.uid, known.gid, known.rdev);
+    entry.owners = known.owners;
     entry.target = known.target;
     if !known.xattrs {
         entry.xattrs = Some(Box::default());

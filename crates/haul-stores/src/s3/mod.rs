@@ -225,6 +225,7 @@ fn caps() -> Caps {
         text_names: true,
         durable: true,
         copies: true,
+        owner_names: true,
         name_max: address::LONGEST_KEY,
         folds_case: false,
         bundle_bytes: 4 << 20,

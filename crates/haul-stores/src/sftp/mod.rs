@@ -195,6 +195,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         text_names: false,
         durable: false,
         copies: false,
+        owner_names: false,
         name_max: 255,
         folds_case: false,
         bundle_bytes: 4 << 20,

@@ -118,6 +118,8 @@ fn kept_words(kept: &Kept) -> Vec<(&'static str, String)> {
     say("file: mode", kept.mode.map(|mode| format!("{mode:04o}")));
     let owner = |id: Option<u32>| id.map_or_else(|| "-".to_string(), |id| id.to_string());
     say("file: owner:group", (kept.uid.is_some() || kept.gid.is_some()).then(|| format!("{}:{}", owner(kept.uid), owner(kept.gid))));
+    let name = |name: &Option<Box<[u8]>>| name.as_deref().map_or_else(|| "-".to_string(), haul_core::entry::show);
+    say("file: names", (kept.user.is_some() || kept.group.is_some()).then(|| format!("{}:{}", name(&kept.user), name(&kept.group))));
     say("file: mtime", kept.mtime.map(exact));
     say("file: atime", kept.atime.map(exact));
     say("file: device", kept.rdev.map(|device| format!("{device:#x}")));

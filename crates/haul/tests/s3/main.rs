@@ -13,6 +13,7 @@ mod keys;
 mod large;
 mod listing_json;
 mod others;
+mod owners;
 mod pipes;
 mod refused;
 mod sync;

@@ -215,6 +215,20 @@ impl Haul {
         self
     }
 
+    /// After these commands of a shell, in a mount namespace of its own.
+    pub fn through(self, words: &str) -> Self {
+        let script = format!("{words} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("/usr/bin/unshare");
+        command.args(["-m", "sh", "-c", &script]).arg(self.command.get_program()).args(self.command.get_args());
+        command.env_clear().envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null());
+        if let Some(place) = self.command.get_current_dir() {
+            command.current_dir(place);
+        }
+        haul_test::ignored::only(&mut command, &[]);
+        Haul { command }
+    }
+
     /// Dies as by kill -9 right behind the K-th record of its journal.
     pub fn killed_at(self, record: u64) -> Self {
         self.env("HAUL_TEST_KILL_AT_RECORD", record.to_string())

@@ -5,6 +5,7 @@
 //! | `mtime` | `1704164645.678`: seconds since 1970, up to nine decimals | rclone |
 //! | `mode` | `100644`, `40755`, `120777`: `st_mode` in octal | rclone with `-M` |
 //! | `uid`, `gid` | decimal | rclone with `-M`, s3fs |
+//! | `haul-owner`, `haul-group` | their names, of printable ASCII; `-` for a number without a name | |
 //! | `rdev` | `10300000000`: major number times 2^32 plus minor, in hexadecimal | rclone with `-M` |
 //! | `haul-kind` | `fifo`, `socket`, `char`, `block`: of what is no file, where the mode is not kept | |
 //! | `haul-xattrs` | `xa:BASE64`: which classes are kept (x: attributes, a: ACLs, c: context), and the attributes | |
@@ -21,16 +22,24 @@ mod xattrs;
 #[cfg(test)]
 mod tests;
 
-use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
+use haul_core::entry::{Entry, Kind, MetaMask, OwnerNames, Time, Xattrs};
 
 pub use read::{read, user_metadata};
 pub use write::{MOST, Written, cost, cost_of, write};
 
 /// The keys that haul writes.
-pub const NAMES: [&str; 7] = ["mtime", "mode", "uid", "gid", "rdev", "haul-kind", "haul-xattrs"];
+pub const NAMES: [&str; 9] = ["mtime", "mode", "uid", "gid", "haul-owner", "haul-group", "rdev", "haul-kind", "haul-xattrs"];
 
 /// Seconds that a time may be from 1970, either way: some 35,000 years, so that nobody's arithmetic runs over.
 const FARTHEST: i64 = 1 << 40;
+
+/// Bytes of the name of a user or a group: LOGIN_NAME_MAX.
+const LONGEST_OWNER: usize = 256;
+
+/// Whether it can be the name of a user or a group, and be sent in a header.
+fn is_owner_name(name: &[u8]) -> bool {
+    (1..=LONGEST_OWNER).contains(&name.len()) && name.iter().all(u8::is_ascii_graphic)
+}
 
 /// A symlink's target is shorter: PATH_MAX.
 const LONGEST_TARGET: u64 = 4096;
@@ -50,6 +59,9 @@ pub struct Kept {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    /// Names that go with the two numbers.
+    pub user: Option<Box<[u8]>>,
+    pub group: Option<Box<[u8]>>,
     /// As `makedev(3)` packs it.
     pub rdev: Option<u64>,
     /// The classes that were kept, and the attributes of them all; that there were none is known too.
@@ -88,6 +100,8 @@ impl Kept {
             entry.gid = gid;
             have = have.with(MetaMask::GROUP);
         }
+        let name = |name: &Option<Box<[u8]>>, id: Option<u32>| name.clone().filter(|_| id.is_some()).unwrap_or_default();
+        entry.owners = OwnerNames::of(name(&self.user, self.uid), name(&self.group, self.gid));
         if let Some(rdev) = self.rdev.filter(|_| matches!(entry.kind, Kind::Char | Kind::Block)) {
             entry.rdev = rdev;
         }

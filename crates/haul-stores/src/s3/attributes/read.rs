@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use haul_core::entry::{Kind, Time};
 use haul_core::hash::unhex;
 
-use super::{DECIMAL_LINK, FARTHEST, Kept, kind_of, word_of, xattrs};
+use super::{DECIMAL_LINK, FARTHEST, Kept, is_owner_name, kind_of, word_of, xattrs};
 use crate::s3::xml::time::{fraction, iso};
 
 /// The user's metadata among an answer's headers: names without `x-amz-meta-`.
@@ -30,6 +30,8 @@ pub fn read<'a>(metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Kept 
             "mode" => (own.kind, own.mode) = mode(value),
             "uid" => own.uid = id(value),
             "gid" => own.gid = id(value),
+            "haul-owner" => own.user = owner_name(value),
+            "haul-group" => own.group = owner_name(value),
             "rdev" => own.rdev = device(value),
             "md5chksum" => own.md5 = STANDARD.decode(value).ok().and_then(|md5| md5.try_into().ok()),
             "haul-kind" => word = kind_named(value),
@@ -44,6 +46,9 @@ pub fn read<'a>(metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Kept 
         }
     }
     own.kind = word.or(own.kind);
+    // A name belongs to the number that was written with it.
+    own.user = own.user.filter(|_| own.uid.is_some());
+    own.group = own.group.filter(|_| own.gid.is_some());
     [files, packed].into_iter().fold(own, Kept::or)
 }
 
@@ -58,6 +63,8 @@ impl Kept {
             atime: self.atime.or(other.atime),
             uid: self.uid.or(other.uid),
             gid: self.gid.or(other.gid),
+            user: self.user.or(other.user),
+            group: self.group.or(other.group),
             rdev: self.rdev.or(other.rdev),
             xattrs: self.xattrs.or(other.xattrs),
             md5: self.md5.or(other.md5),
@@ -132,6 +139,10 @@ fn nanoseconds(text: &str) -> Option<Time> {
 /// A user or a group. The highest number is no one: to chown(2) it means "as it is".
 fn id(text: &str) -> Option<u32> {
     whole(text).and_then(|id| u32::try_from(id).ok()).filter(|id| *id != u32::MAX)
+}
+
+fn owner_name(text: &str) -> Option<Box<[u8]>> {
+    is_owner_name(text.as_bytes()).then(|| text.as_bytes().into())
 }
 
 /// A `mode` in octal as rclone writes it, or in decimal as s3fs does. Both are digits: whichever gives a type of

@@ -3,7 +3,7 @@
 use haul_core::entry::{Entry, Kind, MetaMask, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::{DECIMAL_LINK, FARTHEST, bits_of, word_of, xattrs};
+use super::{DECIMAL_LINK, FARTHEST, bits_of, is_owner_name, word_of, xattrs};
 use crate::s3::xml::time::decimals;
 
 /// Bytes of metadata that an object can have, all names and values together.
@@ -77,6 +77,13 @@ pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
             true if id == u32::MAX => room.refuse(class),
             true => drop(room.put(name, id.to_string(), class)),
             false => {}
+        }
+    }
+    let names = [("haul-owner", entry.user_name(), MetaMask::OWNER), ("haul-group", entry.group_name(), MetaMask::GROUP)];
+    for (key, name, class) in names {
+        // Without room for it, or where no header can hold it, there is the number.
+        if let Some(name) = name.filter(|name| keep.has(class) && is_owner_name(name)) {
+            room.put(key, String::from_utf8_lossy(name).into_owned(), MetaMask::NONE);
         }
     }
     let classes = keep.and(xattrs::ALL);

@@ -1,12 +1,14 @@
 //! What is remembered of an object, and its bytes.
 //!
 //! ```text
-//! details = flags | size | modified | [end of the window] | mtime | have | mode | uid | gid | [rdev] | [target]
+//! details = flags | size | modified | [end of the window] | mtime | have | mode | uid | gid | [names of both] | [rdev] | [target]
 //! flags   = kind, in the lower three bits, and the bits below
 //! ```
 //! Numbers are of variable length, seconds relative to `EPOCH`.
 
-use haul_core::entry::{Kind, MetaMask, Time};
+use std::sync::Arc;
+
+use haul_core::entry::{Kind, MetaMask, OwnerNames, Time};
 use haul_core::hash::xxh128;
 
 /// Longest key in bytes: the protocol's own bound.
@@ -15,8 +17,11 @@ pub const KEY_MOST: usize = 1024;
 /// Longest target of a symlink in bytes, as Linux bounds it.
 pub const TARGET_MOST: usize = 4096;
 
-/// Most bytes of a record's details: flags, twelve numbers and a target.
-pub(super) const DETAILS_MOST: usize = 1 + 12 * VARINT_MOST + TARGET_MOST;
+/// Most bytes of a record's details: flags, fourteen numbers, two names and a target.
+pub(super) const DETAILS_MOST: usize = 1 + 14 * VARINT_MOST + 2 * OWNER_MOST + TARGET_MOST;
+
+/// Longest name of an owner.
+const OWNER_MOST: usize = 256;
 
 /// Bytes of a hashed ETag.
 pub(super) const HASH: usize = 16;
@@ -35,6 +40,7 @@ const WINDOW: u8 = 1 << 3;
 const XATTRS: u8 = 1 << 4;
 const TARGET: u8 = 1 << 5;
 const DEVICE: u8 = 1 << 6;
+const OWNERS: u8 = 1 << 7;
 
 const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
 
@@ -49,6 +55,7 @@ pub struct Known {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
+    pub owners: Option<Arc<OwnerNames>>,
     /// As in `Entry`.
     pub rdev: u64,
     /// Whether there are extended attributes; they are not kept here.
@@ -125,6 +132,9 @@ pub(super) fn encode(size: u64, modified: Modified, known: &Known) -> Option<Vec
     if target.is_some_and(|target| target.len() > TARGET_MOST) {
         return None;
     }
+    if known.owners.as_ref().is_some_and(|names| names.user.len().max(names.group.len()) > OWNER_MOST) {
+        return None;
+    }
     let (from, to) = match modified {
         Modified::At(time) => (time, None),
         Modified::Within { not_before, not_after } => (not_before, Some(not_after)),
@@ -137,7 +147,8 @@ pub(super) fn encode(size: u64, modified: Modified, known: &Known) -> Option<Vec
             | flag(to.is_some(), WINDOW)
             | flag(known.xattrs, XATTRS)
             | flag(target.is_some(), TARGET)
-            | flag(known.rdev != 0, DEVICE),
+            | flag(known.rdev != 0, DEVICE)
+            | flag(known.owners.is_some(), OWNERS),
     );
     put(&mut out, size);
     put_time(&mut out, from);
@@ -149,6 +160,10 @@ pub(super) fn encode(size: u64, modified: Modified, known: &Known) -> Option<Vec
     put(&mut out, known.mode.into());
     put(&mut out, known.uid.into());
     put(&mut out, known.gid.into());
+    for name in known.owners.iter().flat_map(|names| [&names.user, &names.group]) {
+        put(&mut out, name.len() as u64);
+        out.extend_from_slice(name);
+    }
     if known.rdev != 0 {
         put(&mut out, known.rdev);
     }
@@ -193,6 +208,7 @@ pub(super) fn decode(details: &[u8]) -> Option<(u64, Modified, Known)> {
         mode: take(from)?.try_into().ok()?,
         uid: take(from)?.try_into().ok()?,
         gid: take(from)?.try_into().ok()?,
+        owners: if flags & OWNERS == 0 { None } else { OwnerNames::of(take_bytes(from)?.into(), take_bytes(from)?.into()) },
         rdev: if flags & DEVICE == 0 { 0 } else { take(from)? },
         xattrs: flags & XATTRS != 0,
         target: if flags & TARGET == 0 { None } else { Some(take_bytes(from)?.into()) },
@@ -269,9 +285,11 @@ mod tests {
             kind in 0..8usize, have: u16, mtime in time(), mode: u32, uid: u32, gid: u32,
             rdev in prop_oneof![Just(0), any::<u64>()], xattrs: bool,
             target in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..60)),
+            user in "[a-z]{0,9}", group in "[a-z]{0,300}",
         ) -> Known {
+            let owners = OwnerNames::of(user.into_bytes().into(), group.into_bytes()[..].iter().copied().take(OWNER_MOST).collect());
             let (have, target) = (MetaMask(have), target.map(Into::into));
-            Known { kind: KINDS[kind], have, mtime, mode, uid, gid, rdev, xattrs, target }
+            Known { kind: KINDS[kind], have, mtime, mode, uid, gid, owners, rdev, xattrs, target }
         }
     }
 
@@ -307,6 +325,7 @@ mod tests {
                 mode: u32::MAX,
                 uid: u32::MAX,
                 gid: u32::MAX,
+                owners: None,
                 rdev: u64::MAX,
                 xattrs: true,
                 target,

@@ -44,6 +44,7 @@ impl Object {
             mode: if random.is_multiple_of(5) { 0o755 } else { 0o644 },
             uid: 1000,
             gid: 1000,
+            owners: None,
             rdev: 0,
             xattrs: random % 100 == 1,
             target: (kind == Kind::Link).then(|| format!("../to/{number}").into_bytes().into()),
