@@ -217,27 +217,6 @@ pub fn write_manual(dir: &Path) -> io::Result<usize> {
     Ok(pages.len())
 }
 
-/// Completions for a shell.
-pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
-    let mut out = Vec::new();
-    clap_complete::generate(shell, &mut shown(definitions()), "haul", &mut out);
-    out
-}
-
-/// The definitions without hidden commands, which the makers of completions would offer.
-fn shown(command: clap::Command) -> clap::Command {
-    let visible: Vec<clap::Command> = command.get_subcommands().filter(|inner| !inner.is_hide_set()).cloned().map(shown).collect();
-    let about = command.get_about().cloned().unwrap_or_default();
-    clap::Command::new(command.get_name().to_string())
-        .about(about)
-        .version(env!("CARGO_PKG_VERSION"))
-        .disable_version_flag(command.get_name() != "haul")
-        .disable_help_flag(true)
-        .disable_help_subcommand(true)
-        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
-        .subcommands(visible)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,15 +255,5 @@ mod tests {
         let (_, first) = &pages[0];
         assert!(!String::from_utf8_lossy(first).contains("agent(1)"), "hidden commands have no page");
         assert!(!pages.iter().any(|(n, _)| n.contains("flags-table")));
-    }
-
-    #[test]
-    fn every_shell_has_completions() {
-        use clap_complete::Shell;
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let text = String::from_utf8_lossy(&completions(shell)).into_owned();
-            assert!(text.contains("delete-excluded") && text.contains("older-than"), "{shell}");
-            assert!(!text.contains("flags-table") && !text.contains("Serve another haul"), "{shell} offers hidden commands");
-        }
     }
 }

@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 
 mod allocator;
 mod command;
+mod completions;
 mod exit;
 mod figures;
 mod flags;
@@ -111,7 +112,8 @@ fn run(invocation: Invocation) -> Exit {
             Ok(text) => ended(out::print_text(&text, color)),
             Err(reason) => refuse(reason),
         },
-        Command::Completions(shell) => ended(out::print(&help::completions(shell))),
+        Command::Completions(shell) => ended(out::print(&completions::script(shell))),
+        Command::Complete(flags) => ended(out::print(&command::complete::lines(&flags, global))),
         Command::Agent(flags) => command::agent::run(&flags),
         Command::FlagsTable => ended(out::print(flags::table::markdown().as_bytes())),
         Command::Man(None) => match help::manual() {

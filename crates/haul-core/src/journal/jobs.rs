@@ -58,6 +58,27 @@ pub enum JobState {
     },
 }
 
+/// What the names of a job's files tell of it, without its journal being read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glance {
+    pub id: String,
+    pub finished: bool,
+    pub sources: Vec<String>,
+    pub target: String,
+}
+
+/// The jobs below a state directory, in no order; what cannot be read is left out, and nothing is made.
+pub fn glance(root: &Path) -> Vec<Glance> {
+    let look = |entry: std::fs::DirEntry| {
+        let id = entry.file_name().to_str().filter(|id| is_id(id))?.to_string();
+        let about = ["job", "record"].iter().find_map(|name| read_text(&entry.path().join(name)).ok()?)?;
+        let finished = !entry.path().join("journal").exists();
+        let target = text::one(&about, "target").unwrap_or_default();
+        Some(Glance { id, finished, sources: text::all(&about, "source").collect(), target })
+    };
+    std::fs::read_dir(root.join("jobs")).into_iter().flatten().flatten().filter_map(look).collect()
+}
+
 /// Which jobs to remove: all that are named (all, if none is) and old enough. None that is at work.
 #[derive(Clone, Debug, Default)]
 pub struct Pick {

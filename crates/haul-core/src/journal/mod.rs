@@ -30,7 +30,7 @@ mod writer;
 mod tests;
 
 pub use identity::Identity;
-pub use jobs::{Clean, Cleaning, JobInfo, JobState, Pick};
+pub use jobs::{Clean, Cleaning, Glance, JobInfo, JobState, Pick, glance};
 pub use lock::Here;
 pub use progress::{Chunks, Progress, Resume, Session};
 pub use record::{Record, staged};

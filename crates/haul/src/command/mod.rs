@@ -4,6 +4,7 @@ pub mod agent;
 pub mod batch;
 pub mod bench;
 mod buckets;
+pub mod complete;
 pub mod demo;
 mod df;
 pub mod doctor;

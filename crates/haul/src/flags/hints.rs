@@ -153,6 +153,13 @@ pub fn command_name(argv: &[OsString], definitions: &clap::Command) -> Option<St
     words(argv, definitions).0
 }
 
+/// The command and its operands among the words behind the program's name.
+pub fn operands(line: &[OsString]) -> (Option<String>, Vec<String>) {
+    let argv: Vec<OsString> = std::iter::once(OsString::from("haul")).chain(line.iter().cloned()).collect();
+    let (command, words) = words(&argv, &super::definitions());
+    (command, words.iter().map(|word| word.text.to_string_lossy().into_owned()).collect())
+}
+
 /// A value after an option that takes none.
 pub fn stray_value(argv: &[OsString], definitions: &clap::Command, exists: &dyn Fn(&Path) -> bool) -> Option<String> {
     let (_, words) = words(argv, definitions);

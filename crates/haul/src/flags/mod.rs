@@ -111,6 +111,8 @@ pub enum Command {
     Help(Option<String>),
     FlagsTable,
     Agent(other::AgentFlags),
+    /// For the scripts of shells.
+    Complete(other::CompleteFlags),
 }
 
 /// Text for a terminal and without escape sequences.
@@ -202,6 +204,8 @@ enum CommandArgs {
     Help(other::HelpArgs),
     #[command(hide = true)]
     Agent(other::AgentArgs),
+    #[command(hide = true)]
+    Complete(other::CompleteArgs),
     #[command(hide = true)]
     FlagsTable(other::FlagsTableArgs),
 }
@@ -305,6 +309,7 @@ fn resolve(cli: Cli, given: &ArgMatches, environment: &Environment<'_>) -> Resul
         CommandArgs::Man(args) => Command::Man(args.dir),
         CommandArgs::Help(args) => Command::Help(args.topic),
         CommandArgs::Agent(args) => Command::Agent(args.resolve()),
+        CommandArgs::Complete(args) => Command::Complete(args.resolve()),
         CommandArgs::FlagsTable(_) => Command::FlagsTable,
     };
     Ok(Invocation { global, command })

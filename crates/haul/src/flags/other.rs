@@ -88,12 +88,15 @@ impl DemoArgs {
 }
 
 /// Print completions for a shell
+///
+/// bash, zsh and fish complete hosts of ssh_config, buckets of earlier jobs, profiles and job ids, too.
 #[derive(Args)]
 #[command(
     override_usage = "haul completions SHELL",
     before_help = "Examples:
   haul completions bash > ~/.local/share/bash-completion/completions/haul
-  haul completions zsh > ~/.zfunc/_haul"
+  haul completions zsh > ~/.zfunc/_haul
+  haul completions fish > ~/.config/fish/completions/haul.fish"
 )]
 pub struct CompletionsArgs {
     /// The shell
@@ -132,6 +135,30 @@ pub struct HelpArgs {
 /// Print docs/flags.md
 #[derive(Args)]
 pub struct FlagsTableArgs {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompleteFlags {
+    /// The word to be completed, as far as it is typed.
+    pub current: OsString,
+    /// Those between the program's name and it.
+    pub words: Vec<OsString>,
+}
+
+/// Print hosts, buckets, profiles and jobs for a word: what completions ask for
+#[derive(Args)]
+#[command(override_usage = "haul complete -- CURRENT [WORD...]")]
+pub struct CompleteArgs {
+    /// The word to be completed, and those before it
+    #[arg(value_name = "WORD", required = true, last = true)]
+    words: Vec<OsString>,
+}
+
+impl CompleteArgs {
+    pub(super) fn resolve(mut self) -> CompleteFlags {
+        let words = self.words.split_off(1.min(self.words.len()));
+        CompleteFlags { current: self.words.pop().unwrap_or_default(), words }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentFlags {

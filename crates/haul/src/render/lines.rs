@@ -7,7 +7,7 @@ use haul_core::error::Error;
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
 use haul_core::retry::Again;
 
-use super::text::{bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
+use super::text::{bit_rate, bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
 
 /// Nothing moved and nothing found for this long is a stall and is named so. Shorter pauses are what a
 /// busy file server does every minute.
@@ -19,6 +19,8 @@ pub struct Around {
     pub retries: u64,
     /// For check: nothing is planned, entries are compared.
     pub check: bool,
+    /// Bytes pass a network: on a terminal the rate is shown in bits, too, where there is room.
+    pub network: bool,
 }
 
 /// One moment in one line for a job log: time since the start, files, bytes, rates, workers, time left.
@@ -48,6 +50,11 @@ pub fn progress(p: &Progress, around: Around) -> String {
     }
     parts.retain(|part| !part.is_empty());
     parts.join("  ")
+}
+
+/// ` (0.13 Gbit/s)`, the rate of now, for what passes a network.
+pub fn bits(p: &Progress, around: Around) -> String {
+    if around.network { format!(" ({})", bit_rate(p.rate_now)) } else { String::new() }
 }
 
 /// Failures and retries so far, where there are any.
@@ -241,7 +248,7 @@ mod tests {
         insta::assert_snapshot!(progress(&p, Around::default()), @"00:01:30  12,345 of 37,760 files  1.20 of 4.05 GiB  15.5 MiB/s now, 13.7 mean  8 workers  about 3 min 08 s left");
         p.walk_done = false;
         p.failed = 3;
-        insta::assert_snapshot!(progress(&p, Around { retries: 1, check: false }), @"00:01:30  12,345 of at least 37,760 files  1.20 of at least 4.05 GiB  15.5 MiB/s now, 13.7 mean  8 workers  3 failed  1 retry  still listing");
+        insta::assert_snapshot!(progress(&p, Around { retries: 1, ..Around::default() }), @"00:01:30  12,345 of at least 37,760 files  1.20 of at least 4.05 GiB  15.5 MiB/s now, 13.7 mean  8 workers  3 failed  1 retry  still listing");
         p.walk_done = true;
         p.idle = Duration::from_secs(12);
         p.rate_now = 0.0;
@@ -249,7 +256,7 @@ mod tests {
         insta::assert_snapshot!(progress(&Progress::default(), Around::default()), @"00:00:00  0 of at least 0 files  0 B/s now, 0 mean  0 workers  still listing");
         let compared =
             Progress { found: 1_234_567, walk_done: true, workers: 4, phase: "comparing", elapsed: p.elapsed, ..Progress::default() };
-        insta::assert_snapshot!(progress(&compared, Around { retries: 0, check: true }), @"00:01:30  comparing  1,234,567 entries compared  0 B/s now, 0 mean  4 workers");
+        insta::assert_snapshot!(progress(&compared, Around { check: true, ..Around::default() }), @"00:01:30  comparing  1,234,567 entries compared  0 B/s now, 0 mean  4 workers");
     }
 
     #[test]

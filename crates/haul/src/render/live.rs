@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use haul_core::event::Progress;
 
-use super::lines::{Around, STALLED, left, slowest, stalled, troubles};
+use super::lines::{Around, STALLED, bits, left, slowest, stalled, troubles};
 use super::text::{bytes, bytes_of, clip, clock, columns, count, frequency, join, percent, rates, things};
 
 /// Below this a frame says too little; the line of a job log is shown instead, clipped.
@@ -32,7 +32,7 @@ pub fn frame(p: &Progress, around: Around, size: Size, unicode: bool) -> Vec<Str
     let mut lines = if width < NARROWEST {
         vec![super::lines::progress(p, around)]
     } else {
-        vec![headline(p, around, width, unicode), speed(p, width), times(p, around, width), file(p, width)]
+        vec![headline(p, around, width, unicode), speed(p, around, width), times(p, around, width), file(p, width)]
     };
     lines.retain(|line| !line.is_empty());
     lines.truncate(size.rows.saturating_sub(1).max(1));
@@ -76,7 +76,7 @@ fn bar(percent: u64, room: usize, unicode: bool) -> String {
     done.repeat(full) + &open.repeat(room - full)
 }
 
-fn speed(p: &Progress, width: usize) -> String {
+fn speed(p: &Progress, around: Around, width: usize) -> String {
     let mut parts = vec![
         format!("  {}", rates(p.rate_now, p.rate_mean())),
         format!("{} files/s", frequency(p.files_now)),
@@ -87,6 +87,10 @@ fn speed(p: &Progress, width: usize) -> String {
     }
     if p.resumed_bytes > 0 {
         parts.push(format!("{} from an earlier run", bytes(p.resumed_bytes)));
+    }
+    let bits = bits(p, around);
+    if columns(&parts.join("   ")) + columns(&bits) <= width {
+        parts[0].push_str(&bits);
     }
     join(&parts, "   ", width)
 }
@@ -173,7 +177,7 @@ mod tests {
     #[test]
     fn frames_at_80_and_200_columns() {
         let p = moving();
-        let around = Around { retries: 12, check: false };
+        let around = Around { retries: 12, ..Around::default() };
         insta::assert_snapshot!(shown(&p, around, NARROW), @"
         copying  [#####---------------]  29%  1.20 of 4.05 GiB  12,345 of 37,760 files
           15.5 MiB/s now, 13.7 mean   141 files/s   8 workers
@@ -207,6 +211,16 @@ mod tests {
     }
 
     #[test]
+    fn rates_of_networks_are_in_bits_too_where_the_line_stays_whole() {
+        let around = Around { network: true, ..Around::default() };
+        let speed = |p: &Progress, columns| frame(p, around, Size { columns, rows: 24 }, false)[1].clone();
+        assert_eq!(speed(&moving(), 80), "  15.5 MiB/s now, 13.7 mean (0.130 Gbit/s)   141 files/s   8 workers");
+        assert_eq!(speed(&moving(), 60), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers");
+        let more = Progress { resumed_bytes: 1 << 30, ..moving() };
+        assert_eq!(speed(&more, 96), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB from an earlier run");
+    }
+
+    #[test]
     fn a_stall_says_where() {
         let p = Progress { idle: Duration::from_secs(12), rate_now: 0.0, ..moving() };
         insta::assert_snapshot!(shown(&p, Around::default(), NARROW), @"
@@ -220,7 +234,7 @@ mod tests {
     #[test]
     fn a_check_shows_what_was_compared() {
         let p = Progress { found: 1_234_567, workers: 4, elapsed: Duration::from_secs(61), ..Progress::default() };
-        insta::assert_snapshot!(shown(&p, Around { retries: 0, check: true }, NARROW), @"
+        insta::assert_snapshot!(shown(&p, Around { check: true, ..Around::default() }, NARROW), @"
         comparing  1,234,567 entries compared
           0 B/s now, 0 mean   0 files/s   4 workers
           00:01:01 elapsed   still listing
@@ -239,7 +253,7 @@ mod tests {
         for p in [p, stalled, listing, huge, Progress::default()] {
             for width in 1..220 {
                 for rows in [1, 2, 3, 5, 24] {
-                    let lines = frame(&p, Around { retries: 9, check: false }, Size { columns: width, rows }, true);
+                    let lines = frame(&p, Around { retries: 9, ..Around::default() }, Size { columns: width, rows }, true);
                     assert!(lines.len() <= rows.saturating_sub(1).max(1));
                     for line in lines {
                         assert!(columns(&line) < width.max(2), "{width}: {line:?}");

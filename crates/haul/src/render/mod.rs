@@ -293,7 +293,7 @@ impl Renderer {
     }
 
     fn around(&self, state: &State) -> Around {
-        Around { retries: state.retries, check: self.options.mode == Mode::Check }
+        Around { retries: state.retries, check: self.options.mode == Mode::Check, network: state.run.network }
     }
 
     fn width(&self, state: &State) -> Option<usize> {

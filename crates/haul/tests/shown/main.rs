@@ -1,5 +1,7 @@
 //! What people see first: the demo, and what jobs leave.
 
+mod shells;
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -37,6 +37,11 @@ const EARLY: Duration = Duration::from_secs(5 * 60);
 /// How long a chain that found nothing is not walked again: hundreds of requests would wait for the same nothing.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// The profiles of the user's files, sorted; none of files that cannot be read.
+pub fn profiles(environment: &Environment) -> Vec<String> {
+    Profiles::read(environment).map(|profiles| profiles.names().into_iter().map(str::to_string).collect()).unwrap_or_default()
+}
+
 /// What the command line says about access, all of it optional.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
