@@ -20,6 +20,7 @@ mod location;
 mod objects;
 mod open;
 mod out;
+mod owners;
 mod remote;
 mod render;
 mod retries;

@@ -12,6 +12,7 @@
 //! The supervisor is the calling thread: it ticks the tuner, the display, the journal and the space watch,
 //! and it alone decides to leave when a worker is stuck in a system call.
 
+mod carry;
 mod compare;
 mod context;
 mod deletes;

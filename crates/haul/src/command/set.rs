@@ -8,17 +8,17 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::ModeChange;
 use haul_core::spill::Sorter;
-use haul_core::store::{MetaSpec, Store, Who};
+use haul_core::store::MetaSpec;
 use haul_core::survey::{Descend, Survey};
 
 use super::Claimed;
 use super::files::Failures;
 use crate::flags::Global;
-use crate::flags::keep::{Chown, Principal};
 use crate::flags::set::{SetFlags, Setting};
 use crate::location::Scheme;
 use crate::open::{self, Argument, Opened};
 use crate::out;
+use crate::owners;
 use crate::render::listing::{Changed, Listed};
 
 /// Names whose attributes are set by one call.
@@ -76,7 +76,7 @@ pub fn set(asked: &Argument<'_>, flags: &SetFlags, global: &Global) -> Result<Fa
     let change = match &flags.setting {
         Setting::Mode(changes) => Change::Mode(changes),
         Setting::Owner(owner) => {
-            let (user, group) = numbers(&*opened.store, owner).map_err(|e| e.at(&asked.path))?;
+            let (user, group) = owners::numbers(&*opened.store, owner).map_err(|e| e.at(&asked.path))?;
             Change::Owner(user, group)
         }
     };
@@ -91,27 +91,6 @@ pub fn set(asked: &Argument<'_>, flags: &SetFlags, global: &Global) -> Result<Fa
         Some(e) => Err(Error::io(e, "write")),
         None => Ok(state.failures),
     }
-}
-
-/// Owner and group as the host of the place numbers them.
-fn numbers(store: &dyn Store, owner: &Chown) -> Result<(Option<u32>, Option<u32>)> {
-    let number = |who, principal: &Option<Principal>| match principal {
-        None => Ok(None),
-        Some(Principal::Id(id)) => Ok(Some(*id)),
-        Some(Principal::Name(name)) => {
-            let failed = |why: String| Error::new(ErrorKind::Usage, "set owner").because(why).hint("give the number");
-            let word = if who == Who::User { "user" } else { "group" };
-            match store.owner_id(who, name.as_bytes()) {
-                Ok(Some(id)) => Ok(Some(id)),
-                Ok(None) => Err(failed(format!("there is no {word} '{}' on that host", show(name.as_bytes())))),
-                Err(e) if e.kind() == ErrorKind::Unsupported => {
-                    Err(failed(format!("the server cannot be asked for the number of {word} '{}'", show(name.as_bytes()))))
-                }
-                Err(e) => Err(e),
-            }
-        }
-    };
-    Ok((number(Who::User, &owner.user)?, number(Who::Group, &owner.group)?))
 }
 
 #[derive(Default)]

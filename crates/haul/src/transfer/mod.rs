@@ -26,9 +26,9 @@ use haul_stores::s3::Learning;
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
-use crate::flags::keep::{Chown, Principal};
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::{Location, Scheme};
+use crate::owners;
 use crate::remote::{Hosts, is_remote};
 use crate::render;
 
@@ -128,7 +128,6 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
     let filter = lists::filter(&flags.select.filters, flags.listed.from0)?;
     let input = flags.listed.files_from.as_ref();
     let listed = input.map(|input| lists::listed(input, flags.listed.from0, &std::env::temp_dir())).transpose()?;
-    let owner = flags.keep.chown.as_ref().map(chown).transpose()?;
     if let Some(dir) = flags.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         places::below(b"", dir)?;
     }
@@ -172,6 +171,11 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, &asked)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
+    // A directory that a dry run has not made asks nobody; that changes nothing of what the run says.
+    let owner = match flags.keep.chown.as_ref().map(|owner| owners::numbers(&*places.target, owner)).transpose() {
+        Err(e) if flags.dry && e.kind() == ErrorKind::Unsupported => None,
+        owner => owner?,
+    };
     let mut keep = if is_root { flags.keep.mask } else { flags.keep.mask.without(MetaMask::CONTEXT) };
     if let Some((user, group)) = owner {
         keep = keep.with(if user.is_some() { MetaMask::OWNER } else { MetaMask::NONE });
@@ -265,25 +269,6 @@ fn may_hand_over(job: &Job) -> bool {
         && job.chmod.is_empty()
         && !job.one_file_system
         && job.roots.iter().all(|root| !matches!(root.pick, Pick::Listed(_)))
-}
-
-/// Names to numbers, as this machine knows them: through getent(1), so that LDAP and its kin are asked too.
-fn chown(chown: &Chown) -> Result<(Option<u32>, Option<u32>)> {
-    let number = |principal: &Option<Principal>, database: &str| match principal {
-        None => Ok(None),
-        Some(Principal::Id(id)) => Ok(Some(*id)),
-        Some(Principal::Name(name)) => {
-            let unknown = || {
-                let e = Error::new(ErrorKind::Usage, "chown")
-                    .because(format!("no such name in {database}: {}", haul_core::entry::show(name.as_bytes())));
-                e.hint("give the number")
-            };
-            let out = std::process::Command::new("getent").args([database, "--", name]).output().map_err(|_| unknown())?;
-            let line = String::from_utf8_lossy(&out.stdout).into_owned();
-            line.split(':').nth(2).and_then(|id| id.trim().parse().ok()).map(Some).ok_or_else(unknown)
-        }
-    };
-    Ok((number(&chown.user, "passwd")?, number(&chown.group, "group")?))
 }
 
 /// check: both trees are read, nothing is written.

@@ -108,5 +108,9 @@ fn names_of_owners_are_looked_up_on_the_host() {
     assert_eq!(of(&w.join("t/a")), (5001, 4001, of(&w.join("t/a")).2));
     near(&w, "chgrp stranger testhost:~/t/a").run().code(0);
     assert_eq!(of(&w.join("t/a")).1, 4004);
-    near(&w, "chown here testhost:~/t/a").run().code(1).says("no user 'here' on that host");
+    near(&w, "chown here testhost:~/t/a").run().code(1).says("the host has no user 'here'");
+    // A copy asks the same host.
+    near(&w, "cp --chown ana:bob t/a testhost:~/u").run().code(0);
+    assert_eq!(of(&w.join("u")), (5001, 4001, of(&w.join("u")).2));
+    near(&w, "cp --chown here t/a testhost:~/v").run().code(1).says("the host has no user 'here'");
 }

@@ -1,0 +1,117 @@
+//! One chunk of a large file from its source to where the destination says that it has it.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::meter::Pass;
+use crate::report::Times;
+use crate::store::{Chunk, Receipt, WriteStyle};
+use crate::tune::Op;
+
+use super::context::Context;
+use super::file::Ends;
+
+/// A chunk that has set out and of which the destination has not said yet that it is there.
+pub struct Carried {
+    /// Without what has landed of it before.
+    chunk: Chunk,
+    began: Instant,
+    hash: Option<u128>,
+}
+
+/// Carries a chunk, if there is one, and lands the one that set out before the last `ahead`, or the first of them.
+pub fn move_chunk(
+    cx: &Context,
+    ends: &Ends,
+    chunk: Option<Chunk>,
+    carried: &mut VecDeque<Carried>,
+    ahead: usize,
+) -> Result<Option<Receipt>> {
+    ends.flight.doing("copy");
+    cx.measured(Op::Chunk, |load| {
+        let ahead = if chunk.is_some() { ahead } else { 0 };
+        if let Some(mut chunk) = chunk {
+            load.bytes = chunk.at.end - chunk.at.start;
+            load.entries = 1;
+            let mut began = Instant::now();
+            let hash = cx.retry(|| {
+                began = Instant::now();
+                carry(cx, ends, &mut chunk)
+            })?;
+            carried.push_back(Carried { chunk, began, hash });
+        }
+        if carried.len() <= ahead {
+            return Ok(None);
+        }
+        let Some(Carried { mut chunk, began, hash }) = carried.pop_front() else { return Ok(None) };
+        let mut sent = Some(hash);
+        let (hash, tag) = cx.retry(|| {
+            let hash = match sent.take() {
+                Some(hash) => hash,
+                // It did not arrive: it sets out again.
+                None => carry(cx, ends, &mut chunk)?,
+            };
+            Ok((hash, land(cx, ends, &chunk)?))
+        })?;
+        cx.step.note(chunk.at.end - chunk.at.start, began.elapsed());
+        let receipt = Receipt { index: chunk.index, tag, hash };
+        if let Some(session) = ends.session {
+            cx.journal.landed(session, &receipt);
+        }
+        ends.shown.landed(cx, &chunk, &*ends.source, &*ends.sink)?;
+        Ok(Some(receipt))
+    })
+}
+
+/// Waits until the destination has it.
+fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
+    let began = Instant::now();
+    let landed = ends.sink.landed(chunk);
+    cx.report().times.writing += began.elapsed();
+    landed
+}
+
+/// Sends a chunk. What takes longer than a second or two goes in steps, and the journal hears of those that have landed:
+/// `chunk` is then what was still to do. Where a hash of the whole is wanted, or parts of a service are meant, it goes at once.
+fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
+    let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
+    let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else { return carry_at(cx, ends, chunk.at.clone()) };
+    let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
+    let mut next = chunk.at.start;
+    // The step before lands while the next one is on its way.
+    let mut sent = None;
+    loop {
+        let step = cx.step.bytes();
+        let last = chunk.at.end - next <= step.saturating_add(step / 2);
+        let end = if last { chunk.at.end } else { next + step };
+        let passed = carry_at(cx, ends, next..end);
+        // What has set out before a signal came is kept, too.
+        if let Some(before) = if passed.is_ok() { sent.replace(end) } else { sent.take() } {
+            let landed = land(cx, ends, &Chunk { index: chunk.index, at: chunk.at.start..before });
+            if landed.is_ok() {
+                chunk.at.start = before;
+                cx.step.note(before - first, began.elapsed());
+                cx.journal.landed_part(session, chunk.index, before - begin);
+            }
+            passed?;
+            landed?;
+        } else {
+            passed?;
+        }
+        if last {
+            return Ok(None);
+        }
+        next = end;
+    }
+}
+
+fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
+    let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
+    let (hash, spent) = match &ends.delta {
+        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, at, how)?,
+        None => cx.meter.pass(&*ends.source, &*ends.sink, at, how)?,
+    };
+    cx.report().times += Times::from(spent);
+    Ok(hash)
+}
