@@ -237,7 +237,7 @@ fn a_greeting_that_is_none_ends_it() {
         w.agent = says(&w, bytes);
         let ended = put(&w, "");
         let said = failed(&ended);
-        assert!(said.contains("testhost") || said.contains("far"), "{what}: {ended}");
+        assert!(said.contains("testhost") || said.contains("remote"), "{what}: {ended}");
         assert!(!w.join("there").exists(), "{what}: {ended}");
     }
 }
