@@ -208,11 +208,13 @@ fn children(parent: u32) -> Vec<u32> {
 }
 
 /// Starts a server that ends with this process, also where nothing drops it. The system counts the end of the thread that
-/// started it, so that is one that ends with the process.
+/// started it, so that is one that ends with the process. It is killed, because one that may tidy up signals its children by
+/// numbers that may be another process's by now; and it has a group of its own, so that signals to its group are not to the tests.
 pub(crate) fn start_with_us(mut command: Command) -> io::Result<Child> {
-    let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(io::Error::from);
+    let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(io::Error::from);
     // SAFETY: the closure makes one system call between fork and exec.
     unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let _nobody_waits = send.send(command.spawn());

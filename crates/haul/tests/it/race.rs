@@ -62,9 +62,11 @@ fn a_file_that_shrinks_is_done_again() {
 
 #[test]
 fn a_file_that_is_rewritten_is_done_again() {
-    let (w, ran) = meanwhile(true, |path| fs::write(path, vec![9; 2 << 20]).unwrap());
+    // Not cut first: an empty file is a version that may be copied, too.
+    let rewrite = |path: &Path| OpenOptions::new().write(true).open(path).and_then(|mut file| file.write_all(&[9; 2 << 20])).unwrap();
+    let (w, ran) = meanwhile(true, rewrite);
     assert_eq!(ran.code, Some(0), "{}", ran.snapshot());
-    assert_eq!(w.read("dst/big"), w.read("src/big"));
+    assert!(w.read("dst/big") == w.read("src/big"), "{}", ran.snapshot());
 }
 
 #[test]
