@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{XattrFlags, removexattr, setxattr};
@@ -100,6 +101,7 @@ impl Running {
         let program = command.get_program().to_owned();
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}; servers.sh installs it", program.display()));
         let mut running = Running { place, child: crate::sshd::start_with_us(command).map_err(named)? };
+        at_exit(&running);
         let until = Instant::now() + LONGEST_START;
         while !answers() {
             let ended = running.child.try_wait()?;
@@ -114,16 +116,40 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _it_may_be_gone = rustix::process::kill_process_group(group, signal);
-        }
+        kill_group(self.child.id(), signal);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.child.id());
         self.signal(Signal::KILL);
         let _reaped = self.child.wait();
+    }
+}
+
+/// Servers that nothing has dropped yet, by their process, with their directories.
+static LEFT: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+
+/// A server in a static is never dropped, and its directory is in memory: both go when the process exits.
+fn at_exit(running: &Running) {
+    static ONCE: Once = Once::new();
+    extern "C" fn clear() {
+        for (id, place) in std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner)) {
+            kill_group(id, Signal::KILL);
+            // It may write until it has ended.
+            let tries = (0..50).map(|_| std::thread::sleep(Duration::from_millis(10)));
+            let _what_is_left = tries.map(|()| fs::remove_dir_all(&place)).find(|removed| removed.is_ok() || !place.exists());
+        }
+    }
+    // SAFETY: the function is there as long as the process is, and does not unwind.
+    ONCE.call_once(|| assert_eq!(unsafe { libc::atexit(clear) }, 0, "a handler for the exit"));
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).push((running.child.id(), running.place.path().into()));
+}
+
+fn kill_group(id: u32, signal: Signal) {
+    if let Some(group) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+        let _it_may_be_gone = rustix::process::kill_process_group(group, signal);
     }
 }
 
