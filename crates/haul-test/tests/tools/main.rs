@@ -1,8 +1,9 @@
-//! The tools tested on each other. Needs root, FUSE and the mkfs programs.
+//! The tools tested on each other. Needs root, FUSE, the mkfs programs and sshd.
 
 mod compare;
 mod released;
 mod slowfs;
+mod sshd;
 mod tree;
 mod volume;
 
