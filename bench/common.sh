@@ -1,6 +1,6 @@
 # Read by the benches: where the programs are, one timed command, and the middle of a column.
 # Sets $haul, the program that is measured: HAUL_BENCH_PROGRAM, else the static one as ./release builds it. Sets $bin, where
-# the helpers of haul-test are. Builds what is not given, once: a bench that starts itself again does not build again.
+# the helpers of haul-test are. Builds the missing ones, once: a bench that starts itself again does not build again.
 # Whoever uses `timed` has set $work.
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin=${CARGO_TARGET_DIR:-$PWD/target}/release

@@ -1,4 +1,4 @@
-//! haul places itself on the far side: this program's own file, into the far user's cache, checked there by its hash
+//! haul places itself on the remote host: this program's own file, into the far user's cache, checked there by its hash
 //! before it gets its name.
 
 use std::fs::File;

@@ -457,7 +457,7 @@ impl Login {
     }
 }
 
-/// The words that start haul on the far side, or say that there is none. They mean the same to sh, csh and fish; no name
+/// The words that start haul on the remote host, or say that there is none. They mean the same to sh, csh and fish; no name
 /// of a file is in them but `haul`, which [`Target`]'s maker has checked. `word` joins the one that is at work.
 pub fn far_command(haul: Option<&str>, version: &str, word: Option<&str>) -> String {
     let join = word.map_or(String::new(), |word| format!(" --join {word}"));
@@ -468,7 +468,7 @@ pub fn far_command(haul: Option<&str>, version: &str, word: Option<&str>) -> Str
     )
 }
 
-/// Where haul is looked for on the far side, as words of a script of `sh`, the first first.
+/// Where haul is looked for on the remote host, as words of a script of `sh`, the first first.
 pub(crate) fn far_places(haul: Option<&str>, version: &str) -> String {
     match haul {
         Some(haul) => format!("\"{}\"", haul.strip_prefix("~/").map_or(haul.to_string(), |rest| format!("$HOME/{rest}"))),
@@ -476,7 +476,7 @@ pub(crate) fn far_places(haul: Option<&str>, version: &str) -> String {
     }
 }
 
-/// The directory in which haul places itself on the far side.
+/// The directory in which haul places itself on the remote host.
 pub(crate) const FAR_CACHE: &str = "${XDG_CACHE_HOME:-$HOME/.cache}/haul";
 /// Where else it may be.
 pub(crate) const FAR_OTHERS: &str = "haul \"$HOME/.local/bin/haul\" \"$HOME/bin/haul\" \"$HOME/.cargo/bin/haul\"";

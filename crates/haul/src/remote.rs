@@ -1,4 +1,4 @@
-//! Hosts behind ssh: each is reached once in a run, whatever is asked of it, by haul on the far side where it is there,
+//! Hosts behind ssh: each is reached once in a run, whatever is asked of it, by haul on the remote host where it is there,
 //! else by plain SFTP.
 
 use std::path::{Path, PathBuf};
@@ -376,7 +376,7 @@ impl<'a> Hosts<'a> {
         Ok((Arc::new(Login::new(target)?), endpoint))
     }
 
-    /// haul on the far side; `None` where there is none. What was asked for by `--agent` must be there.
+    /// haul on the remote host; `None` where there is none. What was asked for by `--agent` must be there.
     fn agent(&self, login: &Arc<Login>, endpoint: &str, path: &[u8]) -> Result<Option<agent::Host>> {
         if self.connect.install_agent {
             self.place(login, endpoint)?;
@@ -423,7 +423,7 @@ impl<'a> Hosts<'a> {
         self.learned.as_ref().filter(|_| self.connect.direct).filter(tried)
     }
 
-    /// Meets haul on the far side. `Unsupported` where there is none.
+    /// Meets haul on the remote host. `Unsupported` where there is none.
     pub fn greet(&self, login: &Arc<Login>, endpoint: &str, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
         let (login, asked) = (login.clone(), self.connect.agent.clone());
         let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
@@ -520,7 +520,7 @@ impl<'a> Hosts<'a> {
         let sftp = format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint})");
         match (plain, known.len()) {
             (_, 0) => String::new(),
-            (0, _) => format!("by haul on the far side{streams}"),
+            (0, _) => format!("by haul on the remote host{streams}"),
             (plain, all) if plain == all => format!("{sftp}{streams}"),
             _ => format!("by haul on one far side, {sftp} on the other"),
         }

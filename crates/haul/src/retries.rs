@@ -1,4 +1,4 @@
-//! `--retries`, for what a command asks for by itself; a run's own retries are told by its display.
+//! `--retries`, for what a command asks for by itself; a run reports its own retries through its display.
 
 use haul_core::cancel::Cancel;
 use haul_core::retry::{Entered, Policy, Scope};

@@ -1,4 +1,4 @@
-//! `--install-agent`: haul places itself on the far side, against an OpenSSH server of its own on loopback.
+//! `--install-agent`: haul places itself on the remote host, against an OpenSSH server of its own on loopback.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +78,7 @@ fn it_is_placed_once_and_used() {
     assert!(err.contains("placed haul ") && err.contains(&format!(" at testhost:.cache/haul/{NAME}, checked")), "{err}");
     // The program of the tests is linked as cargo does by default.
     assert_eq!(err.contains("it is not the static program"), cfg!(not(target_feature = "crt-static")), "{err}");
-    assert!(out.contains("by haul on the far side"), "{out}");
+    assert!(out.contains("by haul on the remote host"), "{out}");
     assert_eq!(w.cached(), [NAME]);
     assert!(is_this_program(&w.placed()));
     assert_eq!(w.placed().metadata().expect("it is there").permissions().mode() & 0o7777, 0o700);
@@ -86,7 +86,7 @@ fn it_is_placed_once_and_used() {
     let before = w.placed().metadata().and_then(|meta| meta.modified()).expect("a time");
     for words in ["cp src/ testhost:~/again --install-agent", "cp src/ testhost:~/third"] {
         let (out, err) = w.ends(0, words);
-        assert!(out.contains("by haul on the far side") && !err.contains("placed"), "{out}{err}");
+        assert!(out.contains("by haul on the remote host") && !err.contains("placed"), "{out}{err}");
     }
     assert_eq!(w.placed().metadata().and_then(|meta| meta.modified()).expect("a time"), before);
 }

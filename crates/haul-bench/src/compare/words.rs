@@ -112,7 +112,7 @@ fn formed(value: &OsStr, form: Option<&str>, name: &str) -> Result<Vec<u8>, Stri
         Some("url") => Ok(for_url(bytes)),
         Some("plain") if bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_./~+@%=,:-".contains(byte)) => Ok(bytes.to_vec()),
         Some("plain") => {
-            Err(format!("{{{name}}} would be read by a shell on the far side: it has more than letters, digits and _ . / + -"))
+            Err(format!("{{{name}}} would be read by a shell on the remote host: it has more than letters, digits and _ . / + -"))
         }
         Some(form) => Err(format!("{{{name}:{form}}}: there are only :sh, :sftp, :url and :plain")),
     }

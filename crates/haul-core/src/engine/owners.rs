@@ -152,7 +152,7 @@ impl Context {
         }
     }
 
-    /// Before a bundle is read: what is read anew has the source's numbers again, what is not has those of the destination.
+    /// Before a bundle is read: entries that are read anew have the source's numbers again, the others those of the destination.
     pub(super) fn begin_owners(&self, root: usize, items: &mut [Item]) -> Vec<Before> {
         if !self.owners.maps(root) {
             return Vec::new();

@@ -88,7 +88,7 @@ pub(super) fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
 }
 
 /// Runs `keep`, and once more after the directories above `kept` have been made if they were missing. `NotFound` then means
-/// that nothing stands there, or that an earlier call whose answer was lost has moved it.
+/// that the name does not exist, or that an earlier call whose answer was lost has moved it.
 fn in_backup(cx: &Context, kept: &Name, keep: impl Fn() -> Result<()>) -> Result<()> {
     match keep() {
         Err(e) if e.kind() == ErrorKind::NotFound && cx.target().caps().dirs => {}

@@ -25,7 +25,7 @@ pub fn copy(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<bool> {
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
-        // What a move removes is gone: at least the size of what stands there now is looked at.
+        // A move deletes the source: at least the size of the copy is compared.
         if landed.is_some() && cx.job.remove_source && cx.retry(|| cx.target().stat(&name, MetaMask::NONE))?.size != entry.size {
             return Err(Error::new(ErrorKind::Corrupt, "copy").because("the copy has another size"));
         }

@@ -1,4 +1,4 @@
-//! A haul on the far side: whole files, chunks and listings travel without a round trip each, and the remote haul keeps
+//! A haul on the remote host: whole files, chunks and listings travel without a round trip each, and the remote haul keeps
 //! every attribute that its file systems can.
 //!
 //! ```text

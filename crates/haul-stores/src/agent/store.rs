@@ -1,4 +1,4 @@
-//! A directory of the far side as a store: each call is one request, which the remote haul does on its own file system.
+//! A directory of the remote host as a store: each call is one request, which the remote haul does on its own file system.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

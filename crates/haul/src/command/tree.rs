@@ -120,7 +120,7 @@ fn path_of(key: &[u8]) -> Vec<u8> {
     key.strip_suffix(b"\0").unwrap_or(key).iter().map(|byte| if *byte == 0 { b'/' } else { *byte }).collect()
 }
 
-/// All that is shown, and the sums of what is not.
+/// All entries that are shown, and the sums of the others.
 struct Gathered {
     lines: Sorter,
     /// Of directories at the last level that is shown.

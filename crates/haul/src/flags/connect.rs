@@ -19,11 +19,11 @@ pub struct Connect {
     pub ssh_options: Vec<String>,
     /// The command in place of `ssh`.
     pub ssh: Option<OsString>,
-    /// The haul to start on the far side.
+    /// The haul to start on the remote host.
     pub agent: Option<String>,
-    /// Plain SFTP, whatever is on the far side.
+    /// Plain SFTP, whatever is on the remote host.
     pub no_agent: bool,
-    /// haul places itself on the far side where it is not there.
+    /// haul places itself on the remote host where it is not there.
     pub install_agent: bool,
     /// Data connections beside ssh.
     pub direct: bool,
@@ -58,13 +58,13 @@ pub struct ConnectArgs {
     /// The ssh command to run
     #[arg(short = 'e', long, visible_alias = "rsh", value_name = "CMD")]
     ssh: Option<OsString>,
-    /// The haul on the far side, where it is not in the PATH there
+    /// The haul on the remote host, where it is not in the PATH there
     #[arg(long, value_name = "PATH", value_parser = far_path)]
     agent: Option<String>,
-    /// Use plain SFTP, also where haul is on the far side
+    /// Use plain SFTP, also where haul is on the remote host
     #[arg(long, conflicts_with = "agent")]
     no_agent: bool,
-    /// Where haul is not on the far side, place it there: in the user's cache, checked by its hash
+    /// Where haul is not on the remote host, place it there: in the user's cache, checked by its hash
     #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
     install_agent: bool,
     /// Log in up to N times for what goes through ssh (non-interactive logins only)

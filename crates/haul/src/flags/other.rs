@@ -166,7 +166,7 @@ pub struct AgentFlags {
     pub join: Option<String>,
 }
 
-/// Serve another haul over standard input and output: what ssh starts on the far side
+/// Serve another haul over standard input and output: what ssh starts on the remote host
 #[derive(Args)]
 #[command(override_usage = "ssh HOST haul agent")]
 pub struct AgentArgs {

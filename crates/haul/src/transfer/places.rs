@@ -489,7 +489,7 @@ fn far_link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
     let host = asked.hosts.reach(asked.destination)?;
     let Host::Agent(host) = &*host else {
         let e = Error::new(ErrorKind::Unsupported, "--link-dest").because("plain SFTP cannot link to what lies beside the destination");
-        return Err(e.hint("haul on the far side can: --install-agent places it there"));
+        return Err(e.hint("haul on the remote host can: --install-agent places it there"));
     };
     let options = asked.far(asked.options);
     let (mut found, mut notes) = (Vec::new(), Vec::new());

@@ -37,7 +37,7 @@ fn every_login_shell_starts_it_and_may_talk() {
         let a = account(shell);
         a.file(file, "echo 'Welcome to the cluster!'\n").expect("written");
         let there = format!("{}@testhost:there", a.name);
-        w.plain(&format!("cp src/ {there}")).run().code(0).says("by haul on the far side").never_says("Welcome");
+        w.plain(&format!("cp src/ {there}")).run().code(0).says("by haul on the remote host").never_says("Welcome");
         assert_same(&w.join("src"), &a.home().join("there"), What::USUAL);
         w.plain(&format!("cp {there}/ back-{}", a.name)).run().code(0);
         w.assert_same("src", &format!("back-{}", a.name), What::USUAL);
@@ -73,7 +73,7 @@ fn the_far_users_mask_counts_where_modes_are_not_kept() {
     w.tree("src: open=5:0666 d/x=6:0777 d/:0777");
     let a = account("/bin/bash");
     a.file(".bashrc", "umask 027\n").expect("written");
-    w.plain(&format!("cp --no-perms src/ {}@testhost:there", a.name)).run().code(0).says("by haul on the far side");
+    w.plain(&format!("cp --no-perms src/ {}@testhost:there", a.name)).run().code(0).says("by haul on the remote host");
     let mode = |path: &str| a.home().join("there").join(path).metadata().expect("there").mode() & 0o777;
     assert_eq!([mode("open"), mode("d"), mode("d/x")].map(|mode| format!("{mode:o}")), ["640", "750", "750"]);
     w.plain(&format!("cp src/ {}@testhost:exact", a.name)).run().code(0);

@@ -1,4 +1,4 @@
-//! The small commands on the far side's files.
+//! The small commands on the remote host's files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

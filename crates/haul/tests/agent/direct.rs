@@ -220,7 +220,7 @@ fn behind_firewalls(near: bool, far: bool, check: impl Fn(&World, &[Tcp], &str))
         // Long enough that attempts which come to nothing are over before the end.
         let words = words.replace("8M", "2M");
         let (ended, seen) = watched(w.haul(&format!("{words} --data-ports {LOW}:{HIGH}")));
-        let ended = ended.code(0).says("by haul on the far side");
+        let ended = ended.code(0).says("by haul on the remote host");
         w.assert_same("src", copy, What::USUAL);
         check(&w, &established(&seen), &format!("{words}: {seen:?}\n{ended}"));
     }

@@ -1,4 +1,4 @@
-//! What an agent leaves behind on the far side: nothing.
+//! What an agent leaves behind on the remote host: nothing.
 
 use std::fs;
 use std::os::unix::net::UnixListener;
@@ -115,6 +115,6 @@ fn without_a_place_for_its_socket_the_agent_works_all_the_same() {
     // Others may enter it: it is not used, and neither is what stands in it.
     fs::create_dir(w.join("far-run/haul-0")).expect("made");
     w.tool("chmod", &["777", "far-run/haul-0"]);
-    w.haul("cp src/ testhost:~/there").run().code(0).says("by haul on the far side");
+    w.haul("cp src/ testhost:~/there").run().code(0).says("by haul on the remote host");
     assert_eq!(w.sockets(), Vec::<String>::new());
 }

@@ -37,7 +37,7 @@ fn one_session_is_enough() {
     w.tree("src: big=20M");
     spread(&w.join("src/many"), 4, 50, 2000).expect("made");
     for flags in ["", "--no-direct"] {
-        w.haul(&format!("cp -j 4 {flags} src/ testhost:~/put{flags}")).run().code(0).says("by haul on the far side");
+        w.haul(&format!("cp -j 4 {flags} src/ testhost:~/put{flags}")).run().code(0).says("by haul on the remote host");
         w.haul(&format!("cp -j 4 {flags} testhost:~/put{flags}/ got{flags}")).run().code(0);
         w.assert_same("src", &format!("got{flags}"), What::USUAL);
     }
@@ -51,7 +51,7 @@ fn no_more_sessions_than_the_server_allows() {
         let link = Options { delay: Duration::from_millis(10), ..Options::default() };
         let (w, _link) = over_a_link(link, &format!("MaxSessions {allowed}"));
         w.tree("src: big=60M big2=30M");
-        w.haul("cp -j 8 --no-direct src/ testhost:~/there").run().code(0).says("by haul on the far side");
+        w.haul("cp -j 8 --no-direct src/ testhost:~/there").run().code(0).says("by haul on the remote host");
         w.assert_same("src", "there", What::USUAL);
         assert_eq!(w.server.logins(), 1, "{}", w.server.log());
         let sessions = w.server.sessions();

@@ -1,4 +1,4 @@
-//! The program with itself on the far side of a real OpenSSH server on loopback.
+//! The program with itself on the remote host of a real OpenSSH server on loopback.
 
 mod support;
 

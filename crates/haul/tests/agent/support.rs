@@ -18,7 +18,7 @@ use serde_json::Value;
 /// No run of the program may take longer: a hang is a failure.
 pub const BOUND: Duration = Duration::from_secs(120);
 
-/// The program that is tested, which is also the one on the far side.
+/// The program that is tested, which is also the one on the remote host.
 pub const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
 /// A place with the files of both ends: they are one machine.

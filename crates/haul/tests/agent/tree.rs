@@ -40,7 +40,7 @@ fn everything_goes_there_and_comes_back_with_a() {
     let w = World::new("");
     let left_out = nasty::build(&w.join("src")).expect("made");
     println!("left out: {left_out:?}");
-    w.haul("cp -a src/ testhost:~/there").run().code(0).says("by haul on the far side");
+    w.haul("cp -a src/ testhost:~/there").run().code(0).says("by haul on the remote host");
     w.assert_same("src", "there", What::ALL);
     w.haul("cp -a testhost:~/there/ back").run().code(0);
     w.assert_same("src", "back", What::ALL);

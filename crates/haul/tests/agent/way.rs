@@ -14,9 +14,9 @@ fn the_first_line_names_the_way() {
     w.tree("src: a=5");
     let first = |ended: crate::support::Ended| ended.code(0).out.lines().next().map(str::to_string).expect("a line");
     let line = first(w.haul("cp src/ testhost:~/one").run());
-    assert!(line.contains("by haul on the far side (up to 4 streams)") && !line.contains("SFTP"), "{line}");
+    assert!(line.contains("by haul on the remote host (up to 4 streams)") && !line.contains("SFTP"), "{line}");
     let line = first(w.haul("cp --no-direct src/ testhost:~/one").run());
-    assert!(line.contains("by haul on the far side (up to 8 ssh sessions)"), "{line}");
+    assert!(line.contains("by haul on the remote host (up to 8 ssh sessions)"), "{line}");
     for words in ["cp --no-agent src/ testhost:~/two", "cp src/ sftp://testhost~/three"] {
         let line = first(w.plain(words).run());
         assert!(line.contains("over plain SFTP") && !line.contains("by haul"), "{line}");
@@ -49,7 +49,7 @@ fn a_haul_that_is_found_is_used() {
     w.plain("cp src/ testhost:~/one").run().code(0).says("over plain SFTP");
     fs::create_dir_all(w.join("far-home/.local/bin")).expect("made");
     std::os::unix::fs::symlink(crate::support::HAUL, w.join("far-home/.local/bin/haul")).expect("made");
-    w.plain("cp src/ testhost:~/two").run().code(0).says("by haul on the far side");
+    w.plain("cp src/ testhost:~/two").run().code(0).says("by haul on the remote host");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_named_haul_must_be_there() {
     assert!(!w.join("there").exists());
 }
 
-/// A program that stands in for haul on the far side.
+/// A program that stands in for haul on the remote host.
 fn stub(w: &World, script: &str) -> PathBuf {
     let path = w.join("stub");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
@@ -97,7 +97,7 @@ fn a_connection_that_is_cut_before_the_greeting_is_made_again() {
     w.tree("src: a=5");
     let (marker, haul) = (w.join("was-cut"), crate::support::HAUL);
     found(&w, &format!("[ -e {0} ] && exec {haul} \"$@\"; touch {0}; kill -9 $PPID; sleep 60", marker.display()));
-    w.plain("cp src/ testhost:~/there").run().code(0).says("by haul on the far side");
+    w.plain("cp src/ testhost:~/there").run().code(0).says("by haul on the remote host");
     assert!(marker.exists());
     assert_eq!(w.server.logins(), 2, "{}", w.server.log());
     assert_eq!(w.content("there/a"), w.content("src/a"));
@@ -118,7 +118,7 @@ fn noise_of_login_scripts_is_passed_over() {
     w.tree("src: a=5 d/b=900K");
     fs::write(w.join("far-home/.bashrc"), "echo welcome; echo; printf 'haul-agent-speak\\n'; printf '\\0\\377\\n'; seq 2000\n")
         .expect("written");
-    w.haul("cp -a src/ testhost:~/there").run().code(0).says("by haul on the far side").never_says("welcome");
+    w.haul("cp -a src/ testhost:~/there").run().code(0).says("by haul on the remote host").never_says("welcome");
     w.assert_same("src", "there", What { root: false, ..What::ALL });
     let noisy = std::process::Command::new("ssh").arg("-F").arg(w.server.config()).args(["testhost", "true"]).output().expect("ssh runs");
     assert!(noisy.stdout.starts_with(b"welcome"), "the login script does print");

@@ -149,7 +149,7 @@ fn lists_are_json_with_the_documented_keys() {
     assert_eq!(of(&told("tree --json -d src", 23), "path"), ["", "d", "d/e", "locked"]);
     let top = told("tree --json -d -L 1 src", 23);
     assert_eq!(of(&top, "path"), ["", "d", "locked"]);
-    assert_eq!((&top[1]["bytes"], &top[1]["directories"]), (&307_207.into(), &2.into()), "what is not shown counts");
+    assert_eq!((&top[1]["bytes"], &top[1]["directories"]), (&307_207.into(), &2.into()), "hidden entries count");
     let missing = w.haul("ls --json nowhere").ends(23);
     let told = events(&missing);
     assert_eq!((of(&told, "event"), of(&told, "path")), (vec![Value::from("error")], vec![Value::from("nowhere")]));
