@@ -17,6 +17,7 @@
 //! - [`nobody`] runs a command without root's rights.
 
 pub mod account;
+pub mod apart;
 pub mod compare;
 pub mod content;
 pub mod fault;

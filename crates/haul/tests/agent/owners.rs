@@ -12,14 +12,7 @@ const FAR: [&str; 4] = ["ana:5001", "bob:4001", "stranger:4004", "other:4003"];
 
 /// Gives `/etc/passwd` and `/etc/group` of a mount namespace other names, in a shell that then goes on.
 fn knowing(w: &World, side: &str, names: &[&str]) -> String {
-    let line = |text: String| text + "\n";
-    let ids = names.iter().map(|name| name.split_once(':').expect("a name and a number"));
-    let users: String = ids.clone().map(|(name, id)| line(format!("{name}:x:{id}:{id}::/:/bin/sh"))).collect();
-    let groups: String = ids.map(|(name, id)| line(format!("{name}:x:{id}:"))).collect();
-    let (passwd, group) = (w.join(format!("{side}-passwd")), w.join(format!("{side}-group")));
-    fs::write(&passwd, format!("root:x:0:0:root:/root:/bin/sh\n{users}")).expect("written");
-    fs::write(&group, format!("root:x:0:\n{groups}")).expect("written");
-    format!("mount --bind {} /etc/passwd && mount --bind {} /etc/group", passwd.display(), group.display())
+    haul_test::apart::knowing(&w.join(""), side, names).expect("written")
 }
 
 fn world() -> World {

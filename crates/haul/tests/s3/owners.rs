@@ -12,14 +12,7 @@ const TWO: [&str; 4] = ["ana:5001", "bob:4001", "stranger:4004", "other:4003"];
 
 /// The program on a machine with these users, which remembers its own.
 fn on(w: &World, machine: &str, names: &[&str], words: &str) -> Haul {
-    let line = |text: String| text + "\n";
-    let ids = names.iter().map(|name| name.split_once(':').expect("a name and a number"));
-    let users: String = ids.clone().map(|(name, id)| line(format!("{name}:x:{id}:{id}::/:/bin/sh"))).collect();
-    let groups: String = ids.map(|(name, id)| line(format!("{name}:x:{id}:"))).collect();
-    let (passwd, group) = (w.join(format!("{machine}-passwd")), w.join(format!("{machine}-group")));
-    fs::write(&passwd, format!("root:x:0:0:root:/root:/bin/sh\n{users}")).expect("written");
-    fs::write(&group, format!("root:x:0:\n{groups}")).expect("written");
-    let knowing = format!("mount --bind {} /etc/passwd && mount --bind {} /etc/group", passwd.display(), group.display());
+    let knowing = haul_test::apart::knowing(&w.join(""), machine, names).expect("written");
     w.haul(words).env("HAUL_STATE_DIR", w.join(format!("{machine}-state"))).through(&knowing)
 }
 

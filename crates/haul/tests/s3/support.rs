@@ -217,14 +217,7 @@ impl Haul {
 
     /// After these commands of a shell, in a mount namespace of its own.
     pub fn through(self, words: &str) -> Self {
-        let script = format!("{words} && exec \"$0\" \"$@\"");
-        let mut command = Command::new("/usr/bin/unshare");
-        command.args(["-m", "sh", "-c", &script]).arg(self.command.get_program()).args(self.command.get_args());
-        command.env_clear().envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.stdin(Stdio::null());
-        if let Some(place) = self.command.get_current_dir() {
-            command.current_dir(place);
-        }
+        let mut command = haul_test::apart::through(words, &self.command);
         haul_test::ignored::only(&mut command, &[]);
         Haul { command }
     }
