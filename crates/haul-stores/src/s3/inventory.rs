@@ -8,7 +8,6 @@ use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 use http::Method;
-use http::header::HeaderMap;
 
 use super::account::DEFAULT_REGION;
 use super::call::{Body, Call};
@@ -334,7 +333,7 @@ impl Bucket {
             call = call.ask("versionId", version.as_str());
         }
         let (uri, signer) = self.client.place_of(&call)?;
-        signer.presign(&call.method, &uri, &HeaderMap::new(), &credential, SystemTime::now(), expires)
+        signer.presign(&call.method, &uri, &credential, SystemTime::now(), expires)
     }
 }
 
