@@ -3,6 +3,8 @@
 //! A full path is built only for messages. Below a store's root a name is a chain of nodes, so that a
 //! tree deeper than PATH_MAX costs nothing and no system call ever resolves more than one component.
 
+pub mod codec;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;

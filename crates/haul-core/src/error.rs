@@ -134,8 +134,8 @@ impl Error {
         let mut made = Self::new(kind, op);
         made.0.remedy = remedy;
         made.0.hint = match error.raw_os_error() {
-            Some(libc::EFBIG) => Some(crate::rlimit::file_too_large()),
-            Some(libc::EMFILE) => Some(crate::rlimit::too_few_descriptors()),
+            Some(libc::EFBIG) => Some(crate::limits::file_too_large()),
+            Some(libc::EMFILE) => Some(crate::limits::too_few_descriptors()),
             _ => None,
         };
         made.0.source = Some(error);

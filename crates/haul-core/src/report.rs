@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::bundle::Spent;
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
+use crate::limiter::Limiter;
 use crate::pace::Pace;
 use crate::store::FarWork;
-use crate::verdict::Limiter;
 
 /// Failures that are kept in full; beyond that only their number and kinds are, and `--failed-to` has the names.
 pub const FAILURES_KEPT: usize = 100;
@@ -88,6 +88,8 @@ pub struct Times {
     pub copying: Duration,
     /// Making files and directories and setting attributes at the destination.
     pub metadata: Duration,
+    /// Renames, links and removals that make way for a name or stand for its copy.
+    pub effects: Duration,
     /// Hashing, and comparing what a changed file has in common with its old version.
     pub hashing: Duration,
     /// Reading the destination back.
@@ -108,7 +110,7 @@ impl Times {
     /// All that workers did or waited for within a task.
     pub fn busy(&self) -> Duration {
         let reads = self.opening + self.reading + self.copying + self.hashing;
-        self.walking + reads + self.writing + self.metadata + self.verifying + self.network + self.throttled
+        self.walking + reads + self.writing + self.metadata + self.effects + self.verifying + self.network + self.throttled
     }
 }
 
@@ -129,6 +131,7 @@ impl AddAssign for Times {
         self.writing += o.writing;
         self.copying += o.copying;
         self.metadata += o.metadata;
+        self.effects += o.effects;
         self.hashing += o.hashing;
         self.verifying += o.verifying;
         self.network += o.network;

@@ -27,7 +27,7 @@ pub fn explain(cx: &Context, e: Error) -> Error {
 /// Bytes that are planned and have not moved yet; of files that are compared first (`-c`) those that are known to differ.
 pub fn bytes_to_come(cx: &Context) -> u64 {
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let tally = &cx.tally;
+    let tally = &cx.out.tally;
     get(&tally.planned_bytes).saturating_sub(get(&tally.compared_bytes) + cx.meter.moved() + get(&tally.resumed_bytes))
 }
 
