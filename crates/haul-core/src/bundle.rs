@@ -61,7 +61,7 @@ pub struct Spent {
     pub hashing: Duration,
     /// Reading and writing in one call of the kernel.
     pub copying: Duration,
-    /// Waiting for `--bwlimit`; it is counted by the meter, and is in none of the others.
+    /// Waiting for the rate that is allowed; it is counted by the meter, and is in none of the others.
     pub throttled: Duration,
 }
 

@@ -26,7 +26,7 @@ pub enum Limiter {
     Processors,
     /// Of the machine at the other end.
     FarProcessors,
-    /// `--bwlimit`.
+    /// The rate that was asked for.
     Limit,
     /// `-j`.
     Workers,

@@ -37,7 +37,7 @@ pub struct Machine {
     pub processors: u32,
     /// `-j` was given.
     pub workers_fixed: bool,
-    /// Bytes a second of `--bwlimit`.
+    /// Bytes a second that were allowed.
     pub limit: Option<f64>,
 }
 

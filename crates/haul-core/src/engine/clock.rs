@@ -106,3 +106,14 @@ fn cpu(clock: rustix::time::ClockId) -> Duration {
     let now = rustix::time::clock_gettime(clock);
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
+
+/// How long the threads that this process has now could have run and had no processor: the second number of
+/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
+pub fn run_delay() -> Duration {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let one = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(one).sum())
+}

@@ -163,11 +163,11 @@ impl Context {
         }
     }
 
-    /// Owners as the destination numbers them, `--chmod` and `--chown`: what the destination is to show of an entry that has
+    /// Owners as the destination numbers them, and modes and owners that were asked for: what the destination is to show of an entry that has
     /// just come from a root.
     pub fn transform(&self, root: usize, entry: &mut Entry) {
-        if let Some(doubt) = self.owners.map(root, entry) {
-            self.out.warn(Warning::Note(doubt));
+        if let Some(first) = self.owners.map(root, entry) {
+            self.out.warn(Warning::SetIdLeft(first));
         }
         self.override_attributes(entry);
     }

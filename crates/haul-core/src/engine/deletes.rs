@@ -7,8 +7,9 @@ use crate::entry::{Dir, Entry, Kind, Name, codec};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
+use crate::hint::Hint;
 use crate::job::{MaxDelete, Mode};
-use crate::report::Ending;
+use crate::report::{Ending, Skipped};
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
 use crate::store::{Depth, Flow, remove_emptied};
@@ -87,7 +88,7 @@ pub fn deletes(cx: &Arc<Context>) {
             MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
         };
         if count > limit {
-            let why = format!("--max-delete allows {limit}, {count} names would be deleted: nothing was");
+            let why = Skipped::TooMany { allowed: limit, names: count };
             cx.out.report().deletes_skipped = Some(why.clone());
             cx.out.report().ending = Ending::TooManyDeletes;
             return cx.out.warn(Warning::DeletesSkipped(why));
@@ -117,7 +118,7 @@ pub fn deletes(cx: &Arc<Context>) {
 }
 
 fn skip_deletes(cx: &Context, topmost: u64) {
-    let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
+    let why = Skipped::Impaired { names: topmost };
     cx.out.report().deletes_skipped = Some(why.clone());
     cx.out.warn(Warning::DeletesSkipped(why));
 }
@@ -146,7 +147,7 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
 
 fn is_the_source(entry: &Entry) -> Error {
     let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source itself, which is mounted elsewhere too");
-    e.hint("exclude it, or leave --delete out")
+    e.advise(Hint::DeleteNothing)
 }
 
 fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Action, Why};
+use crate::hint::Hint;
 use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
 use crate::store::{Depth, Flow, Found, MetaSpec, remove_emptied};
@@ -104,16 +105,16 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
     }
     let next = cx.planner.decide(entry, None);
     let next = Step { why: Why::Type, ..next };
-    let refuse = |hint: &str| {
+    let refused = || {
         let reason = format!("it is a {} at the source and a {} at the destination", entry.kind.word(), target.kind.word());
-        Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
+        Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason)
     };
     if target.kind == Kind::Dir && (cx.ends.stays(&target) || cx.ends.is_source(&target)) {
-        return refuse("it is a mount point, the source itself or the directory of the journals, and stays");
+        return Err(refused().hint("it is a mount point, the source itself or the directory of the journals, and stays"));
     }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {
-            return refuse("--force replaces it, --backup-dir keeps it elsewhere");
+            return Err(refused().advise(Hint::ReplaceOrKeep));
         }
         if cx.writes() {
             work.touch();
@@ -133,7 +134,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
     })?;
     cx.target().forget(&dir);
     if !empty && !cx.job.force {
-        return refuse("the directory is not empty: --force replaces it with all that is in it");
+        return Err(refused().advise(Hint::ReplaceTree));
     }
     if cx.writes() {
         work.touch();

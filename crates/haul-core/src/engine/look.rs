@@ -152,7 +152,7 @@ fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
     }
 }
 
-/// rsync's rule for `--safe-links`: relative, and never above the top of the tree on the way.
+/// rsync's rule for safe links: relative, and never above the top of the tree on the way.
 fn is_safe(dir: &Dir, target: &[u8]) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
         return false;

@@ -48,6 +48,7 @@ mod task;
 mod tries;
 mod verify;
 mod walk;
+mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;

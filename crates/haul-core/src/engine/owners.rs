@@ -71,8 +71,8 @@ impl Owners {
     }
 
     /// Gives an entry of a source the owner and group that it is to have at the destination. Not twice: a number that was
-    /// mapped is the destination's. What comes back is to be said, once a run.
-    pub fn map(&self, root: usize, entry: &mut Entry) -> Option<String> {
+    /// mapped is the destination's. What comes back is the first of which bits are left out for that.
+    pub fn map(&self, root: usize, entry: &mut Entry) -> Option<Vec<u8>> {
         if !self.maps(root) {
             return None;
         }
@@ -96,11 +96,7 @@ impl Owners {
         if entry.kind != Kind::Link && entry.mode & doubtful != 0 {
             entry.mode &= !doubtful;
             if self.job.keep.has(MetaMask::SETID) && !self.warned.swap(true, Ordering::Relaxed) {
-                return Some(format!(
-                    "setuid and setgid bits are left out where the owner has not the same name at both ends, first of {}; \
-                     --numeric-ids keeps owners and bits by number",
-                    crate::entry::show(&entry.name.path())
-                ));
+                return Some(entry.name.path());
             }
         }
         None

@@ -8,6 +8,7 @@ use crate::cancel::{Cancel, Stop};
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Event, Observer, Warning, Why};
+use crate::hint::Hint;
 use crate::job::{Job, Mode};
 use crate::report::{Report, Times};
 use crate::retry::Again;
@@ -152,7 +153,7 @@ impl Reporter {
     /// A spill that cannot be written leaves work undone, which is a failure of the run.
     pub fn spilled(&self, written: std::io::Result<()>) {
         if let Err(e) = written {
-            let e = Error::io(e, "spill").hint("the state directory must have room: --state-dir names another").kind_is(ErrorKind::NoSpace);
+            let e = Error::io(e, "spill").advise(Hint::StateDirectory).kind_is(ErrorKind::NoSpace);
             self.fail(&e, Kind::Unknown);
         }
     }

@@ -1,13 +1,12 @@
 //! The calling thread of a run: it starts workers, ticks the tuner, shows progress, keeps the journal
 //! flushed, and watches signals, the deadline, the free space, and whether anything moves at all.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cancel::Stop;
 use crate::entry::Kind;
-use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Progress, Warning};
 use crate::forecast::Forecast;
 use crate::limits;
@@ -15,11 +14,12 @@ use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
 use crate::schedule::{Batches, Standing};
-use crate::store::Space;
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
-use super::clock::process_cpu;
+use super::clock::{process_cpu, run_delay};
 use super::context::Context;
+use super::space::shortage;
+use super::workers::{self, Shared, guarded, ring};
 
 const TICK_EARLY: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_millis(100);
@@ -52,21 +52,6 @@ pub struct Supervisor {
     watch: Watch,
     /// No end of the job is round trips away.
     near: bool,
-}
-
-/// What workers and supervisor share beside the context.
-#[derive(Default)]
-struct Shared {
-    alive: AtomicU32,
-    busy: AtomicU32,
-    /// Threads outside the pool that work for the run.
-    aside: AtomicU32,
-    /// A look at the free space is under way.
-    measuring: AtomicBool,
-    warned_space: AtomicBool,
-    /// Worker time without a task, in nanoseconds.
-    idle: AtomicU64,
-    bell: (Mutex<bool>, Condvar),
 }
 
 struct Timetable {
@@ -237,7 +222,7 @@ impl Supervisor {
         let (files, names, dirs) = (lot(Op::Bundle, 1000), lot(Op::Walk, 1000), lot(Op::Other, 64));
         self.cx.sched.set_limits(workers, Batches { files, names, dirs });
         while self.spawned < workers {
-            match spawn_worker(&self.cx, &self.shared, self.spawned) {
+            match workers::spawn(&self.cx, &self.shared, self.spawned) {
                 Ok(()) => self.spawned += 1,
                 Err(e) if self.spawned == 0 => {
                     // Without any worker nothing would ever be done.
@@ -379,71 +364,4 @@ impl Supervisor {
             report.proof = Some(self.cx.target().caps().proof.words());
         }
     }
-}
-
-fn shortage(cx: &Context, space: Space) -> Option<Warning> {
-    let tally = &cx.out.tally;
-    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let needed = super::space::bytes_to_come(cx);
-    let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
-    if needed > space.bytes {
-        Some(Warning::SpaceShort { needed, free: space.bytes })
-    } else if files > space.files {
-        Some(Warning::InodesShort { needed: files, free: space.files })
-    } else {
-        None
-    }
-}
-
-/// A panic is a bug, and must end the run with a message instead of leaving it to wait for ever.
-fn guarded<T>(cx: &Context, work: impl FnOnce() -> T) -> Option<T> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        Ok(value) => Some(value),
-        Err(_) => {
-            let e = Error::new(ErrorKind::Broken, "work").because("a thread of this program panicked, which is a bug");
-            cx.out.fail(&e, Kind::Unknown);
-            None
-        }
-    }
-}
-
-fn ring(shared: &Shared) {
-    let (rung, bell) = &shared.bell;
-    *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    bell.notify_all();
-}
-
-/// Workers are not joined: one that never returns from a system call must not keep the program.
-fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) -> Result<()> {
-    let (worker_cx, worker_shared) = (cx.clone(), shared.clone());
-    let worker = move || {
-        let (cx, shared) = (worker_cx, worker_shared);
-        shared.alive.fetch_add(1, Ordering::Relaxed);
-        loop {
-            let waited = Instant::now();
-            let Some(task) = cx.sched.next(number) else { break };
-            shared.idle.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            shared.busy.fetch_add(1, Ordering::Acquire);
-            let lane = task.lane();
-            let idle = guarded(&cx, || (cx.perform)(&cx, task)).unwrap_or_else(|| cx.sched.done(lane));
-            shared.busy.fetch_sub(1, Ordering::Release);
-            if idle {
-                ring(&shared);
-            }
-        }
-        shared.alive.fetch_sub(1, Ordering::Relaxed);
-        ring(&shared);
-    };
-    rlimit::spawn(&format!("worker-{number}"), worker).map(|_| ())
-}
-
-/// How long the threads that this process has now could have run and had no processor: the second number of
-/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
-fn run_delay() -> Duration {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
-    let one = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.flatten().filter_map(one).sum())
 }
