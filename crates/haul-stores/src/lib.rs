@@ -35,5 +35,7 @@ pub mod ssh;
 mod staging;
 #[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod synthetic;
+#[cfg(feature = "web")]
+pub mod web;
 
 pub use staging::{is_staging, staging_leaf};

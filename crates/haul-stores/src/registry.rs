@@ -13,6 +13,8 @@ pub static PROVIDERS: &[&dyn Provider] = &[
     &crate::ssh::SshProvider,
     #[cfg(feature = "s3")]
     &crate::s3::S3Provider,
+    #[cfg(feature = "web")]
+    &crate::web::WebProvider,
 ];
 
 /// The schemes that this program can open.

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 /// A port of loopback that nobody listens at, below those that the system gives to clients: a server takes a while until it listens,
 /// and tests make connections by the thousand meanwhile.
-pub(crate) fn free_port() -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     const TRIES: usize = 100;
     let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
     let any = || 10_000 + (RandomState::new().build_hasher().finish() % 20_000) as u16;

@@ -55,6 +55,10 @@ pub use learning::Learning;
 pub use provider::{S3, S3Provider};
 pub use wishes::Wishes;
 
+pub(crate) use checksum::version;
+pub(crate) use look::{Lanes, at_once};
+pub(crate) use xml::time::http as parse_http_time;
+
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
 pub const PART_LEAST: u64 = 5 << 20;
 pub const PART_MOST: u64 = 5 << 30;

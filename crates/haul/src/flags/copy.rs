@@ -291,11 +291,14 @@ fn places(
     kind: CopyKind,
     args: &PlacesArgs,
     list_only: bool,
+    has_list: bool,
     environment: &Environment<'_>,
 ) -> Result<(Vec<Location>, Option<Location>), Refusal> {
     let (sources, destination) = match (kind, args.paths.as_slice()) {
         (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
         (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, None),
+        // The list names the sources, by their addresses.
+        (CopyKind::Cp, [only]) if has_list => (Vec::new(), Some(location(only, environment)?)),
         (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
         (CopyKind::Sync, [_, _, _, ..]) => {
             return Err(
@@ -330,7 +333,7 @@ impl CpArgs {
         global: &mut Global,
         environment: &Environment<'_>,
     ) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(kind, &self.places, self.tree.list_only, environment)?;
+        let (sources, destination) = places(kind, &self.places, self.tree.list_only, self.listed.is_given(), environment)?;
         let select = self.select.resolve(given, environment)?;
         let mut listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         listed.recurse = given.get_flag("recursive");
@@ -401,7 +404,7 @@ impl SyncArgs {
 
 impl MvArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(CopyKind::Mv, &self.places, false, environment)?;
+        let (sources, destination) = places(CopyKind::Mv, &self.places, false, false, environment)?;
         let keep = KeepArgs::resolve(given, Keep::all(), environment)?;
         refuse_followed(&keep, "mv")?;
         self.see.apply(global);

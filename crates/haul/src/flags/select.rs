@@ -140,6 +140,10 @@ pub struct ListedArgs {
 }
 
 impl ListedArgs {
+    pub(super) fn is_given(&self) -> bool {
+        self.files_from.is_some()
+    }
+
     /// `other_readers`: how many sources are standard input.
     pub(super) fn resolve(&self, select: &Select, other_readers: usize) -> Result<Listed, Refusal> {
         let files_from = self.files_from.as_ref().map(Input::from);

@@ -269,7 +269,7 @@ fn contradictions_have_a_next_step() {
         ("rsync -av a b", "`haul sync`"),
         ("cp s3:/b/x .", "write s3://b/x"),
         ("cp scp://h/x .", "HOST:PATH"),
-        ("cp gs://b/x .", "there are file, ssh, sftp, s3;"),
+        ("cp gs://b/x .", "there are file, ssh, sftp, s3, https, http"),
         ("sync a ssh://me:secret@host/", "password"),
     ] {
         let text = refused(line);

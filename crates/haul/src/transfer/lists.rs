@@ -1,7 +1,9 @@
 //! Lists that come from files: filter rules, and the names of `--files-from`.
 
 use std::cmp::Ordering;
+use std::ffi::OsStr;
 use std::io::{self, BufRead, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +14,7 @@ use haul_core::job::Pick;
 use haul_core::spill::Sorter;
 
 use crate::flags::select::{FilterArg, Input};
+use crate::location::{self, Location};
 
 /// The rules in the order of the command line; the first that matches decides.
 pub fn filter(rules: &[FilterArg], zero: bool) -> Result<Filter> {
@@ -73,6 +76,31 @@ pub fn listed(input: &Input, zero: bool, spill: &Path) -> Result<Pick> {
         }
     }
     finished(sorter)
+}
+
+/// The addresses of a list that has no base: what `haul cp --files-from LIST DST` copies.
+pub fn addresses(input: &Input, zero: bool) -> Result<Vec<Location>> {
+    let mut text = Vec::new();
+    open(input)?.read_to_end(&mut text).map_err(|e| Error::io(e, "read list"))?;
+    let lines = text.split(|byte| *byte == if zero { 0 } else { b'\n' });
+    let lines = lines.map(|line| line.strip_suffix(b"\r").filter(|_| !zero).unwrap_or(line));
+    let lines = lines.filter(|line| !line.is_empty() && (zero || !matches!(line[0], b'#' | b';')));
+    let address = |line: &[u8]| {
+        let wrong = |reason: String| Error::new(ErrorKind::Usage, "--files-from").because(reason);
+        let location = location::parse(OsStr::from_bytes(line), &|_| false).map_err(|e| wrong(e.to_string()))?;
+        match location.is_remote() && !location.means_contents() {
+            true => Ok(location),
+            false => {
+                let e = wrong(format!("{}: without a source the list must have addresses of files", show(line)));
+                Err(e.hint("write them like https://HOST/FILE, or name the directory that the names are in as SRC"))
+            }
+        }
+    };
+    let found: Vec<Location> = lines.map(address).collect::<Result<_>>()?;
+    if found.is_empty() {
+        return Err(Error::new(ErrorKind::Usage, "--files-from").because("the list is empty"));
+    }
+    Ok(found)
 }
 
 /// Paths that were found by a listing, each once and in the order of a walk.

@@ -25,6 +25,7 @@ use haul_core::store::Store;
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
+use crate::flags::select::Listed;
 use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -43,6 +44,18 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
     if flags.list_only {
         return only::list(flags, global);
     }
+    let addressed;
+    let flags = match flags.listed.files_from.as_ref().filter(|_| flags.sources.is_empty()) {
+        None => flags,
+        Some(input) => match lists::addresses(input, flags.listed.from0) {
+            Ok(sources) => {
+                let listed = Listed { files_from: None, ..flags.listed.clone() };
+                addressed = CopyFlags { sources, listed, ..flags.clone() };
+                &addressed
+            }
+            Err(e) => return crate::out::error(&e),
+        },
+    };
     if let Some(done) = stdio::copy(flags, global) {
         return done.unwrap_or_else(|e| crate::out::error(&e));
     }

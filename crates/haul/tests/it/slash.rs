@@ -224,7 +224,7 @@ fn a_local_name_with_a_colon_is_local() {
     assert_snapshot!(w.haul("cp gs://host/no dst").run().snapshot(), @"
     exit 1
     --- stderr
-    error: gs://host/no: no such scheme; there are file, ssh, sftp, s3; a host is written HOST:PATH
+    error: gs://host/no: no such scheme; there are file, ssh, sftp, s3, https, http; a host is written HOST:PATH
 
     For more information, try 'haul cp --help'.
     ");

@@ -1,0 +1,31 @@
+//! The flags that only web servers have.
+
+use std::ffi::OsString;
+
+use clap::{Args, ValueHint};
+
+/// What the flags say of web servers.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[group(skip)]
+#[command(next_help_heading = "Web servers (http:// and https:// addresses; no effect on others)")]
+pub struct Flags {
+    /// Verify the one file against this SHA-256 while it arrives: 64 hexadecimal digits
+    #[arg(long, value_name = "HEX", value_parser = hex)]
+    pub sha256: Option<[u8; 32]>,
+    /// Verify files against this list, a file or URL as sha256sum writes it; a file that is not in it fails
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sha256")]
+    pub sha256sums: Option<OsString>,
+}
+
+/// 32 bytes of hexadecimal digits.
+pub(super) fn hex(text: &str) -> Result<[u8; 32], String> {
+    let mut bytes = [0; 32];
+    let wrong = || "a SHA-256 has 64 hexadecimal digits, as sha256sum prints them".to_string();
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = std::str::from_utf8(digits).ok().and_then(|digits| u8::from_str_radix(digits, 16).ok()).ok_or_else(wrong)?;
+    }
+    Ok(bytes)
+}

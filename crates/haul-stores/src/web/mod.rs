@@ -1,0 +1,24 @@
+//! Web servers: files by `http://` and `https://`, for reading.
+//!
+//! ```text
+//! provider -> host -> store (a directory)  -> source (a file)
+//!                       -> page (links of an index page)   -> client (one request)  -> netrc
+//! ```
+//!
+//! A file is what its address answers with; a directory is an address that ends in a slash and answers with a page of links, as
+//! Apache, nginx and `rclone serve http` make them. Every range is asked for under the ETag or the time of the first answer, so
+//! that a file that changes meanwhile is noticed (RFC 9110, sections 13 and 14).
+
+mod client;
+mod flags;
+mod host;
+mod link;
+mod netrc;
+mod page;
+mod provider;
+mod source;
+mod store;
+mod sums;
+
+pub use flags::Flags;
+pub use provider::{HTTP, HTTPS, WebProvider};

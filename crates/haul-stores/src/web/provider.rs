@@ -1,0 +1,49 @@
+//! `http://` and `https://`.
+
+use std::sync::Arc;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use haul_core::error::Result;
+use haul_core::place::{Host, Location, Scheme, Syntax, url};
+
+use super::flags::Flags;
+use super::host::WebHost;
+use crate::provider::{Access, Provider, Values};
+
+pub const HTTPS: Scheme = Scheme(&Syntax {
+    word: "https",
+    help: "https://host/path, http://host:port/path: files of web servers, for reading; a directory ends in a slash",
+    short: false,
+    escapes: false,
+    home: false,
+    keys: false,
+    parse: url::parse,
+});
+
+pub const HTTP: Scheme = Scheme(&Syntax { word: "http", help: "", ..copy(HTTPS) });
+
+const fn copy(scheme: Scheme) -> Syntax {
+    let Syntax { word, help, short, escapes, home, keys, parse } = *scheme.0;
+    Syntax { word, help, short, escapes, home, keys, parse }
+}
+
+#[derive(Debug)]
+pub struct WebProvider;
+
+impl Provider for WebProvider {
+    fn schemes(&self) -> &'static [Scheme] {
+        &[HTTPS, HTTP]
+    }
+
+    fn declare(&self, command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+
+    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+        Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
+    }
+
+    fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {
+        Ok(Arc::new(WebHost::new(access, location)?))
+    }
+}
