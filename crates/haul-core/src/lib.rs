@@ -22,6 +22,7 @@ pub mod journal;
 pub mod meter;
 pub mod outline;
 pub mod pace;
+pub mod place;
 pub mod plan;
 pub mod report;
 pub mod retry;
@@ -31,6 +32,7 @@ pub mod spill;
 pub mod store;
 pub mod survey;
 pub mod tune;
+pub mod units;
 pub mod verdict;
 
 pub use error::{Error, ErrorKind, Remedy, Result};

@@ -11,7 +11,7 @@ use crate::job::{MaxDelete, Mode};
 use crate::report::Ending;
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
-use crate::store::{Depth, Flow, remove_emptied};
+use crate::store::{Flow, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::late::{IN_MEMORY, Late, lock, spilled};
@@ -230,7 +230,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
         };
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let dir = name.dir.child(&name.leaf);
-        let listed = cx.target().list(&dir, Depth::One, &mut |found| {
+        let listed = cx.target().list(&dir, &mut |found| {
             if let Ok(entry) = found {
                 let kept = protected(cx, &entry) || cx.stays(&entry) || cx.is_source(&entry);
                 each(&entry, kept);
@@ -289,7 +289,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         }
         let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
         let mut sources = Vec::new();
-        let listed = cx.target().list(dir, Depth::One, &mut |found| {
+        let listed = cx.target().list(dir, &mut |found| {
             match found {
                 Ok(entry) if protected(cx, &entry) || cx.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
                 Ok(entry) if cx.is_source(&entry) => sources.push(entry),

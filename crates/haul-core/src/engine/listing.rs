@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::Verdict;
 use crate::schedule::{DirWork, Name as Named, PendingDir, There};
 use crate::spill::{Sorted as Spilled, Sorter};
-use crate::store::{Depth, Flow, Store};
+use crate::store::{Flow, Store};
 
 use super::context::Context;
 use super::walk;
@@ -94,7 +94,7 @@ fn sorted_once(cx: &Context, store: &dyn Store, dir: &Dir, met: fn(Error) -> Err
     let mut memory: Vec<Entry> = Vec::new();
     let mut sorter: Option<Sorter> = None;
     let mut trouble = None;
-    store.list(dir, Depth::One, &mut |found| {
+    store.list(dir, &mut |found| {
         let entry = match found {
             Ok(entry) => entry,
             Err(e) => {

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
-use crate::store::{Depth, Flow, Found, remove_emptied};
+use crate::store::{Flow, Found, remove_emptied};
 
 use super::context::{Context, gone_is_done};
 use super::deletes::delete_tree;
@@ -48,7 +48,7 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
     let dir = target.name.dir.child(&target.name.leaf);
     let mut empty = true;
     cx.retry(|| {
-        cx.target().list(&dir, Depth::One, &mut |_| {
+        cx.target().list(&dir, &mut |_| {
             empty = false;
             Flow::Stop
         })

@@ -10,7 +10,7 @@ use crate::event::{Action, Why};
 use crate::filter::Verdict;
 use crate::job::{Mode, Pick};
 use crate::schedule::{DirWork, Name as Named, PendingDir, There};
-use crate::store::{Depth, Flow};
+use crate::store::Flow;
 use crate::tune::Op;
 
 use super::context::Context;
@@ -85,7 +85,7 @@ pub(super) fn fresh_target(cx: &Context) -> bool {
     let listed = cx.timed(
         |times| &mut times.target_listing,
         || {
-            cx.target().list(&Dir::root(), Depth::One, &mut |_| {
+            cx.target().list(&Dir::root(), &mut |_| {
                 empty = false;
                 Flow::Stop
             })
@@ -269,7 +269,7 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time:
     };
     let began = std::time::Instant::now();
     let listed = cx.retry(|| {
-        let listed = cx.source(work).list(&work.dir, Depth::One, &mut each);
+        let listed = cx.source(work).list(&work.dir, &mut each);
         listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
     cx.report().times.source_listing += began.elapsed().saturating_sub(*relieved);

@@ -30,7 +30,7 @@ use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::job::Mode;
-use haul_stores::s3::admin;
+use haul_stores::s3::{self, admin};
 
 use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
@@ -39,9 +39,9 @@ use crate::flags::{
     CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
     SetFlags, SumFlags, TreeFlags,
 };
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open::Argument;
-use crate::remote::Hosts;
 use crate::{out, transfer};
 
 /// Levels that du shows without `-d`.
@@ -100,7 +100,7 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
         if many && !json {
             writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
         }
-        if path.location.scheme == Scheme::S3 && path.location.host.is_none() {
+        if path.location.scheme.keys && path.location.host.is_none() {
             return keys::buckets(path, json, to).map(|()| 0);
         }
         match scope::of(path)? {
@@ -165,13 +165,14 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
     let teller = removed::Teller::new(global, flags.dry);
+    let version = flags.connect.get::<s3::Flags>().version_id;
     let of_keys = admin::Rm {
         recursive: flags.recursive,
         force: flags.force,
         quiet_missing: flags.ignore_missing,
         dry: flags.dry,
         versions: flags.versions,
-        version: flags.connect.objects.version_id.as_deref(),
+        version: version.as_deref(),
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else {
@@ -212,7 +213,7 @@ pub fn df(flags: &DfFlags, global: &Global) -> Exit {
 pub fn mb(flags: &MbFlags) -> Exit {
     over(&flags.places, &flags.connect, |path, _| {
         let name = path.location.host.as_deref().unwrap_or_default();
-        path.hosts.client(path.location)?.make_bucket(name).map(|()| 0).map_err(|e| e.at(&path.path))
+        s3::host::client(path.hosts.access(), path.location)?.make_bucket(name).map(|()| 0).map_err(|e| e.at(&path.path))
     })
 }
 

@@ -1,12 +1,12 @@
 //! Arguments that are in object stores.
 
 use haul_core::error::{Error, Result};
+use haul_stores::s3::BucketHost;
 use haul_stores::s3::admin;
 pub use haul_stores::s3::admin::{Match, Scope, What};
 
-use crate::location::{Location, Scheme};
+use crate::location::Location;
 use crate::open::Argument;
-use crate::remote::Host;
 
 /// The key that an address names, its slash at the end included.
 pub fn key_of(location: &Location) -> Vec<u8> {
@@ -19,13 +19,11 @@ pub fn key_of(location: &Location) -> Vec<u8> {
 
 /// `None` for what is in no object store.
 pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
-    if asked.location.scheme != Scheme::S3 {
+    if !asked.location.scheme.keys {
         return Ok(None);
     }
-    match &*asked.hosts.reach(asked.location)? {
-        Host::Objects(place) => Scope::new(place.bucket().clone(), &asked.path, key_of(asked.location)).map(Some),
-        Host::Agent(_) | Host::Sftp(_) => Ok(None),
-    }
+    let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
+    Scope::new(bucket, &asked.path, key_of(asked.location)).map(Some)
 }
 
 /// Nothing was found under an address.
