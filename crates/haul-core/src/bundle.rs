@@ -5,7 +5,15 @@ use std::time::{Duration, Instant};
 
 use crate::entry::{Entry, MetaMask};
 use crate::error::Error;
-use crate::store::Landed;
+
+/// What came of putting a file, a link or a directory's attributes in place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Landed {
+    /// Attributes that were asked for and that the destination refused.
+    pub refused: MetaMask,
+    /// Identity of what stands there now; 0 where the store has none.
+    pub ino: u64,
+}
 
 /// A reusable buffer of small files: filled by the source's `get_bundle`, emptied by the destination's
 /// `put_bundle`. At most `Caps::bundle_bytes` bytes and `Caps::bundle_files` files.
@@ -53,7 +61,7 @@ pub struct Spent {
     pub hashing: Duration,
     /// Reading and writing in one call of the kernel.
     pub copying: Duration,
-    /// Waiting for `--bwlimit`; it is counted by the meter, and is in none of the others.
+    /// Waiting for the rate that is allowed; it is counted by the meter, and is in none of the others.
     pub throttled: Duration,
 }
 

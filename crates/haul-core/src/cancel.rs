@@ -13,7 +13,7 @@ pub struct Cancel(Arc<AtomicU8>);
 pub enum Stop {
     Signal,
     Deadline,
-    /// Nothing has moved for as long as `--timeout` allows.
+    /// Nothing has moved for as long as is allowed.
     Timeout,
     /// A failure of the whole run: disk full, destination gone.
     Failure,

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::entry::{Name, show};
+use crate::hint::Hint;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -116,6 +117,7 @@ struct Inner {
     path: Option<Box<[u8]>>,
     detail: Option<String>,
     hint: Option<String>,
+    code: Option<Hint>,
     source: Option<io::Error>,
     tries: u32,
     exhausted: bool,
@@ -123,8 +125,18 @@ struct Inner {
 
 impl Error {
     pub fn new(kind: ErrorKind, op: &'static str) -> Self {
-        let inner =
-            Inner { kind, remedy: Remedy::None, op, path: None, detail: None, hint: None, source: None, tries: 1, exhausted: false };
+        let inner = Inner {
+            kind,
+            remedy: Remedy::None,
+            op,
+            path: None,
+            detail: None,
+            hint: None,
+            code: None,
+            source: None,
+            tries: 1,
+            exhausted: false,
+        };
         Error(Box::new(inner))
     }
 
@@ -134,8 +146,8 @@ impl Error {
         let mut made = Self::new(kind, op);
         made.0.remedy = remedy;
         made.0.hint = match error.raw_os_error() {
-            Some(libc::EFBIG) => Some(crate::rlimit::file_too_large()),
-            Some(libc::EMFILE) => Some(crate::rlimit::too_few_descriptors()),
+            Some(libc::EFBIG) => Some(crate::limits::file_too_large()),
+            Some(libc::EMFILE) => Some(crate::limits::too_few_descriptors()),
             _ => None,
         };
         made.0.source = Some(error);
@@ -172,6 +184,14 @@ impl Error {
     /// What the user can do next.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
+        self.0.code = None;
+        self
+    }
+
+    /// The same where it takes an option of the program, which has the words for it.
+    pub fn advise(mut self, code: Hint) -> Self {
+        self.0.hint = Some(code.to_string());
+        self.0.code = Some(code);
         self
     }
 
@@ -236,6 +256,11 @@ impl Error {
         self.0.hint.as_deref()
     }
 
+    /// What [`Error::next_step`] says less exactly.
+    pub fn code(&self) -> Option<&Hint> {
+        self.0.code.as_ref()
+    }
+
     /// The reason without path, operation and next step.
     pub fn reason(&self) -> String {
         match (&self.0.detail, &self.0.source) {
@@ -250,7 +275,7 @@ impl Error {
         let mut copy = Error::new(self.0.kind, self.0.op).because(self.reason());
         copy.0.remedy = self.0.remedy;
         copy.0.path = self.0.path.clone();
-        copy.0.hint = self.0.hint.clone();
+        (copy.0.hint, copy.0.code) = (self.0.hint.clone(), self.0.code.clone());
         (copy.0.tries, copy.0.exhausted) = (self.0.tries, self.0.exhausted);
         copy
     }

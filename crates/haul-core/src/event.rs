@@ -7,6 +7,7 @@ use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::Error;
 use crate::forecast::Cost;
 use crate::report::Report;
+pub use crate::report::Skipped;
 use crate::retry::Again;
 use crate::tune::Limits;
 
@@ -73,13 +74,13 @@ pub enum Why {
     Same,
     /// `-u`: the destination is newer.
     Newer,
-    /// `--existing` or `--ignore-existing`.
+    /// The policy on what exists and what does not.
     Policy,
-    /// `--delete`: not at the source.
+    /// Not at the source, and to be deleted.
     Extra,
     /// Another source has the same name.
     Shadowed,
-    /// A special file without `-D`, a symlink without `-l`, an unsafe one with `--safe-links`.
+    /// A special file without `-D`, a symlink without `-l`, an unsafe one that was to be left out.
     NotAsked,
     /// Another name of a file that is copied already.
     SameFile,
@@ -88,27 +89,6 @@ pub enum Why {
 }
 
 impl Why {
-    pub fn words(self) -> &'static str {
-        match self {
-            Why::New => "not at the destination",
-            Why::Size => "size differs",
-            Why::Time => "time differs",
-            Why::Content => "content differs",
-            Why::Type => "is of another kind",
-            Why::Target => "points elsewhere",
-            Why::Attributes => "attributes differ",
-            Why::Forced => "copied all the same (-I)",
-            Why::Same => "same",
-            Why::Newer => "the destination is newer",
-            Why::Policy => "left by --existing or --ignore-existing",
-            Why::Extra => "not at the source",
-            Why::Shadowed => "another source has this name",
-            Why::NotAsked => "not asked for",
-            Why::SameFile => "another name of the same file",
-            Why::Unfinished => "begun by a run that did not finish",
-        }
-    }
-
     pub fn word(self) -> &'static str {
         match self {
             Why::New => "new",
@@ -143,7 +123,9 @@ pub enum Warning {
     /// Nothing has moved for this long; what is waited for.
     Stalled { seconds: u64, waiting_for: String },
     /// Deletes are left undone because something could not be listed or copied.
-    DeletesSkipped(String),
+    DeletesSkipped(Skipped),
+    /// Setuid and setgid bits are left out where the owner is not known to be the same at both ends, first of this name.
+    SetIdLeft(Vec<u8>),
     /// Anything else, in words.
     Note(String),
 }
@@ -156,7 +138,7 @@ impl Warning {
             Warning::NoJournal(_) => "no-journal",
             Warning::Stalled { .. } => "stalled",
             Warning::DeletesSkipped(_) => "deletes-skipped",
-            Warning::Note(_) => "note",
+            Warning::SetIdLeft(_) | Warning::Note(_) => "note",
         }
     }
 }

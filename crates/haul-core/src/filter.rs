@@ -83,7 +83,7 @@ impl Filter {
         self.rules.is_empty()
     }
 
-    /// `--include`. As with rsync, the pattern may start with `+ ` or `- `, which says what it is whatever the
+    /// What is included. As with rsync, the pattern may start with `+ ` or `- `, which says what it is whatever the
     /// option's name, `!` alone forgets all rules so far, and an empty one is nothing.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Filter {
         self.add_plain(pattern, Verdict::Include)
     }
 
-    /// `--exclude`; else as [`Filter::include`].
+    /// What is excluded; else as [`Filter::include`].
     pub fn exclude(&mut self, pattern: &[u8]) -> Result<(), String> {
         self.add_plain(pattern, Verdict::Exclude)
     }
@@ -115,7 +115,7 @@ impl Filter {
         Ok(())
     }
 
-    /// The content of a `--filter-from` file: one rule a line, or one up to each NUL byte with `zero` (`--from0`).
+    /// The content of a file of rules: one a line, or one up to each NUL byte with `zero`.
     ///
     /// # Errors
     /// As [`Filter::rule`], with the line's number.
@@ -123,8 +123,8 @@ impl Filter {
         lines(text, zero).try_for_each(|(number, line)| self.rule(line).map_err(|reason| format!("line {number}: {reason}")))
     }
 
-    /// The content of an `--include-from` or `--exclude-from` file: one pattern a line, or one up to each NUL byte
-    /// with `zero` (`--from0`). Each is read as `--include` or `--exclude` reads it; empty ones and those that start
+    /// The content of a file of patterns to include or to exclude: one a line, or one up to each NUL byte
+    /// with `zero`. Each is read as a pattern given by itself; empty ones and those that start
     /// with `#` or `;` are nothing.
     ///
     /// # Errors

@@ -52,6 +52,16 @@ pub enum Pick {
     Listed(Arc<dyn Fn() -> Listed + Send + Sync>),
 }
 
+impl Pick {
+    /// Whether a name may be among what is meant.
+    pub fn means(&self, name: &Name) -> bool {
+        match self {
+            Pick::Names(names) => name.path().split(|b| *b == b'/').next().is_some_and(|first| names.contains(first)),
+            _ => true,
+        }
+    }
+}
+
 impl fmt::Debug for Pick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -82,6 +82,11 @@ impl Meter {
         self.sleeping.load(Ordering::Relaxed) > 0
     }
 
+    /// `Cancelled` when the run is to stop.
+    pub fn check(&self) -> Result<()> {
+        self.cancel.check()
+    }
+
     /// Counts bytes that moved without passing here: no limit holds for them.
     pub fn within(&self, bytes: u64) -> Result<()> {
         self.moved.fetch_add(bytes, Ordering::Relaxed);

@@ -9,9 +9,9 @@ use crate::event::{Action, Why};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     SizeAndTime,
-    /// `--size-only`.
+    /// Sizes alone.
     Size,
-    /// `--checksum`.
+    /// Sizes, then content.
     Content,
     /// `-I`.
     Never,
@@ -20,15 +20,15 @@ pub enum Compare {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub compare: Compare,
-    /// `--modify-window`.
+    /// Times closer than this are the same.
     pub window: Duration,
     /// `-u`: leave files that are newer at the destination.
     pub update: bool,
-    /// `--existing`: make nothing new.
+    /// Make nothing new.
     pub existing: bool,
-    /// `--ignore-existing`: touch nothing that is there.
+    /// Touch nothing that is there.
     pub ignore_existing: bool,
-    /// `--force`.
+    /// Something of another kind gives way.
     pub force: bool,
 }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::bundle::Spent;
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind};
+use crate::hint::Hint;
+use crate::limiter::Limiter;
 use crate::pace::Pace;
 use crate::store::FarWork;
-use crate::verdict::Limiter;
 
-/// Failures that are kept in full; beyond that only their number and kinds are, and `--failed-to` has the names.
+/// Failures that are kept in full; beyond that only their number and kinds are, and the events have the names.
 pub const FAILURES_KEPT: usize = 100;
 
 /// A failure as the report keeps it.
@@ -21,6 +22,8 @@ pub struct Failure {
     pub kind: ErrorKind,
     pub reason: String,
     pub next_step: Option<String>,
+    /// The same as data, where it takes an option of the program.
+    pub code: Option<Hint>,
 }
 
 impl Failure {
@@ -31,6 +34,7 @@ impl Failure {
             kind: error.kind(),
             reason: error.reason(),
             next_step: error.next_step().map(str::to_string),
+            code: error.code().cloned(),
         }
     }
 }
@@ -88,13 +92,15 @@ pub struct Times {
     pub copying: Duration,
     /// Making files and directories and setting attributes at the destination.
     pub metadata: Duration,
+    /// Renames, links and removals that make way for a name or stand for its copy.
+    pub effects: Duration,
     /// Hashing, and comparing what a changed file has in common with its old version.
     pub hashing: Duration,
     /// Reading the destination back.
     pub verifying: Duration,
     /// What calls took longer than the other machine worked on them, where it says how long that was.
     pub network: Duration,
-    /// Waiting for `--bwlimit`.
+    /// Waiting for the rate that is allowed.
     pub throttled: Duration,
     /// Workers that had nothing to do.
     pub idle: Duration,
@@ -108,7 +114,7 @@ impl Times {
     /// All that workers did or waited for within a task.
     pub fn busy(&self) -> Duration {
         let reads = self.opening + self.reading + self.copying + self.hashing;
-        self.walking + reads + self.writing + self.metadata + self.verifying + self.network + self.throttled
+        self.walking + reads + self.writing + self.metadata + self.effects + self.verifying + self.network + self.throttled
     }
 }
 
@@ -129,6 +135,7 @@ impl AddAssign for Times {
         self.writing += o.writing;
         self.copying += o.copying;
         self.metadata += o.metadata;
+        self.effects += o.effects;
         self.hashing += o.hashing;
         self.verifying += o.verifying;
         self.network += o.network;
@@ -139,6 +146,15 @@ impl AddAssign for Times {
     }
 }
 
+/// Why deletes were called off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skipped {
+    /// Something could not be listed or copied; so many names that only the destination has were left.
+    Impaired { names: u64 },
+    /// More names than are allowed would be deleted; none was.
+    TooMany { allowed: u64, names: u64 },
+}
+
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
@@ -147,11 +163,11 @@ pub enum Ending {
     /// A signal; the journal is kept.
     Interrupted,
     Deadline,
-    /// Nothing moved for as long as `--timeout` allows; the journal is kept.
+    /// Nothing moved for as long as is allowed; the journal is kept.
     Timeout,
     /// A failure of the whole run: the first failure says which.
     Stopped,
-    /// `--max-delete` would have been passed; nothing was deleted.
+    /// More would have been deleted than is allowed; nothing was.
     TooManyDeletes,
 }
 
@@ -206,7 +222,7 @@ pub struct Report {
     pub reused_bytes: u64,
     pub verified_files: u64,
     pub verified_bytes: u64,
-    /// How `--verify` read, when it did.
+    /// How verification read, when it did.
     pub proof: Option<&'static str>,
     /// Number of entries for which each attribute was refused, in the order of `MetaMask::words`.
     pub refused: Vec<(&'static str, u64)>,
@@ -219,8 +235,8 @@ pub struct Report {
     pub times: Times,
     pub workers_peak: u32,
     pub workers_end: u32,
-    /// Deletes that were called off, and why.
-    pub deletes_skipped: Option<String>,
+    /// Deletes were called off.
+    pub deletes_skipped: Option<Skipped>,
     /// How busy the workers were over the run.
     pub pace: Pace,
     /// What the other machine did for the source and for the destination, where there is one that says.

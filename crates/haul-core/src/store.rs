@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
+pub use crate::bundle::Landed;
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
@@ -188,15 +189,6 @@ pub struct Spec<'a> {
     pub in_place: bool,
     /// Data and name are on stable storage when `commit` returns.
     pub sync: bool,
-}
-
-/// What came of putting a file, a link or a directory's attributes in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Landed {
-    /// Attributes that were asked for and that the destination refused.
-    pub refused: MetaMask,
-    /// Identity of what stands there now; 0 where the store has none.
-    pub ino: u64,
 }
 
 /// What `set_meta` is to do for one name.

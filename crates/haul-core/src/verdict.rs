@@ -14,101 +14,13 @@ mod tests;
 
 use std::time::Duration;
 
+pub use crate::limiter::Limiter;
 pub use stage::{Share, Stage, shares};
 
 use crate::entry::show;
 use crate::pace::Alone;
 use crate::report::Report;
 use crate::store::{FarWork, Place};
-
-/// What limited a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Limiter {
-    /// Nothing was done that could be judged, or too little.
-    #[default]
-    TooShort,
-    DryRun,
-    SourceReads,
-    SourceMetadata,
-    Hashing,
-    Network,
-    /// The other machine does not say how much of it was its own work.
-    NetworkOrSource,
-    NetworkOrDestination,
-    /// Each object costs a request, and is so small that its bytes take no time beside that.
-    Requests,
-    DestinationWrites,
-    DestinationMetadata,
-    /// One system holds both ends and reads and writes in one call.
-    Copying,
-    /// Reading the destination back.
-    Verifying,
-    /// Of this machine.
-    Processors,
-    /// Of the machine at the other end.
-    FarProcessors,
-    /// `--bwlimit`.
-    Limit,
-    /// `-j`.
-    Workers,
-    /// One file that one worker moves from beginning to end.
-    OneFile,
-    /// The last file of many.
-    Straggler,
-    /// Fewer files than workers.
-    FewFiles,
-}
-
-impl Limiter {
-    pub const ALL: [Limiter; 20] = [
-        Limiter::TooShort,
-        Limiter::DryRun,
-        Limiter::SourceReads,
-        Limiter::SourceMetadata,
-        Limiter::Hashing,
-        Limiter::Network,
-        Limiter::NetworkOrSource,
-        Limiter::NetworkOrDestination,
-        Limiter::Requests,
-        Limiter::DestinationWrites,
-        Limiter::DestinationMetadata,
-        Limiter::Copying,
-        Limiter::Verifying,
-        Limiter::Processors,
-        Limiter::FarProcessors,
-        Limiter::Limit,
-        Limiter::Workers,
-        Limiter::OneFile,
-        Limiter::Straggler,
-        Limiter::FewFiles,
-    ];
-
-    /// As JSON has it; stable.
-    pub fn word(self) -> &'static str {
-        match self {
-            Limiter::TooShort => "too-short",
-            Limiter::DryRun => "dry-run",
-            Limiter::SourceReads => "source-reads",
-            Limiter::SourceMetadata => "source-metadata",
-            Limiter::Hashing => "hashing",
-            Limiter::Network => "network",
-            Limiter::NetworkOrSource => "network-or-source",
-            Limiter::NetworkOrDestination => "network-or-destination",
-            Limiter::Requests => "requests",
-            Limiter::DestinationWrites => "destination-writes",
-            Limiter::DestinationMetadata => "destination-metadata",
-            Limiter::Copying => "copying",
-            Limiter::Verifying => "verifying",
-            Limiter::Processors => "processors",
-            Limiter::FarProcessors => "far-processors",
-            Limiter::Limit => "bwlimit",
-            Limiter::Workers => "workers",
-            Limiter::OneFile => "one-file",
-            Limiter::Straggler => "straggler",
-            Limiter::FewFiles => "few-files",
-        }
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -125,7 +37,7 @@ pub struct Machine {
     pub processors: u32,
     /// `-j` was given.
     pub workers_fixed: bool,
-    /// Bytes a second of `--bwlimit`.
+    /// Bytes a second that were allowed.
     pub limit: Option<f64>,
 }
 

@@ -15,6 +15,7 @@ mod exit;
 mod figures;
 mod flags;
 mod help;
+mod hints;
 mod hosts;
 mod known;
 mod location;

@@ -86,7 +86,7 @@ pub fn say_plainly(line: &str) {
 fn describe(error: &haul_core::Error) -> String {
     let path =
         error.path().map_or(String::new(), |path| format!("{}: ", if path.is_empty() { ".".into() } else { haul_core::entry::show(path) }));
-    let next = error.next_step().map_or(String::new(), |next| format!("\n  try: {next}"));
+    let next = crate::hints::next_step(error).map_or(String::new(), |next| format!("\n  try: {next}"));
     show_text(&format!("{path}{}: {}{next}", error.op(), error.reason())).into_owned()
 }
 

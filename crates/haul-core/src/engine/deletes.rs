@@ -3,68 +3,62 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::entry::{Dir, Entry, Kind, Name};
+use crate::entry::{Dir, Entry, Kind, Name, codec};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
+use crate::hint::Hint;
 use crate::job::{MaxDelete, Mode};
-use crate::report::Ending;
+use crate::report::{Ending, Skipped};
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
 use crate::store::{Flow, remove_emptied};
 
-use super::context::{Context, gone_is_done};
-use super::late::{IN_MEMORY, Late, lock, spilled};
-use super::replace::back_up_by_rename;
+use super::backup::{back_up_by_rename, leads_to};
+use super::context::Context;
+use super::late::{IN_MEMORY, lock};
+use super::tries::{gone_is_done, retry_each};
 
 /// Entries removed by one call.
 const LOT: usize = 256;
 
-/// Kinds by the byte that stands for them in a record.
-const KINDS: [Kind; 7] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block];
-
-impl Late {
-    pub fn matched(&self) {
-        self.matched.fetch_add(1, Ordering::Relaxed);
+/// A name that only the destination has.
+pub fn extra(cx: &Context, work: &DirWork, target: &Entry) {
+    if cx.ends.stays(target) {
+        return;
     }
-
-    /// A name that only the destination has.
-    pub fn extra(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if cx.stays(&target) {
+    if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
+        return;
+    }
+    if cx.job.mode == Mode::Check {
+        if target.kind.is_special() && !cx.job.links.specials {
             return;
         }
-        if cx.job.backup.as_ref().is_some_and(|backup| leads_to(&target.name.path(), backup)) {
-            return;
-        }
-        if cx.job.mode == Mode::Check {
-            if target.kind.is_special() && !cx.job.links.specials {
-                return;
-            }
-            cx.report().extra += 1;
-            return cx.item(Action::Extra, Why::Extra, &target);
-        }
-        self.doom(cx, work, target);
+        cx.out.report().extra += 1;
+        return cx.out.item(Action::Extra, Why::Extra, target);
     }
+    doom(cx, work, target);
+}
 
-    pub fn doom(&self, cx: &Context, work: &Arc<DirWork>, target: Entry) {
-        if !cx.job.delete || cx.job.mode != Mode::Copy || cx.stays(&target) {
-            return;
-        }
-        let mut record = target.ino.to_le_bytes().to_vec();
-        record.push(KINDS.iter().position(|kind| *kind == target.kind).unwrap_or(KINDS.len()) as u8);
-        record.extend(target.name.path());
-        spilled(cx, lock(&self.doomed).push(&record));
-        self.dir(cx, work);
+/// It goes when all has landed.
+pub fn doom(cx: &Context, work: &DirWork, target: &Entry) {
+    if !cx.job.delete || cx.job.mode != Mode::Copy || cx.ends.stays(target) {
+        return;
     }
+    let mut record = target.ino.to_le_bytes().to_vec();
+    record.push(codec::kind_number(target.kind));
+    record.extend(target.name.path());
+    cx.out.spilled(lock(&cx.late.doomed).push(&record));
+    cx.late.dir(&cx.out, work);
 }
 
 /// After everything has landed, and not at all if anything failed to list or to copy.
-pub(super) fn deletes(cx: &Arc<Context>) {
+pub fn deletes(cx: &Arc<Context>) {
     let topmost = lock(&cx.late.doomed).len();
     if topmost == 0 || cx.cancel.is_set() {
         return;
     }
-    if cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
+    if cx.out.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
         return skip_deletes(cx, topmost);
     }
     let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
@@ -75,18 +69,18 @@ pub(super) fn deletes(cx: &Arc<Context>) {
             let record = match doomed.pop() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
-                Err(e) => return spilled(cx, Err(e)),
+                Err(e) => return cx.out.spilled(Err(e)),
             };
             match doomed_entry(&record, &mut None) {
                 Some(entry) if entry.kind == Kind::Dir => would_go(cx, &entry, &mut |_| count += 1),
                 Some(_) => count += 1,
                 None => {}
             }
-            spilled(cx, again.push(&record));
+            cx.out.spilled(again.push(&record));
         }
         doomed = again;
         // Whatever went wrong while they were counted, the count is not to be trusted.
-        if cx.cancel.is_set() || (cx.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors) {
+        if cx.cancel.is_set() || (cx.out.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors) {
             return skip_deletes(cx, topmost);
         }
         let limit = match most {
@@ -94,10 +88,10 @@ pub(super) fn deletes(cx: &Arc<Context>) {
             MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
         };
         if count > limit {
-            let why = format!("--max-delete allows {limit}, {count} names would be deleted: nothing was");
-            cx.report().deletes_skipped = Some(why.clone());
-            cx.report().ending = Ending::TooManyDeletes;
-            return cx.warn(Warning::DeletesSkipped(why));
+            let why = Skipped::TooMany { allowed: limit, names: count };
+            cx.out.report().deletes_skipped = Some(why.clone());
+            cx.out.report().ending = Ending::TooManyDeletes;
+            return cx.out.warn(Warning::DeletesSkipped(why));
         }
     }
     let mut parent = None;
@@ -105,7 +99,7 @@ pub(super) fn deletes(cx: &Arc<Context>) {
     loop {
         let record = match doomed.pop() {
             Ok(record) => record,
-            Err(e) => return spilled(cx, Err(e)),
+            Err(e) => return cx.out.spilled(Err(e)),
         };
         let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
         if lot.len() >= LOT || (record.is_none() && !lot.is_empty()) {
@@ -123,15 +117,10 @@ pub(super) fn deletes(cx: &Arc<Context>) {
     }
 }
 
-/// Whether a path is `below` or a directory on the way to it.
-pub(super) fn leads_to(path: &[u8], below: &[u8]) -> bool {
-    path.is_empty() || below.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-}
-
 fn skip_deletes(cx: &Context, topmost: u64) {
-    let why = format!("{topmost} names that only the destination has were left, because something could not be listed or copied");
-    cx.report().deletes_skipped = Some(why.clone());
-    cx.warn(Warning::DeletesSkipped(why));
+    let why = Skipped::Impaired { names: topmost };
+    cx.out.report().deletes_skipped = Some(why.clone());
+    cx.out.warn(Warning::DeletesSkipped(why));
 }
 
 /// The record as an entry; consecutive names of one directory share its node, and with it a descriptor.
@@ -151,15 +140,14 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
             dir
         }
     };
-    let kind = KINDS.get(usize::from(*kind)).copied().unwrap_or(Kind::Unknown);
-    let mut entry = Entry::bare(Name::new(&dir, leaf), kind);
+    let mut entry = Entry::bare(Name::new(&dir, leaf), codec::kind_of(*kind));
     entry.ino = u64::from_le_bytes(*ino);
     Some(entry)
 }
 
 fn is_the_source(entry: &Entry) -> Error {
     let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source itself, which is mounted elsewhere too");
-    e.hint("exclude it, or leave --delete out")
+    e.advise(Hint::DeleteNothing)
 }
 
 fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
@@ -182,30 +170,30 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
             }
             Ok(false) => true,
             Err(e) => {
-                cx.fail(&e.on(&entry.name), entry.kind);
+                cx.out.fail(&e.on(&entry.name), entry.kind);
                 false
             }
         });
     }
     let removed = cx.target().remove(&lot);
-    let removed = cx.retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
+    let removed = retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
     for (removed, entry) in removed.into_iter().zip(&lot) {
         match removed.or_else(|e| remove_emptied(cx.target(), entry, e)) {
             Ok(()) => deleted(cx, entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => cx.fail(&e.on(&entry.name), entry.kind),
+            Err(e) => cx.out.fail(&e.on(&entry.name), entry.kind),
         }
     }
 }
 
 fn deleted(cx: &Context, entry: &Entry) {
-    cx.report().deleted.add(entry.kind, 1);
-    cx.item(Action::Delete, Why::Extra, entry);
+    cx.out.report().deleted.add(entry.kind, 1);
+    cx.out.item(Action::Delete, Why::Extra, entry);
 }
 
 /// Whether the filter keeps a name that only the destination has. One whose listing does not tell its kind is kept if it
 /// would be as a file or, where it may be one, as a directory.
-pub(super) fn protected(cx: &Context, entry: &Entry) -> bool {
+pub fn protected(cx: &Context, entry: &Entry) -> bool {
     if cx.job.delete_excluded || cx.job.filter.is_empty() {
         return false;
     }
@@ -221,27 +209,27 @@ pub(super) fn protected(cx: &Context, entry: &Entry) -> bool {
 /// whether the filters protect it, in which case nothing below it is looked at.
 fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
     let mut stack = SpillStack::new(&cx.spill, IN_MEMORY);
-    spilled(cx, stack.push(&name.path()));
+    cx.out.spilled(stack.push(&name.path()));
     loop {
         let path = match stack.pop() {
             Ok(Some(path)) => path,
             Ok(None) => return,
-            Err(e) => return spilled(cx, Err(e)),
+            Err(e) => return cx.out.spilled(Err(e)),
         };
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let dir = name.dir.child(&name.leaf);
         let listed = cx.target().list(&dir, &mut |found| {
             if let Ok(entry) = found {
-                let kept = protected(cx, &entry) || cx.stays(&entry) || cx.is_source(&entry);
+                let kept = protected(cx, &entry) || cx.ends.stays(&entry) || cx.ends.is_source(&entry);
                 each(&entry, kept);
                 if entry.kind == Kind::Dir && !kept {
-                    spilled(cx, stack.push(&entry.name.path()));
+                    cx.out.spilled(stack.push(&entry.name.path()));
                 }
             }
             if cx.cancel.is_set() { Flow::Stop } else { Flow::Go }
         });
         if let Err(e) = listed {
-            cx.fail(&e.on(&name), Kind::Dir);
+            cx.out.fail(&e.on(&name), Kind::Dir);
         }
         cx.target().forget(&dir);
         if cx.cancel.is_set() {
@@ -275,8 +263,8 @@ fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
 /// that a directory of any size is emptied in the memory of one lot. What the filters protect stays, and so
 /// do the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
-    if cx.is_source(&top) {
-        return cx.fail(&is_the_source(&top), Kind::Dir);
+    if cx.ends.is_source(&top) {
+        return cx.out.fail(&is_the_source(&top), Kind::Dir);
     }
     if cx.job.dry {
         return would_go(cx, &top, &mut |entry| deleted(cx, entry));
@@ -291,8 +279,8 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         let mut sources = Vec::new();
         let listed = cx.target().list(dir, &mut |found| {
             match found {
-                Ok(entry) if protected(cx, &entry) || cx.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
-                Ok(entry) if cx.is_source(&entry) => sources.push(entry),
+                Ok(entry) if protected(cx, &entry) || cx.ends.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
+                Ok(entry) if cx.ends.is_source(&entry) => sources.push(entry),
                 Ok(entry) if entry.kind == Kind::Dir => inner = Some(entry),
                 Ok(entry) => files.push(entry),
                 Err(_) => kept = true,
@@ -301,12 +289,12 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         });
         for entry in sources {
             kept = true;
-            cx.fail(&is_the_source(&entry), Kind::Dir);
+            cx.out.fail(&is_the_source(&entry), Kind::Dir);
             keepers.insert(entry.name.path());
         }
-        let failed_before = cx.tally.failed.load(Ordering::Relaxed);
+        let failed_before = cx.out.tally.failed.load(Ordering::Relaxed);
         if let Err(e) = listed {
-            return cx.fail(&e.on(&Name::of(dir)), Kind::Dir);
+            return cx.out.fail(&e.on(&Name::of(dir)), Kind::Dir);
         }
         let more = files.len() >= LOT;
         delete_lot(cx, files);
@@ -315,13 +303,13 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         } else if !more && let Some((dir, entry)) = stack.pop() {
             cx.target().forget(&dir);
             if kept {
-                cx.warn(Warning::Note(format!("{}/: not removed: something in it stays", crate::entry::show(&dir.path()))));
+                cx.out.warn(Warning::Note(format!("{}/: not removed: something in it stays", crate::entry::show(&dir.path()))));
                 keepers.insert(entry.name.path());
             } else {
                 delete_lot(cx, vec![entry]);
             }
         }
-        if cx.tally.failed.load(Ordering::Relaxed) > failed_before {
+        if cx.out.tally.failed.load(Ordering::Relaxed) > failed_before {
             return;
         }
     }

@@ -1,7 +1,7 @@
 //! Names looked up on both sides, a lot at a time, and handed to the planner.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind};
@@ -9,34 +9,31 @@ use crate::event::{Action, Why};
 use crate::filter::Verdict;
 use crate::job::Pick;
 use crate::plan::{Act, Step};
-use crate::schedule::{DirWork, Name as Named, There};
-use crate::store::{Found, Store};
+use crate::schedule::DirWork;
+use crate::store::Found;
 use crate::tune::Op;
 
 use super::context::Context;
-use super::planned::{Planned, References, plan_one, sort_out};
+use super::planned::{Plans, plan_one, sort_out};
+use super::references;
+use super::task::{Name as Named, There};
+use super::tries::{look_up, retry};
 
 /// Looks names up on both sides and plans them.
 pub fn look(cx: &Arc<Context>, work: &Arc<DirWork>, names: Vec<Named>) {
     let began = std::time::Instant::now();
-    let planned = cx.measured(Op::Walk, |load| {
+    let plans = cx.clock.measured(Op::Walk, |load| {
         load.entries = names.len() as u64;
         look_measured(cx, work, names)
     });
-    let Planned { small, large, dirs, done, kept, .. } = planned;
-    cx.tally.kept.fetch_add(kept.total(), Ordering::Relaxed);
-    {
-        let mut report = cx.report();
-        report.times.walking += began.elapsed();
-        report.kept += kept;
-    }
-    cx.sched.planned(work, small, large, dirs, done);
+    cx.out.report().times.walking += began.elapsed();
+    plans.hand_on(cx, work);
 }
 
-fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) -> Planned {
-    let mut planned = Planned::default();
+fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) -> Plans {
+    let mut plans = Plans::default();
     let want = cx.planner.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
-    complete(cx, work, &mut names, want, &mut planned);
+    complete(cx, work, &mut names, want, &mut plans);
     let mut targets = look_up_targets(cx, work, &names, want).into_iter();
     let mut pairs = Vec::with_capacity(names.len());
     for Named { entry, there } in names {
@@ -48,46 +45,31 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
                 Some(Found::Entry(target)) => Some(target),
                 Some(Found::Absent) | None => None,
                 Some(Found::Failed(e)) => {
-                    planned.done += 1;
-                    cx.fail(&e.on(&entry.name), entry.kind);
+                    plans.next.done += 1;
+                    cx.out.fail(&e.on(&entry.name), entry.kind);
                     continue;
                 }
             },
         };
         pairs.push((entry, target));
     }
-    planned.references = look_up_references(cx, work, &pairs, want);
+    plans.references = references::look_up_all(cx, work, &pairs, want);
     for (entry, target) in pairs {
-        plan_one(cx, work, entry, target, &mut planned);
+        plan_one(cx, work, entry, target, &mut plans);
     }
-    planned
-}
-
-/// `--link-dest`: what the reference trees have under the names of new files.
-fn look_up_references(cx: &Context, work: &DirWork, pairs: &[(Entry, Option<Entry>)], want: MetaMask) -> Vec<References> {
-    if cx.job.link_dest.is_empty() {
-        return Vec::new();
-    }
-    let new = pairs.iter().filter(|(entry, target)| target.is_none() && entry.kind == Kind::File);
-    let leaves: Vec<&[u8]> = new.map(|(entry, _)| cx.target_leaf(&entry.name)).collect();
-    let found = |store: &dyn Store| {
-        let found = cx.look_up(store, &work.dir, &leaves, want, false).into_iter().zip(&leaves);
-        // What cannot be looked up is copied.
-        found.filter_map(|(found, leaf)| if let Found::Entry(entry) = found { Some((leaf.to_vec(), entry)) } else { None }).collect()
-    };
-    cx.job.link_dest.iter().map(|reference| found(&*reference.store)).collect()
+    plans
 }
 
 /// Looks up what the listing did not say of the source's names, and takes out those that are not wanted or not there.
-fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, planned: &mut Planned) {
+fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask, plans: &mut Plans) {
     let follow = cx.job.links.follow;
     // A listing may tell all but what costs more calls: what a store can set it can tell, too.
     let more = !want.and(cx.source(work).caps().sets).is_empty();
     let bare = |n: &Named| n.entry.is_bare() || (more && n.entry.xattrs.is_none()) || (follow && n.entry.kind == Kind::Link);
     let leaves: Vec<&[u8]> = names.iter().filter(|n| bare(n)).map(|n| &*n.entry.name.leaf).collect();
-    let look = || cx.look_up(cx.source(work), &work.dir, &leaves, want, follow);
+    let look = || look_up(cx.source(work), &work.dir, &leaves, want, follow);
     // Most listings say all there is to know: no look at the clock for nothing.
-    let looked = if leaves.is_empty() { Vec::new() } else { cx.timed(|times| &mut times.source_listing, look) };
+    let looked = if leaves.is_empty() { Vec::new() } else { cx.out.timed(|times| &mut times.source_listing, look) };
     let mut looked = looked.into_iter();
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut found = crate::report::Kinds::default();
@@ -108,8 +90,8 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
                     let e = e.on(&named.entry.name);
                     match follow {
                         // The link is there; that it leads nowhere is not something that happened meanwhile.
-                        true => cx.fail(&e, named.entry.kind),
-                        false => cx.fail_source(e, named.entry.kind),
+                        true => cx.out.fail(&e, named.entry.kind),
+                        false => cx.out.fail_source(e, named.entry.kind),
                     }
                     return false;
                 }
@@ -129,19 +111,19 @@ fn complete(cx: &Context, work: &DirWork, names: &mut Vec<Named>, want: MetaMask
         let entry = &mut named.entry;
         found.add(entry.kind, 1);
         if let Some(why) = passed_over(cx, work, entry) {
-            cx.left_behind(entry.kind);
+            cx.out.left_behind(entry.kind);
             if why == Why::NotAsked && entry.kind != Kind::File {
-                cx.report().skipped.add(entry.kind, 1);
-                cx.item(Action::Skip, why, entry);
+                cx.out.report().skipped.add(entry.kind, 1);
+                cx.out.item(Action::Skip, why, entry);
             }
             return false;
         }
         cx.transform(work.root, entry);
         true
     });
-    planned.done += before - names.len();
-    cx.tally.found.fetch_add(found.total(), Ordering::Relaxed);
-    cx.report().found += found;
+    plans.next.done += before - names.len();
+    cx.out.tally.found.fetch_add(found.total(), Ordering::Relaxed);
+    cx.out.report().found += found;
 }
 
 /// A name of the source that is not there any more, or never was.
@@ -154,7 +136,7 @@ fn absent(cx: &Context, work: &DirWork, entry: &Entry, late_kind: bool) {
     } else if asked {
         e = e.because("no such file or directory");
     }
-    cx.fail(&e, entry.kind);
+    cx.out.fail(&e, entry.kind);
 }
 
 /// Why an entry is not even compared; `None` if it is.
@@ -170,7 +152,7 @@ fn passed_over(cx: &Context, work: &DirWork, entry: &Entry) -> Option<Why> {
     }
 }
 
-/// rsync's rule for `--safe-links`: relative, and never above the top of the tree on the way.
+/// rsync's rule for safe links: relative, and never above the top of the tree on the way.
 fn is_safe(dir: &Dir, target: &[u8]) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
         return false;
@@ -205,27 +187,17 @@ fn look_up_targets(cx: &Context, work: &DirWork, names: &[Named], want: MetaMask
     if leaves.is_empty() {
         return Vec::new();
     }
-    cx.timed(|times| &mut times.target_listing, || cx.look_up(cx.target(), &work.dir, &leaves, want, false))
+    cx.out.timed(|times| &mut times.target_listing, || look_up(cx.target(), &work.dir, &leaves, want, false))
 }
 
 /// One file by its path, for a name that had to wait: looked up and planned like any other.
-pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
+pub fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
     let Some(name) = Name::parse(&Dir::root(), path) else { return };
-    let work = Arc::new(DirWork {
-        dir: name.dir.clone(),
-        root,
-        parent: None,
-        entry: None,
-        fresh: false,
-        attributes: false,
-        touched: AtomicBool::new(false),
-        made: false,
-        closed: true,
-    });
-    let asked = cx.retry(|| cx.source(&work).stat(&name, cx.planner.keep)).map_err(Error::of_source);
+    let work = Arc::new(DirWork::top(root, name.dir.clone()));
+    let asked = retry(|| cx.source(&work).stat(&name, cx.planner.keep)).map_err(Error::of_source);
     let lookup = asked.and_then(|mut entry| {
         cx.transform(root, &mut entry);
-        let target = match cx.retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
+        let target = match retry(|| cx.target().stat(&cx.target_name(&name), cx.planner.keep)) {
             Ok(target) => Some(target),
             Err(e) if e.kind() == ErrorKind::NotFound => None,
             Err(e) => return Err(e),
@@ -233,7 +205,7 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
         Ok((entry, target))
     });
     match lookup {
-        Err(e) => cx.fail(&e.on(&name), Kind::File),
+        Err(e) => cx.out.fail(&e.on(&name), Kind::File),
         Ok((entry, target)) => {
             let mut step = cx.planner.decide(&entry, target.as_ref());
             let mut staged = false;
@@ -241,10 +213,10 @@ pub(super) fn copy_one(cx: &Arc<Context>, root: usize, path: &[u8]) {
                 step = Step { act: Act::File { replace: true }, why: Why::Unfinished };
                 staged = true;
             }
-            let mut planned = Planned::default();
+            let mut plans = Plans::default();
             cx.sched.hold(&work);
-            sort_out(cx, &work, entry, step, staged, &mut planned);
-            cx.sched.planned(&work, planned.small, planned.large, planned.dirs, planned.done);
+            sort_out(cx, &work, entry, step, staged, &mut plans);
+            cx.sched.planned(&work, plans.next);
         }
     }
 }

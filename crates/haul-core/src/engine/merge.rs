@@ -2,28 +2,30 @@
 //! calls by another spelling.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::entry::{Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind};
-use crate::job::Pick;
-use crate::schedule::{DirWork, Name as Named, There};
+use crate::schedule::DirWork;
 use crate::store::Found;
 
 use super::context::Context;
-use super::deletes::protected;
-use super::listing::{self, Sorted};
-use super::walk::{LOT, admitted, push, selected};
+use super::deletes::{doom, extra, protected};
+use super::names::{LOT, admitted, push, selected};
+use super::sorted::{self, Sorted};
+use super::task::{Name as Named, There};
+use super::tries::look_up;
 
-pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
+pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
-    let sources = cx.timed(|times| &mut times.source_listing, || listing::sorted_source(cx, work))?;
+    let sources = cx.out.timed(|times| &mut times.source_listing, || sorted::source(cx, work))?;
     // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
     // and its names are looked up: they may be there.
-    let listed = cx.timed(|times| &mut times.target_listing, || listing::sorted_target(cx, work));
+    let listed = cx.out.timed(|times| &mut times.target_listing, || sorted::target(cx, work));
     let (targets, unmatched) = match listed {
         Ok(targets) => (targets, There::Absent),
         Err(e) => {
-            cx.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
+            cx.out.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
             (Sorted::empty(), There::Unknown)
         }
     };
@@ -36,7 +38,7 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
         };
         push(cx, work, lot, relieved);
     };
-    for pair in listing::merge(sources, targets) {
+    for pair in sorted::merge(sources, targets) {
         cx.cancel.check()?;
         match pair? {
             (Some(source), target) => {
@@ -44,14 +46,14 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
                     continue;
                 }
                 if target.is_some() {
-                    cx.late.matched();
+                    cx.late.matched.fetch_add(1, Ordering::Relaxed);
                 }
                 if let Some(folding) = &mut folding {
                     folding.names.insert(lower(&source.name.leaf));
                 }
                 if !selected(cx, Some(&dir_path), &source) {
                     if let Some(target) = target.filter(|_| cx.job.delete_excluded) {
-                        cx.late.doom(cx, work, target);
+                        doom(cx, work, &target);
                     }
                     continue;
                 }
@@ -67,7 +69,7 @@ pub(super) fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut
                 }
                 match &mut folding {
                     Some(folding) => folding.extras.push(target),
-                    None => cx.late.extra(cx, work, target),
+                    None => extra(cx, work, &target),
                 }
             }
             (None, None) => {}
@@ -104,7 +106,7 @@ impl Folding {
             .filter(|(_, named)| matches!(named.there, There::Absent))
             .map(|(i, named)| (i, cx.target_leaf(&named.entry.name)))
             .unzip();
-        let found = cx.look_up(cx.target(), &work.dir, &leaves, MetaMask::NONE, false);
+        let found = look_up(cx.target(), &work.dir, &leaves, MetaMask::NONE, false);
         for (i, found) in absent.into_iter().zip(found) {
             match found {
                 Found::Entry(entry) => {
@@ -124,7 +126,7 @@ impl Folding {
         for target in extras {
             let is_other_spelling = names.contains(&lower(&target.name.leaf)) || (target.ino != 0 && met.contains(&target.ino));
             if !is_other_spelling {
-                cx.late.extra(cx, work, target);
+                extra(cx, work, &target);
             }
         }
     }
@@ -134,14 +136,6 @@ impl Folding {
 fn in_another_root(cx: &Context, work: &DirWork, target: &Entry) -> bool {
     let gone = |e: &Error| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Vanished);
     cx.job.roots.iter().enumerate().any(|(i, root)| {
-        i != work.root && is_meant(&root.pick, &target.name) && !root.store.stat(&target.name, MetaMask::NONE).is_err_and(|e| gone(&e))
+        i != work.root && root.pick.means(&target.name) && !root.store.stat(&target.name, MetaMask::NONE).is_err_and(|e| gone(&e))
     })
-}
-
-/// Whether a name is among those that a root was picked for.
-pub(super) fn is_meant(pick: &Pick, name: &Name) -> bool {
-    match pick {
-        Pick::Names(names) => name.path().split(|b| *b == b'/').next().is_some_and(|first| names.contains(first)),
-        _ => true,
-    }
 }

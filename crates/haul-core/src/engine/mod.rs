@@ -3,39 +3,52 @@
 //! ```text
 //! run:  feed the roots, one after the other      (walk.rs lists, merge.rs where both sides are listed,
 //!                                                 look.rs looks up, planned.rs asks the planner)
-//!         workers take tasks till none is left   (small.rs bundles, file.rs large files, verify.rs;
-//!                                                 replace.rs clears the way)
-//!       hard links, deletes, late directories    (late.rs: links.rs, deletes.rs)
+//!         workers take tasks till none is left   (dispatch.rs: effects.rs what plans wait for,
+//!                                                 small.rs bundles, file/ large files, verify.rs)
+//!       hard links, deletes, late directories    (after.rs: links.rs, deletes.rs)
 //!       report
 //! ```
+//!
+//! Planning changes nothing but what this process remembers: what it needs to have done is an effect, a task like others.
+//! `context.rs` has what the stages share, by groups; `task.rs` the kinds of work. No stage imports `dispatch.rs`.
 //!
 //! The supervisor is the calling thread: it ticks the tuner, the display, the journal and the space watch,
 //! and it alone decides to leave when a worker is stuck in a system call.
 
-mod carry;
-mod compare;
+mod after;
+mod aliases;
+mod backup;
+mod clock;
 mod context;
 mod deletes;
-mod delta;
+mod dirs;
+mod dispatch;
+mod effects;
 mod emptied;
-pub(crate) mod file;
+mod file;
 mod hardlinks;
+mod identity;
 mod late;
 mod links;
-pub(crate) mod listing;
+mod listed;
 mod look;
 mod merge;
+mod names;
 mod owners;
 mod planned;
-mod replace;
-mod shown;
+mod references;
+mod reporter;
 mod small;
+mod sorted;
+mod sources;
 mod space;
 mod step;
 mod supervise;
-pub(crate) mod verify;
+mod task;
+mod tries;
+mod verify;
 mod walk;
-mod within;
+mod workers;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,11 +59,12 @@ use crate::event::{Event, Observer};
 use crate::job::Job;
 use crate::journal::{Journal, Progress as Past};
 use crate::report::{Ending, Report};
+use crate::retry::Scope;
 use crate::store::FarWork;
 use crate::tune::Tuner;
 use crate::verdict::{Ends, Machine, verdict};
 
-use context::Context;
+use context::{Context, Records};
 
 /// What a run needs beside its job.
 pub struct Setup {
@@ -79,22 +93,24 @@ pub fn run(job: Job, setup: Setup) -> Report {
     observer.on(&Event::Started { sentence: &sentence });
     let machine = Machine { processors, workers_fixed: job.workers.is_some() && !job.ordered, limit: job.limit.map(|l| l as f64) };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
-    let cx = Arc::new(Context::new(job, observer.clone(), journal, past, cancel, spill));
+    let records = Records { journal, past, spill };
+    let cx = Arc::new(Context::new(job, observer.clone(), records, cancel.clone(), dispatch::perform));
     // Threads that are started from here on have it from this one.
-    let _retries = cx.retries().enter();
+    let reporter = cx.clone();
+    let _retries = Scope::new(cx.job.retries, cancel, move |error, again| reporter.out.retried(error, again)).enter();
     let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
 
-    let finished = feed(&cx, &mut supervisor) && late::finish(&cx, &mut supervisor);
+    let finished = feed(&cx, &mut supervisor) && after::finish(&cx, &mut supervisor);
     supervisor.stop();
 
-    let mut report = cx.take_report();
+    let mut report = cx.out.take_report();
     report.ending = match (finished, cx.cancel.why()) {
         (_, Some(why)) => ending_of(why),
         (true, None) => report.ending,
         (false, None) => Ending::Stopped,
     };
     if let Some(trouble) = cx.journal.trouble() {
-        cx.warn(crate::event::Warning::NoJournal(trouble));
+        cx.out.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
     (report.far_source, report.far_destination) = far_work(&cx, report.elapsed);

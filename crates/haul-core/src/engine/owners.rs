@@ -18,11 +18,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::bundle::Item;
 use crate::entry::{Entry, Kind, MetaMask, OwnerNames};
 use crate::error::{ErrorKind, Result};
-use crate::event::Warning;
 use crate::job::Job;
 use crate::store::Who;
 
-use super::context::Context;
+use super::tries::retry;
 
 /// Owners that are remembered at the most.
 const KNOWN_MOST: usize = 100_000;
@@ -47,15 +46,16 @@ struct Mapped {
 type Asked = (usize, Who, u32, Box<[u8]>);
 
 /// Which roots are on other machines than the destination, and what was found out of their owners.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Owners {
+    job: Arc<Job>,
     foreign: Vec<bool>,
     known: Mutex<HashMap<Asked, Mapped>>,
     warned: AtomicBool,
 }
 
 impl Owners {
-    pub fn of(job: &Job) -> Owners {
+    pub fn of(job: Arc<Job>) -> Owners {
         let kept = job.keep.any(MetaMask::OWNER.with(MetaMask::GROUP).with(MetaMask::SETID));
         let there = job.target.place();
         let is_foreign = |scheme: &str, endpoint: &str| (scheme, endpoint) != (there.scheme, &*there.endpoint);
@@ -63,20 +63,18 @@ impl Owners {
             let here = root.store.place();
             kept && !job.numeric_ids && is_foreign(here.scheme, &here.endpoint)
         });
-        Owners { foreign: foreign.collect(), ..Owners::default() }
+        Owners { foreign: foreign.collect(), known: Mutex::default(), warned: AtomicBool::new(false), job: job.clone() }
     }
 
     fn maps(&self, root: usize) -> bool {
         self.foreign.get(root).is_some_and(|foreign| *foreign)
     }
-}
 
-impl Context {
     /// Gives an entry of a source the owner and group that it is to have at the destination. Not twice: a number that was
-    /// mapped is the destination's.
-    pub(super) fn map_owner(&self, root: usize, entry: &mut Entry) {
-        if !self.owners.maps(root) {
-            return;
+    /// mapped is the destination's. What comes back is the first of which bits are left out for that.
+    pub fn map(&self, root: usize, entry: &mut Entry) -> Option<Vec<u8>> {
+        if !self.maps(root) {
+            return None;
         }
         let mut sure = [true; 2];
         let came = entry.owners.take().map_or_else(OwnerNames::default, |names| OwnerNames::clone(&names));
@@ -88,7 +86,7 @@ impl Context {
                 (*id, sure[i], names[i]) = (mapped.id, mapped.sure, mapped.name);
             }
         }
-        if self.target().caps().owner_names {
+        if self.job.target.caps().owner_names {
             let [user, group] = names;
             entry.owners = OwnerNames::of(user, group);
         }
@@ -97,14 +95,11 @@ impl Context {
         let doubtful = (if user { 0 } else { 0o4000 }) | (if group { 0 } else { 0o2000 });
         if entry.kind != Kind::Link && entry.mode & doubtful != 0 {
             entry.mode &= !doubtful;
-            if self.job.keep.has(MetaMask::SETID) && !self.owners.warned.swap(true, Ordering::Relaxed) {
-                self.warn(Warning::Note(format!(
-                    "setuid and setgid bits are left out where the owner has not the same name at both ends, first of {}; \
-                     --numeric-ids keeps owners and bits by number",
-                    crate::entry::show(&entry.name.path())
-                )));
+            if self.job.keep.has(MetaMask::SETID) && !self.warned.swap(true, Ordering::Relaxed) {
+                return Some(entry.name.path());
             }
         }
+        None
     }
 
     fn mapped(&self, asked: Asked) -> Mapped {
@@ -113,7 +108,7 @@ impl Context {
             return Mapped { id, sure: true, name: asked.3 };
         }
         // One asks, the others wait for the answer.
-        let mut known = self.owners.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mapped) = known.get(&asked) {
             return mapped.clone();
         }
@@ -131,7 +126,7 @@ impl Context {
     }
 
     fn look_up_owner(&self, (root, who, id, came): &Asked) -> Result<Mapped> {
-        let (source, target, who, id) = (&self.job.roots[*root].store, self.target(), *who, *id);
+        let (source, target, who, id) = (&self.job.roots[*root].store, &self.job.target, *who, *id);
         let ask = || {
             let name = match &came[..] {
                 b"" => source.owner_name(who, id)?,
@@ -146,15 +141,15 @@ impl Context {
                 None => Mapped { id, sure: target.owner_name(who, id)?.is_none(), name: OwnerNames::NONE.into() },
             })
         };
-        match self.retry(ask) {
+        match retry(ask) {
             Err(e) if e.kind() == ErrorKind::Unsupported => Ok(Mapped { id, sure: false, name: came.clone() }),
             answer => answer,
         }
     }
 
     /// Before a bundle is read: entries that are read anew have the source's numbers again, the others those of the destination.
-    pub(super) fn begin_owners(&self, root: usize, items: &mut [Item]) -> Vec<Before> {
-        if !self.owners.maps(root) {
+    pub fn begin(&self, root: usize, items: &mut [Item]) -> Vec<Before> {
+        if !self.maps(root) {
             return Vec::new();
         }
         let take = |Item { entry, .. }: &mut Item| {
@@ -164,7 +159,7 @@ impl Context {
     }
 
     /// After it was read, for each item in the order of `before`; `true` if its owner is mapped already.
-    pub(super) fn end_owners(before: Option<&Before>, entry: &mut Entry) -> bool {
+    pub fn end(before: Option<&Before>, entry: &mut Entry) -> bool {
         match before {
             Some(before) if (entry.uid, entry.gid) == (NOBODY, NOBODY) => {
                 (entry.uid, entry.gid, entry.owners) = before.clone();

@@ -4,21 +4,25 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::bundle::{Bundle, Item, Outcome, Spent};
-use crate::entry::{Entry, Kind, Name};
+use crate::entry::{Kind, Name};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::event::{Action, Why};
 use crate::journal;
 use crate::plan::{Act, Step};
 use crate::report::Times;
-use crate::retry::{self, Again};
-use crate::schedule::{DirWork, Small};
+use crate::retry::{Again, Spent as Tried};
+use crate::schedule::DirWork;
 use crate::store::{Landed, MetaSpec, Store};
 use crate::tune::Op;
 
-use super::context::{Context, Load, gone_is_done};
-use super::deletes::leads_to;
-use super::file::OpenFile;
-use super::verify::{Check, Placing};
+use super::backup::back_up;
+use super::clock::Load;
+use super::context::Context;
+use super::file::open_file::OpenFile;
+use super::owners::Owners;
+use super::sources::remove_sources;
+use super::space::explain;
+use super::task::{Check, Placing, Small};
+use super::tries::{retry, retry_each};
 
 /// Does small things of one directory.
 pub fn perform(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, bundle: &mut Bundle) {
@@ -37,14 +41,14 @@ pub fn perform(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, bundle
     }
     for (items, direct) in [(direct, true), (staged, false)] {
         if !items.is_empty() {
-            cx.measured(Op::Bundle, |load| move_files(cx, work, items, direct, bundle, load));
+            cx.clock.measured(Op::Bundle, |load| move_files(cx, work, items, direct, bundle, load));
         }
     }
     if !nodes.is_empty() {
-        cx.measured(Op::Other, |load| make_nodes(cx, work, nodes, load));
+        cx.clock.measured(Op::Other, |load| make_nodes(cx, work, nodes, load));
     }
     if !metas.is_empty() {
-        cx.measured(Op::Other, |load| set_metas(cx, work, metas, load));
+        cx.clock.measured(Op::Other, |load| set_metas(cx, work, metas, load));
     }
 }
 
@@ -61,9 +65,9 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
         bundle.push(item.entry);
     }
     let Some(first) = bundle.items.first() else { return };
-    let (flight_id, flight) = cx.take_off(&first.entry.name, bundle.listed_bytes(), "read");
+    let flight = cx.clock.begin(&first.entry.name, bundle.listed_bytes(), "read");
     let began = Instant::now();
-    let owners = cx.begin_owners(work.root, &mut bundle.items);
+    let owners = cx.owners.begin(work.root, &mut bundle.items);
     cx.source(work).get_bundle(bundle);
     let got = std::mem::take(&mut bundle.spent);
     let mut times = got_times(got, began.elapsed(), is_far(cx.source(work)));
@@ -71,7 +75,7 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
     load.bytes = bytes;
     load.entries = bundle.items.len() as u64;
     for (i, item) in bundle.items.iter_mut().enumerate() {
-        match Context::end_owners(owners.get(i), &mut item.entry) {
+        match Owners::end(owners.get(i), &mut item.entry) {
             true => cx.override_attributes(&mut item.entry),
             false => cx.transform(work.root, &mut item.entry),
         }
@@ -91,8 +95,8 @@ fn move_files(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, direct:
         intent = put_intent;
         times += put_times(bundle.spent, took, is_far(cx.target()));
     }
-    cx.touch_down(flight_id);
-    cx.report().times += times;
+    cx.clock.end(&flight);
+    cx.out.report().times += times;
     account(cx, work, bundle, &steps, load, (stopped, intent, held));
 }
 
@@ -192,8 +196,8 @@ fn account(
             Outcome::Landed(landed) => {
                 files += 1;
                 file_bytes += entry.size;
-                cx.refused(&entry, landed.refused);
-                cx.item(step.action(Kind::File), step.why, &entry);
+                cx.out.refused(&entry, landed.refused);
+                cx.out.item(step.action(Kind::File), step.why, &entry);
                 if cx.job.verify {
                     let hash = crate::hash::xxh128(&bundle.data[item.at]);
                     checks.push(Check { work: work.clone(), entry, hash, step: *step, held, placing: None });
@@ -207,24 +211,24 @@ fn account(
             Outcome::Failed(e) if may_pass(cx, &e) => {
                 // A second try goes the way of large files: alone, staged, and with the engine's retry.
                 let again = Again { attempt: e.tries(), of: cx.job.retries.tries, wait: Duration::ZERO };
-                let file = OpenFile::new(cx, work, entry, *step);
+                let file = OpenFile::new(&cx.job, work, entry, *step);
                 match e.kind() {
-                    ErrorKind::Corrupt => file.second_try(retry::Spent::on(&e)),
-                    _ => file.count_on(retry::Spent::on(&e)),
+                    ErrorKind::Corrupt => file.second_try(Tried::on(&e), None),
+                    _ => file.count_on(Tried::on(&e)),
                 }
-                cx.retried(&e.on(&file.name()), again);
+                cx.out.retried(&e.on(&file.name()), again);
                 cx.sched.push_large(file);
             }
             Outcome::Failed(e) => {
                 load.failed = true;
                 closed += 1;
-                cx.fail(&super::space::explain(cx, e.on(&entry.name)), Kind::File);
+                cx.out.fail(&explain(cx, e.on(&entry.name)), Kind::File);
             }
             Outcome::Listed | Outcome::Read if stopped => closed += 1,
             Outcome::Listed | Outcome::Read => {
                 closed += 1;
                 let e = Error::new(ErrorKind::Other, "write").on(&entry.name);
-                cx.fail(&e.because("the store did not say what became of it"), Kind::File);
+                cx.out.fail(&e.because("the store did not say what became of it"), Kind::File);
             }
         }
     }
@@ -236,11 +240,11 @@ fn account(
         }
     }
     {
-        let mut report = cx.report();
+        let mut report = cx.out.report();
         report.made.files += files;
         report.file_bytes += file_bytes;
     }
-    cx.tally.done_files.fetch_add(files, std::sync::atomic::Ordering::Relaxed);
+    cx.out.tally.done_files.fetch_add(files, std::sync::atomic::Ordering::Relaxed);
     remove_sources(cx, work, &removable);
     cx.sched.push_check(checks.into_iter());
     cx.sched.items_done(work, closed);
@@ -250,24 +254,6 @@ fn account(
 fn may_pass(cx: &Context, e: &Error) -> bool {
     let lost = e.remedy() == Remedy::Reconnect;
     e.remedy() != Remedy::None && !cx.cancel.is_set() && (lost || e.tries() < cx.job.retries.tries)
-}
-
-/// `--remove-source-files`: what has landed, was synced and verified goes from the source.
-pub fn remove_sources(cx: &Context, work: &DirWork, entries: &[crate::entry::Entry]) {
-    if entries.is_empty() {
-        return;
-    }
-    {
-        let mut hard = cx.hard();
-        entries.iter().for_each(|entry| hard.verified(entry));
-    }
-    let source = cx.source(work);
-    let again = |i: usize| gone_is_done(source.remove(&entries[i..=i]).pop().unwrap_or(Ok(())));
-    for (removed, entry) in cx.retry_each(source.remove(entries), again).into_iter().zip(entries) {
-        if let Err(e) = removed {
-            cx.fail_source(e.on(&entry.name), entry.kind);
-        }
-    }
 }
 
 /// For the one file that is copied to another name.
@@ -291,25 +277,25 @@ fn make_nodes(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &
         }
         let name = cx.target_name(&item.entry.name);
         let backed_up = match item.step.act {
-            Act::Node { replace: true } => super::replace::back_up(cx, &name),
+            Act::Node { replace: true } => back_up(cx, &name),
             _ => Ok(()),
         };
-        match backed_up.and_then(|()| cx.retry(|| cx.target().make_node(&name, &item.entry, cx.job.keep))) {
+        match backed_up.and_then(|()| retry(|| cx.target().make_node(&name, &item.entry, cx.job.keep))) {
             Ok(landed) => done_node(cx, work, item, landed),
             Err(e) => {
                 load.failed = true;
-                cx.fail(&super::space::explain(cx, e.on(&item.entry.name)), item.entry.kind);
+                cx.out.fail(&explain(cx, e.on(&item.entry.name)), item.entry.kind);
             }
         }
     }
-    cx.report().times.metadata += began.elapsed();
+    cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());
 }
 
 fn done_node(cx: &Context, work: &DirWork, item: &Small, landed: Landed) {
-    cx.report().made.add(item.entry.kind, 1);
-    cx.refused(&item.entry, landed.refused);
-    cx.item(item.step.action(item.entry.kind), item.step.why, &item.entry);
+    cx.out.report().made.add(item.entry.kind, 1);
+    cx.out.refused(&item.entry, landed.refused);
+    cx.out.item(item.step.action(item.entry.kind), item.step.why, &item.entry);
     if cx.job.remove_source {
         remove_sources(cx, work, std::slice::from_ref(&item.entry));
     }
@@ -322,88 +308,22 @@ fn set_metas(cx: &Arc<Context>, work: &Arc<DirWork>, items: Vec<Small>, load: &m
     let specs: Vec<MetaSpec<'_>> =
         names.iter().zip(&items).map(|(name, item)| MetaSpec { name, entry: &item.entry, keep: cx.job.keep }).collect();
     let set = cx.target().set_meta(&specs);
-    let set = cx.retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
+    let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
     for (landed, item) in set.into_iter().zip(&items) {
         match landed {
             Ok(landed) => {
-                cx.report().attributes += 1;
-                cx.refused(&item.entry, landed.refused);
-                cx.item(Action::SetMeta, item.step.why, &item.entry);
+                cx.out.refused(&item.entry, landed.refused);
+                cx.out.set_meta(item.step.why, &item.entry);
                 if cx.job.remove_source {
                     remove_sources(cx, work, std::slice::from_ref(&item.entry));
                 }
             }
             Err(e) => {
                 load.failed = true;
-                cx.fail(&e.on(&item.entry.name), item.entry.kind);
+                cx.out.fail(&e.on(&item.entry.name), item.entry.kind);
             }
         }
     }
-    cx.report().times.metadata += began.elapsed();
+    cx.out.report().times.metadata += began.elapsed();
     cx.sched.items_done(work, items.len());
-}
-
-/// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
-pub fn finish_dirs(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
-    let began = Instant::now();
-    if cx.job.remove_dirs && cx.writes() {
-        works.iter().for_each(|work| cx.late.emptied(cx, work));
-    }
-    let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
-    for work in &works {
-        let Some(entry) = &work.entry else { continue };
-        // Backups that are still to come change its time.
-        let backed_up = cx.keeps_dirs() && cx.job.backup.as_ref().is_some_and(|backup| leads_to(&work.dir.path(), backup));
-        if backed_up {
-            cx.late.dir(cx, work);
-            told(cx, work, entry);
-        }
-        // What is put into a directory changes its time only where directories are things.
-        let touched = work.touched.load(std::sync::atomic::Ordering::Relaxed) && cx.makes_dirs();
-        if touched || work.attributes || work.made {
-            if !cx.keeps_dirs() || backed_up {
-            } else if cx.late.must_wait(entry) {
-                cx.late.dir(cx, work);
-                told(cx, work, entry);
-            } else {
-                due.push((Name::of(&work.dir), work));
-            }
-        }
-    }
-    if !due.is_empty() {
-        cx.measured(Op::Other, |load| {
-            load.entries = due.len() as u64;
-            let specs: Vec<MetaSpec<'_>> = due
-                .iter()
-                .filter_map(|(name, work)| work.entry.as_ref().map(|entry| MetaSpec { name, entry, keep: cx.job.keep }))
-                .collect();
-            let set = cx.target().set_meta(&specs);
-            let set = cx.retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
-            for (landed, (name, work)) in set.into_iter().zip(&due) {
-                let Some(entry) = &work.entry else { continue };
-                match landed {
-                    Ok(landed) => {
-                        cx.refused(entry, landed.refused);
-                        told(cx, work, entry);
-                    }
-                    Err(e) => cx.fail(&e.on(name), Kind::Dir),
-                }
-            }
-        });
-    }
-    cx.report().times.metadata += began.elapsed();
-    for work in &works {
-        if work.root + 1 == cx.job.roots.len() {
-            cx.target().forget(&work.dir);
-        }
-        cx.source(work).forget(&work.dir);
-    }
-}
-
-/// A directory that was there and gets other attributes is an item of the run; one that was made is one already.
-fn told(cx: &Context, work: &DirWork, entry: &Entry) {
-    if work.attributes && !work.made {
-        cx.report().attributes += 1;
-        cx.item(Action::SetMeta, Why::Attributes, entry);
-    }
 }

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::event::Warning;
+use crate::store::Space;
 
 use super::context::Context;
 
@@ -24,10 +26,25 @@ pub fn explain(cx: &Context, e: Error) -> Error {
     e.hint(format!("{least}{more} more to move, {} free; {kept}: make room and run the same command again", human(free)))
 }
 
+/// What the walk has found that cannot fit.
+pub fn shortage(cx: &Context, space: Space) -> Option<Warning> {
+    let tally = &cx.out.tally;
+    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+    let needed = bytes_to_come(cx);
+    let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
+    if needed > space.bytes {
+        Some(Warning::SpaceShort { needed, free: space.bytes })
+    } else if files > space.files {
+        Some(Warning::InodesShort { needed: files, free: space.files })
+    } else {
+        None
+    }
+}
+
 /// Bytes that are planned and have not moved yet; of files that are compared first (`-c`) those that are known to differ.
 pub fn bytes_to_come(cx: &Context) -> u64 {
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let tally = &cx.tally;
+    let tally = &cx.out.tally;
     get(&tally.planned_bytes).saturating_sub(get(&tally.compared_bytes) + cx.meter.moved() + get(&tally.resumed_bytes))
 }
 

@@ -1,24 +1,25 @@
 //! The calling thread of a run: it starts workers, ticks the tuner, shows progress, keeps the journal
 //! flushed, and watches signals, the deadline, the free space, and whether anything moves at all.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::bundle::Bundle;
 use crate::cancel::Stop;
 use crate::entry::Kind;
-use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Progress, Warning};
 use crate::forecast::Forecast;
+use crate::limits;
 use crate::pace::{Alone, Moment, Watch};
 use crate::report::Report;
 use crate::rlimit;
-use crate::schedule::{Standing, Task};
-use crate::store::Space;
+use crate::schedule::{Batches, Standing};
 use crate::tune::{CostMeter, Demand, Limits, Op, Tuner};
 
+use super::clock::{process_cpu, run_delay};
 use super::context::Context;
+use super::space::shortage;
+use super::workers::{self, Shared, guarded, ring};
 
 const TICK_EARLY: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_millis(100);
@@ -53,21 +54,6 @@ pub struct Supervisor {
     near: bool,
 }
 
-/// What workers and supervisor share beside the context.
-#[derive(Default)]
-struct Shared {
-    alive: AtomicU32,
-    busy: AtomicU32,
-    /// Threads outside the pool that work for the run.
-    aside: AtomicU32,
-    /// A look at the free space is under way.
-    measuring: AtomicBool,
-    warned_space: AtomicBool,
-    /// Worker time without a task, in nanoseconds.
-    idle: AtomicU64,
-    bell: (Mutex<bool>, Condvar),
-}
-
 struct Timetable {
     tick: Instant,
     show: Instant,
@@ -100,9 +86,9 @@ impl Rate {
 impl Supervisor {
     pub fn start(cx: Arc<Context>, tuner: Box<dyn Tuner>, most: u32, heartbeat: Box<dyn FnMut() + Send>, poke: Arc<AtomicBool>) -> Self {
         let now = Instant::now();
-        let room = rlimit::most_workers().unwrap_or(u32::MAX);
+        let room = limits::most_workers().unwrap_or(u32::MAX);
         if room < most && cx.job.workers.is_some() {
-            cx.warn(Warning::Note(format!(
+            cx.out.warn(Warning::Note(format!(
                 "no more workers than {room}: the limits on address space and open files (ulimit -v, -n) have no room for them"
             )));
         }
@@ -150,7 +136,7 @@ impl Supervisor {
     pub fn aside(&mut self, phase: &'static str, work: fn(&Arc<Context>)) -> bool {
         let (cx, shared) = (self.cx.clone(), self.shared.clone());
         let perform = move || {
-            guarded(&cx, || cx.timed(|times| &mut times.metadata, || work(&cx)));
+            guarded(&cx, || cx.out.timed(|times| &mut times.metadata, || work(&cx)));
             shared.aside.fetch_sub(1, Ordering::Release);
             ring(&shared);
         };
@@ -172,7 +158,7 @@ impl Supervisor {
 
     /// One turn of the watch. `false`: the run is to stop and has been given its grace.
     fn turn(&mut self, phase: &'static str) -> bool {
-        let began = self.cx.began.elapsed();
+        let began = self.cx.clock.began.elapsed();
         if self.cx.job.deadline.is_some_and(|deadline| began >= deadline) {
             self.cx.cancel.set(Stop::Deadline);
         }
@@ -189,7 +175,7 @@ impl Supervisor {
         if now >= self.next.flush {
             self.cx.journal.flush();
             if let Some(trouble) = self.cx.journal.trouble() {
-                self.cx.warn(Warning::NoJournal(trouble));
+                self.cx.out.warn(Warning::NoJournal(trouble));
             }
             self.next.flush = now + Duration::from_millis(200);
         }
@@ -214,7 +200,7 @@ impl Supervisor {
     }
 
     fn tick(&mut self) {
-        let samples = std::mem::take(&mut *self.cx.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let samples = self.cx.clock.take_samples();
         for sample in &samples {
             self.tuner.sample(sample);
             self.cost.sample(sample);
@@ -223,30 +209,30 @@ impl Supervisor {
         let demand =
             Demand { queued: standing.queued, busy: self.shared.busy.load(Ordering::Relaxed), throttled: self.cx.meter.is_throttling() };
         self.watch_pace(standing, demand.busy);
-        let limits = self.tuner.tick(self.cx.began.elapsed(), demand);
+        let limits = self.tuner.tick(self.cx.clock.began.elapsed(), demand);
         let workers = limits.workers.clamp(1, self.most);
         if workers != self.limits.workers {
             self.limits = Limits { workers };
-            self.cx.observer.on(&Event::Tuned(self.limits));
+            self.cx.out.observer.on(&Event::Tuned(self.limits));
         }
         self.peak = self.peak.max(workers);
         // Where a call costs round trips, it costs them once for however many entries it carries.
         let near = self.near;
         let lot = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
         let (files, names, dirs) = (lot(Op::Bundle, 1000), lot(Op::Walk, 1000), lot(Op::Other, 64));
-        self.cx.sched.set_limits(workers, files, names, dirs);
+        self.cx.sched.set_limits(workers, Batches { files, names, dirs });
         while self.spawned < workers {
-            match spawn_worker(&self.cx, &self.shared, self.spawned) {
+            match workers::spawn(&self.cx, &self.shared, self.spawned) {
                 Ok(()) => self.spawned += 1,
                 Err(e) if self.spawned == 0 => {
                     // Without any worker nothing would ever be done.
-                    self.cx.fail(&e, Kind::Unknown);
+                    self.cx.out.fail(&e, Kind::Unknown);
                     self.cx.cancel.set(Stop::Failure);
                     break;
                 }
                 Err(e) => {
                     self.most = self.spawned;
-                    self.cx.warn(Warning::Note(format!("no more workers than {}: {}", self.most, e.reason())));
+                    self.cx.out.warn(Warning::Note(format!("no more workers than {}: {}", self.most, e.reason())));
                     break;
                 }
             }
@@ -255,7 +241,7 @@ impl Supervisor {
 
     fn watch_pace(&mut self, standing: Standing, busy: u32) {
         let queued = standing.queued > 0;
-        let file = if Watch::wants_file(busy, queued, standing.walked) { self.cx.slowest() } else { None };
+        let file = if Watch::wants_file(busy, queued, standing.walked) { self.cx.clock.slowest() } else { None };
         let moment = Moment {
             workers: self.limits.workers,
             busy,
@@ -264,12 +250,12 @@ impl Supervisor {
             bytes: self.cx.meter.moved(),
             file: file.map(|f| Alone { path: f.path, size: f.size, since: f.since, alone: Duration::ZERO }),
         };
-        self.watch.observe(self.cx.began.elapsed(), moment);
+        self.watch.observe(self.cx.clock.began.elapsed(), moment);
     }
 
     fn show(&mut self, now: Instant, phase: &'static str) {
         let progress = self.progress(now, phase);
-        let pulse = self.cx.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found + self.cx.meter.hashed();
+        let pulse = self.cx.out.tally.pulse.load(Ordering::Relaxed) + progress.moved_bytes + progress.found + self.cx.meter.hashed();
         if pulse != self.pulse.0 {
             self.pulse = (pulse, now);
             self.stalled = false;
@@ -285,17 +271,17 @@ impl Supervisor {
                 Some(flight) => format!("{} of {}", flight.doing, crate::entry::show(&flight.path)),
                 None => phase.to_string(),
             };
-            self.cx.warn(Warning::Stalled { seconds: idle.as_secs(), waiting_for });
+            self.cx.out.warn(Warning::Stalled { seconds: idle.as_secs(), waiting_for });
         }
-        self.cx.observer.on(&Event::Progress(&progress));
+        self.cx.out.observer.on(&Event::Progress(&progress));
     }
 
     fn progress(&mut self, now: Instant, phase: &'static str) -> Progress {
-        let tally = &self.cx.tally;
+        let tally = &self.cx.out.tally;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let (bytes, files) = (self.cx.meter.moved(), get(&tally.done_files));
         let (rate_now, files_now) = self.rate.now(now, bytes, files);
-        let elapsed = self.cx.began.elapsed();
+        let elapsed = self.cx.clock.began.elapsed();
         self.forecast.observe(elapsed, bytes, files);
         Progress {
             elapsed,
@@ -312,7 +298,7 @@ impl Supervisor {
             rate_now,
             files_now,
             cost: self.forecast.cost(),
-            slowest: self.cx.slowest(),
+            slowest: self.cx.clock.slowest(),
             phase,
             idle: Duration::ZERO,
         }
@@ -330,7 +316,7 @@ impl Supervisor {
                 && let Some(short) = shortage(&cx, space)
                 && !shared.warned_space.swap(true, Ordering::Relaxed)
             {
-                cx.warn(short);
+                cx.out.warn(short);
             }
             shared.measuring.store(false, Ordering::Release);
         });
@@ -366,9 +352,9 @@ impl Supervisor {
     pub fn measure(&mut self, report: &mut Report) {
         report.pace = std::mem::take(&mut self.watch.pace);
         report.times.queued = self.queued;
-        report.elapsed = self.cx.began.elapsed();
+        report.elapsed = self.cx.clock.began.elapsed();
         report.bytes = self.cx.meter.moved();
-        report.retries = self.cx.tally.retries.load(Ordering::Relaxed);
+        report.retries = self.cx.out.tally.retries.load(Ordering::Relaxed);
         report.workers_peak = self.peak;
         report.workers_end = self.limits.workers;
         report.times.throttled = self.cx.meter.throttled();
@@ -378,103 +364,4 @@ impl Supervisor {
             report.proof = Some(self.cx.target().caps().proof.words());
         }
     }
-}
-
-fn shortage(cx: &Context, space: Space) -> Option<Warning> {
-    let tally = &cx.tally;
-    let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let needed = super::space::bytes_to_come(cx);
-    let files = get(&tally.planned_files).saturating_sub(get(&tally.done_files));
-    if needed > space.bytes {
-        Some(Warning::SpaceShort { needed, free: space.bytes })
-    } else if files > space.files {
-        Some(Warning::InodesShort { needed: files, free: space.files })
-    } else {
-        None
-    }
-}
-
-/// A panic is a bug, and must end the run with a message instead of leaving it to wait for ever.
-fn guarded<T>(cx: &Context, work: impl FnOnce() -> T) -> Option<T> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-        Ok(value) => Some(value),
-        Err(_) => {
-            let e = Error::new(ErrorKind::Broken, "work").because("a thread of this program panicked, which is a bug");
-            cx.fail(&e, Kind::Unknown);
-            None
-        }
-    }
-}
-
-fn ring(shared: &Shared) {
-    let (rung, bell) = &shared.bell;
-    *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    bell.notify_all();
-}
-
-/// Workers are not joined: one that never returns from a system call must not keep the program.
-fn spawn_worker(cx: &Arc<Context>, shared: &Arc<Shared>, number: u32) -> Result<()> {
-    let (worker_cx, worker_shared) = (cx.clone(), shared.clone());
-    let worker = move || {
-        let (cx, shared) = (worker_cx, worker_shared);
-        shared.alive.fetch_add(1, Ordering::Relaxed);
-        loop {
-            let waited = Instant::now();
-            let Some(task) = cx.sched.next(number) else { break };
-            shared.idle.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            shared.busy.fetch_add(1, Ordering::Acquire);
-            let lane = task.lane();
-            let idle = guarded(&cx, || perform(&cx, task)).unwrap_or_else(|| cx.sched.done(lane));
-            shared.busy.fetch_sub(1, Ordering::Release);
-            if idle {
-                ring(&shared);
-            }
-        }
-        shared.alive.fetch_sub(1, Ordering::Relaxed);
-        ring(&shared);
-    };
-    rlimit::spawn(&format!("worker-{number}"), worker).map(|_| ())
-}
-
-/// Does one task and takes it off the scheduler's books. `true` if nothing is left to do.
-pub(super) fn perform(cx: &Arc<Context>, task: Task) -> bool {
-    thread_local! {
-        static BUNDLE: std::cell::RefCell<Bundle> = std::cell::RefCell::default();
-    }
-    let lane = task.lane();
-    match task {
-        Task::Feed(root) => super::walk::feed(cx, root),
-        Task::Make(dirs) => super::walk::make(cx, dirs),
-        Task::List(work) => super::walk::list(cx, &work),
-        Task::Look(work, names) => super::look::look(cx, &work, names),
-        Task::Small(work, items) => BUNDLE.with_borrow_mut(|bundle| {
-            super::small::perform(cx, &work, items, bundle);
-            bundle.clear();
-            // Many workers with one file each must not hold a mebibyte each; a few keep theirs warm.
-            if cx.sched.workers() > 16 {
-                bundle.data.shrink_to(64 << 10);
-            }
-        }),
-        Task::File(file) => super::file::perform(cx, &file),
-        Task::Finish(works) => super::small::finish_dirs(cx, works),
-        Task::Lost(e) => super::late::spilled(cx, Err(e)),
-        Task::Verify(checks) => super::verify::perform(cx, checks),
-    }
-    cx.sched.done(lane)
-}
-
-fn process_cpu() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
-}
-
-/// How long the threads that this process has now could have run and had no processor: the second number of
-/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
-fn run_delay() -> Duration {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
-    let one = |task: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.flatten().filter_map(one).sum())
 }

@@ -1,4 +1,4 @@
-//! `--verify`: what was written is read back, past the caches there are, and compared with the hash made
+//! Verification: what was written is read back, past the caches there are, and compared with the hash made
 //! while the source was read.
 //!
 //! A small new file is verified after it has its name, so its bundle's intent stays open until then: a run that ends in
@@ -6,49 +6,24 @@
 //! its staging name and renamed then: at any moment the name has the old content or the verified new one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::bundle::Spent as Took;
 use crate::entry::{Entry, Kind, Name};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plan::Step;
 use crate::retry::Spent;
-use crate::schedule::DirWork;
 use crate::store::{Receipt, Source, chunks};
 use crate::tune::Op;
 
-use super::context::{Context, gone_is_done};
-use super::file::OpenFile;
+use super::context::Context;
+use super::file::open_file::OpenFile;
+use super::sources::remove_sources;
+use super::space::explain;
+use super::task::Check;
+use super::tries::{gone_is_done, retry};
 
 const UNVERIFIED: &str = "the copy stands but is not verified; the same command copies it again";
-
-/// A small file that has landed and is to be read back.
-#[derive(Debug)]
-pub struct Check {
-    pub work: Arc<DirWork>,
-    /// As it was read from the source.
-    pub entry: Entry,
-    pub hash: u128,
-    pub step: Step,
-    /// The staging name that it still has.
-    pub held: Option<Name>,
-    /// The intent of its bundle.
-    pub placing: Option<Arc<Placing>>,
-}
-
-/// An intent that is done when all the files of its bundle have been verified.
-#[derive(Debug)]
-pub struct Placing {
-    bundle: u32,
-    left: AtomicUsize,
-}
-
-impl Placing {
-    pub fn new(bundle: u32, files: usize) -> Arc<Self> {
-        Arc::new(Placing { bundle, left: AtomicUsize::new(files) })
-    }
-}
 
 impl Check {
     /// The name under which the content is now.
@@ -61,7 +36,7 @@ impl Check {
         let Some(held) = &self.held else { return Ok(()) };
         let name = cx.target_name(&self.entry.name);
         let mut again = false;
-        cx.retry(|| match cx.target().rename(held, &name, true) {
+        retry(|| match cx.target().rename(held, &name, true) {
             // The call before has done it, and its answer was lost.
             Err(e) if e.kind() == ErrorKind::NotFound && again => {
                 reread(cx, &name, self.entry.size, &mut Took::default()).and_then(|hash| if hash == self.hash { Ok(()) } else { Err(e) })
@@ -86,10 +61,10 @@ impl Check {
 /// Syncs a batch of small files by one call and reads them back. A mismatch is copied once more, staged.
 pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
     let (began, mut spent) = (Instant::now(), Took::default());
-    cx.measured(Op::Other, |load| {
+    cx.clock.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
-        let settled = cx.retry(|| cx.target().settle(&written.iter().collect::<Vec<_>>()));
+        let settled = retry(|| cx.target().settle(&written.iter().collect::<Vec<_>>()));
         let mut verified = Vec::new();
         for (check, name) in checks.into_iter().zip(written) {
             let size = check.entry.size;
@@ -97,7 +72,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
             // What is not on the medium cannot be verified there, and no source may be removed for it.
             let same = match &settled {
                 Ok(()) => reread(cx, &name, size, &mut spent).map(|hash| hash == check.hash),
-                Err(e) => Err(super::space::explain(cx, e.again())),
+                Err(e) => Err(explain(cx, e.again())),
             };
             let placed = match same {
                 Ok(true) => check.place(cx).map(|()| true),
@@ -111,7 +86,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
         }
         done(cx, verified);
     });
-    let mut report = cx.report();
+    let mut report = cx.out.report();
     report.times.hashing += spent.hashing;
     report.times.verifying += began.elapsed().saturating_sub(spent.hashing);
 }
@@ -121,20 +96,20 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
 fn done(cx: &Context, checks: Vec<Check>) {
     let renamed: Vec<Name> = checks.iter().filter(|check| check.held.is_some()).map(|check| cx.target_name(&check.entry.name)).collect();
     let kept = match (cx.job.sync || cx.job.remove_source) && !renamed.is_empty() {
-        true => cx.retry(|| cx.target().settle(&renamed.iter().collect::<Vec<_>>())),
+        true => retry(|| cx.target().settle(&renamed.iter().collect::<Vec<_>>())),
         false => Ok(()),
     };
     for check in checks {
         check.settled(cx);
         match (&kept, &check.held) {
-            (Err(e), Some(_)) => cx.fail(&super::space::explain(cx, e.again()).renamed(&check.entry.name), Kind::File),
+            (Err(e), Some(_)) => cx.out.fail(&explain(cx, e.again()).renamed(&check.entry.name), Kind::File),
             _ => {
-                let mut report = cx.report();
+                let mut report = cx.out.report();
                 report.verified_files += 1;
                 report.verified_bytes += check.entry.size;
                 drop(report);
                 if cx.job.remove_source {
-                    super::small::remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
+                    remove_sources(cx, &check.work, std::slice::from_ref(&check.entry));
                 }
             }
         }
@@ -148,20 +123,20 @@ fn failed(cx: &Context, check: Check, e: Error, unsettled: bool) {
     if e.kind() == ErrorKind::Cancelled {
     } else if check.held.is_some() {
         take_back(cx, &check);
-        cx.fail(&e.hint("nothing was replaced"), Kind::File);
+        cx.out.fail(&e.hint("nothing was replaced"), Kind::File);
     } else if unsettled || (check.placing.is_some() && cx.journal.keeps()) {
         // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
-        cx.fail(&if unsettled { e } else { e.hint(UNVERIFIED) }, Kind::File);
+        cx.out.fail(&if unsettled { e } else { e.hint(UNVERIFIED) }, Kind::File);
     } else {
         // Nobody would know of it.
         take_back(cx, &check);
-        cx.fail(&e.hint("the copy could not be read back and was removed"), Kind::File);
+        cx.out.fail(&e.hint("the copy could not be read back and was removed"), Kind::File);
     }
     cx.sched.items_done(&check.work, 1);
 }
 
 fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Took) -> Result<u128> {
-    cx.retry(|| {
+    retry(|| {
         let source = cx.target().reopen(name)?;
         cx.meter.hash(&*source, 0..size, spent)
     })
@@ -170,17 +145,17 @@ fn reread(cx: &Context, name: &Name, size: u64, spent: &mut Took) -> Result<u128
 /// The first mismatch: once more, alone and staged, so that a second one never replaces anything.
 fn again(cx: &Arc<Context>, check: Check) {
     let e = Error::new(ErrorKind::Corrupt, "verify").on(&check.entry.name);
-    cx.done_anew(&e);
+    cx.out.done_anew(&e);
     take_back(cx, &check);
-    let file = OpenFile::new(cx, &check.work, check.entry, check.step);
-    file.second_try(Spent::on(&e));
+    let file = OpenFile::new(&cx.job, &check.work, check.entry, check.step);
+    file.second_try(Spent::on(&e), None);
     cx.sched.push_large(file);
 }
 
 /// What failed the check must not look like done to the next run.
 fn take_back(cx: &Context, check: &Check) {
     {
-        let mut report = cx.report();
+        let mut report = cx.out.report();
         report.made.files = report.made.files.saturating_sub(1);
         report.file_bytes = report.file_bytes.saturating_sub(check.entry.size);
     }
@@ -189,7 +164,7 @@ fn take_back(cx: &Context, check: &Check) {
     (bad.ino, bad.version) = (0, 0);
     match gone_is_done(cx.target().remove(&[bad]).pop().unwrap_or(Ok(()))) {
         Ok(()) => check.settled(cx),
-        Err(e) => cx.fail(&e.renamed(&check.entry.name), Kind::File),
+        Err(e) => cx.out.fail(&e.renamed(&check.entry.name), Kind::File),
     }
 }
 
@@ -205,8 +180,8 @@ pub fn landed(
     spent: &mut Took,
 ) -> Result<()> {
     let began = Instant::now();
-    cx.retry(|| cx.target().settle(&[name]))?;
-    let written = cx.retry(|| cx.target().reopen(name))?;
+    retry(|| cx.target().settle(&[name]))?;
+    let written = retry(|| cx.target().reopen(name))?;
     spent.reading += began.elapsed();
     let judged = large(cx, source, &*written, entry, chunk, receipts, spent);
     if judged.as_ref().is_err_and(|e| e.kind() == ErrorKind::Corrupt) {
@@ -239,9 +214,9 @@ pub fn large(
             let reason = format!("bytes {} to {} read back differently", part.at.start, part.at.end);
             return Err(Error::new(ErrorKind::Corrupt, "verify").on(&entry.name).because(reason));
         }
-        cx.tally.pulse.fetch_add(1, Ordering::Relaxed);
+        cx.out.tally.pulse.fetch_add(1, Ordering::Relaxed);
     }
-    let mut report = cx.report();
+    let mut report = cx.out.report();
     report.verified_files += 1;
     report.verified_bytes += entry.size;
     Ok(())

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use super::record::Record;
+use crate::fill::fill;
 
 /// The first bytes of every log. The byte at [`VOID_AT`] becomes 1 when a run that could no longer append
 /// has thrown away an unfinished write: then no receipt in the log may be trusted.
@@ -95,18 +96,4 @@ impl<R: Read> Reader<R> {
         }
         Ok(record)
     }
-}
-
-/// Reads until `into` is full or the end; says how many bytes came.
-fn fill(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < into.len() {
-        match from.read(&mut into[got..]) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
 }

@@ -6,6 +6,7 @@
 use super::identity::Identity;
 use crate::entry::{Stamp, Time};
 use crate::store::{Receipt, Token};
+use crate::varint::{put as put_number, take as number};
 
 /// The form of what follows; a log that begins otherwise is not read.
 pub(super) const VERSION: u32 = 1;
@@ -231,33 +232,9 @@ pub(super) fn put_placed(out: &mut Vec<u8>, bundle: u32) {
     put_number(out, u64::from(bundle));
 }
 
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
-}
-
-fn number(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let [byte] = array(from)?;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 fn number32(from: &mut &[u8]) -> Option<u32> {

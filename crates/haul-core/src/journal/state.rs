@@ -25,6 +25,7 @@ use super::writer::Journal;
 use crate::cancel::Cancel;
 use crate::entry::show;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hint::Hint;
 
 /// Of the file with what a run took.
 pub(super) const FIGURES: &str = "figures";
@@ -122,7 +123,7 @@ impl State {
 fn busy(holder: Option<&Holder>, here: &Here, now: i64) -> Error {
     let error = Error::new(ErrorKind::Busy, "start");
     let Some(holder) = holder else {
-        return error.because("another run of this job is at work").hint("wait for it with --wait");
+        return error.because("another run of this job is at work").advise(Hint::Wait { kill: None, gone_in: None });
     };
     let silent = now.saturating_sub(holder.heartbeat).max(0);
     let pid = holder.here.pid;
@@ -133,12 +134,9 @@ fn busy(holder: Option<&Holder>, here: &Here, now: i64) -> Error {
         words(silent)
     ));
     if holder.here.host == here.host {
-        error.hint(format!("wait for it with --wait, or stop it with: kill {pid}"))
+        error.advise(Hint::Wait { kill: Some(pid), gone_in: None })
     } else {
-        error.hint(format!(
-            "wait for it with --wait, or stop it there; if it is gone, run again in {}",
-            words(SILENCE - silent.min(SILENCE))
-        ))
+        error.advise(Hint::Wait { kill: None, gone_in: Some(words(SILENCE - silent.min(SILENCE))) })
     }
 }
 
@@ -303,7 +301,7 @@ pub(super) fn fail(error: io::Error, op: &'static str, path: &Path) -> Error {
 /// A journal that is there and cannot be read may name files that look whole and are not. A limit is no fault of it.
 fn unreadable(error: io::Error, path: &Path) -> Error {
     let e = fail(error, "read the journal", path);
-    if e.kind() == ErrorKind::Limit { e } else { e.kind_is(ErrorKind::Io).hint("--restart forgets what it says and begins anew") }
+    if e.kind() == ErrorKind::Limit { e } else { e.kind_is(ErrorKind::Io).advise(Hint::ForgetJournal) }
 }
 
 fn make_dir(path: &Path) -> io::Result<()> {

@@ -54,7 +54,7 @@ pub struct Demand {
     pub queued: u64,
     /// Workers that had a task at this moment.
     pub busy: u32,
-    /// Workers that sleep in the throttle of `--bwlimit`: more of them gain nothing.
+    /// Workers that sleep in the throttle of a limited rate: more of them gain nothing.
     pub throttled: bool,
 }
 

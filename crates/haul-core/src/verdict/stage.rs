@@ -97,7 +97,7 @@ pub fn shares(report: &Report) -> Vec<Share> {
     let reads = split(t.reading, source.map(|work| work.reading));
     let source_meta = split(t.source_listing + t.opening, source.map(|work| work.metadata));
     let writes = split(t.writing, destination.map(|work| work.writing));
-    let destination_meta = split(t.target_listing + t.metadata, destination.map(|work| work.metadata));
+    let destination_meta = split(t.target_listing + t.metadata + t.effects, destination.map(|work| work.metadata));
     // One far side pulls from the other: each says what it did of it.
     let copying = match (source, destination) {
         (Some(source), Some(destination)) => {

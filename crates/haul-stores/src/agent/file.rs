@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::fill::fill_whole;
 use haul_core::outline::Outline;
 use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Spec, Token};
 
@@ -509,20 +510,12 @@ impl RemoteSink {
         let mut next = at.start;
         while next < at.end {
             let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(buffer.len());
-            let mut filled = 0;
-            while filled < wanted {
-                match from.read(&mut buffer[filled..wanted]) {
-                    Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
-                    Ok(count) => filled += count,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(Error::from_io(e, "read")),
-                }
-            }
+            fill_whole(from, &mut buffer[..wanted])?;
             let mut to = Writer::new();
             to.number(number).number(next);
-            let ticket = session.ask(ops::WRITE, &[&to.out, &buffer[..filled]], filled as u64)?;
-            lock(&self.under_way).push((next..next + filled as u64, ticket));
-            next += filled as u64;
+            let ticket = session.ask(ops::WRITE, &[&to.out, &buffer[..wanted]], wanted as u64)?;
+            lock(&self.under_way).push((next..next + wanted as u64, ticket));
+            next += wanted as u64;
             // A failure is seen soon, not when a whole chunk has been sent in vain.
             self.settle(|part, ticket| at.start <= part.start && part.end <= at.end && ticket.is_answered())?;
         }

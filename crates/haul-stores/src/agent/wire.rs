@@ -10,6 +10,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs, ch
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Volume, Who, WriteStyle};
+use haul_core::varint;
 
 /// The other end does not keep to the protocol; whatever the connection carries cannot be trusted any more.
 pub fn nonsense(what: &str) -> Error {
@@ -41,12 +42,9 @@ impl Writer {
     }
 
     /// LEB128.
-    pub fn number(&mut self, mut n: u64) -> &mut Self {
-        while n >= 0x80 {
-            self.out.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        self.byte(n as u8)
+    pub fn number(&mut self, n: u64) -> &mut Self {
+        varint::put(&mut self.out, n);
+        self
     }
 
     /// Zigzag: small numbers of either sign are short.
@@ -274,19 +272,7 @@ impl<'a> Parser<'a> {
     }
 
     pub fn number(&mut self) -> Result<u64> {
-        let mut n = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let part = u64::from(byte & 0x7f);
-            if shift == 63 && part > 1 {
-                break;
-            }
-            n |= part << shift;
-            if byte & 0x80 == 0 {
-                return Ok(n);
-            }
-        }
-        Err(nonsense("a number that is too large"))
+        varint::take(&mut self.0).ok_or_else(|| nonsense("a number that is too large or cut short"))
     }
 
     pub fn small(&mut self) -> Result<u32> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, renameat, unlinkat};
@@ -224,7 +225,7 @@ impl FileSink {
     }
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        complete(entry.size, self.chunk, receipts)?;
+        receipt::complete(entry.size, self.chunk, receipts)?;
         self.old_is_the_same()?;
         let facts = look_at(&self.fd).map_err(|e| fail(e, "stat"))?;
         if facts.size != entry.size || self.size > entry.size {
@@ -328,21 +329,6 @@ impl FileSink {
 
 fn old_changed() -> Error {
     Error::new(ErrorKind::Changed, "reuse").because("the destination's old file was changed while it was compared")
-}
-
-/// Every chunk of a file of `size` bytes has its receipt.
-fn complete(size: u64, chunk: u64, receipts: &[Receipt]) -> Result<()> {
-    let count = size.div_ceil(chunk.max(1)).max(1);
-    let mut landed = vec![false; usize::try_from(count).unwrap_or(usize::MAX)];
-    for receipt in receipts {
-        if let Some(seen) = landed.get_mut(receipt.index as usize) {
-            *seen = true;
-        }
-    }
-    match landed.iter().filter(|seen| !**seen).count() {
-        0 => Ok(()),
-        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks have not landed"))),
-    }
 }
 
 /// The existing regular file, for writing; it is neither created nor truncated.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::fill::fill_whole;
+use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::channel::Ticket;
@@ -132,7 +134,7 @@ impl RemoteSink {
     }
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        complete(entry.size, self.chunk, receipts)?;
+        receipt::complete(entry.size, self.chunk, receipts)?;
         let Some(way) = self.ways()?.first().cloned() else {
             return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
         };
@@ -198,15 +200,7 @@ pub(super) fn write_blocks(ways: &[Arc<Way>], block: usize, at: Range<u64>, from
     let (mut next, mut turn) = (at.start, 0);
     while next < at.end {
         let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
-        let mut filled = 0;
-        while filled < wanted {
-            match from.read(&mut buffer[filled..wanted]) {
-                Ok(0) => return Err(Error::new(ErrorKind::Changed, "read").because("it ended before its size")),
-                Ok(count) => filled += count,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::from_io(e, "read")),
-            }
-        }
+        fill_whole(from, &mut buffer[..wanted])?;
         if under_way.len() >= most
             && let Some(first) = under_way.pop_front()
         {
@@ -215,10 +209,10 @@ pub(super) fn write_blocks(ways: &[Arc<Way>], block: usize, at: Range<u64>, from
         let way = turn % ways.len();
         turn += 1;
         let mut batch = ways[way].channel.batch();
-        let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..filled]));
+        let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..wanted]));
         batch.send()?;
-        under_way.push_back((way, filled as u64, ticket));
-        next += filled as u64;
+        under_way.push_back((way, wanted as u64, ticket));
+        next += wanted as u64;
     }
     under_way.into_iter().try_for_each(settle)
 }
@@ -240,16 +234,6 @@ fn staged(token: &Token) -> Result<Option<&[u8]>> {
 pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
     let Some(staging) = staged(token)? else { return Ok(()) };
     shared.remove_file(&join(&shared.dir(&name.dir)?, staging), "remove")
-}
-
-/// Every chunk of a file of `size` bytes has its receipt.
-fn complete(size: u64, chunk: u64, receipts: &[Receipt]) -> Result<()> {
-    let count = size.div_ceil(chunk.max(1)).max(1);
-    let landed: std::collections::HashSet<u32> = receipts.iter().map(|receipt| receipt.index).filter(|i| u64::from(*i) < count).collect();
-    match count - landed.len() as u64 {
-        0 => Ok(()),
-        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks have not landed"))),
-    }
 }
 
 impl Sink for RemoteSink {

@@ -57,6 +57,21 @@ fn delete_removes_what_only_the_destination_has() {
 }
 
 #[test]
+fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
+    let (source, target) = (tree(), Memory::new());
+    target.put("empty/full/of/things", b"x");
+    target.put("d1", b"a file where a directory belongs");
+    let mut forced = job(Arc::new(source.again()), Arc::new(target.again()));
+    forced.force = true;
+    let (report, _) = go(forced);
+    assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
+    same(&source, &target);
+    assert!(!report.times.effects.is_zero());
+    let (report, _) = go(job(Arc::new(source.again()), Arc::new(Memory::new())));
+    assert!(report.times.effects.is_zero(), "nothing was in the way");
+}
+
+#[test]
 fn a_dry_run_says_all_and_does_nothing() {
     let (source, target) = (tree(), Memory::new());
     target.put("gone/a", b"y");

@@ -12,6 +12,8 @@ use haul_core::report::{Failure, Kinds, Report, Times};
 use haul_core::retry::Again;
 use serde::Serialize;
 
+use crate::hints;
+
 use super::listing::Checked;
 
 /// Goes up when a key changes its meaning.
@@ -122,7 +124,7 @@ impl Failed {
             operation: error.op(),
             error: error_word(error.kind()),
             reason: error.reason(),
-            next_step: error.next_step().map(str::to_string),
+            next_step: hints::next_step(error),
         }
     }
 }
@@ -346,7 +348,7 @@ impl From<&Failure> for ReportedFailure {
             operation: f.op,
             error: error_word(f.kind),
             reason: f.reason.clone(),
-            next_step: f.next_step.clone(),
+            next_step: f.code.as_ref().map(hints::words).or_else(|| f.next_step.clone()),
         }
     }
 }
@@ -435,7 +437,7 @@ impl Finished {
             workers_peak: r.workers_peak,
             workers_end: r.workers_end,
             times: WorkTimes::of(&r.times),
-            deletes_skipped: r.deletes_skipped.clone(),
+            deletes_skipped: r.deletes_skipped.as_ref().map(hints::skipped),
             limiter: r.limiter.word(),
             limited_by: r.limited_by.clone(),
             next: r.next.clone(),

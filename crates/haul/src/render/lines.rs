@@ -7,6 +7,8 @@ use haul_core::error::Error;
 use haul_core::event::{Action, InFlight, Progress, Warning, Why};
 use haul_core::retry::Again;
 
+use crate::hints;
+
 use super::text::{bit_rate, bytes, bytes_of, clock, count, duration, middle, percent, rates, roughly, things};
 
 /// Nothing moved and nothing found for this long is a stall and is named so. Shorter pauses are what a
@@ -135,7 +137,7 @@ pub fn done(action: Action, entry: &Entry) -> String {
 
 /// `create      not at the destination    a/b`, for -n and -vv: what, why and to whom, the columns aligned.
 pub fn explained(action: Action, why: Why, entry: &Entry) -> String {
-    format!("{:<10}  {:<24}  {}{}", action.word(), why.words(), path(entry), points_to(entry))
+    format!("{:<10}  {:<24}  {}{}", action.word(), hints::why(why), path(entry), points_to(entry))
 }
 
 fn points_to(entry: &Entry) -> String {
@@ -179,7 +181,7 @@ pub fn itemised(action: Action, why: Why, entry: &Entry) -> String {
 /// `a/b: write: No space left on device` and, where one is known, a second line with the next step.
 pub fn failure(error: &Error) -> Vec<String> {
     let subject = error.path().map(|p| format!("{}: ", show_path(p))).unwrap_or_default();
-    failure_lines("", &subject, error.op(), &error.reason(), error.next_step())
+    failure_lines("", &subject, error.op(), &error.reason(), hints::next_step(error).as_deref())
 }
 
 /// The words of an error come in part from the system and from servers: they are shown as names are.
@@ -230,7 +232,12 @@ pub fn warning(warning: &Warning) -> String {
         Warning::Stalled { seconds, waiting_for } => {
             format!("nothing has moved for {}; waiting in {}", duration(Duration::from_secs(*seconds)), plain(waiting_for))
         }
-        Warning::DeletesSkipped(reason) => format!("nothing is deleted: {}", plain(reason)),
+        Warning::DeletesSkipped(why) => format!("nothing is deleted: {}", hints::skipped(why)),
+        Warning::SetIdLeft(first) => format!(
+            "setuid and setgid bits are left out where the owner has not the same name at both ends, first of {}; --numeric-ids keeps \
+             owners and bits by number",
+            show(first)
+        ),
         Warning::Note(words) => plain(words),
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use haul_core::error::ErrorKind;
 use haul_core::report::{Ending, Failure, Kinds, Report};
 
+use crate::hints;
+
 use super::Mode;
 use super::lines::{failure_lines, plain, show_path};
 use super::text::{bit_rate, bytes, clock, count, duration, fold, frequency, quoted, rate, seconds, things};
@@ -51,7 +53,7 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
         table.row("Not kept", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
     }
     if let Some(why) = &report.deletes_skipped {
-        table.row("Not deleted", plain(why));
+        table.row("Not deleted", hints::skipped(why));
     }
     if !report.limited_by.is_empty() && !report.dry {
         table.row("Limited by", plain(&report.limited_by));
@@ -288,10 +290,11 @@ fn failures(report: &Report, context: &Context) -> Vec<String> {
     let shown = report.failures.len().min(FAILURES_SHOWN);
     let head = if total > shown as u64 { "First failures:" } else { "Failures:" };
     let mut lines = vec![String::new(), head.to_string()];
-    for Failure { path, op, reason, next_step, .. } in &report.failures[..shown] {
+    for Failure { path, op, reason, next_step, code, .. } in &report.failures[..shown] {
         let subject = format!("{}: ", show_path(path));
         lines.extend(failure_lines("  ", &subject, op, reason, None));
-        lines.extend(next_step.as_ref().map(|step| format!("    try: {}", plain(step))));
+        let step = code.as_ref().map(hints::words).or_else(|| next_step.clone());
+        lines.extend(step.map(|step| format!("    try: {}", plain(&step))));
     }
     match (total.saturating_sub(shown as u64), &context.failed_to) {
         (0, None) => {}

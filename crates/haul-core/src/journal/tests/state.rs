@@ -1,4 +1,5 @@
 use super::*;
+use crate::hint::Hint;
 
 #[test]
 fn the_same_places_make_the_same_job() {
@@ -36,7 +37,7 @@ fn a_second_run_is_told_who_is_at_work() {
     assert_eq!(error.kind(), ErrorKind::Busy);
     let pid = std::process::id();
     assert!(error.to_string().contains(&format!("process {pid} on node")), "{error}");
-    assert!(error.to_string().contains(&format!("kill {pid}")), "{error}");
+    assert_eq!(error.code(), Some(&Hint::Wait { kill: Some(pid), gone_in: None }));
     let waits = Begin { wait: Some(Duration::from_secs(60)), ..begin() };
     waits.cancel.set(crate::cancel::Stop::Signal);
     assert_eq!(place.state.begin(&identity(), waits).unwrap_err().kind(), ErrorKind::Cancelled);

@@ -1,16 +1,18 @@
 //! One chunk of a large file from its source to where the destination says that it has it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::engine::context::Context;
+use crate::engine::tries::retry;
 use crate::error::Result;
 use crate::meter::Pass;
 use crate::report::Times;
 use crate::store::{Chunk, Receipt, WriteStyle};
 use crate::tune::Op;
 
-use super::context::Context;
-use super::file::Ends;
+use super::open_file::Ends;
 
 /// A chunk that has set out and of which the destination has not said yet that it is there.
 pub struct Carried {
@@ -29,13 +31,13 @@ pub fn move_chunk(
     ahead: usize,
 ) -> Result<Option<Receipt>> {
     ends.flight.doing("copy");
-    cx.measured(Op::Chunk, |load| {
+    cx.clock.measured(Op::Chunk, |load| {
         let ahead = if chunk.is_some() { ahead } else { 0 };
         if let Some(mut chunk) = chunk {
             load.bytes = chunk.at.end - chunk.at.start;
             load.entries = 1;
             let mut began = Instant::now();
-            let hash = cx.retry(|| {
+            let hash = retry(|| {
                 began = Instant::now();
                 carry(cx, ends, &mut chunk)
             })?;
@@ -46,7 +48,7 @@ pub fn move_chunk(
         }
         let Some(Carried { mut chunk, began, hash }) = carried.pop_front() else { return Ok(None) };
         let mut sent = Some(hash);
-        let (hash, tag) = cx.retry(|| {
+        let (hash, tag) = retry(|| {
             let hash = match sent.take() {
                 Some(hash) => hash,
                 // It did not arrive: it sets out again.
@@ -59,7 +61,8 @@ pub fn move_chunk(
         if let Some(session) = ends.session {
             cx.journal.landed(session, &receipt);
         }
-        ends.shown.landed(cx, &chunk, &*ends.source, &*ends.sink)?;
+        let showing = ends.shown.landed(&cx.meter, &chunk, &*ends.source, &*ends.sink)?;
+        cx.out.report().times.hashing += showing;
         Ok(Some(receipt))
     })
 }
@@ -68,7 +71,7 @@ pub fn move_chunk(
 fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
     let began = Instant::now();
     let landed = ends.sink.landed(chunk);
-    cx.report().times.writing += began.elapsed();
+    cx.out.report().times.writing += began.elapsed();
     landed
 }
 
@@ -109,9 +112,15 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
 fn carry_at(cx: &Context, ends: &Ends, at: std::ops::Range<u64>) -> Result<Option<u128>> {
     let how = Pass { hash: cx.job.verify, sparse: cx.job.sparse, flight: &ends.flight.moved };
     let (hash, spent) = match &ends.delta {
-        Some(delta) => delta.pass(cx, &*ends.source, &*ends.sink, at, how)?,
+        Some(delta) => {
+            let reused = |bytes| {
+                cx.out.report().reused_bytes += bytes;
+                cx.out.tally.resumed_bytes.fetch_add(bytes, Ordering::Relaxed);
+            };
+            delta.pass(&cx.meter, &*ends.source, &*ends.sink, at, how, &reused)?
+        }
         None => cx.meter.pass(&*ends.source, &*ends.sink, at, how)?,
     };
-    cx.report().times += Times::from(spent);
+    cx.out.report().times += Times::from(spent);
     Ok(hash)
 }

@@ -8,9 +8,8 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::meter::Meter;
 use crate::store::{Chunk, Sink, Source};
-
-use super::context::Context;
 
 /// The largest stretch to which chunks are made to fit, where what has landed cannot be read.
 const STRETCH_MOST: u64 = 64 << 20;
@@ -42,28 +41,28 @@ impl Shown {
         Shown { chunk, landed: Mutex::new(landed.collect()), turn: Mutex::default() }
     }
 
-    /// A chunk has landed.
-    pub fn landed(&self, cx: &Context, chunk: &Chunk, source: &dyn Source, sink: &dyn Sink) -> Result<()> {
+    /// A chunk has landed. What comes back is how long showing took: hashing.
+    pub fn landed(&self, meter: &Meter, chunk: &Chunk, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
         if source.gap().is_none() {
-            return Ok(());
+            return Ok(Duration::ZERO);
         }
         self.landed.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk.index);
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             // Whoever is at it, or the end, sees to this chunk too.
-            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::WouldBlock) => return Ok(Duration::ZERO),
         };
-        self.show(cx, source, sink)
+        self.show(meter, source, sink)
     }
 
-    /// All has landed.
-    pub fn finish(&self, cx: &Context, source: &dyn Source, sink: &dyn Sink) -> Result<()> {
+    /// All has landed; the same.
+    pub fn finish(&self, meter: &Meter, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.show(cx, source, sink)
+        self.show(meter, source, sink)
     }
 
-    fn show(&self, cx: &Context, source: &dyn Source, sink: &dyn Sink) -> Result<()> {
+    fn show(&self, meter: &Meter, source: &dyn Source, sink: &dyn Sink) -> Result<Duration> {
         let mut staged = None;
         let mut buffer = Vec::new();
         let mut spent = Duration::ZERO;
@@ -79,7 +78,7 @@ impl Shown {
             let Some(file) = &staged else { break };
             let mut at = gap.start;
             while at < until {
-                cx.cancel.check()?;
+                meter.check()?;
                 let most = usize::try_from(until - at).unwrap_or(BUFFER).min(BUFFER);
                 let count = file.read_at(&mut buffer[..most], at).map_err(|e| Error::io(e, "read back"))?;
                 if count == 0 {
@@ -88,12 +87,11 @@ impl Shown {
                 let began = Instant::now();
                 source.show(at, &buffer[..count]);
                 spent += began.elapsed();
-                cx.meter.read(count as u64);
+                meter.read(count as u64);
                 at += count as u64;
             }
         }
-        cx.report().times.hashing += spent;
-        Ok(())
+        Ok(spent)
     }
 
     fn end_of_landed(&self, from: u64) -> u64 {

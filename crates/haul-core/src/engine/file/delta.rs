@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 
+use crate::bundle::Spent;
 use crate::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, Result};
-use crate::meter::Pass;
+use crate::meter::{Meter, Pass};
 use crate::outline::{self, Outline, Part};
 use crate::rlimit::STACK;
-use crate::store::{Sink, Source};
-
-use super::context::Context;
+use crate::store::{Sink, Source, Store};
 
 /// Smaller files move faster than they are compared.
 const LEAST: u64 = 1 << 20;
@@ -27,13 +26,13 @@ pub struct Delta {
 
 impl Delta {
     /// `None` where the whole file is to move: because little is the same, or because that cannot be told without moving it.
-    pub fn find(cx: &Context, source: &dyn Source, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
-        if !cx.job.delta || entry.size < LEAST || (cx.job.sparse && entry.is_sparse()) || !cx.target().outlines() {
+    pub fn find(target: &dyn Store, meter: &Meter, source: &dyn Source, entry: &Entry, name: &Name) -> Result<Option<Delta>> {
+        if entry.size < LEAST || !target.outlines() {
             return Ok(None);
         }
         let mut old = Entry::bare(name.clone(), Kind::File);
         old.have = MetaMask::NONE;
-        let Ok(target) = cx.target().open(&old, false) else { return Ok(None) };
+        let Ok(target) = target.open(&old, false) else { return Ok(None) };
         let Ok(stamp) = target.stamp() else { return Ok(None) };
         // Of a version that is a tenth of the new one little can be had; of one that is ten times as long, too.
         if stamp.size < LEAST / 4 || stamp.size > entry.size.saturating_mul(10) || entry.size > stamp.size.saturating_mul(10) {
@@ -42,8 +41,8 @@ impl Delta {
         let average = outline::piece_size(entry.size.max(stamp.size));
         let outlined = |from: &dyn Source| {
             from.outline(average, &mut |bytes| {
-                cx.meter.read(bytes);
-                cx.cancel.check()
+                meter.read(bytes);
+                meter.check()
             })
         };
         let (ours, theirs) = std::thread::scope(|scope| {
@@ -51,7 +50,7 @@ impl Delta {
             let ours = outlined(source);
             (ours, theirs.map_or(Ok(None), |theirs| theirs.join().unwrap_or(Ok(None))))
         });
-        cx.cancel.check()?;
+        meter.check()?;
         // Whatever went wrong, the whole file can still be moved, and shows it again if it lasts.
         let (Ok(Some(ours)), Ok(Some(theirs))) = (ours, theirs) else { return Ok(None) };
         if ours.size() != entry.size || theirs.size() != stamp.size || target.stamp().ok() != Some(stamp) {
@@ -65,16 +64,17 @@ impl Delta {
         Ok(Some(Delta { old: stamp, parts }))
     }
 
-    /// Moves what of `at` is new, and has the rest copied at the destination.
+    /// Moves what of `at` is new, and has the rest copied at the destination: `reused` hears of how many bytes.
     pub fn pass(
         &self,
-        cx: &Context,
+        meter: &Meter,
         from: &dyn Source,
         to: &dyn Sink,
         at: Range<u64>,
         how: Pass<'_>,
-    ) -> Result<(Option<u128>, crate::bundle::Spent)> {
-        let mut spent = crate::bundle::Spent::default();
+        reused: &dyn Fn(u64),
+    ) -> Result<(Option<u128>, Spent)> {
+        let mut spent = Spent::default();
         let first = self.parts.partition_point(|part| part.at().end <= at.start);
         let (mut soon, mut bytes) = (Vec::new(), 0);
         for part in &self.parts[first..] {
@@ -101,21 +101,20 @@ impl Delta {
             }
             match part {
                 Part::Same { old, at: whole } => {
-                    cx.cancel.check()?;
+                    meter.check()?;
                     let bytes = cut.end - cut.start;
                     let began = std::time::Instant::now();
                     to.reuse(&self.old, old + (cut.start - whole.start), cut)?;
                     spent.copying += began.elapsed();
-                    cx.report().reused_bytes += bytes;
-                    cx.tally.resumed_bytes.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+                    reused(bytes);
                 }
                 Part::Move { .. } => {
-                    let (_, part) = cx.meter.pass(from, to, cut, Pass { hash: false, ..how })?;
+                    let (_, part) = meter.pass(from, to, cut, Pass { hash: false, ..how })?;
                     spent += part;
                 }
             }
         }
-        let hash = if how.hash { Some(cx.meter.hash(from, at, &mut spent).map_err(Error::of_source)?) } else { None };
+        let hash = if how.hash { Some(meter.hash(from, at, &mut spent).map_err(Error::of_source)?) } else { None };
         Ok((hash, spent))
     }
 }

@@ -1,37 +1,42 @@
 //! Files that are compared by content before they are copied, or in place of that.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::bundle::Spent;
+use crate::engine::context::Context;
+use crate::engine::references::link;
+use crate::engine::sources::remove_sources;
+use crate::engine::tries::retry;
 use crate::entry::{Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Why;
 use crate::plan::{Act, Compare, Step};
-use crate::store::{Landed, Source, Store, chunks};
+use crate::store::{Landed, MetaSpec, Source, Store, chunks};
 use crate::tune::Op;
 
-use super::context::Context;
-use super::file::OpenFile;
+use super::open_file::{OpenFile, Reference};
 
-/// `--checksum`: reads both sides. `true` if that settled it.
-pub fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
+/// A file whose content decides: reads both sides. `true` if that settled it.
+pub fn settles(cx: &Context, file: &OpenFile) -> Result<bool> {
+    if file.step.act != Act::Compare || file.is_second_try() || file.open_to_all.load(Ordering::Relaxed) {
+        return Ok(false);
+    }
     let entry = file.entry();
     let same = same_content(cx, file, &entry, (cx.target(), &cx.target_name(&entry.name)))?;
     if cx.job.mode == crate::job::Mode::Check {
         if same {
-            cx.report().kept.files += 1;
-            cx.keep(Why::Same, &entry);
+            cx.out.report().kept.files += 1;
+            cx.out.keep(Why::Same, &entry);
         } else {
-            super::planned::differs(cx, &entry, Why::Content);
+            cx.out.differs(Why::Content, &entry);
         }
-        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+        cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
         cx.sched.items_done(&file.work, 1);
         return Ok(true);
     }
     if !same {
-        cx.tally.compared_bytes.fetch_sub(entry.size, Ordering::Relaxed);
+        cx.out.tally.compared_bytes.fetch_sub(entry.size, Ordering::Relaxed);
     }
     if same {
         settle_attributes(cx, file, &entry)?;
@@ -43,23 +48,27 @@ pub fn compare(cx: &Arc<Context>, file: &OpenFile) -> Result<bool> {
 
 /// A dry run's way of copying.
 fn would_copy(cx: &Context, file: &OpenFile, entry: &Entry) {
-    let mut report = cx.report();
+    let mut report = cx.out.report();
     report.made.files += 1;
     report.file_bytes += entry.size;
     drop(report);
     let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
-    cx.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
+    cx.out.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
     cx.sched.items_done(&file.work, 1);
 }
 
-/// `-c --link-dest`: whether one of the references had the content, or this is a dry run, so that nothing is left to do.
-pub fn settled_by_link(cx: &Arc<Context>, file: &OpenFile, references: &[(usize, Entry)]) -> bool {
+/// Whether one of the references had the content, or this is a dry run, so that nothing is left to do.
+pub fn settled_by_link(cx: &Context, file: &OpenFile) -> bool {
+    let references = file.take_references();
+    if references.is_empty() {
+        return false;
+    }
     let entry = file.entry();
     // What cannot be compared is copied, and says what is wrong with it.
-    let same = |(i, there): &&(usize, Entry)| same_content(cx, file, &entry, (&*cx.job.link_dest[*i].store, &there.name)).unwrap_or(false);
-    let linked = references.iter().filter(same).any(|(i, there)| super::planned::link(cx, &file.work, &entry, (*i, there)));
+    let same = |(tree, there): &&Reference| same_content(cx, file, &entry, (&*cx.job.link_dest[*tree].store, &there.name)).unwrap_or(false);
+    let linked = references.iter().filter(same).any(|reference| link(cx, &file.work, &entry, reference));
     if linked {
-        cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+        cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
         cx.sched.items_done(&file.work, 1);
     } else if !cx.writes() {
         would_copy(cx, file, &entry);
@@ -68,33 +77,33 @@ pub fn settled_by_link(cx: &Arc<Context>, file: &OpenFile, references: &[(usize,
 }
 
 /// Reads the source's file and another.
-fn same_content(cx: &Arc<Context>, file: &OpenFile, entry: &Entry, (store, name): (&dyn Store, &Name)) -> Result<bool> {
+fn same_content(cx: &Context, file: &OpenFile, entry: &Entry, (store, name): (&dyn Store, &Name)) -> Result<bool> {
     let began = Instant::now();
     let target = Entry { name: name.clone(), have: MetaMask::NONE, ..entry.clone() };
-    let (flight_id, _flight) = cx.take_off(&entry.name, entry.size, "compare");
+    let flight = cx.clock.begin(&entry.name, entry.size, "compare");
     let (mut ours_spent, mut theirs_spent) = (Spent::default(), Spent::default());
-    let same = cx.measured(Op::Chunk, |load| {
+    let same = cx.clock.measured(Op::Chunk, |load| {
         load.bytes = entry.size * 2;
         load.entries = 1;
         // Bare: a store that reads ahead when a file is opened has no reason to.
         let bare = Entry { have: MetaMask::NONE, ..entry.clone() };
-        let ours = cx.retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
-        if cx.retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
+        let ours = retry(|| cx.source(&file.work).open(&bare, cx.job.links.follow)).map_err(Error::of_source)?;
+        if retry(|| ours.stamp()).map_err(Error::of_source)? != entry.stamp() {
             return Err(Error::new(ErrorKind::Changed, "read").because("it changed since it was listed"));
         }
-        let theirs = cx.retry(|| store.open(&target, false))?;
+        let theirs = retry(|| store.open(&target, false))?;
         if let Some(same) = told(cx, (&*ours, &mut ours_spent), (&*theirs, &mut theirs_spent), entry.size)? {
             return Ok(same);
         }
         let ranges = cx.source(&file.work).caps().read_ranges && store.caps().read_ranges;
         chunks(entry.size, if ranges { 64 << 20 } else { entry.size }).try_fold(true, |same, part| {
-            let hash = |from: &dyn Source, spent: &mut Spent| cx.retry(|| cx.meter.hash(from, part.at.clone(), spent));
+            let hash = |from: &dyn Source, spent: &mut Spent| retry(|| cx.meter.hash(from, part.at.clone(), spent));
             Ok::<_, Error>(same && hash(&*ours, &mut ours_spent).map_err(Error::of_source)? == hash(&*theirs, &mut theirs_spent)?)
         })
     });
-    cx.touch_down(flight_id);
+    cx.clock.end(&flight);
     {
-        let mut report = cx.report();
+        let mut report = cx.out.report();
         report.times.reading += ours_spent.reading;
         report.times.verifying += theirs_spent.reading;
         report.times.hashing += ours_spent.hashing + theirs_spent.hashing;
@@ -118,7 +127,7 @@ fn told(
         }
     }
     for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
-        if let Some(mut judge) = cx.retry(|| judging.judge())? {
+        if let Some(mut judge) = retry(|| judging.judge())? {
             cx.meter.look(read, 0..size, spent, &mut |bytes| judge.update(bytes))?;
             if let Some(same) = judge.verdict() {
                 return Ok(Some(same));
@@ -129,27 +138,26 @@ fn told(
 }
 
 /// The content is the same: only attributes may be wrong.
-fn settle_attributes(cx: &Arc<Context>, file: &OpenFile, entry: &Entry) -> Result<()> {
+fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()> {
     let name = cx.target_name(&entry.name);
     let target = cx.target().stat(&name, cx.planner.keep)?;
     let mut planner = cx.planner.clone();
     planner.policy.compare = Compare::SizeAndTime;
-    cx.tally.done_files.fetch_add(1, Ordering::Relaxed);
+    cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);
     if planner.attributes_differ(entry, &target) {
         if cx.writes() {
-            let spec = crate::store::MetaSpec { name: &name, entry, keep: cx.job.keep };
-            let landed = cx.retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
-            cx.refused(entry, landed.refused);
+            let spec = MetaSpec { name: &name, entry, keep: cx.job.keep };
+            let landed = retry(|| cx.target().set_meta(&[spec]).pop().unwrap_or(Ok(Landed::default())))?;
+            cx.out.refused(entry, landed.refused);
         }
-        cx.report().attributes += 1;
-        cx.item(crate::event::Action::SetMeta, Why::Attributes, entry);
+        cx.out.set_meta(Why::Attributes, entry);
     } else {
-        cx.report().kept.files += 1;
-        cx.keep(Why::Same, entry);
+        cx.out.report().kept.files += 1;
+        cx.out.keep(Why::Same, entry);
     }
     if cx.job.remove_source && cx.writes() {
-        cx.retry(|| cx.target().settle(&[&name]))?;
-        super::small::remove_sources(cx, &file.work, std::slice::from_ref(entry));
+        retry(|| cx.target().settle(&[&name]))?;
+        remove_sources(cx, &file.work, std::slice::from_ref(entry));
     }
     cx.sched.items_done(&file.work, 1);
     Ok(())

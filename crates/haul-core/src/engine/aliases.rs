@@ -1,0 +1,91 @@
+//! Further names of files, met on the way: what waits to be linked.
+
+use crate::entry::{Dir, Entry, Name, codec};
+use crate::event::{Action, Why};
+use crate::plan::Act;
+use crate::schedule::DirWork;
+
+use super::context::Context;
+use super::late::{lock, sort};
+
+/// Two byte strings in one record.
+pub fn pair(a: &[u8], b: &[u8]) -> Vec<u8> {
+    let mut record = (a.len() as u32).to_le_bytes().to_vec();
+    record.extend_from_slice(a);
+    record.extend_from_slice(b);
+    record
+}
+
+pub fn unpair(record: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = record.split_first_chunk::<4>()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// One of several names of a file, with what the source said of the file.
+pub struct Alias {
+    pub root: usize,
+    pub entry: Entry,
+}
+
+impl Alias {
+    pub fn encode(work: &DirWork, entry: &Entry) -> Vec<u8> {
+        [&(work.root as u32).to_be_bytes()[..], &codec::encode_as(entry, &entry.name.path())].concat()
+    }
+
+    pub fn again(&self) -> Vec<u8> {
+        [&(self.root as u32).to_be_bytes()[..], &codec::encode(&self.entry)].concat()
+    }
+
+    /// The name is the path, as one leaf.
+    pub fn decode(record: &[u8]) -> Option<Self> {
+        let (root, entry) = record.split_first_chunk::<4>()?;
+        Some(Alias { root: u32::from_be_bytes(*root) as usize, entry: codec::decode(&Dir::root(), entry)? })
+    }
+
+    pub fn path(&self) -> &[u8] {
+        &self.entry.name.leaf
+    }
+}
+
+pub fn is_one_file(a: &Entry, b: &Entry) -> bool {
+    a.ino != 0 && (a.dev, a.ino) == (b.dev, b.ino)
+}
+
+/// Another name of a file that is copied under `leader`; `target` is what has that name at the destination.
+pub fn link(cx: &Context, work: &DirWork, leader: &[u8], entry: &Entry, target: Option<&Entry>) {
+    if !cx.writes() {
+        let first = Name::parse(&Dir::root(), leader).and_then(|first| cx.target().stat(&first, cx.planner.keep).ok());
+        return match (first, target) {
+            (Some(first), Some(target)) if is_one_file(&first, target) && !would_move(cx, entry, &first) => {
+                cx.out.report().kept.add(entry.kind, 1);
+                cx.out.keep(Why::Same, entry);
+            }
+            _ => linked(cx, entry),
+        };
+    }
+    cx.out.spilled(lock(&cx.late.links).push(&pair(leader, &Alias::encode(work, entry))));
+    cx.late.dir(&cx.out, work);
+}
+
+/// Another name of a file of which it is not known yet under which name it is copied.
+pub fn link_later(cx: &Context, work: &DirWork, entry: &Entry) {
+    let mut record = entry.dev.to_be_bytes().to_vec();
+    record.extend(entry.ino.to_be_bytes());
+    record.extend(Alias::encode(work, entry));
+    sort(&cx.late.linked, &cx.out, &record);
+    cx.late.dir(&cx.out, work);
+}
+
+/// Whether the content that stands there would be replaced by the source's.
+fn would_move(cx: &Context, entry: &Entry, target: &Entry) -> bool {
+    matches!(cx.planner.decide(entry, Some(target)).act, Act::File { .. })
+}
+
+pub fn linked(cx: &Context, entry: &Entry) {
+    {
+        let mut report = cx.out.report();
+        report.made.add(entry.kind, 1);
+        report.hard_links += 1;
+    }
+    cx.out.item(Action::HardLink, Why::SameFile, entry);
+}

@@ -1,0 +1,119 @@
+//! What takes how long: samples for the tuner, and what is on its way at a moment.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::entry::Name;
+use crate::event::InFlight;
+use crate::tune::{Op, Sample};
+
+pub struct Clock {
+    pub began: Instant,
+    samples: Mutex<Vec<Sample>>,
+    flights: Mutex<HashMap<u64, Arc<Flight>>>,
+    next_flight: AtomicU64,
+}
+
+/// Something that a worker is in the middle of.
+#[derive(Debug)]
+pub struct Flight {
+    id: u64,
+    name: Name,
+    size: u64,
+    pub moved: AtomicU64,
+    since: Instant,
+    doing: Mutex<&'static str>,
+}
+
+impl Flight {
+    pub fn doing(&self, what: &'static str) {
+        *lock(&self.doing) = what;
+    }
+}
+
+/// What a measured piece of work dealt with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    pub bytes: u64,
+    pub entries: u64,
+    pub failed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        Clock { began: Instant::now(), samples: Mutex::default(), flights: Mutex::default(), next_flight: AtomicU64::new(0) }
+    }
+
+    /// Until [`Clock::end`].
+    pub fn begin(&self, name: &Name, size: u64, doing: &'static str) -> Arc<Flight> {
+        let id = self.next_flight.fetch_add(1, Ordering::Relaxed);
+        let (moved, since, doing) = (AtomicU64::new(0), Instant::now(), Mutex::new(doing));
+        let flight = Arc::new(Flight { id, name: name.clone(), size, moved, since, doing });
+        lock(&self.flights).insert(id, flight.clone());
+        flight
+    }
+
+    pub fn end(&self, flight: &Flight) {
+        lock(&self.flights).remove(&flight.id);
+    }
+
+    pub fn slowest(&self) -> Option<InFlight> {
+        let flights = lock(&self.flights);
+        let flight = flights.values().min_by_key(|f| f.since)?;
+        Some(InFlight {
+            path: flight.name.path(),
+            size: flight.size,
+            moved: flight.moved.load(Ordering::Relaxed),
+            since: flight.since.elapsed(),
+            doing: *lock(&flight.doing),
+        })
+    }
+
+    /// Measures a task: `work` says what it dealt with.
+    pub fn measured<T>(&self, op: Op, work: impl FnOnce(&mut Load) -> T) -> T {
+        let (started, cpu) = (self.began.elapsed(), thread_cpu());
+        let mut load = Load::default();
+        let value = work(&mut load);
+        if load.entries > 0 || load.bytes > 0 {
+            let cpu = thread_cpu().saturating_sub(cpu);
+            let Load { bytes, entries, failed } = load;
+            lock(&self.samples).push(Sample { started, ended: self.began.elapsed(), op, bytes, entries, cpu, failed });
+        }
+        value
+    }
+
+    pub fn take_samples(&self) -> Vec<Sample> {
+        std::mem::take(&mut *lock(&self.samples))
+    }
+}
+
+fn thread_cpu() -> Duration {
+    cpu(rustix::time::ClockId::ThreadCPUTime)
+}
+
+/// Of all threads of this process.
+pub fn process_cpu() -> Duration {
+    cpu(rustix::time::ClockId::ProcessCPUTime)
+}
+
+fn cpu(clock: rustix::time::ClockId) -> Duration {
+    let now = rustix::time::clock_gettime(clock);
+    Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// How long the threads that this process has now could have run and had no processor: the second number of
+/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
+pub fn run_delay() -> Duration {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let one = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(one).sum())
+}

@@ -1,0 +1,194 @@
+//! Directories: made before anything is put into them, given their attributes when everything in them is done.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::entry::{Dir, Entry, Kind, Name};
+use crate::error::Result;
+use crate::event::Why;
+use crate::schedule::{DirWork, PendingDir};
+use crate::store::{Flow, Landed, MetaSpec};
+use crate::tune::Op;
+
+use super::backup::leads_to;
+use super::context::Context;
+use super::tries::{retry, retry_each};
+
+/// Nothing but the top of a root, or its own attributes too.
+pub fn top(root: usize, entry: Option<Entry>, fresh: bool, attributes: bool) -> Arc<DirWork> {
+    let mut top = DirWork::top(root, entry.as_ref().map_or_else(Dir::root, |e| e.name.dir.clone()));
+    (top.entry, top.fresh, top.attributes) = (entry, fresh, attributes);
+    Arc::new(top)
+}
+
+/// Whether nothing stands at the destination yet. Asked for the top only: there one listing saves a look-up
+/// of every name in it.
+pub fn fresh_target(cx: &Context) -> bool {
+    let mut empty = true;
+    let listed = cx.out.timed(
+        |times| &mut times.target_listing,
+        || {
+            cx.target().list(&Dir::root(), &mut |_| {
+                empty = false;
+                Flow::Stop
+            })
+        },
+    );
+    empty && listed.is_ok()
+}
+
+/// Makes directories of one parent, then lets them be listed.
+pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
+    let Some(parent) = batch.first().map(|d| d.parent.clone()) else { return };
+    let count = batch.len();
+    let batch = batch.into_iter().map(|dir| remembered(cx, dir));
+    let (wanted, there): (Vec<_>, Vec<_>) = batch.partition(|d: &PendingDir| d.make && cx.makes_dirs());
+    // A marker is made with its attributes, when all that is in the directory has come.
+    let marked = |d: &PendingDir| d.make && cx.keeps_dirs();
+    for new in there.iter().filter(|d| marked(d)) {
+        cx.out.made_dir(&new.entry);
+    }
+    let mut works: Vec<Arc<DirWork>> =
+        there.into_iter().map(|d| (d.dir(), marked(&d), d)).map(|(dir, made, d)| d.enter(dir, made)).collect();
+    if !wanted.is_empty() {
+        cx.clock.measured(Op::Other, |load| {
+            load.entries = wanted.len() as u64;
+            let dirs: Vec<Dir> = wanted.iter().map(PendingDir::dir).collect();
+            let asked: Vec<(&Dir, u32)> = dirs.iter().zip(&wanted).map(|(dir, d)| (dir, d.entry.mode)).collect();
+            let began = Instant::now();
+            let made = cx.target().make_dirs(&asked);
+            let mut repeated = vec![false; asked.len()];
+            let made = retry_each(made, |i| {
+                repeated[i] = true;
+                cx.target().make_dirs(&asked[i..=i]).pop().unwrap_or(Ok(false))
+            });
+            cx.out.report().times.metadata += began.elapsed();
+            parent.touch();
+            for (((pending, dir), made), repeated) in wanted.into_iter().zip(dirs).zip(made).zip(repeated) {
+                match made {
+                    Ok(new) => {
+                        // It was not there when it was asked for first: that call has made it, and its answer was lost.
+                        let ours = new || repeated;
+                        if ours {
+                            cx.out.made_dir(&pending.entry);
+                        }
+                        let mut pending = pending;
+                        pending.fresh &= new;
+                        works.push(pending.enter(dir, ours));
+                    }
+                    Err(e) => {
+                        load.failed = true;
+                        let e = e.on(&pending.entry.name).hint("nothing below it was copied");
+                        cx.out.fail(&e, Kind::Dir);
+                    }
+                }
+            }
+        });
+    }
+    let (closed, open): (Vec<_>, Vec<_>) = works.into_iter().partition(|w| w.closed);
+    cx.sched.push_listable(open);
+    for work in closed {
+        cx.sched.hold(&work);
+        cx.sched.items_done(&work, 1);
+    }
+    cx.sched.items_done(&parent, count);
+}
+
+/// What waited on disk comes back without its extended attributes: they are read again.
+fn remembered(cx: &Context, mut pending: PendingDir) -> PendingDir {
+    if pending.entry.is_bare()
+        && let Ok(mut entry) = cx.source(&pending.parent).stat(&pending.entry.name, cx.planner.keep)
+    {
+        cx.transform(pending.parent.root, &mut entry);
+        pending.entry = entry;
+    }
+    pending
+}
+
+/// Makes one directory at once, for a list of names that goes on below it. The caller closes its open item.
+pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
+    let dir = pending.dir();
+    let mut made = pending.make && !cx.makes_dirs() && cx.keeps_dirs();
+    if pending.make && cx.makes_dirs() {
+        pending.parent.touch();
+        let mut calls = 0;
+        let new = retry(|| {
+            calls += 1;
+            cx.target().make_dirs(&[(&dir, pending.entry.mode)]).pop().unwrap_or(Ok(false))
+        });
+        made = new.map_err(|e| e.on(&pending.entry.name))? || calls > 1;
+    }
+    if made || (pending.make && !cx.writes()) {
+        cx.out.made_dir(&pending.entry);
+    } else if pending.attributes && !pending.make && !cx.writes() {
+        cx.out.set_meta(Why::Attributes, &pending.entry);
+    }
+    let work = pending.enter(dir, made);
+    cx.sched.hold(&work);
+    Ok(work)
+}
+
+/// Directories of which everything is done get their own attributes. Those that would lock us out wait for the end.
+pub fn finish(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
+    let began = Instant::now();
+    if cx.job.remove_dirs && cx.writes() {
+        works.iter().for_each(|work| cx.late.emptied(&cx.out, work));
+    }
+    let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
+    for work in &works {
+        let Some(entry) = &work.entry else { continue };
+        // Backups that are still to come change its time.
+        let backed_up = cx.keeps_dirs() && cx.job.backup.as_ref().is_some_and(|backup| leads_to(&work.dir.path(), backup));
+        if backed_up {
+            cx.late.dir(&cx.out, work);
+            report_attributes(cx, work, entry);
+        }
+        // What is put into a directory changes its time only where directories are things.
+        let touched = work.touched.load(Ordering::Relaxed) && cx.makes_dirs();
+        if touched || work.attributes || work.made {
+            if !cx.keeps_dirs() || backed_up {
+            } else if cx.late.must_wait(entry) {
+                cx.late.dir(&cx.out, work);
+                report_attributes(cx, work, entry);
+            } else {
+                due.push((Name::of(&work.dir), work));
+            }
+        }
+    }
+    if !due.is_empty() {
+        cx.clock.measured(Op::Other, |load| {
+            load.entries = due.len() as u64;
+            let specs: Vec<MetaSpec<'_>> = due
+                .iter()
+                .filter_map(|(name, work)| work.entry.as_ref().map(|entry| MetaSpec { name, entry, keep: cx.job.keep }))
+                .collect();
+            let set = cx.target().set_meta(&specs);
+            let set = retry_each(set, |i| cx.target().set_meta(&specs[i..=i]).pop().unwrap_or(Ok(Landed::default())));
+            for (landed, (name, work)) in set.into_iter().zip(&due) {
+                let Some(entry) = &work.entry else { continue };
+                match landed {
+                    Ok(landed) => {
+                        cx.out.refused(entry, landed.refused);
+                        report_attributes(cx, work, entry);
+                    }
+                    Err(e) => cx.out.fail(&e.on(name), Kind::Dir),
+                }
+            }
+        });
+    }
+    cx.out.report().times.metadata += began.elapsed();
+    for work in &works {
+        if work.root + 1 == cx.job.roots.len() {
+            cx.target().forget(&work.dir);
+        }
+        cx.source(work).forget(&work.dir);
+    }
+}
+
+/// A directory that was there and gets other attributes is an item of the run; one that was made is one already.
+fn report_attributes(cx: &Context, work: &DirWork, entry: &Entry) {
+    if work.attributes && !work.made {
+        cx.out.set_meta(Why::Attributes, entry);
+    }
+}

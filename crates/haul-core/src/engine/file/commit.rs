@@ -1,0 +1,82 @@
+//! A file whose last chunk has landed becomes the file of its name.
+
+use std::time::{Duration, Instant};
+
+use crate::bundle::Spent;
+use crate::engine::backup::back_up;
+use crate::engine::context::Context;
+use crate::engine::tries::retry;
+use crate::engine::verify;
+use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Landed, Receipt};
+
+use super::open_file::{Ends, OpenFile};
+
+/// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
+/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`. Where the content goes
+/// with the commit, that is counted as writing, and is in `spent` for its sum only.
+pub fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
+    let showing = ends.shown.finish(&cx.meter, &*ends.source, &*ends.sink)?;
+    cx.out.report().times.hashing += showing;
+    let began = Instant::now();
+    let now = retry(|| ends.source.stamp()).map_err(Error::of_source);
+    spent.metadata += began.elapsed();
+    if now? != entry.stamp() {
+        return Err(Error::new(ErrorKind::Changed, "read").on(&entry.name));
+    }
+    let mut to_verify = cx.job.verify;
+    if to_verify {
+        ends.flight.doing("verify");
+        // A connection that is lost while it is read back is made again for the whole of it.
+        let verified = retry(|| {
+            let began = Instant::now();
+            let written = ends.sink.reread();
+            spent.reading += began.elapsed();
+            verify::large(cx, &*ends.source, &*written?, entry, ends.chunk, receipts, spent)
+        });
+        match verified {
+            Ok(()) => to_verify = false,
+            Err(e) if e.kind() == ErrorKind::Unsupported => {} // only a committed file can be read here
+            Err(e) => return Err(e),
+        }
+    }
+    ends.flight.doing("commit");
+    let name = cx.target_name(&entry.name);
+    if file.replaces() {
+        back_up(cx, &name)?;
+    }
+    let began = Instant::now();
+    let landed = commit(cx, ends, &name, entry, receipts);
+    if ends.sink.goes_with_commit() {
+        let took = began.elapsed();
+        cx.out.report().times.writing += took;
+        spent.writing += took;
+    }
+    let landed = landed?;
+    if to_verify {
+        ends.flight.doing("verify");
+        verify::landed(cx, &*ends.source, &name, entry, ends.chunk, receipts, spent)?;
+    }
+    Ok(landed)
+}
+
+/// An answer may be lost after the deed: when the write is not known any more and its name has what was sent, it is done.
+fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
+    let mut tries = 0;
+    retry(|| {
+        tries += 1;
+        match ends.sink.commit(entry, receipts) {
+            Err(e) if e.kind() == ErrorKind::NotFound && tries > 1 => match cx.target().stat(name, MetaMask::NONE) {
+                Ok(there) if is_as_sent(cx, entry, &there) => Ok(Landed { refused: MetaMask::NONE, ino: there.ino }),
+                _ => Err(e),
+            },
+            answer => answer,
+        }
+    })
+}
+
+fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
+    let timed = !cx.planner.keep.has(MetaMask::MTIME) || sent.mtime.same(there.mtime, cx.planner.grain, Duration::ZERO);
+    there.kind == Kind::File && there.size == sent.size && timed
+}

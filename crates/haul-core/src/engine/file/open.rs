@@ -1,0 +1,281 @@
+//! Both ends of a file opened, where an earlier try or an earlier run left off.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::bundle::Spent;
+use crate::engine::clock::Flight;
+use crate::engine::context::Context;
+use crate::engine::tries::retry;
+use crate::entry::{Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Warning;
+use crate::journal::{self, Resume, Session};
+use crate::store::{Chunk, Receipt, Sink, Source, Spec, Token, WriteStyle, chunk_size, chunks};
+
+use super::delta::Delta;
+use super::open_file::{Ends, OpenFile, State};
+use super::shown::{self, Shown};
+
+/// A chunk that is made smaller for the sake of a slow way is not made smaller than this: bytes.
+const LEAST_CHUNK: u64 = 1 << 20;
+
+/// A write that has been begun, here or before.
+struct Write {
+    sink: Box<dyn Sink>,
+    chunk: u64,
+    session: Option<u32>,
+    receipts: Vec<Receipt>,
+    /// Of chunks that have not landed as a whole, how many of their first bytes have.
+    parts: HashMap<u32, u64>,
+}
+
+/// The first worker opens both ends; the others join. `None` if there is nothing left to join.
+pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
+    let mut state = file.state();
+    if let Some(ends) = &state.ends {
+        let ends = ends.clone();
+        if state.left.is_empty() || state.active >= file.most {
+            return Ok(None);
+        }
+        state.active += 1;
+        return Ok(Some(ends));
+    }
+    let (began, mut spent) = (Instant::now(), Spent::default());
+    let flight = cx.clock.begin(&state.entry.name, state.entry.size, "open");
+    let opened = open(cx, file, &mut state, &flight, &mut spent);
+    {
+        let mut report = cx.out.report();
+        report.times.opening += spent.reading;
+        report.times.hashing += spent.hashing;
+        report.times.metadata += began.elapsed().saturating_sub(spent.sum());
+    }
+    let ends = Arc::new(opened.inspect_err(|_| cx.clock.end(&flight))?);
+    state.active = 1;
+    state.ends = Some(ends.clone());
+    let (from, to) = (cx.source(&file.work).caps(), cx.target().caps());
+    let in_order = shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    let gains = !in_order && (to.writers_per_file > 1 || from.readers_per_file > 1);
+    if gains && file.most > 1 && to.write != WriteStyle::InOrder && state.left.len() > 1 {
+        file.open_to_all.store(true, Ordering::Relaxed);
+        drop(state);
+        cx.sched.share(file);
+    }
+    Ok(Some(ends))
+}
+
+/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`. An answer that brings the
+/// content is counted as reading, and is in `spent` for its sum only.
+fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, spent: &mut Spent) -> Result<Ends> {
+    let source = open_source(cx, file, &mut state.entry, spent)?;
+    let entry = &state.entry;
+    let name = cx.target_name(&entry.name);
+    let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
+    let mut begun = kept(cx, file, entry, &name);
+    if begun.is_none() && !in_place {
+        begun = earlier(cx, entry, &name, spent)?;
+    }
+    file.work.touch();
+    let write = match begun {
+        Some(write) => write,
+        None => anew(cx, file, &*source, entry, &name, in_place)?,
+    };
+    let landed: HashSet<u32> = write.receipts.iter().map(|r| r.index).collect();
+    let rest = |chunk: Chunk| {
+        let landed = write.parts.get(&chunk.index).copied().unwrap_or(0).min(chunk.at.end - chunk.at.start);
+        Chunk { at: chunk.at.start + landed..chunk.at.end, ..chunk }
+    };
+    let mut left: Vec<Chunk> = chunks(entry.size, write.chunk).filter(|c| !landed.contains(&c.index)).map(rest).collect();
+    let resumed = entry.size - left.iter().map(|c| c.at.end - c.at.start).sum::<u64>();
+    if resumed > 0 {
+        cx.out.report().resumed_bytes += resumed;
+        cx.out.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
+    }
+    // What was changed meanwhile, or came out wrong, moves as a whole the second time.
+    let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).outlines();
+    let delta = if compares && !(cx.job.sparse && entry.is_sparse()) {
+        flight.doing("compare");
+        let began = Instant::now();
+        let found = Delta::find(cx.target(), &cx.meter, &*source, entry, &name);
+        spent.hashing += began.elapsed();
+        found?
+    } else {
+        None
+    };
+    // Handed out from the end, so kept the other way round.
+    left.reverse();
+    (state.left, state.receipts) = (left, write.receipts);
+    let Write { sink, chunk, session, .. } = Write { receipts: Vec::new(), ..write };
+    Ok(Ends { source, sink, session, chunk, delta, shown: Shown::new(chunk, landed.into_iter()), flight: flight.clone() })
+}
+
+fn open_source(cx: &Context, file: &OpenFile, entry: &mut Entry, spent: &mut Spent) -> Result<Box<dyn Source>> {
+    let began = Instant::now();
+    let source = retry(|| cx.source(&file.work).open(entry, cx.job.links.follow)).map_err(Error::of_source)?;
+    let wanted = cx.job.keep.and(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT));
+    if !wanted.is_empty() {
+        entry.xattrs = Some(Box::new(retry(|| source.xattrs(wanted)).map_err(Error::of_source)?));
+    }
+    if source.came_with_open() {
+        let took = began.elapsed();
+        cx.out.report().times.reading += took;
+        // It is in what the caller measures: for the sum only.
+        spent.writing += took;
+    } else {
+        spent.reading += began.elapsed();
+    }
+    Ok(source)
+}
+
+/// Whether a file may be written in place. One with several names is staged: the others would change with it.
+fn may_write_in_place(cx: &Context, name: &Name) -> Result<bool> {
+    let found = retry(|| cx.target().stat(name, MetaMask::NONE))?;
+    // A symlink is replaced, as it is where nothing is written in place: what it points to is another file.
+    if found.kind != Kind::File || found.nlink <= 1 {
+        return Ok(found.kind == Kind::File);
+    }
+    if !cx.in_place_refused.swap(true, Ordering::Relaxed) {
+        let shown = crate::entry::show(&name.path());
+        let note = "has other names (hard links): it is replaced, not written in place; so are all such files";
+        cx.out.warn(Warning::Note(format!("{shown}: {note}")));
+    }
+    Ok(false)
+}
+
+/// What an earlier try of this run has landed. What was given up meanwhile begins anew.
+fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Write> {
+    let kept = file.take_kept()?;
+    match retry(|| cx.target().attach(name, &kept.token, &spec(cx, entry, kept.chunk, false))) {
+        Ok(sink) => {
+            let receipts = kept.receipts.into_iter().filter(|receipt| sink.keeps(receipt)).collect();
+            Some(Write { sink, chunk: kept.chunk, session: kept.session, receipts, parts: HashMap::new() })
+        }
+        Err(_) => {
+            if let Some(session) = kept.session {
+                cx.journal.dropped(session);
+            }
+            None
+        }
+    }
+}
+
+/// What an earlier run has landed of this version of the file. What it landed of another is abandoned.
+fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Result<Option<Write>> {
+    let old = match cx.past.take(&name.path(), &entry.stamp()) {
+        Resume::Fresh => return Ok(None),
+        Resume::Stale(old) => {
+            retry(|| cx.target().abandon(name, &old.token))?;
+            cx.journal.dropped(old.session);
+            return Ok(None);
+        }
+        Resume::Continue(old) => old,
+    };
+    let attached = match cx.target().caps().attach {
+        true => retry(|| cx.target().attach(name, &old.token, &spec(cx, entry, old.chunk, false))).map(Some),
+        false => Ok(None),
+    };
+    let sink = match attached {
+        Ok(Some(sink)) => sink,
+        Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+        _ => {
+            cx.journal.dropped(old.session);
+            return Ok(None);
+        }
+    };
+    let there = staged_size(cx, name, entry)?;
+    let within = |index: u32| there.saturating_sub(u64::from(index) * old.chunk);
+    let mut receipts = trusted(cx, &old, &*sink, entry, spent);
+    receipts.retain(|receipt| {
+        let start = u64::from(receipt.index) * old.chunk;
+        within(receipt.index) >= old.chunk.min(entry.size.saturating_sub(start))
+    });
+    // A hash is that of a whole chunk.
+    let parts = match cx.job.verify {
+        true => HashMap::new(),
+        false => old.landed.parts().map(|(index, bytes)| (index, bytes.min(within(index)))).collect(),
+    };
+    Ok(Some(Write { sink, chunk: old.chunk, session: Some(old.session), receipts, parts }))
+}
+
+fn anew(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, name: &Name, in_place: bool) -> Result<Write> {
+    let chunk = chunk_of(cx, file, source, entry);
+    // A kill between the file and its session would leave one that nobody knows of.
+    let intent = if in_place { None } else { announce(cx, name, entry) };
+    let sink = retry(|| cx.target().create(name, &spec(cx, entry, chunk, in_place)))?;
+    let session = match in_place {
+        true => None,
+        false => cx.journal.open_session(&name.path(), &entry.stamp(), chunk, &sink.token()).ok(),
+    };
+    if let Some(intent) = intent {
+        cx.journal.placed(intent);
+    }
+    Ok(Write { sink, chunk, session, receipts: Vec::new(), parts: HashMap::new() })
+}
+
+/// A chunk whose hash is wanted is lost as a whole, so that it is about two seconds' work. The parts of a service have the
+/// size that was asked for. A source that gives a file only from its start gives it in one piece.
+fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -> u64 {
+    let caps = cx.target().caps();
+    let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
+    let two_seconds = cx.step.measured().filter(|_| steps).map_or(u64::MAX, |bytes| bytes.saturating_mul(2));
+    let asked = cx.job.chunk.min(two_seconds.max(LEAST_CHUNK));
+    let asked = if cx.source(&file.work).caps().read_ranges { asked } else { asked.max(entry.size) };
+    chunk_size(shown::fitting(asked, source, caps.cheap_stat), entry.size, caps.write)
+}
+
+/// Says in the journal under which token the file is about to be staged.
+fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
+    let token = journal::staged(&staging_token(cx, name, entry)?);
+    cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
+}
+
+/// Bytes of the unfinished write of a file: less than what landed if somebody has cut it since. Where it has no name of its
+/// own, it keeps what it was given.
+fn staged_size(cx: &Context, name: &Name, entry: &Entry) -> Result<u64> {
+    let Some(token) = staging_token(cx, name, entry) else { return Ok(u64::MAX) };
+    match retry(|| cx.target().stat(&Name::new(&name.dir, &token.0), MetaMask::NONE)) {
+        Ok(staged) => Ok(staged.size),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(0),
+        Err(e) => Err(e),
+    }
+}
+
+fn staging_token(cx: &Context, name: &Name, entry: &Entry) -> Option<Token> {
+    cx.target().staging(&Entry { name: name.clone(), xattrs: None, target: None, ..entry.clone() })
+}
+
+pub fn spec<'a>(cx: &Context, entry: &'a Entry, chunk: u64, in_place: bool) -> Spec<'a> {
+    Spec { entry, keep: cx.job.keep, chunk, in_place, sync: cx.job.sync || cx.job.remove_source }
+}
+
+/// What an earlier run landed: as it says, if it was this boot of this machine; else only where a hash
+/// proves it, for a page cache does not survive a crash. Reading it again is counted as verifying, and is in `spent` for
+/// its sum only.
+fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &mut Spent) -> Vec<Receipt> {
+    if !old.landed.any_foreign() || cx.target().caps().durable {
+        return old.landed.receipts().filter(|receipt| sink.keeps(receipt)).collect();
+    }
+    let Ok(written) = sink.reread() else { return Vec::new() };
+    let mut again = Spent::default();
+    let proven = |receipt: &Receipt| {
+        if !old.landed.is_foreign(receipt.index) {
+            return true;
+        }
+        let start = u64::from(receipt.index) * old.chunk;
+        let part = start..(start + old.chunk).min(entry.size);
+        let whole = receipt
+            .hash
+            .is_some_and(|hash| part.start <= part.end && cx.meter.hash(&*written, part, &mut again).is_ok_and(|found| found == hash));
+        if whole {
+            cx.journal.landed(old.session, receipt);
+        }
+        whole
+    };
+    let receipts = old.landed.receipts().filter(proven).collect();
+    cx.out.report().times.verifying += again.reading;
+    spent.hashing += again.hashing;
+    spent.writing += again.reading;
+    receipts
+}

@@ -1,0 +1,159 @@
+//! A file on its way, shared by the workers that move it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::engine::clock::Flight;
+use crate::entry::{Entry, Name};
+use crate::error::Error;
+use crate::job::Job;
+use crate::plan::{Act, Step};
+use crate::retry::Spent;
+use crate::schedule::{DirWork, FileWork};
+use crate::store::{Chunk, Receipt, Sink, Source, Token};
+
+use super::delta::Delta;
+use super::shown::Shown;
+
+/// An entry of a reference tree, with the number of the tree in the job.
+pub type Reference = (usize, Entry);
+
+pub struct OpenFile {
+    pub work: Arc<DirWork>,
+    pub step: Step,
+    /// It came out wrong once, or changed, and is done once more.
+    second: AtomicBool,
+    /// What an earlier try in this run has cost.
+    spent: Mutex<Spent>,
+    /// Whether other workers may join, and how many there may be.
+    pub open_to_all: AtomicBool,
+    pub most: u32,
+    /// What an earlier try in this run has landed.
+    kept: Mutex<Option<Kept>>,
+    /// Files of the reference trees that are to be compared first.
+    references: Mutex<Vec<Reference>>,
+    state: Mutex<State>,
+}
+
+/// A write that failed on the way and is to be taken up again.
+pub struct Kept {
+    pub token: Token,
+    pub chunk: u64,
+    pub receipts: Vec<Receipt>,
+    pub session: Option<u32>,
+}
+
+pub struct State {
+    pub entry: Entry,
+    pub ends: Option<Arc<Ends>>,
+    /// Not yet handed out, the first one last.
+    pub left: Vec<Chunk>,
+    pub receipts: Vec<Receipt>,
+    pub active: u32,
+    /// Of these, those that take no more chunks.
+    pub leaving: u32,
+    pub error: Option<Error>,
+}
+
+/// Both ends of an open file.
+pub struct Ends {
+    pub source: Box<dyn Source>,
+    pub sink: Box<dyn Sink>,
+    pub session: Option<u32>,
+    pub chunk: u64,
+    pub delta: Option<Delta>,
+    pub shown: Shown,
+    pub flight: Arc<Flight>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OpenFile({:?})", self.state().entry.name)
+    }
+}
+
+impl OpenFile {
+    pub fn new(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
+        Self::linkable(job, work, entry, step, Vec::new())
+    }
+
+    /// A new file that is linked, not copied, if one of these has the same content.
+    pub fn linkable(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step, references: Vec<Reference>) -> Arc<Self> {
+        let state = State { entry, ends: None, left: Vec::new(), receipts: Vec::new(), active: 0, leaving: 0, error: None };
+        Arc::new(OpenFile {
+            work: work.clone(),
+            step,
+            second: AtomicBool::new(false),
+            spent: Mutex::default(),
+            open_to_all: AtomicBool::new(false),
+            most: job.writers.unwrap_or(u32::MAX),
+            kept: Mutex::default(),
+            references: Mutex::new(references),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The file has come out wrong once, at this cost. What of it is good may be kept.
+    pub fn second_try(&self, spent: Spent, kept: Option<Kept>) {
+        self.second.store(true, Ordering::Relaxed);
+        self.count_on(spent);
+        *lock(&self.kept) = kept;
+    }
+
+    /// What was tried of the file counts for what is tried now.
+    pub fn count_on(&self, spent: Spent) {
+        *lock(&self.spent) = spent;
+    }
+
+    pub fn spent(&self) -> Spent {
+        *lock(&self.spent)
+    }
+
+    pub fn take_kept(&self) -> Option<Kept> {
+        lock(&self.kept).take()
+    }
+
+    pub fn take_references(&self) -> Vec<Reference> {
+        std::mem::take(&mut lock(&self.references))
+    }
+
+    pub fn is_second_try(&self) -> bool {
+        self.second.load(Ordering::Relaxed)
+    }
+
+    /// An old version is replaced, if it turns out to differ.
+    pub fn replaces(&self) -> bool {
+        matches!(self.step.act, Act::File { replace: true } | Act::Compare)
+    }
+
+    pub fn name(&self) -> Name {
+        self.state().entry.name.clone()
+    }
+
+    pub fn entry(&self) -> Entry {
+        self.state().entry.clone()
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl FileWork for OpenFile {
+    fn chunks_left(&self) -> usize {
+        if self.open_to_all.load(Ordering::Relaxed) { self.state().left.len() } else { 0 }
+    }
+
+    fn wants_workers(&self) -> bool {
+        if !self.open_to_all.load(Ordering::Relaxed) {
+            return false;
+        }
+        let state = self.state();
+        !state.left.is_empty() && state.active < self.most
+    }
+}

@@ -1,0 +1,117 @@
+//! The stages of one large file.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::bundle::Spent;
+use crate::engine::context::Context;
+use crate::engine::sources::remove_sources;
+use crate::entry::{Entry, Kind};
+use crate::error::Result;
+use crate::plan::{Act, Step};
+use crate::retry;
+use crate::store::Landed;
+
+use super::open_file::{Ends, OpenFile};
+use super::{carry, commit, compare, failure, open, within};
+
+/// Does of the file what is left to do for this worker.
+pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
+    let _tried = retry::count_on(file.spent());
+    if let Err(e) = stages(cx, file) {
+        failure::give_up(cx, file, e);
+    }
+}
+
+/// Nothing moves if the content is there already, has its like in a reference tree, or is copied by the system that holds
+/// both ends. Else both ends are opened, chunks moved, and the whole committed by the worker who is the last one out.
+fn stages(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
+    if compare::settles(cx, file)? || compare::settled_by_link(cx, file) || within::copies(cx, file)? {
+        return Ok(());
+    }
+    let Some(ends) = open::join(cx, file)? else { return Ok(()) };
+    if move_chunks(cx, file, &ends) {
+        cx.sched.unshare(file);
+        finish(cx, file, &ends);
+    }
+    Ok(())
+}
+
+/// Moves chunks until none is left for this worker. `true` if no other is at it any more.
+fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
+    // Over a network the next chunk sets out while the destination has not said yet that it has the one before.
+    let ahead = usize::from(!cx.target().caps().cheap_stat);
+    let mut carried: VecDeque<carry::Carried> = VecDeque::new();
+    let mut leaves = false;
+    loop {
+        let surplus = cx.sched.surplus();
+        let chunk = {
+            let mut state = file.state();
+            if state.error.is_some() || cx.cancel.is_set() {
+                state.left.clear();
+            }
+            // A limit that was lowered holds in the middle of a file too, as long as somebody stays with it.
+            if !leaves && surplus > state.leaving as usize && state.active - state.leaving > 1 {
+                leaves = true;
+                state.leaving += 1;
+            }
+            if leaves { None } else { state.left.pop() }
+        };
+        let last = chunk.is_none();
+        let moved = carry::move_chunk(cx, ends, chunk, &mut carried, ahead);
+        let mut state = file.state();
+        match moved {
+            Ok(receipt) => state.receipts.extend(receipt),
+            Err(e) => {
+                state.error.get_or_insert(e);
+            }
+        }
+        if last && carried.is_empty() {
+            state.active -= 1;
+            state.leaving -= u32::from(leaves);
+            return state.active == 0;
+        }
+    }
+}
+
+/// All chunks have landed, or one has failed.
+fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
+    let (began, mut spent) = (Instant::now(), Spent::default());
+    let (mut entry, mut receipts, error) = {
+        let mut state = file.state();
+        (state.entry.clone(), std::mem::take(&mut state.receipts), state.error.take())
+    };
+    receipts.sort_by_key(|r| r.index);
+    receipts.dedup_by_key(|r| r.index);
+    let outcome = match error {
+        Some(e) => Err(e),
+        None => cx.cancel.check().and_then(|()| commit::seal(cx, file, ends, &mut entry, &receipts, &mut spent)),
+    };
+    cx.clock.end(&ends.flight);
+    {
+        let mut report = cx.out.report();
+        report.times.opening += spent.metadata;
+        report.times.verifying += spent.reading;
+        report.times.hashing += spent.hashing;
+        report.times.metadata += began.elapsed().saturating_sub(spent.sum());
+    }
+    match outcome {
+        Ok(landed) => done(cx, file, ends, &entry, landed),
+        Err(e) => failure::failed(cx, file, ends, &entry, receipts, e),
+    }
+}
+
+fn done(cx: &Context, file: &OpenFile, ends: &Ends, entry: &Entry, landed: Landed) {
+    if let Some(session) = ends.session {
+        cx.journal.committed(session);
+    }
+    cx.out.done_file(entry);
+    cx.out.refused(entry, landed.refused);
+    let act = if file.step.act == Act::Compare { Act::File { replace: true } } else { file.step.act };
+    cx.out.item(Step { act, ..file.step }.action(Kind::File), file.step.why, entry);
+    if cx.job.remove_source {
+        remove_sources(cx, &file.work, std::slice::from_ref(entry));
+    }
+    cx.sched.items_done(&file.work, 1);
+}

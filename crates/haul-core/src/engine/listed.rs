@@ -1,0 +1,116 @@
+//! A list of paths in place of a walk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::Verdict;
+use crate::job::Listed;
+use crate::schedule::{DirWork, PendingDir};
+
+use super::context::Context;
+use super::dirs::{enter_now, fresh_target, top};
+use super::names::push;
+use super::task::{Name as Named, There};
+use super::tries::retry;
+
+/// Paths in order, so that one stack of open directories serves them all. Directories on
+/// the way are made as they are at the source, without what else is in them.
+pub fn feed(cx: &Arc<Context>, root: usize, paths: Listed) {
+    let top = top(root, None, fresh_target(cx), false);
+    cx.sched.hold(&top);
+    let mut open: Vec<Arc<DirWork>> = vec![top.clone()];
+    let mut relieved = Duration::ZERO;
+    let mut paths = paths.peekable();
+    let mut walked: Option<Vec<u8>> = None;
+    while let Some(path) = paths.next() {
+        if cx.cancel.is_set() {
+            break;
+        }
+        let path = match path {
+            Ok(path) => path,
+            Err(e) => {
+                cx.out.fail(&e, Kind::Unknown);
+                continue;
+            }
+        };
+        // A directory and something in it, both listed: one way to each name, not two at a time.
+        if cx.job.recurse_listed {
+            if walked.as_ref().is_some_and(|above| is_below(&path, above)) {
+                continue;
+            }
+            walked = Some(path.clone());
+        } else if let Some(Ok(next)) = paths.peek()
+            && is_below(next, &path)
+        {
+            continue;
+        }
+        // Nothing is made on the way to a name that is not wanted.
+        if is_excluded(cx, root, &path) {
+            continue;
+        }
+        let parts: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
+        let Some((leaf, above)) = parts.split_last() else { continue };
+        let shared = above.iter().zip(&open[1..]).take_while(|(part, work)| **part == work.dir.leaf()).count();
+        for work in open.drain(shared + 1..).rev() {
+            cx.sched.items_done(&work, 1);
+        }
+        let entered = above[shared..].iter().try_for_each(|part| {
+            let parent = open.last().expect("the top stays").clone();
+            let work = step_into(cx, &parent, part)?;
+            open.push(work);
+            Ok::<_, Error>(())
+        });
+        if let Err(e) = entered {
+            cx.out.fail(&e, Kind::Dir);
+            continue;
+        }
+        let work = open.last().expect("the top stays").clone();
+        let entry = Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown);
+        let there = There::in_dir(&work);
+        push(cx, &work, vec![Named { entry, there }], &mut relieved);
+    }
+    for work in open.into_iter().rev() {
+        cx.sched.items_done(&work, 1);
+    }
+}
+
+/// Whether the filters exclude a listed path; what it is is looked up only where that makes a difference.
+fn is_excluded(cx: &Context, root: usize, path: &[u8]) -> bool {
+    let excluded = |is_dir| cx.job.filter.check(path, is_dir) == Verdict::Exclude;
+    match (cx.job.filter.is_empty(), excluded(false), excluded(true)) {
+        (true, ..) | (_, false, false) => false,
+        (_, true, true) => true,
+        (_, _, as_dir) => Name::parse(&Dir::root(), path)
+            .and_then(|name| retry(|| cx.job.roots[root].store.stat(&name, MetaMask::NONE)).ok())
+            .is_some_and(|entry| (entry.kind == Kind::Dir) == as_dir),
+    }
+}
+
+fn is_below(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
+}
+
+/// A directory on the way to a listed name; it stays open until the list has passed it.
+fn step_into(cx: &Arc<Context>, parent: &Arc<DirWork>, leaf: &[u8]) -> Result<Arc<DirWork>> {
+    let name = Name::new(&parent.dir, leaf);
+    let mut entry = retry(|| cx.source(parent).stat(&name, cx.planner.keep)).map_err(|e| e.on(&name))?;
+    if entry.kind != Kind::Dir {
+        return Err(Error::new(ErrorKind::NotFound, "list").on(&name).because("is not a directory"));
+    }
+    cx.transform(parent.root, &mut entry);
+    let target = if parent.fresh {
+        None
+    } else {
+        match retry(|| cx.target().stat(&name, cx.planner.keep)) {
+            Ok(target) => Some(target),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => return Err(e.on(&name)),
+        }
+    };
+    let exists = target.as_ref().is_some_and(|t| t.kind == Kind::Dir);
+    let attributes = target.as_ref().is_none_or(|t| cx.planner.attributes_differ(&entry, t));
+    let pending = PendingDir { parent: parent.clone(), entry, make: !exists, fresh: !exists, attributes, closed: true };
+    enter_now(cx, pending)
+}

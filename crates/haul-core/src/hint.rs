@@ -1,0 +1,32 @@
+//! Next steps that take an option of the program: which, as data. The program has the words; here is what they come to.
+
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Another run is at work; it can be stopped here where its process is known, or there, or it is given up after the time
+    /// that the words say.
+    Wait { kill: Option<u32>, gone_in: Option<String> },
+    /// The journal cannot be read.
+    ForgetJournal,
+    /// There is no room for what grows.
+    StateDirectory,
+    /// Something of another kind is in the way.
+    ReplaceOrKeep,
+    /// A directory with something in it is.
+    ReplaceTree,
+    /// What would be deleted is the source.
+    DeleteNothing,
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Hint::Wait { .. } => "wait until it ends",
+            Hint::ForgetJournal => "forget what it says and begin anew",
+            Hint::StateDirectory => "the state directory must have room",
+            Hint::ReplaceOrKeep | Hint::ReplaceTree => "it is replaced only if that is asked for",
+            Hint::DeleteNothing => "exclude it, or delete nothing",
+        })
+    }
+}

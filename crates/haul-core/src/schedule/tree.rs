@@ -1,0 +1,98 @@
+//! Directories on their way through a run, as nodes that know their parent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::entry::{Dir, Entry, codec};
+
+/// A directory that is being worked on. It lives as long as anything in it is not done.
+#[derive(Debug)]
+pub struct DirWork {
+    pub dir: Dir,
+    /// Index of the source root.
+    pub root: usize,
+    pub parent: Option<Arc<DirWork>>,
+    /// The source's attributes, to be set at the end; none for what is only a way to somewhere.
+    pub entry: Option<Entry>,
+    /// Nothing stands in it at the destination: no name below needs to be looked up.
+    pub fresh: bool,
+    /// Attributes differ already.
+    pub attributes: bool,
+    /// Something was made in it, so that its times have to be set again.
+    pub touched: AtomicBool,
+    /// It was made by this run.
+    pub made: bool,
+    /// Not to be listed: a mount point under `-x`, a directory that was named in a list of paths.
+    pub closed: bool,
+}
+
+impl DirWork {
+    /// A directory without a parent: the top of a root, or one of which nothing but a name is meant.
+    pub fn top(root: usize, dir: Dir) -> DirWork {
+        let touched = AtomicBool::new(false);
+        DirWork { dir, root, parent: None, entry: None, fresh: false, attributes: false, touched, made: false, closed: false }
+    }
+
+    pub fn touch(&self) {
+        self.touched.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A chain of twenty thousand directories must not be dropped by recursion: a worker's stack is small.
+impl Drop for DirWork {
+    fn drop(&mut self) {
+        let mut next = self.parent.take();
+        while let Some(work) = next {
+            next = Arc::into_inner(work).and_then(|mut work| work.parent.take());
+        }
+    }
+}
+
+/// A directory that waits to be made (if need be) and listed.
+#[derive(Debug)]
+pub struct PendingDir {
+    pub parent: Arc<DirWork>,
+    pub entry: Entry,
+    pub make: bool,
+    pub fresh: bool,
+    pub attributes: bool,
+    pub closed: bool,
+}
+
+impl PendingDir {
+    pub fn dir(&self) -> Dir {
+        self.parent.dir.child(&self.entry.name.leaf)
+    }
+
+    /// Its turn has come; `dir` is the node of [`PendingDir::dir`].
+    pub fn enter(self, dir: Dir, made: bool) -> Arc<DirWork> {
+        let PendingDir { parent, entry, fresh, attributes, closed, .. } = self;
+        let top = DirWork::top(parent.root, dir);
+        // Fields by name: `DirWork` has a destructor and cannot be taken apart.
+        let mut work = top;
+        (work.fresh, work.attributes, work.made, work.closed) = (fresh, attributes, made, closed);
+        (work.parent, work.entry) = (Some(parent), Some(entry));
+        Arc::new(work)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut record = self.parent.dir.id().to_le_bytes().to_vec();
+        let flags = [self.make, self.fresh, self.attributes, self.closed];
+        record.push(flags.iter().enumerate().map(|(i, flag)| u8::from(*flag) << i).sum());
+        record.extend(codec::encode(&self.entry));
+        record
+    }
+
+    /// The id of its parent and what is behind that.
+    pub(super) fn parent_of(record: &[u8]) -> Option<(u64, &[u8])> {
+        let (id, rest) = record.split_first_chunk::<8>()?;
+        Some((u64::from_le_bytes(*id), rest))
+    }
+
+    pub(super) fn decode(parent: Arc<DirWork>, rest: &[u8]) -> Option<PendingDir> {
+        let (flags, entry) = rest.split_first()?;
+        let entry = codec::decode(&parent.dir, entry)?;
+        let flag = |bit: u8| flags & bit != 0;
+        Some(PendingDir { parent, entry, make: flag(1), fresh: flag(2), attributes: flag(4), closed: flag(8) })
+    }
+}
