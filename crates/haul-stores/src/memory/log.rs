@@ -46,8 +46,4 @@ impl Log {
     pub fn calls(&self) -> Vec<Call> {
         hold(&self.0).calls.clone()
     }
-
-    pub fn clear(&self) {
-        *hold(&self.0) = Kept::default();
-    }
 }

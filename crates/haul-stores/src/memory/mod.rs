@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs, check_leaf};
-use haul_core::store::{Caps, Place, Proof, Space, WriteStyle};
+use haul_core::store::{Caps, Place, Proof, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
 use content::Content;
@@ -28,7 +28,6 @@ use tree::{At, File, Inode, Leaf, Lost, Tree, floor, hold};
 pub struct Memory {
     caps: Caps,
     place: Place,
-    space: Option<Space>,
     shared: Arc<Shared>,
     log: Arc<Log>,
 }
@@ -98,7 +97,7 @@ impl Memory {
             volume: format!("{:p}", Arc::as_ptr(&shared)),
             root: b"/".to_vec(),
         };
-        Memory { caps, place, space: None, shared, log: Arc::default() }
+        Memory { caps, place, shared, log: Arc::default() }
     }
 
     /// An empty store that can do what an object store can: parts, keys, one time of a second's grain.
@@ -127,17 +126,10 @@ impl Memory {
         self
     }
 
-    /// What `space` answers; nothing is enforced.
-    #[must_use]
-    pub fn with_space(mut self, space: Space) -> Self {
-        self.space = Some(space);
-        self
-    }
-
     /// Another handle to the same data, with the same abilities and a log of its own.
     #[must_use]
     pub fn again(&self) -> Self {
-        Memory { caps: self.caps.clone(), place: self.place.clone(), space: self.space, shared: self.shared.clone(), log: Arc::default() }
+        Memory { caps: self.caps.clone(), place: self.place.clone(), shared: self.shared.clone(), log: Arc::default() }
     }
 
     /// Writes a file past the contract: the same inode if there was one, a new time. Parents are made.
@@ -249,10 +241,6 @@ impl Memory {
     /// The calls themselves, the first hundred thousand names of them, in order.
     pub fn log(&self) -> Vec<Call> {
         self.log.calls()
-    }
-
-    pub fn forget_calls(&self) {
-        self.log.clear();
     }
 
     fn split(&self, path: &[u8]) -> Path {

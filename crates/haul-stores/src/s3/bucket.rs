@@ -380,15 +380,6 @@ impl Bucket {
         Ok(any)
     }
 
-    /// No error if there is no such object.
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
-        let call = self.call("remove", Method::DELETE, key);
-        match self.client.send(&call, Body::None) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        }
-    }
-
     /// Removes the version `etag`, else `Changed`: by the service itself where it knows the condition, and everywhere by a look just
     /// before. No error if there is no such object.
     pub fn delete_version(&self, key: &[u8], etag: &str) -> Result<()> {
@@ -403,18 +394,11 @@ impl Bucket {
         match self.client.send(&call, Body::None) {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-            Err(e) if e.kind() == ErrorKind::Unsupported => self.delete(key),
+            Err(e) if e.kind() == ErrorKind::Unsupported => self.remove_key(key, ""),
             // The answer to a try before may have been lost.
             Err(e) if e.kind() == ErrorKind::Changed => self.head(key)?.map_or(Ok(()), |_| Err(changed())),
             Err(e) => Err(e),
         }
-    }
-
-    /// Removes up to 1,000 objects by one request; what failed, by key. `Unsupported` where one of the keys can be in no
-    /// document, or the service does not know the request.
-    pub fn delete_many(&self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Error)>> {
-        let keys: Vec<(Vec<u8>, String)> = keys.iter().map(|key| (key.clone(), String::new())).collect();
-        Ok(self.remove_by_one_request(&keys)?.into_iter().map(|(key, _, e)| (key, e)).collect())
     }
 
     /// Copies within the endpoint, up to 5 GiB. Metadata and tags are the source's where nothing else is asked for.

@@ -31,8 +31,6 @@ impl Default for Copying {
 
 /// Requests of one call that are under way at the same time.
 const AT_ONCE: usize = 8;
-/// Keys that one request removes.
-const DELETE_MOST: usize = 1000;
 
 impl Objects {
     /// A symlink is an object whose content is its target; a fifo or a device one without content.
@@ -198,26 +196,11 @@ impl Objects {
             _ => self.key(&entry.name, "remove"),
         };
         let keys: Vec<Result<Vec<u8>>> = at_once(&self.bucket.client.lanes, entries, AT_ONCE, key);
-        let good: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty()).cloned().collect();
-        good.iter().for_each(|key| self.forget_key(key));
-        let mut failed: std::collections::HashMap<Vec<u8>, Error> = Default::default();
-        for lot in good.chunks(DELETE_MOST) {
-            let one_by_one = || {
-                at_once(&self.bucket.client.lanes, lot, AT_ONCE, |key| self.bucket.delete(key).err().map(|e| (key.clone(), e)))
-                    .into_iter()
-                    .flatten()
-                    .collect::<Vec<_>>()
-            };
-            let refused = match lot {
-                [_] => one_by_one(),
-                _ => match self.bucket.delete_many(lot) {
-                    Ok(failed) => failed,
-                    Err(e) if e.kind() == ErrorKind::Unsupported => one_by_one(),
-                    Err(e) => lot.iter().map(|key| (key.clone(), e.again())).collect(),
-                },
-            };
-            failed.extend(refused);
-        }
+        let good = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty());
+        let good: Vec<(Vec<u8>, String)> = good.map(|key| (key.clone(), String::new())).collect();
+        good.iter().for_each(|(key, _)| self.forget_key(key));
+        let failed = self.bucket.remove_keys(&good).into_iter().map(|(key, _, e)| (key, e));
+        let mut failed: std::collections::HashMap<Vec<u8>, Error> = failed.collect();
         let outcome = |(key, entry): (Result<Vec<u8>>, &Entry)| match key {
             Err(e) => Err(e),
             Ok(key) => failed.remove(&key).map_or(Ok(()), |e| Err(e.on(&entry.name))),

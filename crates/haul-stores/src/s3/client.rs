@@ -452,7 +452,7 @@ impl Read for Through<'_, '_> {
 /// The endpoint, and whether somebody named it.
 fn endpoint_of(account: &Account) -> Result<(Endpoint, bool)> {
     let parsed = match account.endpoint() {
-        Some(endpoint) => Endpoint::parse(&endpoint.url).map_err(|reason| (endpoint.url.clone(), reason)),
+        Some(endpoint) => Endpoint::parse(endpoint).map_err(|reason| (endpoint.to_string(), reason)),
         None => {
             let region = account.region().unwrap_or(DEFAULT_REGION);
             Endpoint::of_region(region).map_err(|reason| (region.to_string(), reason))

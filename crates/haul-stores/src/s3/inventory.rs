@@ -279,7 +279,7 @@ impl Bucket {
 
     /// Removes up to 1,000 objects or versions by one request. `Unsupported` where one of the keys can be in no document, or
     /// the service does not know the request.
-    pub fn remove_by_one_request(&self, keys: &[(Vec<u8>, String)]) -> Result<Vec<Unremoved>> {
+    fn remove_by_one_request(&self, keys: &[(Vec<u8>, String)]) -> Result<Vec<Unremoved>> {
         let named = keys.iter().map(|(key, version)| (&key[..], version.as_str()));
         let body = xml::delete_objects(named, true).map_err(|_| Error::new(ErrorKind::Unsupported, "remove"))?;
         let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");

@@ -6,6 +6,7 @@
 
 pub mod account;
 pub mod address;
+pub mod admin;
 pub mod attributes;
 pub mod bucket;
 mod call;

@@ -11,7 +11,7 @@ use haul_core::job::Bounds;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
 
-use super::scope::Scope;
+use super::scope;
 use super::weigh;
 use crate::open;
 use crate::render::listing::{Class, Counts, Listed, Usage};
@@ -107,8 +107,8 @@ pub struct How<'a> {
 
 /// Adds up everything below a directory, or one file.
 pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync)) -> Result<Sums> {
-    if let Some(scope) = Scope::of(asked)? {
-        return weigh::count(asked, &scope, how);
+    if let Some(scope) = scope::of(asked)? {
+        return weigh::count(&scope, how);
     }
     let (opened, top) = open::existing(asked)?;
     let by_dir = Mutex::new(BTreeMap::new());

@@ -3,7 +3,6 @@
 pub mod agent;
 pub mod batch;
 pub mod bench;
-mod buckets;
 pub mod complete;
 pub mod demo;
 mod df;
@@ -14,7 +13,6 @@ mod head;
 pub mod jobs;
 mod keys;
 mod ln;
-mod lots;
 mod output;
 mod presign;
 mod prove;
@@ -26,13 +24,13 @@ mod tree;
 mod weigh;
 pub mod why;
 
-use haul_stores::s3;
 use std::io::{self, BufWriter, Write};
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::job::Mode;
+use haul_stores::s3::{self, admin};
 
 use crate::exit::Exit;
 use crate::flags::check::{Against, SumFormat};
@@ -45,7 +43,6 @@ use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
 use crate::{out, transfer};
-use scope::Scope;
 
 /// Levels that du shows without `-d`.
 const DU_DEPTH: u32 = 1;
@@ -106,7 +103,7 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
         if path.location.scheme.keys && path.location.host.is_none() {
             return keys::buckets(path, json, to).map(|()| 0);
         }
-        match Scope::of(path)? {
+        match scope::of(path)? {
             Some(scope) if flags.uploads => keys::uploads(path, &scope, of_keys, to).map(|()| 0),
             Some(scope) if flags.versions => keys::versions(path, &scope, of_keys, to).map(|()| 0),
             Some(scope) => keys::ls(path, &scope, of_keys, to).map(|()| 0),
@@ -169,7 +166,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
     let teller = removed::Teller::new(global, flags.dry);
     let version = flags.connect.get::<s3::Flags>().version_id;
-    let of_keys = lots::Rm {
+    let of_keys = admin::Rm {
         recursive: flags.recursive,
         force: flags.force,
         quiet_missing: flags.ignore_missing,
@@ -178,11 +175,17 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         version: version.as_deref(),
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
-        let Some(scope) = Scope::of(path)? else {
+        let Some(scope) = scope::of(path)? else {
             return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| teller.entry(&path.path, entry));
         };
-        let told = lots::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
-        if flags.uploads { lots::rm_uploads(path, &scope, flags.older, of_keys, told) } else { lots::rm(path, &scope, of_keys, told) }
+        let told = admin::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let removed = if flags.uploads { admin::rm_uploads(&scope, flags.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
+        match removed.left_dirs {
+            0 => {}
+            1 => out::say("1 directory matches, too, and was left alone; -r removes what is in it"),
+            many => out::say(&format!("{many} directories match, too, and were left alone; -r removes what is in it")),
+        }
+        Ok(removed.failures)
     });
     teller.end(exit)
 }
@@ -208,15 +211,18 @@ pub fn df(flags: &DfFlags, global: &Global) -> Exit {
 }
 
 pub fn mb(flags: &MbFlags) -> Exit {
-    over(&flags.places, &flags.connect, |path, _| buckets::make(path).map(|()| 0))
+    over(&flags.places, &flags.connect, |path, _| {
+        let name = path.location.host.as_deref().unwrap_or_default();
+        s3::host::client(path.hosts.access(), path.location)?.make_bucket(name).map(|()| 0).map_err(|e| e.at(&path.path))
+    })
 }
 
 pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
     let teller = removed::Teller::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
-        let Some(scope) = Scope::of(path)? else { return Ok(0) };
-        let told = lots::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
-        buckets::remove(path, &scope, flags.force, flags.dry, told)
+        let Some(scope) = scope::of(path)? else { return Ok(0) };
+        let told = admin::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        admin::remove_bucket(&scope, flags.force, flags.dry, told).map(|removed| removed.failures)
     });
     teller.end(exit)
 }

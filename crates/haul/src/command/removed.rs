@@ -5,24 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, show};
 use haul_core::error::Error;
+use haul_stores::s3::admin::Gone;
 
-use super::keys::below_place;
 use super::scope::Scope;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::out;
 use crate::render::listing::{Listed, Removed};
-
-/// What is gone in an object store.
-#[derive(Clone, Copy, Debug)]
-pub enum Gone<'a> {
-    /// And its version; empty for the latest.
-    Key(&'a [u8], &'a str),
-    /// An unfinished upload for a key, and its id.
-    Upload(&'a [u8], &'a str),
-    /// The bucket itself.
-    Bucket,
-}
 
 /// Of one command; names come from any thread.
 pub struct Teller {
@@ -69,15 +58,14 @@ impl Teller {
     }
 
     pub fn key(&self, place: &[u8], scope: &Scope, gone: Gone<'_>) {
-        let address = |key: &[u8]| [scope.bucket().address().as_bytes(), b"/", key].concat();
         match gone {
             Gone::Key(key, version) if self.json => {
                 let kind = if key.ends_with(b"/") { Kind::Dir } else { Kind::File };
-                self.tell(Removed::of_key(place, below_place(scope, key), kind, version, self.dry));
+                self.tell(Removed::of_key(place, scope.below(key), kind, version, self.dry));
             }
-            Gone::Upload(key, id) if self.json => self.tell(Removed::of_upload(place, below_place(scope, key), id, self.dry)),
+            Gone::Upload(key, id) if self.json => self.tell(Removed::of_upload(place, scope.below(key), id, self.dry)),
             Gone::Bucket if self.json => self.tell(Removed::of_bucket(place, self.dry)),
-            Gone::Key(key, id) | Gone::Upload(key, id) => self.name(&address(key), id),
+            Gone::Key(key, id) | Gone::Upload(key, id) => self.name(&scope.address(key), id),
             Gone::Bucket => self.name(place, ""),
         }
     }

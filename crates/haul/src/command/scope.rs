@@ -1,45 +1,12 @@
-//! What an address in an object store names: an object, what is below a slash, or what a pattern matches.
+//! Arguments that are in object stores.
 
+use haul_core::error::{Error, Result};
 use haul_stores::s3::BucketHost;
-
-use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Flow;
-use haul_stores::s3::Bucket;
-use haul_stores::s3::address::Pattern;
-use haul_stores::s3::inventory::Line;
+use haul_stores::s3::admin;
+pub use haul_stores::s3::admin::{Match, Scope, What};
 
 use crate::location::Location;
 use crate::open::Argument;
-
-/// A part of one bucket.
-pub struct Scope {
-    bucket: Bucket,
-    pub what: What,
-}
-
-pub enum What {
-    /// Just this key.
-    Key(Vec<u8>),
-    /// All keys that begin so: empty for the whole bucket, else it ends in a slash.
-    Below(Vec<u8>),
-    Like(Wild),
-}
-
-pub struct Wild {
-    pattern: Pattern,
-    /// It ends in a slash: only directories are meant, and what is in them.
-    pub dirs: bool,
-    /// As it was written, without that slash.
-    text: Vec<u8>,
-}
-
-/// What a pattern has matched.
-#[derive(Debug)]
-pub enum Match {
-    Line(Line),
-    /// A line below a directory that was matched.
-    Within(Line),
-}
 
 /// The key that an address names, its slash at the end included.
 pub fn key_of(location: &Location) -> Vec<u8> {
@@ -50,138 +17,16 @@ pub fn key_of(location: &Location) -> Vec<u8> {
     key
 }
 
-impl Scope {
-    /// `None` for what is in no object store.
-    pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
-        if !asked.location.scheme.keys {
-            return Ok(None);
-        }
-        let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
-        let key = key_of(asked.location);
-        haul_stores::s3::address::check_key(&key)
-            .map_err(|reason| Error::new(ErrorKind::BadName, "open").at(&asked.path).because(reason))?;
-        let text = key.strip_suffix(b"/").unwrap_or(&key);
-        let pattern = Pattern::parse(text).map_err(|reason| {
-            let e = Error::new(ErrorKind::Usage, "read pattern").at(&asked.path);
-            e.because(reason)
-        })?;
-        let what = match pattern {
-            Some(pattern) => What::Like(Wild { pattern, dirs: key.ends_with(b"/"), text: text.to_vec() }),
-            None if key.is_empty() || key.ends_with(b"/") => What::Below(key),
-            None => What::Key(key),
-        };
-        Ok(Some(Scope { bucket, what }))
+/// `None` for what is in no object store.
+pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
+    if !asked.location.scheme.keys {
+        return Ok(None);
     }
-
-    pub fn bucket(&self) -> &Bucket {
-        &self.bucket
-    }
-
-    /// The address of a key.
-    pub fn address(&self, key: &[u8]) -> Vec<u8> {
-        [self.bucket().address().as_bytes(), b"/", key].concat()
-    }
-
-    /// What all keys begin with.
-    pub fn prefix(&self) -> &[u8] {
-        match &self.what {
-            What::Key(key) => key,
-            What::Below(prefix) => prefix,
-            What::Like(wild) => wild.pattern.prefix(),
-        }
-    }
-
-    /// Whether a key is meant; with `below` also one below a directory that is.
-    pub fn admits(&self, key: &[u8], below: bool) -> bool {
-        match &self.what {
-            What::Key(own) => key == own || (below && key.strip_prefix(&own[..]).is_some_and(|rest| rest.starts_with(b"/"))),
-            What::Below(prefix) => key.starts_with(prefix),
-            What::Like(wild) => (!wild.dirs && wild.pattern.matches(key)) || ((below || wild.dirs) && wild.matches_above(key)),
-        }
-    }
-
-    /// Whether all that is in the bucket is meant.
-    pub fn is_whole(&self, recursive: bool) -> bool {
-        match &self.what {
-            What::Key(_) => false,
-            What::Below(prefix) => prefix.is_empty(),
-            What::Like(wild) => {
-                let stars = wild.text.iter().all(|byte| matches!(byte, b'*' | b'/'));
-                stars && (recursive || wild.dirs || wild.text.windows(2).any(|two| two == b"**"))
-            }
-        }
-    }
-}
-
-impl Wild {
-    /// Whether one of the directories that a key is in is matched.
-    fn matches_above(&self, key: &[u8]) -> bool {
-        let slashes = key.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        slashes.into_iter().any(|(at, _)| self.pattern.matches(&key[..at]))
-    }
-
-    /// Hands out what matches in the order of keys, directories as prefixes; with `below` all that is in those, too. It goes
-    /// down only where something can match.
-    pub fn walk(&self, bucket: &Bucket, below: bool, each: &mut dyn FnMut(Match) -> Flow) -> Result<()> {
-        self.walk_prefix(bucket, self.pattern.prefix(), below, each).map(|_| ())
-    }
-
-    fn walk_prefix(&self, bucket: &Bucket, prefix: &[u8], below: bool, each: &mut dyn FnMut(Match) -> Flow) -> Result<Flow> {
-        let flat = prefix.ends_with(b"/") && self.pattern.is_deep_below(prefix) || (prefix.is_empty() && self.pattern.is_deep_below(b""));
-        let mut flow = Ok(Flow::Go);
-        bucket.lines(prefix, !flat, &mut |lines| {
-            for line in lines {
-                flow = self.take(bucket, line, below, each);
-                if !matches!(flow, Ok(Flow::Go)) {
-                    return Flow::Stop;
-                }
-            }
-            Flow::Go
-        })?;
-        flow
-    }
-
-    fn take(&self, bucket: &Bucket, line: Line, below: bool, each: &mut dyn FnMut(Match) -> Flow) -> Result<Flow> {
-        let Line::Prefix(dir) = line else {
-            let key = line.key();
-            return Ok(if !self.dirs && self.pattern.matches(key) {
-                each(Match::Line(line))
-            } else if (below || self.dirs) && self.matches_above(key) {
-                each(Match::Within(line))
-            } else {
-                Flow::Go
-            });
-        };
-        if self.pattern.matches(&dir[..dir.len() - 1]) {
-            if each(Match::Line(Line::Prefix(dir.clone()))) == Flow::Stop {
-                return Ok(Flow::Stop);
-            }
-            if below || self.dirs {
-                let mut flow = Flow::Go;
-                bucket.lines(&dir, !below, &mut |lines| {
-                    let behind = lines.into_iter().filter(|line| line.key().len() > dir.len() || below);
-                    for line in behind {
-                        flow = each(Match::Within(line));
-                        if flow == Flow::Stop {
-                            return Flow::Stop;
-                        }
-                    }
-                    Flow::Go
-                })?;
-                return Ok(flow);
-            }
-        }
-        if self.pattern.may_match_below(&dir) { self.walk_prefix(bucket, &dir, below, each) } else { Ok(Flow::Go) }
-    }
+    let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
+    Scope::new(bucket, &asked.path, key_of(asked.location)).map(Some)
 }
 
 /// Nothing was found under an address.
 pub fn nothing(asked: &Argument<'_>, wild: bool) -> Error {
-    let e = Error::new(ErrorKind::NotFound, "open").at(&asked.path);
-    match wild {
-        true => {
-            e.because("nothing matches the pattern").hint("* and ? stay between slashes, ** does not; a backslash makes *, ? and [ plain")
-        }
-        false => e.because("no such object, and nothing below it"),
-    }
+    admin::nothing(&asked.path, wild)
 }

@@ -18,7 +18,7 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
 
 use super::du::{Chosen, Links, Sum};
-use super::scope::Scope;
+use super::scope::{self, Scope};
 use super::weigh;
 use crate::open::{self, Argument};
 use crate::render::listing::{self, Counts, Listed, Usage};
@@ -51,7 +51,7 @@ impl How<'_> {
 
 /// Prints the tree below a place. Returns how many names could not be read.
 pub fn tree(asked: &Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(&Error) + Sync), out: &mut dyn Write) -> Result<u64> {
-    let gathered = match Scope::of(asked)? {
+    let gathered = match scope::of(asked)? {
         Some(scope) => gather_keys(asked, &scope, how)?,
         None => gather(asked, how, cancel, failed)?,
     };
@@ -277,7 +277,7 @@ fn gather_keys(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Gath
     let mut gathered = Gathered::new(Sum { dirs: 1, ..Sum::default() });
     let mut dirs: Vec<Vec<u8>> = Vec::new();
     let mut found = Sum::default();
-    let one_object = weigh::each(asked, scope, how.chosen, false, &mut |path, object| {
+    let one_object = weigh::each(scope, how.chosen, false, &mut |path, object| {
         let mut parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
         let is_marker = parts.pop().is_none_or(<[u8]>::is_empty);
         let own = Sum { bytes: object.size, files: u64::from(!is_marker), dirs: 0 };

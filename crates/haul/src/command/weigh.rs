@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use haul_core::entry::{Dir, Entry, Kind, Name};
 use haul_core::error::Result;
 use haul_core::filter::Verdict;
-use haul_core::store::Flow;
-use haul_stores::s3::inventory::{Line, Object};
+use haul_stores::s3::inventory::Object;
 
 use super::du::{Chosen, How, Sum, Sums};
-use super::scope::{Match, Scope, What, nothing};
-use crate::open::Argument;
+use super::scope::Scope;
 
 /// A listing in the order of keys becomes sums.
 struct Scales {
@@ -58,10 +56,10 @@ impl Scales {
 }
 
 /// Adds up what is below a prefix, or one object, or what a pattern matches.
-pub fn count(asked: &Argument<'_>, scope: &Scope, how: How<'_>) -> Result<Sums> {
+pub fn count(scope: &Scope, how: How<'_>) -> Result<Sums> {
     let sums = Sums { by_dir: BTreeMap::new(), by_class: BTreeMap::new(), errors: 0 };
     let mut scales = Scales { depth: how.depth, sums, dirs: Vec::new() };
-    let one_object = each(asked, scope, how.chosen, how.versions, &mut |path, object| scales.add(path, object))?;
+    let one_object = each(scope, how.chosen, how.versions, &mut |path, object| scales.add(path, object))?;
     scales.at(0, |sum| sum.dirs += u64::from(!one_object));
     Ok(scales.sums)
 }
@@ -82,65 +80,12 @@ fn admits(chosen: Chosen<'_>, path: &[u8], object: &Object) -> bool {
     chosen.bounds.admit(&entry)
 }
 
-/// Calls `found` for the objects that are meant, with their paths below the place. Returns whether the place is one object.
-pub fn each(
-    asked: &Argument<'_>,
-    scope: &Scope,
-    chosen: Chosen<'_>,
-    versions: bool,
-    found: &mut dyn FnMut(&[u8], &Object),
-) -> Result<bool> {
-    let bucket = scope.bucket();
-    let (mut prefix, mut cut) = match &scope.what {
-        What::Below(prefix) => (prefix.clone(), prefix.len()),
-        What::Key(key) => (key.clone(), key.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)),
-        What::Like(_) => (scope.prefix().to_vec(), 0),
-    };
-    // Without a slash it is the object, and where there is none what is below it.
-    if let What::Key(key) = &scope.what
-        && !versions
-        && bucket.first(key)?.is_none_or(|first| first.key != *key)
-    {
-        prefix.push(b'/');
-        cut = prefix.len();
-    }
-    let one_object = matches!(&scope.what, What::Key(key) if prefix == *key);
-    let mut lines = 0;
-    let mut take = |object: &Object| {
-        lines += 1;
-        if let Some(path) = object.key.get(cut..).filter(|path| !path.is_empty() && admits(chosen, path, object)) {
+/// Calls `found` for the objects that are meant and chosen, with their paths below the place. Returns whether the place is one
+/// object.
+pub fn each(scope: &Scope, chosen: Chosen<'_>, versions: bool, found: &mut dyn FnMut(&[u8], &Object)) -> Result<bool> {
+    scope.objects(versions, &mut |path, object| {
+        if admits(chosen, path, object) {
             found(path, object);
         }
-    };
-    let own = |key: &[u8]| match &scope.what {
-        What::Key(own) if one_object => key == own,
-        What::Key(_) | What::Below(_) => true,
-        What::Like(_) => scope.admits(key, true),
-    };
-    match &scope.what {
-        What::Like(wild) if !versions => wild.walk(bucket, true, &mut |found| {
-            if let Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) = found {
-                take(&object);
-            }
-            Flow::Go
-        })?,
-        _ if versions => bucket.versions(&prefix, &mut |versions| {
-            versions.iter().filter(|version| !version.deleted && own(&version.object.key)).for_each(|version| take(&version.object));
-            Flow::Go
-        })?,
-        _ => bucket.lines(&prefix, false, &mut |lines| {
-            for line in &lines {
-                if let Line::Object(object) = line
-                    && own(&object.key)
-                {
-                    take(object);
-                }
-            }
-            Flow::Go
-        })?,
-    }
-    if lines == 0 && !scope.prefix().is_empty() {
-        return Err(nothing(asked, matches!(scope.what, What::Like(_))));
-    }
-    Ok(one_object)
+    })
 }

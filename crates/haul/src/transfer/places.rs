@@ -21,7 +21,7 @@ use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
 
 use super::lists;
-use crate::command::scope::{Match, Scope, What, key_of, nothing};
+use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open;
@@ -114,7 +114,7 @@ enum Source {
 /// What a pattern matches, if the address is one: relative to the directory in front of the first wildcard.
 fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Source>> {
     let argument = open::Argument::new(location, asked.hosts);
-    let Some(scope) = (if asked.listed { None } else { Scope::of(&argument)? }) else { return Ok(None) };
+    let Some(scope) = (if asked.listed { None } else { scope::of(&argument)? }) else { return Ok(None) };
     let What::Like(wild) = &scope.what else { return Ok(None) };
     if wild.dirs {
         let e = Error::new(ErrorKind::Usage, "read pattern").at(&argument.path);

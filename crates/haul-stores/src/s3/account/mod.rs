@@ -73,20 +73,11 @@ pub enum Addressing {
     Virtual,
 }
 
-/// An endpoint that somebody named, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// With scheme, without a slash at its end.
-    pub url: String,
-    /// For messages: a flag's, variable's or profile's name.
-    pub said_by: String,
-}
-
 /// Who asks. One for each endpoint and profile of a run; any number of threads may use it.
 pub struct Account {
     asked: Asked,
     profile: Profile,
-    endpoint: Option<Endpoint>,
+    endpoint: Option<String>,
     region: Option<String>,
     addressing: Addressing,
     bundle: Option<PathBuf>,
@@ -161,9 +152,9 @@ impl Account {
         self.asked.profile_alone.then_some(&self.profile.name)
     }
 
-    /// The endpoint that was named; without one it is AWS's for the region.
-    pub fn endpoint(&self) -> Option<&Endpoint> {
-        self.endpoint.as_ref()
+    /// The endpoint that was named, with its scheme and without a slash at its end; without one it is AWS's for the region.
+    pub fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
     }
 
     /// The region that was named; without one, `DEFAULT_REGION` until the service says another.
@@ -329,7 +320,7 @@ fn unknown_profile(name: &str, profiles: &Profiles) -> Error {
 }
 
 /// Flag, variables, profile; none of AWS's own settings where `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` says so.
-fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<Endpoint>> {
+fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
     let environment = &asked.environment;
     let ignored = environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
         || profiles.get(profile, "ignore_configured_endpoint_urls").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -352,7 +343,7 @@ fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<
         let words = format!("{url:?} ({said_by}) is no endpoint: it must be http://HOST[:PORT] or https://HOST[:PORT]");
         return Err(usage("open account", words));
     }
-    Ok(Some(Endpoint { url, said_by }))
+    Ok(Some(url))
 }
 
 /// Flag, variable, profile, and the variable that Python's programs read.

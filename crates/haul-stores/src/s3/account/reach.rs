@@ -9,8 +9,7 @@ use std::pin::pin;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context as TaskContext, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -34,21 +33,14 @@ const PROGRAM: Duration = Duration::from_secs(180);
 /// The most bytes that an answer or a program's output may have.
 const MOST: u64 = 1 << 20;
 
-/// Runs a future to its end on this thread.
+/// Runs a future to its end on this thread: what it waits for blocks by itself.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = TaskContext::from_waker(&waker);
+    let mut context = TaskContext::from_waker(Waker::noop());
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
+            Poll::Pending => std::thread::yield_now(),
         }
     }
 }

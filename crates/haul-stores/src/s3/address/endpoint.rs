@@ -24,8 +24,6 @@ impl Style {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     pub tls: bool,
-    /// Whether `http://` or `https://` was written; if not, https was supposed.
-    pub scheme_said: bool,
     /// In lower case; an IPv6 address in its brackets.
     pub host: String,
     /// Only where it is not the scheme's own.
@@ -49,11 +47,11 @@ impl Endpoint {
     /// does not repeat a password.
     pub fn parse(text: &str) -> Result<Endpoint, String> {
         let text = text.trim();
-        let (tls, scheme_said, rest) = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, true, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, true, rest),
+        let (tls, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, _)) => return Err(format!("an endpoint begins with http:// or https://, not {:?}", format!("{scheme}://"))),
-            None => (true, false, text),
+            None => (true, text),
         };
         if rest.contains(['?', '#']) {
             return Err("an endpoint has no '?' and no '#'".into());
@@ -74,7 +72,7 @@ impl Endpoint {
             return Err(format!("the endpoint's path has {c:?} in it, which must be percent-encoded"));
         }
         let usual = if tls { 443 } else { 80 };
-        Ok(Endpoint { tls, scheme_said, host, port: port.filter(|port| *port != usual), prefix: canonical(prefix) })
+        Ok(Endpoint { tls, host, port: port.filter(|port| *port != usual), prefix: canonical(prefix) })
     }
 
     /// Where AWS has S3 in a region; an empty name is `us-east-1`.
@@ -92,16 +90,11 @@ impl Endpoint {
             ("eusc-", "amazonaws.eu"),
         ];
         let domain = ELSEWHERE.iter().find(|(before, _)| region.starts_with(before)).map_or("amazonaws.com", |(_, domain)| domain);
-        Ok(Endpoint { tls: true, scheme_said: true, host: format!("s3.{region}.{domain}"), port: None, prefix: String::new() })
+        Ok(Endpoint { tls: true, host: format!("s3.{region}.{domain}"), port: None, prefix: String::new() })
     }
 
     pub fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
-    }
-
-    /// The port that is connected to.
-    pub fn port(&self) -> u16 {
-        self.port.unwrap_or(if self.tls { 443 } else { 80 })
     }
 
     /// Whether it is AWS's own.
@@ -109,16 +102,6 @@ impl Endpoint {
         ["amazonaws.com", "amazonaws.com.cn", "amazonaws.eu"]
             .iter()
             .any(|domain| self.host.strip_suffix(domain).is_some_and(|before| before.ends_with('.')))
-    }
-
-    /// The region that the host's name tells, where it is AWS's.
-    pub fn region(&self) -> Option<&str> {
-        if !self.is_aws() {
-            return None;
-        }
-        let mut labels = self.host.split('.').skip_while(|label| !matches!(*label, "s3" | "s3-fips"));
-        labels.next()?;
-        labels.find(|label| *label != "dualstack").filter(|label| label.contains('-'))
     }
 }
 

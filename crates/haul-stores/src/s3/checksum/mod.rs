@@ -19,7 +19,7 @@ use crc_fast::CrcAlgorithm;
 use md5::Digest as _;
 
 pub use etag::{ETag, version};
-pub use parts::{Cut, composite, part_sizes};
+pub use parts::{Cut, composite};
 pub use stored::{Kind, Proof, Stored, proof};
 
 /// A checksum that the service knows. The order is that of trust and speed: the first is the one to ask for.
@@ -83,10 +83,6 @@ impl Algorithm {
             Algorithm::Sha1 => "ChecksumSHA1",
             Algorithm::Md5 => "ChecksumMD5",
         }
-    }
-
-    pub fn of_element(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.element() == name)
     }
 
     /// Bytes of the value.
@@ -238,13 +234,6 @@ impl Value {
 pub fn combine(a: Value, b: Value, length_of_b: u64) -> Option<Value> {
     let field = Field::of(a.algorithm).filter(|_| a.algorithm == b.algorithm)?;
     Some(Value::of_crc(a.algorithm, field.behind(a.crc(), length_of_b) ^ b.crc()))
-}
-
-/// The value of so many zero bytes: of a hole. `None` if the algorithm does not [combine](Algorithm::combines).
-pub fn zeros(algorithm: Algorithm, length: u64) -> Option<Value> {
-    let field = Field::of(algorithm)?;
-    let ones = field.top | (field.top - 1);
-    Some(Value::of_crc(algorithm, field.behind(ones, length) ^ ones))
 }
 
 /// Polynomials over bits modulo a CRC's own, reflected: the highest bit is the factor of x to the power of 0. The

@@ -60,12 +60,6 @@ pub struct Proof {
     pub parts: Option<u32>,
 }
 
-impl Proof {
-    pub fn best(&self) -> Option<&Stored> {
-        self.stored.first()
-    }
-}
-
 /// Reads the headers of an answer to HEAD, GET or PUT, whatever the case of their names. The checksums of an
 /// answer for a range are left out: some services send that of the object, others that of the part.
 pub fn proof<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Proof {

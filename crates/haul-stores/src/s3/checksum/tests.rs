@@ -24,7 +24,6 @@ fn every_algorithm_gives_its_published_value() {
     for algorithm in Algorithm::ALL {
         assert_eq!(of(algorithm, b"").len(), 2 * algorithm.width());
         assert_eq!(Algorithm::of_word(&algorithm.word().to_lowercase()), Some(algorithm));
-        assert_eq!(Algorithm::of_element(algorithm.element()), Some(algorithm));
         assert!(algorithm == Algorithm::Md5 || Algorithm::of_header(algorithm.header()) == Some(algorithm));
     }
     assert_eq!(Algorithm::of_header("X-Amz-Checksum-SHA256"), Some(Algorithm::Sha256));
@@ -112,32 +111,6 @@ fn a_multipart_etag_is_that_of_its_parts() {
     assert_eq!(composite([Algorithm::Md5.of(b""), Algorithm::Sha1.of(b"")]), None);
 }
 
-#[test]
-fn the_part_sizes_of_the_usual_tools_are_guessed() {
-    const MIB: u64 = 1 << 20;
-    for (tool, size, part) in [
-        ("aws", 100 * MIB, 8 * MIB),
-        ("aws", 8 * MIB + 1, 8 * MIB),
-        ("s3cmd", 2048 * MIB, 15 * MIB),
-        ("rclone", 1000 * MIB + 3, 5 * MIB),
-        ("rclone, past 10,000 parts", 60_000 * MIB, 6 * MIB),
-        ("s5cmd", 2048 * MIB, 50 * MIB),
-        ("minio", 1 << 40, 16 * MIB * 7),
-        ("minio", 500 * MIB, 16 * MIB),
-        ("s3a", 1000 * MIB, 64 * MIB),
-        ("older minio", 1000 * MIB, 128 * MIB),
-        ("aws, doubled", 100_000 * MIB, 16 * MIB),
-        ("in even parts", 1_000_003, 333_335),
-    ] {
-        let parts = u32::try_from(size.div_ceil(part)).unwrap();
-        assert!(part_sizes(size, parts).contains(&part), "{tool}: {:?}", part_sizes(size, parts));
-    }
-    assert_eq!(part_sizes(100 * MIB, 13)[0], 8 * MIB);
-    assert_eq!(part_sizes(7, 1), [7]);
-    assert!(part_sizes(0, 1).is_empty() && part_sizes(1, 0).is_empty() && part_sizes(5, 10_000).is_empty());
-    assert!(part_sizes(u64::MAX, 2).iter().all(|size| u64::MAX.div_ceil(*size) == 2));
-}
-
 fn crcs() -> impl Strategy<Value = Algorithm> {
     prop::sample::select(vec![Algorithm::Crc64Nvme, Algorithm::Crc32c, Algorithm::Crc32])
 }
@@ -171,11 +144,6 @@ proptest! {
     }
 
     #[test]
-    fn zeros_have_the_value_of_zeros(algorithm in crcs(), length in 0..5000usize) {
-        prop_assert_eq!(zeros(algorithm, length as u64), Some(algorithm.of(&vec![0; length])));
-    }
-
-    #[test]
     fn a_cut_is_the_composite_of_its_parts(
         which in 0..Algorithm::ALL.len(),
         content in proptest::collection::vec(any::<u8>(), 1..500),
@@ -187,15 +155,6 @@ proptest! {
         content.chunks(step).for_each(|bytes| cut.update(bytes));
         let parts = content.chunks(part_size).map(|part| algorithm.of(part));
         prop_assert_eq!(Some(cut.finish()), composite(parts));
-    }
-
-    #[test]
-    fn a_guess_gives_the_number_of_parts(size in any::<u64>(), parts in 0..=10_000u32) {
-        let sizes = part_sizes(size, parts);
-        prop_assert!(sizes.len() <= 16);
-        for part in sizes {
-            prop_assert_eq!(size.div_ceil(part), u64::from(parts));
-        }
     }
 
     #[test]

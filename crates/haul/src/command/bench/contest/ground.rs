@@ -10,9 +10,10 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
+use haul_stores::s3::admin;
 
 use super::From;
-use crate::command::{files, lots, scope};
+use crate::command::{files, scope};
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::{self, Argument};
@@ -193,10 +194,10 @@ impl contest::Ground for Ground<'_> {
             first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e.again());
         };
         // What is to be cleaned up is, also where the run was told to stop.
-        match scope::Scope::of(&asked)? {
+        match scope::of(&asked)? {
             Some(scope) => {
-                let how = lots::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
-                lots::rm(&asked, &scope, how, lots::Told { failed: &failed, each: &|_| {} })?;
+                let how = admin::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
+                admin::rm(&scope, how, admin::Told { failed: &failed, each: &|_| {} })?;
             }
             None => {
                 let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false };

@@ -3,16 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-use haul_core::entry::Time;
+use haul_core::entry::{Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
-use haul_stores::s3::Bucket;
-use haul_stores::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved};
 
-use super::removed::Gone;
 use super::scope::{Match, Scope, What, nothing};
-use crate::open::Argument;
-use crate::out;
+use crate::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved};
 
 /// Requests under way at the same time. A lot takes the service a second or so.
 const LOTS_AT_ONCE: usize = 8;
@@ -34,6 +30,26 @@ pub struct Rm<'a> {
     pub versions: bool,
     /// This one, for good.
     pub version: Option<&'a str>,
+}
+
+/// What is gone.
+#[derive(Clone, Copy, Debug)]
+pub enum Gone<'a> {
+    /// And its version; empty for the latest.
+    Key(&'a [u8], &'a str),
+    /// An unfinished upload for a key, and its id.
+    Upload(&'a [u8], &'a str),
+    /// The bucket itself.
+    Bucket,
+}
+
+/// What came of a removal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// What could not be removed.
+    pub failures: u64,
+    /// Directories that matched and were left alone.
+    pub left_dirs: u64,
 }
 
 /// Who is told: of what failed, and of each that is gone.
@@ -81,14 +97,13 @@ impl Lots<'_> {
 /// Has `find` name what is to go, and removes it by `remove`, which answers with what is still there. Returns how many were
 /// named, and how many of those failed.
 fn by_lots(
-    bucket: &Bucket,
+    scope: &Scope,
     (size, gone): (usize, Kind),
     dry: bool,
     told: Told<'_>,
     remove: &(dyn Fn(&[Doomed]) -> Vec<Unremoved> + Sync),
     find: &mut dyn FnMut(&mut Lots<'_>) -> Result<()>,
 ) -> Result<(u64, u64)> {
-    let address = |key: &[u8]| [bucket.address().as_bytes(), b"/", key].concat();
     let failures = AtomicU64::new(0);
     let (give, take) = mpsc::sync_channel::<Vec<Doomed>>(1);
     let take = Mutex::new(take);
@@ -101,7 +116,7 @@ fn by_lots(
             let is_gone = |doomed: &&Doomed| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
             lot.iter().filter(is_gone).for_each(|(key, version)| (told.each)(gone(key, version)));
             for (key, _, e) in &failed {
-                (told.failed)(&e.again().at(&address(key)));
+                (told.failed)(&e.again().at(&scope.address(key)));
             }
         }
     };
@@ -128,15 +143,15 @@ fn is_directory(path: &[u8]) -> Error {
     refuse(path, "is a directory", "-r removes it with all that is in it")
 }
 
-/// Removes objects. Returns how many could not be removed.
-pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<u64> {
+/// Removes objects.
+pub fn rm(scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
     let bucket = scope.bucket();
     if scope.is_whole(how.recursive) && how.recursive | matches!(scope.what, What::Like(_)) && !how.force {
-        return Err(refuse(&asked.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
+        return Err(refuse(&scope.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
     }
     let what = &scope.what;
     match what {
-        What::Below(_) if !how.recursive => return Err(is_directory(&asked.path)),
+        What::Below(_) if !how.recursive => return Err(is_directory(&scope.path)),
         What::Key(key) if how.version.is_none() => {
             let exact = if how.versions {
                 let mut exact = false;
@@ -154,12 +169,12 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
                 return match any {
                     // Only its slash makes a directory of an address, most of all where it is to be removed.
                     true => {
-                        let e = Error::new(ErrorKind::NotFound, "remove").at(&asked.path).because("there is no object of this key");
+                        let e = Error::new(ErrorKind::NotFound, "remove").at(&scope.path).because("there is no object of this key");
                         let with = if how.recursive { "" } else { " (with -r)" };
-                        Err(e.hint(format!("there are objects below it: {}/ names them{with}", asked.location)))
+                        Err(e.hint(format!("there are objects below it: {}/ names them{with}", show(&scope.path))))
                     }
-                    false if how.quiet_missing => Ok(0),
-                    false => Err(nothing(asked, false)),
+                    false if how.quiet_missing => Ok(Removed::default()),
+                    false => Err(scope.nothing()),
                 };
             }
         }
@@ -167,7 +182,7 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
     }
     let mut left_dirs = 0u64;
     let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let (taken, failures) = by_lots(bucket, KEYS, how.dry, told, &remove, &mut |lots| match what {
+    let (taken, failures) = by_lots(scope, KEYS, how.dry, told, &remove, &mut |lots| match what {
         What::Key(key) if !how.versions => {
             lots.push(key.clone(), how.version.unwrap_or_default().to_string());
             Ok(())
@@ -184,17 +199,13 @@ pub fn rm(asked: &Argument<'_>, scope: &Scope, how: Rm<'_>, told: Told<'_>) -> R
         }),
         What::Key(_) => Ok(()),
     })?;
-    if left_dirs > 0 {
-        let matched = if left_dirs == 1 { "1 directory matches".to_string() } else { format!("{left_dirs} directories match") };
-        out::say(&format!("{matched}, too, and was left alone; -r removes what is in it"));
-    }
     if taken == 0 && left_dirs == 0 && !how.quiet_missing && !scope.is_whole(true) {
-        return Err(nothing(asked, matches!(scope.what, What::Like(_))));
+        return Err(scope.nothing());
     }
-    Ok(failures)
+    Ok(Removed { failures, left_dirs })
 }
 
-fn has_versions(bucket: &Bucket, prefix: &[u8]) -> Result<bool> {
+fn has_versions(bucket: &crate::s3::Bucket, prefix: &[u8]) -> Result<bool> {
     let mut any = false;
     bucket.versions(prefix, &mut |versions| {
         any = !versions.is_empty();
@@ -236,12 +247,12 @@ fn all_versions(scope: &Scope, what: &What, recursive: bool, lots: &mut Lots<'_>
 }
 
 /// Abandons unfinished uploads that were begun before `older`, or all of them.
-pub fn rm_uploads(asked: &Argument<'_>, scope: &Scope, older: Option<Time>, how: Rm<'_>, told: Told<'_>) -> Result<u64> {
+pub fn rm_uploads(scope: &Scope, older: Option<Time>, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
     if older.is_none() && scope.is_whole(true) && !how.force {
         let hint = "--older-than 7d leaves the younger ones alone; --force removes them all";
-        return Err(refuse(&asked.path, "uploads of the whole bucket may be under way at this moment", hint));
+        return Err(refuse(&scope.path, "uploads of the whole bucket may be under way at this moment", hint));
     }
-    uploads(scope, older, how.dry, told)
+    uploads(scope, older, how.dry, told).map(|failures| Removed { failures, left_dirs: 0 })
 }
 
 fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Result<u64> {
@@ -250,7 +261,7 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Res
         let one = |(key, id): &Doomed| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
         lot.iter().filter_map(one).collect()
     };
-    let (_, failures) = by_lots(bucket, UPLOADS, dry, told, &abandon, &mut |lots| {
+    let (_, failures) = by_lots(scope, UPLOADS, dry, told, &abandon, &mut |lots| {
         bucket.uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
                 // One whose time is not told may be of this moment.
@@ -266,11 +277,11 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Res
 }
 
 /// Removes all that is in a bucket: versions, marks of deletion, objects, unfinished uploads.
-pub fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
+fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
     let bucket = scope.bucket();
     let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let plain = || by_lots(bucket, KEYS, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
-    let versions = by_lots(bucket, KEYS, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
+    let plain = || by_lots(scope, KEYS, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
+    let versions = by_lots(scope, KEYS, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
     let mut failures = match versions {
         // Not every service knows versions.
         Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.1,
@@ -281,4 +292,27 @@ pub fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
         other => other?,
     };
     Ok(failures)
+}
+
+/// Removes a bucket, and with `force` all that is in it first.
+pub fn remove_bucket(scope: &Scope, force: bool, dry: bool, told: Told<'_>) -> Result<Removed> {
+    let named = |e: Error| e.at(&scope.path);
+    if force {
+        let failures = empty(scope, dry, told).map_err(named)?;
+        if failures > 0 {
+            return Ok(Removed { failures, left_dirs: 0 });
+        }
+    }
+    if dry {
+        // What would go is said only of a bucket that is there.
+        if !scope.bucket().exists().map_err(named)? {
+            return Err(nothing(&scope.path, false));
+        }
+    } else if let Err(e) = scope.bucket().remove_bucket() {
+        let full = e.kind() == ErrorKind::Exists && !force;
+        let e = named(e);
+        return Err(if full { e.hint("--force removes all that is in it first: objects, versions, unfinished uploads") } else { e });
+    }
+    (told.each)(Gone::Bucket);
+    Ok(Removed::default())
 }
