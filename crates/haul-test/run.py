@@ -4,7 +4,8 @@
     run.py [WORDS FOR CARGO TEST]
 
 What a program prints is shown whole when it has ended, and the last line counts the tests of all. A program that ends otherwise
-than libtest does, or is not over in time, counts as a failed test. HAUL_TEST_JOBS is how many programs run at once (one more than
+than libtest does, or is not over in time, counts as a failed test. Where the user may, each program has process numbers of its own,
+so that no server of one can signal a process of another by a number that is used again. HAUL_TEST_JOBS is how many programs run at once (one more than
 there are processors), RUST_TEST_THREADS how many tests at once in each (as many as there are processors).
 """
 
@@ -25,6 +26,9 @@ ALONE = ["why", "bench_net", "bench_sweep", "bench_files", "link"]
 # No program takes a fifth of it.
 LONGEST_SECONDS = 1500
 
+# Begins a program with process numbers of its own, whose first process is `run.py --first PROGRAM`; it ends when that does.
+APART = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, os.path.abspath(__file__), "--first"]
+
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
 
 
@@ -42,10 +46,22 @@ def build(words):
     return programs
 
 
+def first(program):
+    """The first process of a program's own: waits for those that have lost their parents, and ends as the program does."""
+    child = os.posix_spawn(program, [program], os.environ)
+    while True:
+        ended, status = os.wait()
+        if ended == child:
+            code = os.waitstatus_to_exitcode(status)
+            # 128 and more is a signal's, as with a shell.
+            return code if code >= 0 else 128 - code
+
+
 class Run:
     """Programs on their way, and what came of those that have ended."""
 
     def __init__(self):
+        self.apart = APART if subprocess.run([*APART, "/bin/true"], capture_output=True).returncode == 0 else []
         self.lock = threading.Lock()
         self.running = set()
         self.counts = [0, 0, 0]
@@ -58,7 +74,7 @@ class Run:
             with self.lock:
                 # In a session of its own there is no terminal to ask somebody at, and all that it starts can be ended with it.
                 child = subprocess.Popen(
-                    [path],
+                    [*self.apart, path],
                     cwd=directory,
                     env=dict(os.environ, CARGO_MANIFEST_DIR=directory),
                     stdin=subprocess.DEVNULL,
@@ -77,7 +93,8 @@ class Run:
             with self.lock:
                 self.running.discard(child)
             output.seek(0)
-            self.tell(name, path, time.monotonic() - begun, child.returncode, in_time, output.read().decode(errors="replace"))
+            code = child.returncode if child.returncode < 128 else 128 - child.returncode
+            self.tell(name, path, time.monotonic() - begun, code, in_time, output.read().decode(errors="replace"))
 
     def tell(self, name, path, seconds, code, in_time, said):
         counted = RESULT.findall(said)
@@ -85,16 +102,16 @@ class Run:
         odd = not counted or code not in (0, 101) or (code == 101) != any(int(failed) for _, failed, _ in counted)
         with self.lock:
             print(f"== {name} ({path}): {seconds:.1f} s", said.rstrip("\n"), sep="\n")
+            how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+            how = how if in_time else f"not over after {LONGEST_SECONDS} s, ended"
             if odd:
-                how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-                how = how if in_time else f"not over after {LONGEST_SECONDS} s, ended"
                 print(f"{name}: {how}")
             sys.stdout.flush()
             for numbers in counted:
                 self.counts = [sum(pair) for pair in zip(self.counts, map(int, numbers))]
             self.counts[1] += odd
             if code:
-                self.failed.append(name)
+                self.failed.append(f"{name}: {how}" if odd else name)
                 self.failed += [f"    {test}" for test in re.findall(r"^test (.*) \.\.\. FAILED", said, re.MULTILINE)]
 
     def all(self, programs, jobs):
@@ -129,6 +146,8 @@ def end(child):
 
 
 def main():
+    if sys.argv[1:2] == ["--first"]:
+        return first(sys.argv[2])
     programs = build(sys.argv[1:])
     order = {name: place for place, name in enumerate(LONG)}
     programs.sort(key=lambda program: (order.get(program[0], len(order)), program[0]))

@@ -26,6 +26,7 @@ mod limits;
 pub mod meter;
 pub mod outline;
 pub mod pace;
+pub mod place;
 pub mod plan;
 pub mod receipt;
 pub mod report;
@@ -36,6 +37,7 @@ pub mod spill;
 pub mod store;
 pub mod survey;
 pub mod tune;
+pub mod units;
 pub mod varint;
 pub mod verdict;
 

@@ -6,14 +6,15 @@
 //! entry take many entries, so that a store behind a network pays one round trip for all of them; a
 //! store that gains nothing by that loops.
 
+use std::any::Any;
 use std::fmt;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::bundle::Bundle;
 pub use crate::bundle::Landed;
+use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::Algorithm;
@@ -38,12 +39,12 @@ pub struct Caps {
     pub link_sets: MetaMask,
     /// Names of owners are kept beside their numbers, and entries come with them.
     pub owner_names: bool,
+    /// Attributes that give rights (setuid, devices, file capabilities) are left out: others may have chosen them.
+    pub untrusted: bool,
     /// The groups that entries can be given, where owners cannot be chosen; `None` where any owner and group can.
     pub groups: Option<Vec<u32>>,
     /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.
     pub lists: MetaMask,
-    /// `list` with `Depth::All` costs less than a listing of every directory.
-    pub deep_list: bool,
     /// Looking a name up costs no round trip: the walk asks for names instead of merging two listings.
     pub cheap_stat: bool,
     /// Times closer than this cannot be told apart.
@@ -78,6 +79,44 @@ pub struct Caps {
     pub proof: Proof,
 }
 
+impl Caps {
+    /// Those of a place that can be read from its start to its end and no more: a store names what it can beyond that.
+    pub fn minimal() -> Caps {
+        Caps {
+            write: WriteStyle::InOrder,
+            read_ranges: false,
+            dirs: false,
+            markers: false,
+            links: false,
+            specials: false,
+            hard_links: false,
+            sets: MetaMask::NONE,
+            link_sets: MetaMask::NONE,
+            owner_names: false,
+            untrusted: false,
+            groups: None,
+            lists: MetaMask::NONE,
+            cheap_stat: false,
+            mtime_grain: Duration::from_secs(1),
+            atomic_commit: false,
+            durable: false,
+            copies: false,
+            attach: false,
+            direct_create: false,
+            writers_per_file: 1,
+            readers_per_file: 1,
+            file_names: true,
+            text_names: false,
+            name_max: 255,
+            folds_case: false,
+            bundle_bytes: 4 << 20,
+            bundle_files: 16,
+            hashes: Vec::new(),
+            proof: Proof::Server,
+        }
+    }
+}
+
 /// What `reopen` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
@@ -107,12 +146,6 @@ pub enum WriteStyle {
     Parts { least: u64, most: u64, count: u32 },
     /// Plain FTP: one stream; a chunk is a place to resume from.
     InOrder,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    One,
-    All,
 }
 
 /// Whether a listing goes on after an entry.
@@ -225,12 +258,18 @@ pub enum Found {
 
 /// A place that data can be read from and written to.
 ///
+/// What may be done without has a body here: a store for reading alone implements `caps`, `place`, `stat`, `list` and `open`.
 /// Names are resolved one component at a time and never through a symlink; a store whose names are
 /// keys has nothing to resolve. Errors carry operation, kind and name.
-pub trait Store: Send + Sync + fmt::Debug {
+pub trait Store: Any + Send + Sync + fmt::Debug {
     fn caps(&self) -> &Caps;
 
     fn place(&self) -> &Place;
+
+    /// Device and inode of the root, where it has them.
+    fn identity(&self) -> Option<(u64, u64)> {
+        None
+    }
 
     /// The entry itself, never what a link points to.
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry>;
@@ -251,7 +290,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Entries as they are found, in no order, staging files left out. One that cannot be read goes to
     /// `each` as an error and the listing goes on; an error returned means that the listing is not complete.
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()>;
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()>;
 
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>>;
@@ -262,10 +301,16 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Begins a write, or begins it again from nothing if one with the same name and stamp was left over.
-    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        let _ = spec;
+        Err(read_only("create", name))
+    }
 
     /// Takes up a session begun elsewhere; `NotFound` when the store has given it up.
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>>;
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        let _ = (token, spec);
+        Err(Error::new(ErrorKind::NotFound, "resume").on(name))
+    }
 
     /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` where nothing is
     /// left of a small file that was not finished.
@@ -275,7 +320,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Removes what an unfinished write left behind; no error if nothing did.
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()>;
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        let _ = (name, token);
+        Ok(())
+    }
 
     /// Removes what unfinished writes, of whatever run, have left in a directory that is about to go; how many there were.
     /// No listing shows them, and with them in it a directory cannot be removed.
@@ -285,50 +333,103 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Reads whole small files into the bundle, attributes as the bundle wants them. A failure is its item's.
-    fn get_bundle(&self, bundle: &mut Bundle);
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        let began = Instant::now();
+        let Bundle { items, data, follow, .. } = bundle;
+        for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            let start = data.len();
+            item.outcome = match read_whole(self.open(&item.entry, *follow), data) {
+                Ok(stamp) => {
+                    item.at = start..data.len();
+                    (item.entry.size, item.entry.mtime, item.entry.version) = (stamp.size, stamp.mtime, stamp.version);
+                    Outcome::Read
+                }
+                Err(e) => {
+                    data.truncate(start);
+                    Outcome::Failed(e.on(&item.entry.name))
+                }
+            };
+        }
+        bundle.spent.reading += began.elapsed();
+    }
 
     /// Writes every item that was read: created in place if `bundle.direct`, else staged and renamed;
     /// attributes set, mtime last. A failure is its item's, and leaves nothing under the name but what was there.
-    fn put_bundle(&self, bundle: &mut Bundle);
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
+            item.outcome = Outcome::Failed(read_only("create", &item.entry.name));
+        }
+    }
 
     /// Makes directories whose parents exist, usable by us (u+rwx) whatever `mode` says; `Ok(false)` if
     /// one was there already. The attributes proper are set by `set_meta` at the end.
-    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>>;
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        dirs.iter().map(|(dir, _)| Err(read_only("mkdir", &Name::of(dir)))).collect()
+    }
 
     /// Puts a symlink, fifo, socket or device node like `entry` at `name`, in place of any file but never
     /// of a directory.
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed>;
+    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
+        let _ = (entry, keep);
+        Err(read_only("create", name))
+    }
 
     /// Makes `name` another name of the file `existing`, in place of any other file.
-    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()>;
+    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
+        let _ = existing;
+        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
+    }
 
     /// Sets attributes, mtime last; what was refused is in the result, not an error.
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>>;
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|spec| Err(read_only("set attributes", spec.name))).collect()
+    }
 
     /// Reads extended attributes and ACLs into entries that lack them.
-    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>>;
+    fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
+        let _ = want;
+        entries.iter().map(|_| Ok(())).collect()
+    }
 
     /// Removes files, links, and directories that are empty. An entry with an inode is removed only if
     /// the name still has that inode; else `Changed`.
-    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>>;
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| Err(read_only("remove", &entry.name))).collect()
+    }
 
     /// Gives `from` the name `to`, in place of any file if `replace`; `Exists` otherwise.
-    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()>;
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        let _ = (to, replace);
+        Err(read_only("rename", from))
+    }
 
     /// Copies without the bytes passing through here; `Ok(None)` when this pair of places cannot.
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>>;
+    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
+        let _ = (from, entry, to, spec);
+        Ok(None)
+    }
 
     /// The hash of the content as the store itself computes it; `Ok(None)` if it cannot.
-    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>>;
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        let _ = (entry, algorithm);
+        Ok(None)
+    }
 
     /// Puts what was written under these names on stable storage, so that `reopen` reads the medium.
-    fn settle(&self, names: &[&Name]) -> Result<()>;
+    fn settle(&self, names: &[&Name]) -> Result<()> {
+        let _ = names;
+        Ok(())
+    }
 
     /// Opens a file that was landed, past every cache that `Caps::proof` speaks of.
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>>;
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.open(&Entry::bare(name.clone(), Kind::File), false)
+    }
 
     /// `Ok(None)` where the place has no notion of it.
-    fn space(&self) -> Result<Option<Space>>;
+    fn space(&self) -> Result<Option<Space>> {
+        Ok(None)
+    }
 
     /// The file system of the root; `Ok(None)` where the place has no notion of it. `Unsupported` where nobody can be asked.
     fn volume(&self) -> Result<Option<Volume>> {
@@ -336,7 +437,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Forgets what is kept for a directory that the run is done with.
-    fn forget(&self, dir: &Dir);
+    fn forget(&self, dir: &Dir) {
+        let _ = dir;
+    }
 
     /// What the machine that holds this place has done for it since it was opened; `None` where there is no other machine,
     /// or none that says. May take a round trip, and no longer than five
@@ -358,6 +461,22 @@ pub trait Store: Send + Sync + fmt::Debug {
         let _ = (who, name);
         Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
     }
+}
+
+fn read_only(op: &'static str, name: &Name) -> Error {
+    Error::new(ErrorKind::Unsupported, op).on(name).because("the place can only be read")
+}
+
+/// Appends all that a source has, as it was stamped after the last byte.
+fn read_whole(source: Result<Box<dyn Source>>, to: &mut Vec<u8>) -> Result<Stamp> {
+    let source = source?;
+    let (stamp, start) = (source.stamp()?, to.len());
+    let read = source.read(0..stamp.size)?.take(stamp.size.saturating_add(1)).read_to_end(to);
+    read.map_err(|e| Error::from_io(e, "read"))?;
+    if (to.len() - start) as u64 != stamp.size || source.stamp()? != stamp {
+        return Err(Error::new(ErrorKind::Changed, "read"));
+    }
+    Ok(stamp)
 }
 
 /// What a number of an owner stands for.
@@ -417,7 +536,10 @@ pub trait Source: Send + Sync {
     }
 
     /// Extended attributes and ACLs of what is open.
-    fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs>;
+    fn xattrs(&self, want: MetaMask) -> Result<crate::entry::Xattrs> {
+        let _ = want;
+        Ok(crate::entry::Xattrs::default())
+    }
 
     /// The outline of the whole content with pieces of `average` bytes, made where the content lies; `Ok(None)` where it would
     /// have to be read over a network for it. `each` is told how many bytes more have been read, and may stop it.
@@ -594,7 +716,7 @@ pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result
         empty = false;
         Flow::Stop
     };
-    let listed = blocked && store.list(&dir, Depth::One, &mut look).is_ok();
+    let listed = blocked && store.list(&dir, &mut look).is_ok();
     let again = listed && empty && store.abandon_all(&dir).is_ok_and(|count| count > 0);
     if blocked {
         store.forget(&dir);

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::retry::Scope;
 use crate::rlimit::STACK;
 use crate::spill::SpillStack;
-use crate::store::{Depth, Flow, Found, Store};
+use crate::store::{Flow, Found, Store};
 
 /// Names are looked up in lots of this many.
 const LOT: usize = 256;
@@ -152,7 +152,7 @@ impl Survey<'_> {
                 wake.notify_one();
             }
         };
-        let listed = self.store.list(dir, Depth::One, &mut |found| {
+        let listed = self.store.list(dir, &mut |found| {
             match found {
                 Ok(entry) => lot.push(entry),
                 Err(e) => failed(e, Kind::Unknown),

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask};
-use haul_core::store::{Depth, Flow, Found, Store};
+use haul_core::store::{Flow, Found, Store};
 use haul_stores::local::{Local, Options};
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 
@@ -39,7 +39,7 @@ fn by_store(how: &str, from: &str, to: &str, files: usize) -> Result<(), Failure
     }
     let root = Dir::root();
     let mut entries = Vec::new();
-    source.list(&root, Depth::One, &mut |found| {
+    source.list(&root, &mut |found| {
         entries.extend(found.ok().filter(|entry| entry.kind == Kind::File));
         Flow::Go
     })?;

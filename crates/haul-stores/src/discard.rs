@@ -10,7 +10,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::hash::Algorithm;
 use haul_core::store::{
-    Caps, Chunk, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Space, Spec, Store, Token, WriteStyle,
+    Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Space, Spec, Store, Token, WriteStyle,
 };
 use haul_core::{Error, ErrorKind, Result};
 
@@ -44,32 +44,21 @@ impl Default for Discard {
             write: WriteStyle::Anywhere,
             read_ranges: true,
             dirs: true,
-            markers: false,
             links: true,
             specials: true,
             hard_links: true,
             sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             lists: MetaMask::BASIC,
-            deep_list: false,
             cheap_stat: true,
             mtime_grain: Duration::from_nanos(1),
             atomic_commit: true,
-            attach: false,
             direct_create: true,
             writers_per_file: 4,
-            readers_per_file: 1,
-            file_names: true,
-            text_names: false,
-            durable: false,
-            copies: false,
-            owner_names: false,
-            name_max: 255,
-            folds_case: false,
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
-            hashes: Vec::new(),
             proof: Proof::Cache,
+            ..Caps::minimal()
         };
         let place =
             Place { scheme: "discard", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
@@ -125,7 +114,7 @@ impl Store for Discard {
         leaves.iter().map(|_| Found::Absent).collect()
     }
 
-    fn list(&self, _dir: &Dir, _depth: Depth, _each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, _dir: &Dir, _each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         Ok(())
     }
 

@@ -18,11 +18,12 @@ pub mod memory;
 /// Users and groups of this machine.
 mod names;
 
-pub mod place;
 #[cfg(feature = "ssh")]
 mod private;
 #[cfg(feature = "ssh")]
 pub mod probe;
+pub mod provider;
+pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;
 #[cfg(feature = "ssh")]

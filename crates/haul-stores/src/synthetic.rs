@@ -9,7 +9,7 @@ use std::time::Duration;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::hash::{Algorithm, xxh128};
-use haul_core::store::{Caps, Depth, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token};
 use haul_core::{Error, ErrorKind, Result};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
@@ -54,35 +54,15 @@ impl Synthetic {
     pub fn new(dirs: u64, files: u64, size: u64) -> Self {
         let caps = Caps {
             groups: None,
-            write: WriteStyle::InOrder,
             read_ranges: true,
             dirs: true,
-            markers: false,
-            links: false,
-            specials: false,
-            hard_links: false,
-            sets: MetaMask::NONE,
-            link_sets: MetaMask::NONE,
             lists: STATED,
-            deep_list: false,
             cheap_stat: true,
             mtime_grain: Duration::from_nanos(1),
-            atomic_commit: false,
-            attach: false,
-            direct_create: false,
-            writers_per_file: 1,
-            readers_per_file: 1,
-            file_names: true,
-            text_names: false,
-            durable: false,
-            copies: false,
-            owner_names: false,
-            name_max: 255,
-            folds_case: false,
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
-            hashes: Vec::new(),
             proof: Proof::Cache,
+            ..Caps::minimal()
         };
         let place =
             Place { scheme: "synthetic", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
@@ -177,11 +157,8 @@ impl Store for Synthetic {
         self.find(name, "stat")
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let own = self.find(&Name::of(dir), "list")?;
-        if depth == Depth::All {
-            return Err(Error::new(ErrorKind::Unsupported, "list").on(&own.name));
-        }
         let (letter, kind, count, first) = match dir.is_root() {
             true => ('d', Kind::Dir, self.dirs, 2),
             false => ('f', Kind::File, self.files, 2 + self.dirs + (own.ino - 2) * self.files),
@@ -366,7 +343,7 @@ mod tests {
         let dir = Dir::root().child(b"d1");
         let mut names = Vec::new();
         store
-            .list(&dir, Depth::One, &mut |found| {
+            .list(&dir, &mut |found| {
                 let entry = found.expect("nothing fails here");
                 assert_eq!(store.stat(&entry.name, MetaMask::NONE).map(|e| e.stamp()).ok(), Some(entry.stamp()));
                 names.push(entry.name.leaf);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::synthetic::Synthetic;
 
@@ -85,7 +85,7 @@ impl Store for Shape {
         self.find(name)
     }
 
-    fn list(&self, dir: &Dir, _depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let count = match self.form {
             Form::Deep(_) => 2,
             Form::Links(names) => names,

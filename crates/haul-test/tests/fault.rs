@@ -5,7 +5,7 @@ use std::time::Duration;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::{Dir, MetaMask};
-use haul_core::store::{Depth, Flow, Store};
+use haul_core::store::{Flow, Store};
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Gate, Op, Rule, What};
@@ -80,10 +80,10 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
             haul_core::store::Found::Failed(e) => Err(e),
             _ => Ok(()),
         },
-        Op::List => store.list(&Dir::root(), Depth::One, &mut |_| Flow::Go),
+        Op::List => store.list(&Dir::root(), &mut |_| Flow::Go),
         Op::ListEntry => {
             let mut first = Ok(());
-            store.list(&Dir::root(), Depth::One, &mut |entry| {
+            store.list(&Dir::root(), &mut |entry| {
                 first = entry.map(drop);
                 Flow::Stop
             })?;
@@ -172,7 +172,7 @@ fn short_reads_and_broken_writes_stop_half_way() {
     assert_eq!(memory.get("a").as_deref(), Some(&b"0123456789"[..]));
     store.add(Rule::new(Op::List, What::StopShort));
     let mut seen = 0;
-    let outcome = store.list(&Dir::root(), Depth::One, &mut |_| {
+    let outcome = store.list(&Dir::root(), &mut |_| {
         seen += 1;
         Flow::Go
     });

@@ -21,7 +21,6 @@ store_suite!(in_order, || Fixture::of_memory(Memory::new().with(|caps| {
     caps.hard_links = false;
     caps.attach = false;
     caps.direct_create = false;
-    caps.deep_list = false;
     caps.atomic_commit = false;
     caps.sets = MetaMask::MTIME;
     caps.lists = MetaMask::NONE;

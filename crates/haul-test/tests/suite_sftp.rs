@@ -81,7 +81,7 @@ mod proftpd {
             in_place_keeps_the_inode, a_staged_file_can_be_read_back, holes_read_as_zeros, an_unfinished_write_is_in_no_listing;
         read: any_range_can_be_read, reading_past_the_end_is_changed, a_file_that_changed_since_it_was_listed_is_changed,
             a_stamp_is_that_of_the_entry, a_listing_is_whole_whatever_its_size, a_listing_stops_when_told,
-            a_flat_listing_reaches_everything, a_directory_that_is_absent_cannot_be_listed, many_names_are_looked_up_in_order,
+            a_directory_that_is_absent_cannot_be_listed, many_names_are_looked_up_in_order,
             a_fifo_is_not_waited_for, what_was_written_can_be_reopened,
             a_digest_is_that_of_the_content, errors_carry_operation_name_and_kind;
         names: any_name_can_be_made, case_is_folded_as_it_says, hostile_names_are_refused, directories_are_made,

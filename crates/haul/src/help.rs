@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 
 use crate::exit;
 use crate::flags::{Text, definitions};
-use crate::location::{SCHEMES, built};
+use crate::location::{Scheme, schemes};
 
 /// A topic's name, what it is about, its page.
 type Topic = (&'static str, &'static str, fn() -> String);
@@ -49,8 +49,9 @@ fn overview() -> Text {
 
 fn addresses() -> String {
     let mut page = String::from("How places are named:\n\n");
-    for (_, _, meaning) in SCHEMES.iter().filter(|(scheme, ..)| built().contains(scheme)) {
-        page.push_str(&format!("  {meaning}\n"));
+    let (local, remote): (Vec<_>, Vec<_>) = schemes().into_iter().partition(|scheme| *scheme == Scheme::LOCAL);
+    for scheme in local.into_iter().chain([Scheme::STDIO]).chain(remote) {
+        page.push_str(&format!("  {}\n", scheme.help));
     }
     page.push_str(ADDRESSES);
     page

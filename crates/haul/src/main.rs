@@ -16,13 +16,13 @@ mod figures;
 mod flags;
 mod help;
 mod hints;
+mod hosts;
 mod known;
 mod location;
-mod objects;
 mod open;
 mod out;
 mod owners;
-mod remote;
+
 mod render;
 mod retries;
 mod signals;
@@ -67,7 +67,6 @@ fn understand(argv: &[OsString], umask: u32) -> Result<Parsed, UsageError> {
     let environment = Environment {
         // A dangling symlink is there, too.
         exists: &|path| path.symlink_metadata().is_ok(),
-        built: location::built(),
         state_dir: std::env::var_os("HAUL_STATE_DIR"),
         no_color: no_color(),
         now: Timestamp::now(),

@@ -2,27 +2,28 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::place::{Host, OpenOptions};
 use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::local::{Local, Options};
+use haul_stores::ssh;
 
+use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::remote::{Hosts, is_remote};
 
 /// An argument as it was written, and the hosts through which it may be reached.
 pub struct Argument<'a> {
     /// For messages, and the path of what is on this machine.
     pub path: Vec<u8>,
     pub location: &'a Location,
-    pub hosts: &'a Hosts<'a>,
+    pub hosts: &'a Hosts,
 }
 
 impl<'a> Argument<'a> {
-    pub fn new(location: &'a Location, hosts: &'a Hosts<'a>) -> Self {
+    pub fn new(location: &'a Location, hosts: &'a Hosts) -> Self {
         let bytes = location.to_bytes();
         Argument { path: if bytes.is_empty() { b".".to_vec() } else { bytes }, location, hosts }
     }
@@ -30,13 +31,13 @@ impl<'a> Argument<'a> {
 
 /// A directory, or a name in one.
 #[derive(Debug)]
-pub struct Opened<S: Store + ?Sized = dyn Store> {
-    pub store: Arc<S>,
+pub struct Opened {
+    pub store: Arc<dyn Store>,
     /// `None`: the directory itself.
     pub leaf: Option<Vec<u8>>,
 }
 
-impl<S: Store + ?Sized> Opened<S> {
+impl Opened {
     pub fn name(&self) -> Name {
         match &self.leaf {
             Some(leaf) => Name::new(&Dir::root(), leaf),
@@ -53,64 +54,29 @@ pub fn path_of(bytes: &[u8]) -> PathBuf {
     if bytes.is_empty() { PathBuf::from(".") } else { PathBuf::from(OsStr::from_bytes(bytes)) }
 }
 
-impl From<Opened<Local>> for Opened {
-    fn from(local: Opened<Local>) -> Self {
-        Opened { store: local.store, leaf: local.leaf }
-    }
-}
-
 /// A directory (links in the argument itself are followed), or a name in its parent.
 pub fn argument(asked: &Argument<'_>) -> Result<Opened> {
-    if is_remote(asked.location) {
-        let host = asked.hosts.reach(asked.location)?;
-        let path = host.path(asked.location);
-        return match host.look(&path)? {
-            Some(Kind::Dir) => Ok(Opened { store: host.open(&path)?, leaf: None }),
-            _ => name_of(asked),
-        };
-    }
-    let place = path_of(&asked.path);
-    match std::fs::metadata(&place) {
-        Ok(meta) if meta.is_dir() => Ok(Opened { store: Arc::new(Local::open(&place, Options::default())?), leaf: None }),
-        _ => name_of(asked),
+    let host = asked.hosts.reach(asked.location)?;
+    let path = host.path(asked.location);
+    match host.lookup(&path) {
+        Ok(Some(Kind::Dir)) => Ok(Opened { store: host.open(&path, OpenOptions::default())?, leaf: None }),
+        Ok(_) => name_of(asked),
+        // A symlink that leads nowhere is a name all the same.
+        Err(e) => name_of(asked).map_err(|_| e),
     }
 }
 
 /// The name itself, whatever it is, in its parent directory, wherever that is.
 pub fn name_of(asked: &Argument<'_>) -> Result<Opened> {
-    if !is_remote(asked.location) {
-        let path = asked.path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&asked.path);
-        return in_parent(path, Options::default()).map(Opened::from);
-    }
     let host = asked.hosts.reach(asked.location)?;
     let path = host.path(asked.location);
-    let (above, leaf) = host.split(&path);
-    if matches!(leaf, b"" | b"." | b"..") {
-        let e = Error::new(ErrorKind::Usage, "open").at(&asked.path);
-        return Err(e.because("has no name of its own").hint("name it by its path in the parent directory"));
-    }
-    Ok(Opened { store: host.open(above)?, leaf: Some(leaf.to_vec()) })
+    in_parent(&*host, &path, OpenOptions::default()).map_err(|e| if e.path().is_none() { e.at(&asked.path) } else { e })
 }
 
-/// The directory above, and the last part; the root has none.
-pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => (b"/", &path[1..]),
-        Some(at) => (&path[..at], &path[at + 1..]),
-        None => (b".", path),
-    }
-}
-
-/// The name itself, whatever it is, in its parent directory.
-pub fn in_parent(path: &[u8], options: Options) -> Result<Opened<Local>> {
-    let place = path_of(path);
-    let (Some(leaf), Some(parent)) = (place.file_name(), place.parent()) else {
-        let e = Error::new(ErrorKind::Usage, "open").at(path);
-        return Err(e.because("has no name of its own").hint("name it by its path in the parent directory"));
-    };
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    let store = Local::open(parent, options)?;
-    Ok(Opened { store: Arc::new(store), leaf: Some(leaf.as_bytes().to_vec()) })
+/// The last part of a path, whatever it is, in its parent directory.
+pub fn in_parent(host: &dyn Host, path: &[u8], options: OpenOptions) -> Result<Opened> {
+    let (store, leaf) = host.open_name(path, options)?;
+    Ok(Opened { store, leaf: Some(leaf) })
 }
 
 /// The name itself, a symlink included, and what it is.
@@ -130,7 +96,7 @@ const MOST_LINKS: u32 = 40;
 /// What a name leads to where it is a symlink, else the name itself: in its parent directory, for it may be closed to us.
 pub fn followed(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
     let (mut opened, mut entry) = itself(asked)?;
-    if entry.kind == Kind::Link && !is_remote(asked.location) {
+    if entry.kind == Kind::Link && !asked.location.is_remote() {
         let real = std::fs::canonicalize(path_of(&asked.path)).map_err(|e| Error::io(e, "open").at(&asked.path))?;
         let location = Location::local(real.as_os_str().as_bytes());
         return itself(&Argument::new(&location, asked.hosts));
@@ -141,8 +107,8 @@ pub fn followed(asked: &Argument<'_>) -> Result<(Opened, Entry)> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(&path);
         let host = asked.hosts.reach(asked.location)?;
         opened = match host.split(path) {
-            (_, b"" | b"." | b"..") => Opened { store: host.open(path)?, leaf: None },
-            (above, leaf) => Opened { store: host.open(above)?, leaf: Some(leaf.to_vec()) },
+            (_, b"" | b"." | b"..") => Opened { store: host.open(path, OpenOptions::default())?, leaf: None },
+            (above, leaf) => Opened { store: host.open(above, OpenOptions::default())?, leaf: Some(leaf.to_vec()) },
         };
         entry = opened.stat().map_err(|e| if e.kind() == ErrorKind::NotFound { missing(&asked.path) } else { e })?;
     }
@@ -164,8 +130,8 @@ pub fn missing(path: &[u8]) -> Error {
 }
 
 /// The same for an operand, which may be a host without its colon.
-pub fn missing_operand(path: &[u8], hosts: &Hosts<'_>) -> Error {
-    match crate::known::named(path, hosts.ssh_config()) {
+pub fn missing_operand(path: &[u8], hosts: &Hosts) -> Error {
+    match crate::known::named(path, hosts.access().get::<ssh::Flags>().ssh_config.as_deref()) {
         Some(name) => missing(path).hint(format!("{name} is a host of ssh's configuration; for the host write {name}:")),
         None => missing(path),
     }

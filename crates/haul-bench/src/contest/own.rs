@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use haul_core::entry::Dir;
 use haul_core::error::Result;
-use haul_core::store::{Depth, Flow};
+use haul_core::store::Flow;
 
 use super::{Ground, fresh_name};
 
@@ -54,7 +54,7 @@ impl Left {
 
 fn is_empty(ground: &dyn Ground, name: &str) -> Result<bool> {
     let mut empty = true;
-    ground.open(name)?.list(&Dir::root(), Depth::One, &mut |entry| {
+    ground.open(name)?.list(&Dir::root(), &mut |entry| {
         empty = entry.is_ok_and(|entry| entry.name.leaf.is_empty());
         if empty { Flow::Go } else { Flow::Stop }
     })?;

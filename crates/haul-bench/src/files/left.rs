@@ -3,7 +3,7 @@
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Kind, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
-use haul_core::store::{Depth, Flow, Store};
+use haul_core::store::{Flow, Store};
 
 use super::place::{MARK, MARK_LINE, PREFIX};
 
@@ -65,7 +65,7 @@ fn state(text: &str, host: &str, started: impl Fn(u32) -> Option<u64>) -> State 
 pub fn find(store: &dyn Store, host: &str) -> Result<Vec<Left>> {
     let mut leaves = Vec::new();
     let mut failed = None;
-    store.list(&Dir::root(), Depth::One, &mut |entry| {
+    store.list(&Dir::root(), &mut |entry| {
         match entry {
             Ok(entry) if matches!(entry.kind, Kind::Dir | Kind::Unknown) && entry.name.leaf.starts_with(PREFIX.as_bytes()) => {
                 leaves.push(entry.name.leaf.to_vec());

@@ -8,7 +8,7 @@ use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Depth, Flow, MetaSpec, Receipt, Space, Spec, Store, chunk_size, chunks};
+use haul_core::store::{Flow, MetaSpec, Receipt, Space, Spec, Store, chunk_size, chunks};
 
 use super::local::wrong_byte;
 use super::operation::Operation;
@@ -65,7 +65,7 @@ impl StorePlace {
         loop {
             cancel.check()?;
             let (mut found, mut failed) = (Vec::new(), None);
-            let listed = self.store.list(dir, Depth::One, &mut |entry| {
+            let listed = self.store.list(dir, &mut |entry| {
                 match entry {
                     Ok(entry) if Some(&entry.name.leaf[..]) != keep => found.push(entry),
                     Ok(_) => {}
@@ -350,7 +350,7 @@ impl StoreHands {
 
     fn list_dir(&self, each: &mut dyn FnMut(Entry)) -> Result<()> {
         let mut failed = None;
-        self.store.list(&self.here, Depth::One, &mut |entry| {
+        self.store.list(&self.here, &mut |entry| {
             match entry {
                 Ok(entry) => each(entry),
                 Err(e) => failed = failed.take().or(Some(e)),

@@ -12,7 +12,7 @@ use crate::job::{MaxDelete, Mode};
 use crate::report::{Ending, Skipped};
 use crate::schedule::DirWork;
 use crate::spill::{SpillQueue, SpillStack};
-use crate::store::{Depth, Flow, remove_emptied};
+use crate::store::{Flow, remove_emptied};
 
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
@@ -218,7 +218,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
         };
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let dir = name.dir.child(&name.leaf);
-        let listed = cx.target().list(&dir, Depth::One, &mut |found| {
+        let listed = cx.target().list(&dir, &mut |found| {
             if let Ok(entry) = found {
                 let kept = protected(cx, &entry) || cx.ends.stays(&entry) || cx.ends.is_source(&entry);
                 each(&entry, kept);
@@ -277,7 +277,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         }
         let (mut files, mut inner, mut kept) = (Vec::new(), None, false);
         let mut sources = Vec::new();
-        let listed = cx.target().list(dir, Depth::One, &mut |found| {
+        let listed = cx.target().list(dir, &mut |found| {
             match found {
                 Ok(entry) if protected(cx, &entry) || cx.ends.stays(&entry) || keepers.contains(&entry.name.path()) => kept = true,
                 Ok(entry) if cx.ends.is_source(&entry) => sources.push(entry),

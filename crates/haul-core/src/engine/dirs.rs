@@ -8,7 +8,7 @@ use crate::entry::{Dir, Entry, Kind, Name};
 use crate::error::Result;
 use crate::event::Why;
 use crate::schedule::{DirWork, PendingDir};
-use crate::store::{Depth, Flow, Landed, MetaSpec};
+use crate::store::{Flow, Landed, MetaSpec};
 use crate::tune::Op;
 
 use super::backup::leads_to;
@@ -29,7 +29,7 @@ pub fn fresh_target(cx: &Context) -> bool {
     let listed = cx.out.timed(
         |times| &mut times.target_listing,
         || {
-            cx.target().list(&Dir::root(), Depth::One, &mut |_| {
+            cx.target().list(&Dir::root(), &mut |_| {
                 empty = false;
                 Flow::Stop
             })

@@ -10,7 +10,7 @@ use crate::event::{Action, Why};
 use crate::hint::Hint;
 use crate::plan::{Act, Step};
 use crate::schedule::DirWork;
-use crate::store::{Depth, Flow, Found, MetaSpec, remove_emptied};
+use crate::store::{Flow, Found, MetaSpec, remove_emptied};
 use crate::tune::Op;
 
 use super::backup::back_up_by_rename;
@@ -127,7 +127,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
     let dir = target.name.dir.child(&target.name.leaf);
     let mut empty = true;
     retry(|| {
-        cx.target().list(&dir, Depth::One, &mut |_| {
+        cx.target().list(&dir, &mut |_| {
             empty = false;
             Flow::Stop
         })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::{Dir, Entry, Kind, Name};
-use crate::store::{Depth, Flow, Store};
+use crate::store::{Flow, Store};
 
 use super::context::Context;
 use super::late::sorted;
@@ -43,7 +43,7 @@ pub fn remove(cx: &Arc<Context>) {
 fn is_empty(store: &dyn Store, name: &Name) -> bool {
     let dir = if name.leaf.is_empty() { name.dir.clone() } else { name.dir.child(&name.leaf) };
     let mut empty = true;
-    let listed = store.list(&dir, Depth::One, &mut |_| {
+    let listed = store.list(&dir, &mut |_| {
         empty = false;
         Flow::Stop
     });

@@ -8,7 +8,7 @@ use crate::entry::{Dir, Entry, Kind, codec, order};
 use crate::error::{Error, ErrorKind, Result};
 use crate::schedule::DirWork;
 use crate::spill::{Sorted as Spilled, Sorter};
-use crate::store::{Depth, Flow, Store};
+use crate::store::{Flow, Store};
 
 use super::context::Context;
 use super::tries::retry;
@@ -88,7 +88,7 @@ fn once(cx: &Context, store: &dyn Store, dir: &Dir, met: fn(Error) -> Error) -> 
     let mut memory: Vec<Entry> = Vec::new();
     let mut sorter: Option<Sorter> = None;
     let mut trouble = None;
-    store.list(dir, Depth::One, &mut |found| {
+    store.list(dir, &mut |found| {
         let entry = match found {
             Ok(entry) => entry,
             Err(e) => {

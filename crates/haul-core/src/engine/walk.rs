@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::Why;
 use crate::job::{Mode, Pick};
 use crate::schedule::DirWork;
-use crate::store::{Depth, Flow};
+use crate::store::Flow;
 
 use super::context::Context;
 use super::dirs::{fresh_target, top};
@@ -124,7 +124,7 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut Duration) 
     };
     let began = Instant::now();
     let listed = retry(|| {
-        let listed = cx.source(work).list(&work.dir, Depth::One, &mut each);
+        let listed = cx.source(work).list(&work.dir, &mut each);
         listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
     cx.out.report().times.source_listing += began.elapsed().saturating_sub(*relieved);

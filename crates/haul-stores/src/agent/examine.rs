@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Depth, Flow, Spec, Store, chunks};
+use haul_core::store::{Flow, Spec, Store, chunks};
 
 use super::data::{ToListen, far_address};
 use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
@@ -77,7 +77,7 @@ impl Host {
         let mut file = Dir::root();
         let entry = loop {
             let mut found = None;
-            from.list(&file, Depth::One, &mut |entry| {
+            from.list(&file, &mut |entry| {
                 found.get_or_insert(entry);
                 Flow::Stop
             })?;

@@ -8,7 +8,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 
 use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
@@ -298,11 +298,6 @@ impl Remote {
         &self.fs_name
     }
 
-    /// Device and inode of the root, on its machine.
-    pub fn identity(&self) -> (u64, u64) {
-        self.root.identity
-    }
-
     /// As `make_hard_link`, for a file `existing` below another root of the same host; `Unsupported` if it is another host or
     /// file system.
     pub fn link_from(&self, other: &Remote, existing: &Name, name: &Name) -> Result<()> {
@@ -341,6 +336,11 @@ impl Store for Remote {
         &self.place
     }
 
+    /// On its machine.
+    fn identity(&self) -> Option<(u64, u64)> {
+        Some(self.root.identity)
+    }
+
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         let stat = || {
             let mut to = self.root.request();
@@ -376,11 +376,8 @@ impl Store for Remote {
         found
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let above = Name::of(dir);
-        if depth == Depth::All {
-            return Err(Error::new(ErrorKind::Unsupported, "list").on(&above));
-        }
         let mut list = || {
             let mut to = self.root.request();
             to.dir(dir).mask(MetaMask::NONE);

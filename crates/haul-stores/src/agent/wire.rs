@@ -448,7 +448,6 @@ impl<'a> Parser<'a> {
             write: WriteStyle::Anywhere,
             read_ranges,
             dirs,
-            markers: false,
             links,
             specials,
             hard_links,
@@ -456,26 +455,19 @@ impl<'a> Parser<'a> {
             link_sets: sets,
             groups,
             lists,
-            deep_list: false,
-            cheap_stat: false,
             mtime_grain,
             atomic_commit,
             attach,
             direct_create,
             writers_per_file: WRITERS,
-            // One reader asks ahead over all links.
-            readers_per_file: 1,
             file_names,
-            text_names: false,
-            durable: false,
-            copies: false,
-            owner_names: false,
             name_max,
             folds_case,
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
             hashes: Algorithm::ALL.to_vec(),
             proof,
+            ..Caps::minimal()
         })
     }
 }

@@ -10,6 +10,7 @@ mod dirs;
 mod facts;
 mod listing;
 mod meta;
+mod provider;
 mod sink;
 mod source;
 mod tree;
@@ -25,7 +26,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -33,6 +34,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
+pub use provider::{LocalProvider, ThisMachine};
 pub use sink::unfinished_leaf;
 pub use umask::{can_be_apart, without_mask};
 
@@ -155,11 +157,6 @@ impl Local {
         })
     }
 
-    /// Device and inode of the root.
-    pub fn identity(&self) -> (u64, u64) {
-        self.identity
-    }
-
     /// The type of the file system under the root: "ext4", "lustre", or "other".
     pub fn fs_name(&self) -> &'static str {
         self.shared.file_system.name
@@ -223,6 +220,10 @@ impl Store for Local {
         &self.place
     }
 
+    fn identity(&self) -> Option<(u64, u64)> {
+        Some(self.identity)
+    }
+
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.shared.stat(name, want)
     }
@@ -231,11 +232,8 @@ impl Store for Local {
         self.shared.stat_many(dir, leaves, want, follow)
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
-        match depth {
-            Depth::One => self.shared.list(dir, Shown::Names, each),
-            Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
-        }
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.shared.list(dir, Shown::Names, each)
     }
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {

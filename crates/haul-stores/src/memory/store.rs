@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, WriteStyle};
 use haul_core::{ErrorKind, Result};
 
 use super::content::Content;
@@ -263,31 +263,19 @@ impl Store for Memory {
         leaves.iter().map(|leaf| one(Name::new(dir, leaf))).collect()
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         self.log.note("list", [dir.path()].into_iter());
-        if depth == Depth::All {
-            self.deny(self.caps.deep_list, "list", &Name::of(dir))?;
-        }
-        let mut open = vec![dir.clone()];
-        while let Some(dir) = open.pop() {
-            let mut after = None;
-            loop {
-                let page = self.list_page(&dir, after.as_ref())?;
-                let Some((last, _)) = page.last() else { break };
-                after = Some(last.clone());
-                for (_, found) in page {
-                    let below = depth == Depth::All && found.kind == Kind::Dir;
-                    if below {
-                        open.push(dir.child(&found.name.leaf));
-                    }
-                    // A directory that is only a part of names is no entry of a flat listing.
-                    if (!below || self.caps.dirs) && each(Ok(found)) == Flow::Stop {
-                        return Ok(());
-                    }
+        let mut after = None;
+        loop {
+            let page = self.list_page(dir, after.as_ref())?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (_, found) in page {
+                if each(Ok(found)) == Flow::Stop {
+                    return Ok(());
                 }
             }
         }
-        Ok(())
     }
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {

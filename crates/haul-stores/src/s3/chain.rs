@@ -8,23 +8,25 @@ use super::checksum::{Algorithm, Kind, Running, Stored, Value, composite};
 
 /// The MD5 of an object, and how much of its pieces was seen.
 #[derive(Debug)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     expected: Value,
     size: u64,
     /// Bytes of a piece, all but the last: the whole object where its ETag is the MD5 of its content.
     piece: u64,
     /// The ETag is the MD5 of the pieces' MD5s.
     composite: bool,
+    algorithm: Algorithm,
     /// Of pieces that were begun: where they go on, and the MD5 up to there.
     fronts: BTreeMap<u64, (u64, Running)>,
     done: BTreeMap<u64, Value>,
 }
 
 /// A range on its way through a reader.
-pub(super) struct Link {
+pub(crate) struct Link {
     at: u64,
     size: u64,
     piece: u64,
+    algorithm: Algorithm,
     /// Where the stretch began that is being hashed; `None` until the next piece begins.
     open: Option<(u64, Running)>,
     seen: Vec<(Range<u64>, Running)>,
@@ -38,8 +40,13 @@ impl Chain {
             Kind::Composite(1) => (size, true),
             Kind::Composite(count) => (part.filter(|part| *part > 0 && size.div_ceil(*part) == u64::from(count))?, true),
         };
-        let chain = Chain { expected: stored.value, size, piece, composite, fronts: BTreeMap::new(), done: BTreeMap::new() };
-        (stored.algorithm() == Algorithm::Md5 && size > 0).then_some(chain)
+        (stored.algorithm() == Algorithm::Md5 && size > 0).then(|| Chain { piece, composite, ..Chain::whole(stored.value, size) })
+    }
+
+    /// Of content that has this digest as a whole, by any algorithm; `size` is not 0, or there is nothing to see.
+    pub fn whole(expected: Value, size: u64) -> Chain {
+        let algorithm = expected.algorithm();
+        Chain { expected, size, piece: size.max(1), composite: false, algorithm, fronts: BTreeMap::new(), done: BTreeMap::new() }
     }
 
     pub fn piece(&self) -> u64 {
@@ -57,9 +64,9 @@ impl Chain {
     pub fn link(&self, at: u64) -> Link {
         let open = match self.fronts.get(&(at / self.piece)) {
             Some((front, running)) => (*front == at).then(|| (at, running.clone())),
-            None => at.is_multiple_of(self.piece).then(|| (at, Algorithm::Md5.begin())),
+            None => at.is_multiple_of(self.piece).then(|| (at, self.algorithm.begin())),
         };
-        Link { at, size: self.size, piece: self.piece, open, seen: Vec::new() }
+        Link { at, size: self.size, piece: self.piece, algorithm: self.algorithm, open, seen: Vec::new() }
     }
 
     pub fn take(&mut self, seen: Vec<(Range<u64>, Running)>) {
@@ -108,7 +115,7 @@ impl Link {
             bytes = &bytes[count..];
             if self.at == end {
                 self.cut();
-                self.open = Some((self.at, Algorithm::Md5.begin()));
+                self.open = Some((self.at, self.algorithm.begin()));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, mpsc};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Depth, Flow};
+use haul_core::store::Flow;
 
 use super::Objects;
 use super::address;
@@ -125,11 +125,8 @@ impl Objects {
         })
     }
 
-    pub(super) fn list_below(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let prefix = self.dir_key(dir);
-        if depth == Depth::All {
-            return self.list_all(&prefix, each);
-        }
         let mut held = Held { stack: Vec::new() };
         let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
         // Markers of this page's directories, in their order.
@@ -198,39 +195,6 @@ impl Objects {
             held.finish(&mut give);
         }
         Ok(())
-    }
-
-    fn list_all(&self, prefix: &[u8], each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
-        // Directories on the way to the last key: keys of one directory come one after the other.
-        let mut dirs: Vec<Dir> = vec![Dir::root()];
-        let top = Dir::root();
-        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
-        self.pages(prefix, false, &mut |lines| {
-            for line in lines {
-                let Line::Object(found) = line else { continue };
-                let Some(below) = found.key.get(prefix.len()..).filter(|below| !below.is_empty()) else { continue };
-                if below.ends_with(b"/") {
-                    let name = Name::parse(&top, &below[..below.len() - 1]).unwrap_or_else(|| Name::of(&top));
-                    if found.size > 0 && each(Err(with_content(&name, found.size))) == Flow::Stop {
-                        return Flow::Stop;
-                    }
-                    continue;
-                }
-                let mut parts: Vec<&[u8]> = below.split(|b| *b == b'/').collect();
-                let leaf = parts.pop().unwrap_or_default();
-                let shared = parts.iter().zip(&dirs[1..]).take_while(|(part, dir)| *self.leaf(part) == *dir.leaf()).count();
-                dirs.truncate(shared + 1);
-                for part in &parts[shared..] {
-                    let child = dirs.last().unwrap_or(&top).child(&self.leaf(part));
-                    dirs.push(child);
-                }
-                let name = Name::new(dirs.last().unwrap_or(&top), &self.leaf(leaf));
-                if each(Ok(self.listed(name, &found, cursor.as_mut()))) == Flow::Stop {
-                    return Flow::Stop;
-                }
-            }
-            Flow::Go
-        })
     }
 
     /// From now on the name of this object is that of the directory below it.

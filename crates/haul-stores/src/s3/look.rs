@@ -226,7 +226,7 @@ impl Drop for Taken<'_> {
 }
 
 /// Does something with each item, several at the same time; answers in their order.
-pub(super) fn at_once<I: Sync, O: Send>(lanes: &Lanes, items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
+pub(crate) fn at_once<I: Sync, O: Send>(lanes: &Lanes, items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
     let taken = lanes.take(items.len().min(most).saturating_sub(1));
     let threads = 1 + taken.0;
     if threads <= 1 {

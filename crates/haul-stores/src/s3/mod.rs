@@ -9,18 +9,21 @@ pub mod address;
 pub mod attributes;
 pub mod bucket;
 mod call;
-mod chain;
+pub(crate) mod chain;
 mod change;
 pub mod checksum;
 pub mod client;
 pub mod fault;
+pub mod flags;
 pub mod forms;
 mod framed;
+pub mod host;
 pub mod index;
 pub mod inventory;
 mod learning;
 mod listing;
 mod look;
+mod provider;
 pub mod sign;
 mod sink;
 mod small;
@@ -40,15 +43,16 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{
-    Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, Who, WriteStyle,
-};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who, WriteStyle};
 
 pub use bucket::Bucket;
 pub use call::{Answer, Body, Call};
 pub use change::Copying;
 pub use client::Client;
+pub use flags::Flags;
+pub use host::BucketHost;
 pub use learning::Learning;
+pub use provider::{S3, S3Provider};
 pub use wishes::Wishes;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
@@ -106,7 +110,17 @@ impl Objects {
         let (endpoint, account) = (bucket.client.endpoint_words(), bucket.client.account().scope());
         let place = Place { scheme: "s3", endpoint, account, volume: bucket.name.clone(), root };
         let (held, hidden) = (Arc::default(), Mutex::default());
-        Objects { bucket, prefix, caps: caps(), place, options, learning: None, copying: Copying::default(), held, hidden }
+        Objects {
+            bucket,
+            prefix,
+            caps: Caps { untrusted: options.distrust, ..caps() },
+            place,
+            options,
+            learning: None,
+            copying: Copying::default(),
+            held,
+            hidden,
+        }
     }
 
     /// The same with an index of what listings do not tell.
@@ -205,20 +219,14 @@ fn caps() -> Caps {
         groups: None,
         write: WriteStyle::Parts { least: PART_LEAST, most: PART_MOST, count: PARTS_MOST },
         read_ranges: true,
-        dirs: false,
         markers: true,
         links: true,
         specials: true,
-        hard_links: false,
         sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
         link_sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
-        lists: MetaMask::NONE,
-        deep_list: true,
-        cheap_stat: false,
         mtime_grain: Duration::from_nanos(1),
         atomic_commit: true,
         attach: true,
-        direct_create: false,
         writers_per_file: 256,
         readers_per_file: 256,
         file_names: false,
@@ -227,11 +235,7 @@ fn caps() -> Caps {
         copies: true,
         owner_names: true,
         name_max: address::LONGEST_KEY,
-        folds_case: false,
-        bundle_bytes: 4 << 20,
-        bundle_files: 16,
-        hashes: Vec::new(),
-        proof: Proof::Server,
+        ..Caps::minimal()
     }
 }
 
@@ -252,8 +256,8 @@ impl Store for Objects {
         self.look_many(dir, leaves, want, follow)
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
-        self.list_below(dir, depth, each).map_err(|e| e.on(&Name::of(dir)))
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.list_below(dir, each).map_err(|e| e.on(&Name::of(dir)))
     }
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {

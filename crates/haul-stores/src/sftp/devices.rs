@@ -11,7 +11,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Chunk, Depth, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Chunk, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Space, Spec, Store, Token};
 
 use super::Host;
 use super::packet::{Attrs, kind, open};
@@ -111,8 +111,8 @@ impl Store for Device {
         self.made.stat(name, want)
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
-        self.made.list(dir, depth, each)
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.made.list(dir, each)
     }
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {

@@ -21,15 +21,12 @@ mod source;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{
-    Caps, Depth, Flow, Found, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle,
-};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle};
 
 pub use channel::Channel;
 pub(crate) use channel::detach;
@@ -176,32 +173,16 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
         write: WriteStyle::Anywhere,
         read_ranges: true,
         dirs: true,
-        markers: false,
         links: true,
-        specials: false,
         hard_links: client.extensions.hardlink,
         sets: kept,
         link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
         lists: kept.with(MetaMask::BASIC),
-        deep_list: false,
-        cheap_stat: false,
-        mtime_grain: Duration::from_secs(1),
         atomic_commit: client.extensions.posix_rename,
         attach: true,
         direct_create: true,
-        writers_per_file: 1,
-        readers_per_file: 1,
-        file_names: true,
-        text_names: false,
-        durable: false,
-        copies: false,
-        owner_names: false,
-        name_max: 255,
-        folds_case: false,
-        bundle_bytes: 4 << 20,
         bundle_files: 40,
-        hashes: Vec::new(),
-        proof: Proof::Server,
+        ..Caps::minimal()
     }
 }
 
@@ -384,11 +365,8 @@ impl Store for Sftp {
         self.shared.stat_many(dir, leaves, follow)
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
-        match depth {
-            Depth::One => self.shared.list(dir, Shown::Names, each).map_err(|e| e.on(&Name::of(dir))),
-            Depth::All => Err(Error::new(ErrorKind::Unsupported, "list").on(&Name::of(dir))),
-        }
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.shared.list(dir, Shown::Names, each).map_err(|e| e.on(&Name::of(dir)))
     }
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {

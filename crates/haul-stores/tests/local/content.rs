@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use haul_core::ErrorKind;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Entry, Kind, MetaMask};
-use haul_core::store::{Depth, Flow, Proof, Spec, Store, Token};
+use haul_core::store::{Flow, Proof, Spec, Store, Token};
 use haul_stores::local::{Local, Options, is_staging, staging_leaf};
 
 use super::{BOTH, Place, chunk, failure, is_root, landed, names_in, receipt, run, write};
@@ -17,7 +17,7 @@ fn listed(place: &Place) -> Vec<Entry> {
     let mut entries = Vec::new();
     place
         .source
-        .list(&place.root, Depth::One, &mut |entry| {
+        .list(&place.root, &mut |entry| {
             entries.push(entry.unwrap());
             Flow::Go
         })
@@ -174,7 +174,7 @@ fn chunks_land_in_any_order_and_another_process_takes_them_up() {
         seen.push(entry.unwrap().name.leaf);
         Flow::Go
     };
-    other.list(&place.root, Depth::One, each).unwrap();
+    other.list(&place.root, each).unwrap();
     assert_eq!(seen, [haul_core::entry::Leaf::from(&b"a"[..])], "staging files are not listed");
 
     let sink = other.attach(&entry.name, &token, &spec).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use haul_core::ErrorKind;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::store::{Depth, Flow, Found, MetaSpec, Spec, Store};
+use haul_core::store::{Flow, Found, MetaSpec, Spec, Store};
 use haul_stores::local::{Local, Options};
 
 use super::{BOTH, Place, is_root, landed, run, write};
@@ -152,13 +152,13 @@ fn a_listing_may_stop_and_be_begun_again_within_another() {
         let mut inner = 0;
         place
             .source
-            .list(&place.root, Depth::One, &mut |entry| {
+            .list(&place.root, &mut |entry| {
                 if seen.len() == 1 {
                     let each = &mut |_| {
                         inner += 1;
                         Flow::Go
                     };
-                    place.source.list(&place.root, Depth::One, each).unwrap();
+                    place.source.list(&place.root, each).unwrap();
                 }
                 seen.insert(entry.unwrap().name.leaf);
                 if seen.len() == stop { Flow::Stop } else { Flow::Go }
@@ -167,8 +167,6 @@ fn a_listing_may_stop_and_be_begun_again_within_another() {
         (seen.len(), inner)
     };
     assert_eq!((count(10), count(usize::MAX), count(2000)), ((10, 3000), (3000, 3000), (2000, 3000)));
-    let deep = place.source.list(&place.root, Depth::All, &mut |_| Flow::Go).unwrap_err();
-    assert_eq!(deep.kind(), ErrorKind::Unsupported);
 }
 
 /// A chain of directories twenty-five times deeper than a path can name, with a file in the deepest.

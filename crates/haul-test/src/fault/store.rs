@@ -5,7 +5,7 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Depth, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -68,6 +68,10 @@ impl Store for Fault {
         self.inner.place()
     }
 
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.inner.identity()
+    }
+
     fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
         self.core.run(Op::Stat, name, || self.inner.stat(name, want))
     }
@@ -91,7 +95,7 @@ impl Store for Fault {
         leaves.iter().map(one).collect()
     }
 
-    fn list(&self, dir: &Dir, depth: Depth, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let _under = self.core.enter(Op::List, 1);
         let name = Name::of(dir);
         self.core.ask(Op::List, &name.path(), true)?;
@@ -103,7 +107,7 @@ impl Store for Fault {
         let short = matches!(what, Some(What::StopShort));
         let watched = self.core.is_watched(Op::ListEntry);
         let mut stopped = false;
-        self.inner.list(dir, depth, &mut |found| {
+        self.inner.list(dir, &mut |found| {
             let found = match found {
                 Ok(entry) if watched => {
                     let name = entry.name.clone();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::ErrorKind;
 use haul_core::hash::Algorithm;
-use haul_core::store::{Depth, Flow, Found};
+use haul_core::store::{Flow, Found};
 
 use super::Fixture;
 use super::tools::*;
@@ -109,7 +109,7 @@ pub fn a_listing_stops_when_told(f: &Fixture) {
             seen += 1;
             if seen == most { Flow::Stop } else { Flow::Go }
         };
-        ok(f.store.list(&dir("d"), Depth::One, &mut take));
+        ok(f.store.list(&dir("d"), &mut take));
         assert_eq!(seen, most);
     }
 }
@@ -145,36 +145,10 @@ pub fn a_listing_tells_what_it_says(f: &Fixture) {
     assert_eq!(kinds, expected);
 }
 
-/// Granted, it finds everything below, and directories where they are things. Denied, `Unsupported`: the
-/// engine lists each directory then.
-pub fn a_flat_listing_reaches_everything(f: &Fixture) {
-    for path in ["a", "d/b", "d/e/c", "d/e/f", "x/y/z"] {
-        f.put(path, b"");
-    }
-    let mut found = Vec::new();
-    let mut take = |entry: haul_core::Result<Entry>| {
-        found.push(ok(entry));
-        Flow::Go
-    };
-    let outcome = f.another().list(&Dir::root(), Depth::All, &mut take);
-    if !f.caps().deep_list {
-        return fails(outcome, &[ErrorKind::Unsupported], &Name::of(&Dir::root()));
-    }
-    ok(outcome);
-    let mut paths: Vec<_> = found.iter().map(|entry| String::from_utf8_lossy(&entry.name.path()).into_owned()).collect();
-    paths.sort();
-    let all: &[&str] = if f.caps().dirs {
-        &["a", "d", "d/b", "d/e", "d/e/c", "d/e/f", "x", "x/y", "x/y/z"]
-    } else {
-        &["a", "d/b", "d/e/c", "d/e/f", "x/y/z"]
-    };
-    assert_eq!(paths, all);
-}
-
 /// Where directories are only parts of names, one that is absent is one that is empty.
 pub fn a_directory_that_is_absent_cannot_be_listed(f: &Fixture) {
     f.put("file", b"x");
-    let list = |path: &str| f.store.list(&dir(path), Depth::One, &mut |_| panic!("there is nothing in it"));
+    let list = |path: &str| f.store.list(&dir(path), &mut |_| panic!("there is nothing in it"));
     if f.caps().dirs {
         fails(list("none"), &[ErrorKind::NotFound], &name("none"));
         fails_somehow(list("file"), &[&name("file")]);

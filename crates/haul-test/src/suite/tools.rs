@@ -7,7 +7,7 @@ use std::sync::Arc;
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Depth, Flow, Found, Landed, MetaSpec, Receipt, Sink, Source, Spec, Store, WriteStyle, chunk_size, chunks};
+use haul_core::store::{Chunk, Flow, Found, Landed, MetaSpec, Receipt, Sink, Source, Spec, Store, WriteStyle, chunk_size, chunks};
 use haul_stores::synthetic::pattern;
 
 use super::Fixture;
@@ -88,7 +88,7 @@ pub fn entries(store: &dyn Store, dir: &Dir) -> Vec<Entry> {
         found.push(entry.expect("every entry can be read"));
         Flow::Go
     };
-    store.list(dir, Depth::One, &mut take).expect("the directory can be listed");
+    store.list(dir, &mut take).expect("the directory can be listed");
     found
 }
 

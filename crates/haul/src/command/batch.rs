@@ -16,9 +16,8 @@ use haul_core::rlimit;
 use crate::exit::Exit;
 use crate::flags::global::Progress;
 use crate::flags::select::Input;
-use crate::flags::{self, BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
+use crate::flags::{BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
 use crate::location::Scheme;
-use crate::objects::Clients;
 use crate::out;
 
 /// Bytes of a line: some hundred names.
@@ -29,7 +28,6 @@ struct Batch<'a> {
     lines: Mutex<Lines>,
     flags: &'a BatchFlags,
     global: &'a Global,
-    clients: Clients,
     stop: Arc<AtomicBool>,
     copies: Arc<AtomicUsize>,
     /// The worst of the lines so far, and how many failed.
@@ -85,15 +83,7 @@ pub fn run(flags: &BatchFlags, global: &Global) -> Exit {
     if let Err(e) = listen(stop.clone(), copies.clone()) {
         return out::error(&e);
     }
-    let batch = Batch {
-        lines: Mutex::new(Lines { from, number: 0 }),
-        flags,
-        global,
-        clients: Clients::default(),
-        stop,
-        copies,
-        ended: Mutex::new((Exit::Success, 0)),
-    };
+    let batch = Batch { lines: Mutex::new(Lines { from, number: 0 }), flags, global, stop, copies, ended: Mutex::new((Exit::Success, 0)) };
     std::thread::scope(|scope| {
         for _ in 1..flags.jobs {
             // Fewer threads do the same work.
@@ -182,9 +172,6 @@ impl Batch<'_> {
         if self.flags.jobs > 1 && global.progress == Progress::Auto {
             global.progress = Progress::Every(std::time::Duration::from_secs(3600));
         }
-        if let Some(connect) = connection(&mut invocation.command) {
-            connect.clients = self.clients.clone();
-        }
         let copies = matches!(invocation.command, Command::Copy(_) | Command::Check(_));
         if copies {
             self.copies.fetch_add(1, Ordering::SeqCst);
@@ -204,38 +191,15 @@ fn refusal(command: &Command, from: &Input) -> Option<&'static str> {
             return Some("this command is not for a line of haul run");
         }
         Command::Copy(flags) => {
-            flags.sources.iter().any(|place| place.scheme == Scheme::Stdio)
+            flags.sources.iter().any(|place| place.scheme == Scheme::STDIO)
                 || flags.listed.files_from == Some(Input::Stdin)
                 || flags.select.readers_of_stdin() > 0
         }
         Command::Check(flags) => flags.select.readers_of_stdin() > 0 || flags.listed.files_from == Some(Input::Stdin),
-        Command::Cat(flags) => flags.places.iter().any(|place| place.scheme == Scheme::Stdio),
+        Command::Cat(flags) => flags.places.iter().any(|place| place.scheme == Scheme::STDIO),
         _ => false,
     };
     (stdin && *from == Input::Stdin).then_some("standard input has the command lines; keep them in a file")
-}
-
-/// How a command reaches other machines, for those that do.
-fn connection(command: &mut Command) -> Option<&mut flags::connect::Connect> {
-    Some(match command {
-        Command::Copy(flags) => &mut flags.connect,
-        Command::Check(flags) => &mut flags.connect,
-        Command::Sum(flags) => &mut flags.connect,
-        Command::Ls(flags) => &mut flags.connect,
-        Command::Du(flags) => &mut flags.connect,
-        Command::Tree(flags) => &mut flags.connect,
-        Command::Cat(flags) => &mut flags.connect,
-        Command::Mkdir(flags) => &mut flags.connect,
-        Command::Rm(flags) => &mut flags.connect,
-        Command::Ln(flags) => &mut flags.connect,
-        Command::Set(flags) => &mut flags.connect,
-        Command::Df(flags) => &mut flags.connect,
-        Command::Mb(flags) => &mut flags.connect,
-        Command::Rb(flags) => &mut flags.connect,
-        Command::Head(flags) => &mut flags.connect,
-        Command::Presign(flags) => &mut flags.connect,
-        _ => return None,
-    })
 }
 
 /// A signal begins no other line. Copies that are at work stop by themselves; where there are none, and at a second signal, it

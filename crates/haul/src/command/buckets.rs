@@ -1,6 +1,7 @@
 //! `haul mb` and `haul rb`.
 
 use haul_core::error::{Error, Result};
+use haul_stores::s3;
 
 use super::lots::{self, Told};
 use super::removed::Gone;
@@ -9,7 +10,7 @@ use crate::open::Argument;
 
 pub fn make(asked: &Argument<'_>) -> Result<()> {
     let name = asked.location.host.as_deref().unwrap_or_default();
-    asked.hosts.client(asked.location)?.make_bucket(name).map_err(|e| e.at(&asked.path))
+    s3::host::client(asked.hosts.access(), asked.location)?.make_bucket(name).map_err(|e| e.at(&asked.path))
 }
 
 /// Removes a bucket, and with `force` all that is in it first. Returns how many things in it could not be removed.

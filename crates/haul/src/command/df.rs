@@ -7,7 +7,6 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Volume;
 
 use crate::flags::ln::DfFlags;
-use crate::location::Scheme;
 use crate::open::{self, Argument};
 use crate::render::listing::{FileSystem, Listed};
 use crate::units;
@@ -22,7 +21,7 @@ pub fn df(asked: &Argument<'_>, flags: &DfFlags, json: bool, out: &mut dyn Write
     let unknown = |why: &str, next: &str| {
         Err(Error::new(ErrorKind::Unsupported, "stat file system").at(&asked.path).because(why.to_string()).hint(next.to_string()))
     };
-    if asked.location.scheme == Scheme::S3 {
+    if asked.location.scheme.keys {
         return unknown("object stores have no size", "haul du -sh shows how much is stored below an address");
     }
     let (opened, _) = open::existing(asked)?;

@@ -1,5 +1,7 @@
 //! `haul ls`, `cat`, `mkdir`, `rm`: the small ones.
 
+use crate::location::Location;
+use haul_core::place::OpenOptions;
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +15,6 @@ use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
 use crate::open::{self, Argument};
-use crate::remote::is_remote;
 use crate::render::listing::{self, Listed};
 use crate::units;
 
@@ -139,7 +140,7 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
             return Err(e.because("is a directory"));
         }
     };
-    if entry.kind != Kind::File && !is_remote(asked.location) {
+    if entry.kind != Kind::File && !asked.location.is_remote() {
         // A fifo or a device is read because it was named.
         let mut file = std::fs::File::open(open::path_of(path)).map_err(|e| Error::io(e, "open").at(path))?;
         return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
@@ -170,10 +171,10 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
 /// Makes a directory; with `parents` also those above it, and no error if it is there.
 pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
     let path = &asked.path[..];
-    if is_remote(asked.location) {
+    if asked.location.is_remote() {
         let host = asked.hosts.reach(asked.location)?;
         let there = host.path(asked.location);
-        if !parents && host.look(&there)?.is_some() {
+        if !parents && host.lookup(&there)?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "mkdir").at(path).because("File exists"));
         }
         return host.make_dir(&there, parents);
@@ -226,7 +227,7 @@ pub fn rm(
                 .hint("-r removes it with all that is in it"));
         }
         if !how.force {
-            if is_remote(asked.location) {
+            if asked.location.is_remote() {
                 precious_there(asked)?;
             } else {
                 precious(path, &opened, &entry)?;
@@ -277,10 +278,10 @@ fn precious_there(asked: &Argument<'_>) -> Result<()> {
     let host = asked.hosts.reach(asked.location)?;
     let path = host.path(asked.location);
     let (above, leaf) = host.split(&path);
-    let above = host.open(above)?;
+    let above = host.open(above, OpenOptions::default())?;
     let root = &above.place().root;
     let real = [&root[..], if root.ends_with(b"/") { &b""[..] } else { b"/" }, leaf].concat();
-    if real == host.absolute(b"~") {
+    if real == host.path(&Location { path: b"~".to_vec(), trailing_slash: false, ..asked.location.clone() }) {
         return Err(refuse(&asked.path, "it is your home directory"));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `haul head`: what an object store tells of an object, for people or as JSON.
 
+use haul_stores::s3::BucketHost;
 use std::io::Write;
 
 use haul_core::entry::{MetaMask, Time, show};
@@ -13,7 +14,6 @@ use serde_json::{Map, Value, json};
 use super::files::stamp;
 use super::scope::{key_of, nothing};
 use crate::open::Argument;
-use crate::remote::Host;
 use crate::render::listing::{Head as Told, Listed};
 use crate::units;
 
@@ -39,7 +39,7 @@ const PLAIN: [(&str, &str, &str); 15] = [
 /// Writes a page on an object, or on a bucket.
 pub fn head(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {
     let host = asked.hosts.reach(asked.location)?;
-    let Host::Objects(place) = &*host else { return Ok(()) };
+    let place = BucketHost::of(&*host)?;
     let key = key_of(asked.location);
     let named = |e: Error| e.at(&asked.path);
     let written = |result: std::io::Result<()>| result.map_err(|e| Error::io(e, "write"));

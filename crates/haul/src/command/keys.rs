@@ -1,5 +1,6 @@
 //! `haul ls` in object stores: keys, versions, uploads and buckets, by plain listings only and as they come.
 
+use haul_stores::s3;
 use std::io::{self, Write};
 
 use haul_core::entry::{Time, show};
@@ -26,7 +27,7 @@ pub struct Ls {
 /// The buckets of the account.
 pub fn buckets(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()> {
     let profile = asked.location.user.as_ref().map(|name| format!("{name}@")).unwrap_or_default();
-    for bucket in asked.hosts.client(asked.location)?.buckets()? {
+    for bucket in s3::host::client(asked.hosts.access(), asked.location)?.buckets()? {
         let address = format!("s3://{profile}{}", bucket.name);
         let written = match json {
             true => Listed::Bucket(listing::Bucket::of(&bucket, &address)).write(out),

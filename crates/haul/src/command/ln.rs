@@ -1,25 +1,22 @@
 //! `haul ln`: hard links and symlinks.
 
+use haul_core::place::OpenOptions;
 use std::io::Write;
-use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Store;
-use haul_stores::local::{Local, Options};
 
 use super::files::Failures;
 use crate::flags::Global;
 use crate::flags::ln::{LnFlags, Target};
-use crate::location::{Location, Scheme};
+use crate::location::Location;
 use crate::open::{self, Argument};
 use crate::out;
-use crate::remote::is_remote;
 use crate::render::listing::{Linked, Listed};
 
 /// Makes all links at one place; returns how many could not be made.
 pub fn ln(asked: &Argument<'_>, flags: &LnFlags, global: &Global, out: &mut dyn Write) -> Result<Failures> {
-    if asked.location.scheme == Scheme::S3 {
+    if asked.location.scheme.keys {
         let e = Error::new(ErrorKind::Unsupported, "link").at(&asked.path).because("object stores have no links");
         return Err(e.hint("haul cp s3://BUCKET/KEY s3://BUCKET/OTHER copies an object within the store"));
     }
@@ -122,10 +119,7 @@ fn hard_link(link: &Argument<'_>, existing: &Location) -> Result<()> {
         }
     }
     let root = &from[..shared];
-    let store: Arc<dyn Store> = match is_remote(link.location) {
-        true => link.hosts.reach(link.location)?.open(root)?,
-        false => Arc::new(Local::open(&open::path_of(root), Options::default())?),
-    };
+    let store = link.hosts.reach(link.location)?.open(root, OpenOptions::default())?;
     let name = |path: &[u8]| Name::parse(&Dir::root(), &path[shared..]).ok_or_else(|| open::missing(path));
     store.make_hard_link(&name(&to)?, &name(&from)?).map_err(|e| {
         let e = e.at(&link.path);

@@ -26,6 +26,7 @@ mod tree;
 mod weigh;
 pub mod why;
 
+use haul_stores::s3;
 use std::io::{self, BufWriter, Write};
 
 use haul_core::cancel::Cancel;
@@ -40,9 +41,9 @@ use crate::flags::{
     CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
     SetFlags, SumFlags, TreeFlags,
 };
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open::Argument;
-use crate::remote::Hosts;
 use crate::{out, transfer};
 use scope::Scope;
 
@@ -102,7 +103,7 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
         if many && !json {
             writeln!(to, "{}:", haul_core::entry::show(&path.path)).map_err(|e| Error::io(e, "write"))?;
         }
-        if path.location.scheme == Scheme::S3 && path.location.host.is_none() {
+        if path.location.scheme.keys && path.location.host.is_none() {
             return keys::buckets(path, json, to).map(|()| 0);
         }
         match Scope::of(path)? {
@@ -167,13 +168,14 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
     let teller = removed::Teller::new(global, flags.dry);
+    let version = flags.connect.get::<s3::Flags>().version_id;
     let of_keys = lots::Rm {
         recursive: flags.recursive,
         force: flags.force,
         quiet_missing: flags.ignore_missing,
         dry: flags.dry,
         versions: flags.versions,
-        version: flags.connect.objects.version_id.as_deref(),
+        version: version.as_deref(),
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = Scope::of(path)? else {

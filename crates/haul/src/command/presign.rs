@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use haul_core::error::{Error, Result};
+use haul_stores::s3::BucketHost;
 use haul_stores::s3::inventory::Purpose;
 
 use super::scope::key_of;
@@ -11,7 +12,7 @@ use crate::flags::bucket::PresignMethod;
 use crate::open::Argument;
 
 pub fn presign(asked: &Argument<'_>, method: PresignMethod, expires: Duration, out: &mut dyn Write) -> Result<()> {
-    let place = asked.hosts.unasked(asked.location)?;
+    let place = BucketHost::new(asked.hosts.access(), asked.location)?;
     let purpose = match method {
         PresignMethod::Get => Purpose::Read,
         PresignMethod::Put => Purpose::Write,

@@ -1,6 +1,6 @@
 //! What an address in an object store names: an object, what is below a slash, or what a pattern matches.
 
-use std::sync::Arc;
+use haul_stores::s3::BucketHost;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
@@ -8,13 +8,12 @@ use haul_stores::s3::Bucket;
 use haul_stores::s3::address::Pattern;
 use haul_stores::s3::inventory::Line;
 
-use crate::location::{Location, Scheme};
+use crate::location::Location;
 use crate::open::Argument;
-use crate::remote::Host;
 
 /// A part of one bucket.
 pub struct Scope {
-    host: Arc<Host>,
+    bucket: Bucket,
     pub what: What,
 }
 
@@ -54,10 +53,10 @@ pub fn key_of(location: &Location) -> Vec<u8> {
 impl Scope {
     /// `None` for what is in no object store.
     pub fn of(asked: &Argument<'_>) -> Result<Option<Scope>> {
-        if asked.location.scheme != Scheme::S3 {
+        if !asked.location.scheme.keys {
             return Ok(None);
         }
-        let host = asked.hosts.reach(asked.location)?;
+        let bucket = BucketHost::of(&*asked.hosts.reach(asked.location)?)?.bucket().clone();
         let key = key_of(asked.location);
         haul_stores::s3::address::check_key(&key)
             .map_err(|reason| Error::new(ErrorKind::BadName, "open").at(&asked.path).because(reason))?;
@@ -71,14 +70,11 @@ impl Scope {
             None if key.is_empty() || key.ends_with(b"/") => What::Below(key),
             None => What::Key(key),
         };
-        Ok(Some(Scope { host, what }))
+        Ok(Some(Scope { bucket, what }))
     }
 
     pub fn bucket(&self) -> &Bucket {
-        match &*self.host {
-            Host::Objects(place) => place.bucket(),
-            Host::Agent(_) | Host::Sftp(_) => unreachable!("s3:// is reached as a bucket"),
-        }
+        &self.bucket
     }
 
     /// The address of a key.

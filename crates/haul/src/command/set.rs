@@ -15,7 +15,6 @@ use super::Claimed;
 use super::files::Failures;
 use crate::flags::Global;
 use crate::flags::set::{SetFlags, Setting};
-use crate::location::Scheme;
 use crate::open::{self, Argument, Opened};
 use crate::out;
 use crate::owners;
@@ -66,7 +65,7 @@ impl Change<'_> {
 
 /// Sets what was asked for at one place; returns how many names failed.
 pub fn set(asked: &Argument<'_>, flags: &SetFlags, global: &Global) -> Result<Failures> {
-    if asked.location.scheme == Scheme::S3 {
+    if asked.location.scheme.keys {
         let e = Error::new(ErrorKind::Unsupported, "set attributes").at(&asked.path);
         let e = e.because("objects have no modes and owners of files");
         return Err(e.hint("access is granted by the bucket's policy, or by --acl of haul cp; -a keeps files' modes in metadata"));

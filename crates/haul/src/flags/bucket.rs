@@ -1,14 +1,16 @@
 //! mb, rb, head and presign: buckets, and what only objects have.
 
+use haul_stores::s3;
 use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::connect::{Connect, ConnectArgs};
-use super::{Environment, Refusal, locations, objects};
-use crate::location::{Location, Scheme};
+use super::{Environment, Refusal, locations};
+use crate::location::Location;
 use crate::units;
+use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MbFlags {
@@ -43,7 +45,7 @@ impl MbArgs {
 
 /// Refuses what is no bucket and nothing but a bucket.
 fn is_bucket(place: &Location) -> Result<(), Refusal> {
-    match place.scheme == Scheme::S3 && place.host.is_some() && place.path.is_empty() && !place.trailing_slash {
+    match place.scheme.keys && place.host.is_some() && place.path.is_empty() && !place.trailing_slash {
         true => Ok(()),
         false => Err(format!("{place} is no bucket; write s3://BUCKET")),
     }
@@ -123,7 +125,7 @@ pub struct HeadArgs {
 impl HeadArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<HeadFlags, Refusal> {
         let places = locations(&self.paths, environment)?;
-        if let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3 || place.host.is_none()) {
+        if let Some(other) = places.iter().find(|place| !place.scheme.keys || place.host.is_none()) {
             return Err(format!("{other} is no object; write s3://BUCKET/KEY, and use `haul ls -l` for files"));
         }
         let connect = versioned(self.connect.resolve(), self.version_id, &places)?;
@@ -136,13 +138,13 @@ pub(super) fn versioned(mut connect: Connect, version: Option<String>, places: &
     if version.is_some() && !matches!(places, [place] if is_object(place) && !place.path.contains(&b'*')) {
         return Err("--version-id is a version of one object; name just one s3://BUCKET/KEY".into());
     }
-    connect.objects.version_id = version;
+    connect.change(|flags: &mut s3::Flags| flags.version_id = version);
     Ok(connect)
 }
 
 /// Whether an address names an object by its key.
 pub(super) fn is_object(place: &Location) -> bool {
-    place.scheme == Scheme::S3 && place.host.is_some() && !place.path.is_empty()
+    place.scheme.keys && place.host.is_some() && !place.path.is_empty()
 }
 
 /// What an address of `haul presign` does.

@@ -8,9 +8,10 @@ use haul_core::entry::Time;
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::speed::{Speed, SpeedArgs};
-use super::{Environment, Refusal, locations, objects};
+use super::{Environment, Refusal, locations};
 use crate::location::{Location, Scheme};
 use crate::units::{self, When};
+use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MkdirFlags {
@@ -46,7 +47,7 @@ impl MkdirArgs {
 }
 
 pub(super) fn refuse_stdio(places: &[Location]) -> Result<(), Refusal> {
-    if places.iter().any(|p| p.scheme == Scheme::Stdio) {
+    if places.iter().any(|p| p.scheme == Scheme::STDIO) {
         Err("- is standard input or output; for a file named - write ./-".into())
     } else {
         Ok(())
@@ -123,7 +124,7 @@ impl RmArgs {
         let places = locations(&self.paths, environment)?;
         refuse_stdio(&places)?;
         let of_objects = self.version_id.is_some() || self.all_versions || self.uploads;
-        if of_objects && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3) {
+        if of_objects && let Some(other) = places.iter().find(|place| !place.scheme.keys) {
             return Err(format!("{other} is no object store; versions and uploads are for s3:// addresses"));
         }
         let past = |when: When| when.past(environment.now, &environment.zone).map_err(|reason| format!("--older-than: {reason}"));

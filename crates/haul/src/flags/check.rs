@@ -100,7 +100,7 @@ impl CheckArgs {
             (Some(manifest), [tree]) => (Against::Manifest(manifest), location(tree, environment)?),
             (Some(_), _) => return Err("with --manifest check takes one address, the DIR that is to be proven".into()),
         };
-        let two = matches!(&against, Against::Source(l) if l.scheme == Scheme::Stdio) || tree.scheme == Scheme::Stdio;
+        let two = matches!(&against, Against::Source(l) if l.scheme == Scheme::STDIO) || tree.scheme == Scheme::STDIO;
         if two {
             return Err("- has no names to compare; write it to a file first".into());
         }
@@ -190,7 +190,7 @@ impl SumArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<SumFlags, Refusal> {
         let sources = locations(&self.paths, environment)?;
         let select = self.select.resolve(given, environment)?;
-        let listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::Stdio).count())?;
+        let listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         Ok(SumFlags {
             sources,
             format: self.format,

@@ -16,9 +16,10 @@ use super::run::{Run, RunArgs};
 use super::same::{SameArgs, UpdateArgs};
 use super::select::{Listed, ListedArgs, Select, SelectArgs};
 use super::speed::{Speed, SpeedArgs, Transport, TransportArgs};
-use super::{Environment, Refusal, location, locations, objects};
+use super::{Environment, Refusal, location, locations};
 use crate::location::{Location, Scheme};
 use crate::units;
+use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
@@ -303,14 +304,14 @@ fn places(
         }
         (_, [sources @ .., destination]) => (locations(sources, environment)?, Some(location(destination, environment)?)),
     };
-    let stdin = sources.iter().filter(|s| s.scheme == Scheme::Stdio).count();
+    let stdin = sources.iter().filter(|s| s.scheme == Scheme::STDIO).count();
     if stdin > 0 && (kind != CopyKind::Cp || sources.len() > 1) {
         return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
     }
-    if stdin > 0 && destination.as_ref().is_some_and(|d| d.scheme == Scheme::Stdio) {
+    if stdin > 0 && destination.as_ref().is_some_and(|d| d.scheme == Scheme::STDIO) {
         return Err("from - to - nothing would be copied; `cat` does that".into());
     }
-    if kind != CopyKind::Cp && destination.as_ref().is_some_and(|d| d.scheme == Scheme::Stdio) {
+    if kind != CopyKind::Cp && destination.as_ref().is_some_and(|d| d.scheme == Scheme::STDIO) {
         return Err("- (standard output) can only be the destination of `haul cp`; `haul cat` writes files there, too".into());
     }
     Ok((sources, destination))
@@ -331,7 +332,7 @@ impl CpArgs {
     ) -> Result<CopyFlags, Refusal> {
         let (sources, destination) = places(kind, &self.places, self.tree.list_only, environment)?;
         let select = self.select.resolve(given, environment)?;
-        let mut listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::Stdio).count())?;
+        let mut listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         listed.recurse = given.get_flag("recursive");
         if listed.files_from.is_some() && delete.is_some() {
             return Err("--files-from says nothing about what is not in the list, so --delete could not tell what to delete; \
@@ -344,7 +345,7 @@ impl CpArgs {
         if self.tree.inplace && self.tree.backup_dir.is_some() {
             return Err("--inplace writes over the old file that --backup-dir would keep; leave one out".into());
         }
-        if self.version_id.is_some() && (kind != CopyKind::Cp || destination.as_ref().is_none_or(|place| place.scheme == Scheme::S3)) {
+        if self.version_id.is_some() && (kind != CopyKind::Cp || destination.as_ref().is_none_or(|place| place.scheme.keys)) {
             return Err("--version-id is for `haul cp` out of an object store; a copy there can come through standard output: \
                         haul cat --version-id ID SRC | haul cp - DST"
                 .into());

@@ -1,5 +1,6 @@
 //! ls, du, tree and cat: looking, not touching.
 
+use haul_stores::s3;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, Args, ValueHint};
@@ -8,8 +9,9 @@ use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::select::{Select, SelectArgs};
 use super::speed::{Speed, SpeedArgs};
-use super::{Environment, Refusal, locations, objects};
-use crate::location::{Location, Scheme};
+use super::{Environment, Refusal, locations};
+use crate::location::Location;
+use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LsFlags {
@@ -81,16 +83,15 @@ fn places(paths: &[OsString], environment: &Environment<'_>) -> Result<Vec<Locat
 impl LsArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<LsFlags, Refusal> {
         let connect = self.connect.resolve();
+        let objects: s3::Flags = connect.get();
         let places = match self.paths.is_empty() {
             // Whoever names a service and no path wants to see what is there.
-            true if connect.objects.endpoint_url.is_some() || connect.objects.profile.is_some() => {
-                locations(&[OsString::from("s3://")], environment)?
-            }
+            true if objects.endpoint_url.is_some() || objects.profile.is_some() => locations(&[OsString::from("s3://")], environment)?,
             _ => places(&self.paths, environment)?,
         };
         let (versions, uploads) = (self.all_versions, self.uploads);
         if (versions || uploads || self.etag)
-            && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3 || place.host.is_none())
+            && let Some(other) = places.iter().find(|place| !place.scheme.keys || place.host.is_none())
         {
             return Err(format!("{other} is no place in a bucket; --all-versions, --uploads and --etag are for s3://BUCKET/..."));
         }
@@ -168,7 +169,7 @@ impl DuArgs {
         }
         let places = places(&self.paths, environment)?;
         if (self.by_class || self.all_versions)
-            && let Some(other) = places.iter().find(|place| place.scheme != Scheme::S3)
+            && let Some(other) = places.iter().find(|place| !place.scheme.keys)
         {
             return Err(format!("{other} is no object store; --by-class and --all-versions are for s3:// addresses"));
         }

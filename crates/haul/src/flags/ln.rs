@@ -75,8 +75,8 @@ impl LnArgs {
             }
             // A relative name is seen from the link, not from here: only what has a host in front is read as an address.
             match location(path, environment) {
-                Ok(at) if matches!(at.scheme, Scheme::Ssh | Scheme::Sftp | Scheme::S3) => {
-                    if (&at.user, &at.host, at.port) == (&link.user, &link.host, link.port) && link.scheme != Scheme::Local {
+                Ok(at) if at.is_remote() => {
+                    if (&at.user, &at.host, at.port) == (&link.user, &link.host, link.port) && link.scheme != Scheme::LOCAL {
                         return Ok(Target::Text(at.path));
                     }
                     Err(format!("{at} is not where the link is to be; a symlink leads nowhere else than to its own host"))

@@ -7,6 +7,7 @@
 //! argv -> clap (spelling, numbers) -> hints (a value after an option that takes none) -> resolve (order, contradictions) -> Command
 //! ```
 
+use crate::location;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::exit::Exit;
-use crate::location::{Location, Scheme};
+use crate::location::Location;
 
 pub mod batch;
 mod before;
@@ -31,7 +32,6 @@ pub mod jobs;
 pub mod keep;
 pub mod list;
 pub mod ln;
-pub mod objects;
 pub mod other;
 pub mod run;
 pub mod same;
@@ -59,7 +59,6 @@ pub use why::WhyFlags;
 pub struct Environment<'a> {
     /// Whether a local path exists, a dangling symlink included.
     pub exists: &'a dyn Fn(&Path) -> bool,
-    pub built: &'a [Scheme],
     /// `HAUL_STATE_DIR`.
     pub state_dir: Option<OsString>,
     /// `NO_COLOR` is set to something.
@@ -331,9 +330,7 @@ fn locations(arguments: &[OsString], environment: &Environment<'_>) -> Result<Ve
 }
 
 fn location(argument: &OsString, environment: &Environment<'_>) -> Result<Location, Refusal> {
-    let location = Location::parse(argument, environment.exists).map_err(|e| e.to_string())?;
-    location.require(environment.built).map_err(|e| e.to_string())?;
-    Ok(location)
+    location::parse(argument, environment.exists).map_err(|e| e.to_string())
 }
 
 /// For every option among `ids` that was written, once for each time: its place, its id, its place among its own values.

@@ -1,5 +1,8 @@
 //! doctor, demo, completions, man, help.
 
+use crate::location;
+use haul_stores::provider::Provider as _;
+use haul_stores::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -9,7 +12,7 @@ use clap_complete::Shell;
 
 use super::Refusal;
 use super::connect::{Connect, ConnectArgs};
-use crate::location::{Location, Scheme};
+use crate::location::Location;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorFlags {
@@ -48,10 +51,12 @@ pub(super) fn host_of(argument: &OsStr) -> Result<Location, Refusal> {
     let text = argument.as_bytes();
     let alone = text.ends_with(b"]") || !text.contains(&b':');
     let address = if alone { [text, b":"].concat() } else { text.to_vec() };
-    let location = Location::parse(&OsString::from_vec(address), &|_| false).map_err(|e| e.to_string())?;
-    match location.scheme {
-        Scheme::Ssh | Scheme::Sftp => Ok(location),
-        _ => Err(format!("'{}' is no host to be reached by ssh; write HOST, USER@HOST or ssh://HOST:PORT", haul_core::entry::show(text))),
+    let location = location::parse(&OsString::from_vec(address), &|_| false).map_err(|e| e.to_string())?;
+    match SshProvider.schemes().contains(&location.scheme) {
+        true => Ok(location),
+        false => {
+            Err(format!("'{}' is no host to be reached by ssh; write HOST, USER@HOST or ssh://HOST:PORT", haul_core::entry::show(text)))
+        }
     }
 }
 

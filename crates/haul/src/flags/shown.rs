@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use clap::{Arg, ArgAction, Args, Command};
+use haul_stores::s3::S3;
+use haul_stores::ssh::SSH;
 
-use super::connect::ConnectArgs;
+use super::connect::ids_of;
 use super::global::GlobalArgs;
 use super::keep::KeepArgs;
-use super::objects::ObjectArgs;
 use super::select::SelectArgs;
 use super::speed::SpeedArgs;
 
@@ -58,8 +59,8 @@ fn ids<A: Args>() -> BTreeSet<String> {
 /// Hides the options of a group that cannot concern a command.
 pub(super) fn hide_foreign(command: Command) -> Command {
     let foreign: BTreeSet<String> = match command.get_name() {
-        name if BUCKETS_ONLY.contains(&name) => &ids::<ConnectArgs>() - &ids::<ObjectArgs>(),
-        name if HOSTS_ONLY.contains(&name) => ids::<ObjectArgs>(),
+        name if BUCKETS_ONLY.contains(&name) => ids_of(|provider| !provider.schemes().contains(&S3)),
+        name if HOSTS_ONLY.contains(&name) => ids_of(|provider| !provider.schemes().contains(&SSH)),
         _ => return command,
     };
     foreign.into_iter().fold(command, |command, id| command.mut_arg(id, |arg| arg.hide(true)))
@@ -87,10 +88,8 @@ fn brief(arg: Arg) -> Arg {
 
 /// The definitions as `-h` shows them: one list of the options that are used most.
 pub(super) fn short(command: Command) -> Command {
-    let groups: BTreeSet<String> = [ids::<ConnectArgs>(), ids::<GlobalArgs>(), ids::<KeepArgs>(), ids::<SelectArgs>(), ids::<SpeedArgs>()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let groups: BTreeSet<String> =
+        [ids_of(|_| true), ids::<GlobalArgs>(), ids::<KeepArgs>(), ids::<SelectArgs>(), ids::<SpeedArgs>()].into_iter().flatten().collect();
     let chosen = |command: &Command, arg: &Arg| {
         let id = arg.get_id().as_str();
         if arg.is_positional() {

@@ -9,16 +9,12 @@ use haul_core::plan::Compare;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const ALL: [Scheme; 9] =
-    [Scheme::Local, Scheme::Stdio, Scheme::Ssh, Scheme::Sftp, Scheme::S3, Scheme::Ftp, Scheme::Ftps, Scheme::Gsiftp, Scheme::Sshftp];
-
 fn read_in(line: &[&str], there: &[&str]) -> Result<Parsed, UsageError> {
     let argv: Vec<OsString> = std::iter::once("haul").chain(line.iter().copied()).map(OsString::from).collect();
     parse(
         &argv,
         &Environment {
             exists: &|path| there.iter().any(|name| Path::new(name) == path),
-            built: &ALL,
             state_dir: Some("/state".into()),
             no_color: false,
             now: "2026-03-10T12:00:00Z".parse().expect("a time"),
@@ -61,7 +57,7 @@ fn the_definitions_hold() {
 fn rsyncs_letters_run_unchanged() {
     let f = copy("sync -avzP src/ host:dst");
     assert!(f.keep.archive && f.transport.compress && f.sources[0].trailing_slash);
-    assert_eq!(f.destination.map(|d| d.scheme), Some(Scheme::Ssh));
+    assert_eq!(f.destination.map(|d| d.scheme), Some(haul_stores::ssh::SSH));
     let i = read("sync -avzP src/ dst");
     assert_eq!((i.global.verbose, i.global.progress), (1, global::Progress::On));
 
@@ -75,7 +71,7 @@ fn rsyncs_letters_run_unchanged() {
 
     let f = copy("cp -a -r -l -p -t -g -o -D -H -A -X -S -n -v -u -x -z -c -i -P -e ssh -W -L -K a b");
     assert!(f.policy.update && f.select.one_file_system && f.itemize && f.links_follow_and_keep());
-    assert_eq!((f.policy.compare, f.connect.ssh), (Compare::Content, Some("ssh".into())));
+    assert_eq!((f.policy.compare, f.connect.get::<haul_stores::ssh::Flags>().ssh), (Compare::Content, Some("ssh".into())));
     assert_eq!(copy("cp -I a b").policy.compare, Compare::Never);
     copy("cp -avzhe ssh a b");
     copy("cp -q a b");
@@ -274,7 +270,7 @@ fn contradictions_have_a_next_step() {
         ("cp s3:/b/x .", "write s3://b/x"),
         ("cp scp://h/x .", "HOST:PATH"),
         ("cp gs://b/x .", "there are file, ssh, sftp, s3;"),
-        ("sync a ftp://me:secret@host/", "password"),
+        ("sync a ssh://me:secret@host/", "password"),
     ] {
         let text = refused(line);
         assert!(text.contains(part) && text.starts_with("error: "), "{line}: {text}");
@@ -329,7 +325,7 @@ fn h_is_help_where_it_is_not_sizes() {
 #[test]
 fn options_of_a_command_may_stand_before_it() {
     let Command::Ls(flags) = read("--endpoint-url http://h --json ls s3://").command else { panic!("not ls") };
-    assert_eq!(flags.connect.objects.endpoint_url.as_deref(), Some("http://h"));
+    assert_eq!(flags.connect.get::<haul_stores::s3::Flags>().endpoint_url.as_deref(), Some("http://h"));
     assert!(copy("-avn --port 2222 cp a h:b").dry);
     let text = refused("--delete cp a b");
     assert!(text.contains("cp never deletes"), "{text}");
@@ -355,22 +351,6 @@ fn usage_errors_have_their_codes() {
 }
 
 #[test]
-fn a_scheme_that_is_not_built_is_refused() {
-    let argv: Vec<OsString> = ["haul", "cp", "a", "host:b"].map(OsString::from).into();
-    let environment = Environment {
-        exists: &|_| false,
-        built: &[Scheme::Local],
-        state_dir: None,
-        no_color: true,
-        now: Timestamp::UNIX_EPOCH,
-        zone: TimeZone::UTC,
-        umask: 0,
-    };
-    let text = parse(&argv, &environment).expect_err("ssh is not built").text.plain;
-    assert!(text.contains("ssh is not built into this version, which has local paths"), "{text}");
-}
-
-#[test]
 fn names_need_not_be_utf8() {
     use std::os::unix::ffi::OsStringExt;
     let argv = vec![
@@ -381,15 +361,8 @@ fn names_need_not_be_utf8() {
         OsString::from_vec(b"a\xfe".to_vec()),
         "b".into(),
     ];
-    let environment = Environment {
-        exists: &|_| true,
-        built: &ALL,
-        state_dir: None,
-        no_color: true,
-        now: Timestamp::UNIX_EPOCH,
-        zone: TimeZone::UTC,
-        umask: 0,
-    };
+    let environment =
+        Environment { exists: &|_| true, state_dir: None, no_color: true, now: Timestamp::UNIX_EPOCH, zone: TimeZone::UTC, umask: 0 };
     let Ok(Parsed::Run(invocation)) = parse(&argv, &environment) else { panic!("not understood") };
     let Command::Copy(flags) = invocation.command else { panic!("not a copy") };
     assert_eq!(flags.sources[0].path, b"a\xfe");

@@ -20,16 +20,15 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::event::Action;
 use haul_core::job::{Job, Links, Mode, Pick, Root};
 use haul_core::journal::Identity;
+use haul_core::place::OpenOptions;
 use haul_core::store::Store;
-use haul_stores::local::{Options as LocalOptions, can_be_apart};
-use haul_stores::s3::Learning;
 
 use crate::exit::Exit;
 use crate::flags::copy::CopyKind;
 use crate::flags::{CheckFlags, CopyFlags, Global};
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::owners;
-use crate::remote::{Hosts, is_remote};
 use crate::render;
 
 pub use run::Session;
@@ -68,7 +67,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             let identity = Identity { reached, ..identity(&flags.sources, flags.destination.as_ref()) };
             let journal = run::JournalChoice { restart: flags.restart, wait: flags.wait, kept: !flags.dry };
             let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
-            prepared.learned.iter().for_each(|learned| learned.flush());
+            prepared.hosts.finish();
             match report {
                 Ok(report) => session.exit(&report, Mode::Copy),
                 Err(e) => crate::out::error(&e),
@@ -90,13 +89,12 @@ struct Prepared {
     missing: Vec<Error>,
     /// What the user should know first.
     notes: Vec<String>,
-    /// What is remembered of objects, to be written down at the end.
-    learned: Vec<Arc<Learning>>,
+    hosts: Hosts,
 }
 
 fn identity(sources: &[Location], destination: Option<&Location>) -> Identity {
     let absolute = |location: &Location| {
-        if is_remote(location) {
+        if location.is_remote() {
             return location.to_string();
         }
         let mut path = places::absolute(&location.path);
@@ -114,7 +112,7 @@ fn prepare(flags: &CopyFlags, global: &Global) -> Result<Prepared> {
         return Err(Error::new(ErrorKind::Usage, "copy").because("no destination"));
     };
     let place = crate::open::path_of(&destination.path);
-    let was_there = is_remote(destination) || place.symlink_metadata().is_ok();
+    let was_there = destination.is_remote() || place.symlink_metadata().is_ok();
     prepare_at(flags, global, destination, &place, was_there).inspect_err(|_| {
         // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
         if !was_there {
@@ -131,21 +129,17 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
     if let Some(dir) = flags.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
         places::below(b"", dir)?;
     }
-    let umask = global.umask;
-    let lost = if flags.keep.mask.has(MetaMask::MODE) { 0 } else { umask };
-    let options = LocalOptions {
+    let options = OpenOptions {
         keep_dirlinks: flags.keep.links.keep_dirlinks,
-        follow: false,
-        umask: if lost == 0 && can_be_apart() { 0 } else { umask },
-        user_umask: umask,
-        dir_umask: lost,
+        one_file_system: flags.select.one_file_system,
+        keep_modes: flags.keep.mask.has(MetaMask::MODE),
         keep_acls: flags.keep.mask.has(MetaMask::ACL),
+        untrusted: !destination.scheme.keys,
+        umask: Some(global.umask),
+        ..OpenOptions::default()
     };
-    let mut connect = flags.connect.clone();
-    let distrust = !connect.objects.trust_metadata && destination.scheme != Scheme::S3;
-    connect.objects.distrust = distrust;
-    let hosts = Hosts::for_data(&connect, global.state_dir.as_deref()).patient(flags.run.timeout);
-    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
+    let hosts = hosts.compressing(flags.transport.compress).streaming(flags.transport.streams);
     let asked = places::Asked {
         hosts: &hosts,
         sources: &flags.sources,
@@ -165,9 +159,6 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         let e = Error::new(ErrorKind::Usage, "--delete").because("a pattern says nothing about what it does not match");
         return Err(e.hint("name the directory, and choose with --include and --exclude"));
     }
-    if flags.select.one_file_system && flags.sources.iter().any(is_remote) && hosts.any_plain() {
-        return Err(Error::new(ErrorKind::Unsupported, "-x").because("SFTP does not tell where a file system ends"));
-    }
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, &asked)?;
     let delete = flags.delete;
     let is_root = rustix::process::geteuid().is_root();
@@ -181,16 +172,15 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         keep = keep.with(if user.is_some() { MetaMask::OWNER } else { MetaMask::NONE });
         keep = keep.with(if group.is_some() { MetaMask::GROUP } else { MetaMask::NONE });
     }
-    let handed = std::mem::take(&mut places.stores);
     let over_network = !places.target.caps().cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
     let target_caps = (places.target.caps().writers_per_file > 1, places.target.caps().cheap_stat);
-    let from_objects = distrust && places.roots.iter().any(|root| root.store.place().scheme == "s3");
+    let distrusted = places.roots.iter().any(|root| root.store.caps().untrusted);
     let job = Job {
         mode: Mode::Copy,
         roots: places.roots,
         rename: places.rename,
         policy: flags.policy,
-        links: Links { devices: !from_objects, ..flags.keep.links },
+        links: Links { devices: !distrusted, ..flags.keep.links },
         filter,
         bounds: flags.select.bounds,
         keep,
@@ -229,8 +219,9 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         target: places.target,
     };
     let mut job = job;
-    if flags.kind == CopyKind::Mv && !is_remote(destination) && may_hand_over(&job) {
-        places::hand_over(&mut job.roots, &handed, places.local_target.as_ref(), place);
+    if flags.kind == CopyKind::Mv && !destination.is_remote() && may_hand_over(&job) {
+        let target = job.target.clone();
+        places::hand_over(&mut job.roots, &target, place);
     }
     let verb = match flags.kind {
         CopyKind::Mv => "moves",
@@ -238,21 +229,23 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         CopyKind::Cp => "copies",
     };
     let mut sentence = places::sentence(verb, &flags.sources, destination, &job, &hosts);
-    if from_objects && job.links.specials {
+    if distrusted && job.links.specials {
         sentence.push_str(", without devices and setuid bits (--trust-metadata)");
     }
-    if let Some(way) = hosts.befriend(&flags.sources, destination) {
+    let data_path = hosts.data_path(&flags.sources, destination);
+    if !data_path.is_empty() {
         sentence.push_str(", ");
-        sentence.push_str(way);
+        sentence.push_str(data_path);
     }
     let mut notes = notes;
-    notes.extend(host_without_colon(destination, was_there, flags.connect.ssh_config.as_deref()));
-    Ok(Prepared { job, sentence, missing: places.missing, notes, learned: hosts.learnings() })
+    let config = hosts.access().get::<haul_stores::ssh::Flags>().ssh_config;
+    notes.extend(host_without_colon(destination, was_there, config.as_deref()));
+    Ok(Prepared { job, sentence, missing: places.missing, notes, hosts })
 }
 
 /// `haul cp data cluster`, where cluster is a host: a new directory of this name is hardly meant.
 fn host_without_colon(destination: &Location, was_there: bool, config: Option<&std::path::Path>) -> Option<String> {
-    if is_remote(destination) || was_there || destination.trailing_slash {
+    if destination.is_remote() || was_there || destination.trailing_slash {
         return None;
     }
     let name = crate::known::named(&destination.path, config)?;
@@ -295,7 +288,7 @@ pub fn check(flags: &CheckFlags, source: &Location, global: &Global) -> Exit {
         let identity = identity(std::slice::from_ref(source), Some(&flags.tree));
         let journal = run::JournalChoice { restart: false, wait: false, kept: false };
         let report = session.run(prepared.job, &prepared.sentence, &identity, journal, Vec::new());
-        prepared.learned.iter().for_each(|learned| learned.flush());
+        prepared.hosts.finish();
         Ok(session.exit(&report?, Mode::Check))
     });
     ran.unwrap_or_else(|e| crate::out::error_in(&e, Mode::Check))
@@ -308,7 +301,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         hosts: &hosts,
         sources: &sources,
         destination: &flags.tree,
-        options: LocalOptions::default(),
+        options: OpenOptions::default(),
         follow: flags.keep.links.follow,
         dry: true,
         make_path: false,
@@ -344,7 +337,7 @@ fn prepare_check(flags: &CheckFlags, source: &Location, global: &Global) -> Resu
         ..Job::new(Mode::Check, places.roots, places.target)
     };
     let sentence = places::sentence("checks", &sources, &flags.tree, &job, &hosts);
-    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), learned: hosts.learnings() })
+    Ok(Prepared { job, sentence, missing: Vec::new(), notes: Vec::new(), hosts })
 }
 
 /// The rules of a command that takes filters but is no copy.

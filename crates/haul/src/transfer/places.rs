@@ -3,36 +3,38 @@
 //! `SRC` makes `DST/SRC`, `SRC/` means what is in it, a file goes to the name DST unless that is a directory or
 //! ends in a slash.
 
+use std::any::Any;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::job::{Job, LinkDest, Pick, Root};
+use haul_core::job::{Job, LinkDest, LinkFrom, Pick, Root};
+use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::{Flow, Place, Store, WriteStyle};
-use haul_stores::agent::RootOptions;
-use haul_stores::local::{Local, Options};
+use haul_stores::agent::Remote;
+use haul_stores::local::Local;
 use haul_stores::memory::Memory;
+use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
 
 use super::lists;
 use crate::command::scope::{Match, Scope, What, key_of, nothing};
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open;
-use crate::remote::{Host, Hosts, is_remote};
 
 /// Keys that can be no name are named up to so many.
 const UNFIT_NAMED: usize = 100;
 
 pub struct Asked<'a> {
-    pub hosts: &'a Hosts<'a>,
+    pub hosts: &'a Hosts,
     pub sources: &'a [Location],
     pub destination: &'a Location,
-    pub options: Options,
-    /// `-L`: the sources' links are followed.
+    /// How the destination is opened; the sources follow links with `-L`.
+    pub options: OpenOptions,
     pub follow: bool,
     pub dry: bool,
     pub make_path: bool,
@@ -49,29 +51,25 @@ pub enum FirstPick {
 
 pub struct Places {
     pub roots: Vec<Root>,
-    /// The stores of the roots, in their order.
-    pub stores: Vec<Option<Arc<Local>>>,
-    /// The directories that are read as a whole, for the guard.
-    pub read: Vec<Arc<Local>>,
-    /// The directories in which named sources stand.
-    pub parents: Vec<Arc<Local>>,
-    /// Sources on other machines.
-    pub remote: Vec<RemoteSource>,
+    /// What is read, for the guard.
+    pub read: Vec<Read>,
     pub target: Arc<dyn Store>,
-    /// `None` when the destination is another machine's, or is not there yet and this is a dry run.
-    pub local_target: Option<Arc<Local>>,
+    pub target_host: Arc<dyn Host>,
+    /// False for a destination that a dry run has not made.
+    pub is_made: bool,
     pub target_path: Vec<u8>,
     pub rename: Option<Vec<u8>>,
     pub missing: Vec<Error>,
     pub first_pick: FirstPick,
 }
 
-/// What is read of another machine, for the guard.
-pub struct RemoteSource {
+/// A source as it was found.
+pub struct Read {
     /// The directory that is opened, links resolved.
     pub place: Place,
     /// A name in it; `None` for the directory itself.
     pub leaf: Option<Vec<u8>>,
+    pub kind: Kind,
     /// Only what a pattern has matched in it, all of which is known before anything is written.
     pub matched: bool,
 }
@@ -93,39 +91,21 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
 }
 
 impl Asked<'_> {
-    fn source_options(&self) -> Options {
-        Options { follow: self.follow, keep_dirlinks: false, ..self.options }
-    }
-
-    /// The same for a store on another machine, which has a mask of its own.
-    fn far(&self, options: Options) -> RootOptions {
-        RootOptions { follow: options.follow, keep_dirlinks: options.keep_dirlinks, keep_modes: options.dir_umask == 0 }
-    }
-}
-
-/// A store, and the same once more if it is one of this machine.
-#[derive(Clone)]
-struct Opened {
-    store: Arc<dyn Store>,
-    local: Option<Arc<Local>>,
-}
-
-impl From<Arc<Local>> for Opened {
-    fn from(local: Arc<Local>) -> Self {
-        Opened { store: local.clone(), local: Some(local) }
+    fn source_options(&self, role: Role) -> OpenOptions {
+        OpenOptions { role, follow: self.follow, keep_dirlinks: false, ..self.options }
     }
 }
 
 enum Source {
-    Contents(Opened),
+    Contents(Arc<dyn Store>),
     Name {
-        parent: Opened,
+        parent: Arc<dyn Store>,
         leaf: Vec<u8>,
         kind: Kind,
     },
     /// What a pattern has matched below a directory, and keys among that which can be no name.
     Matched {
-        base: Opened,
+        base: Arc<dyn Store>,
         pick: Pick,
         unfit: Vec<Error>,
     },
@@ -149,10 +129,10 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
     if !into.is_empty() && !into.ends_with(b"/") {
         into.push(b'/');
     }
-    let is_inside = (asked.destination.scheme, &asked.destination.host) == (Scheme::S3, &location.host) && into.len() > base.len();
+    let is_inside = (asked.destination.scheme, &asked.destination.host) == (location.scheme, &location.host) && into.len() > base.len();
     let mut paths = lists::Paths::new(&std::env::temp_dir());
     let (mut found, mut unfit, mut trouble) = (0u64, Vec::new(), Ok(()));
-    let map_keys = asked.hosts.maps_keys();
+    let map_keys = asked.hosts.access().get::<s3::Flags>().map_keys;
     wild.walk(scope.bucket(), true, &mut |line| {
         let (Match::Line(Line::Object(object)) | Match::Within(Line::Object(object))) = line else { return Flow::Go };
         if is_inside && object.key.starts_with(&into) {
@@ -184,50 +164,44 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
         return Err(nothing(&argument, true));
     }
     let host = asked.hosts.reach(location)?;
-    let store = host.open_with(&[b"/", base].concat(), asked.far(asked.source_options()))?;
-    Ok(Some(Source::Matched { base: Opened { store, local: None }, pick: paths.pick()?, unfit }))
+    let store = host.open(&[b"/", base].concat(), asked.source_options(Role::Browse))?;
+    Ok(Some(Source::Matched { base: store, pick: paths.pick()?, unfit }))
 }
 
-/// A source on another machine: the directory itself, or a name in the directory above it.
-fn remote_source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+/// An address as errors name it: without the slash that a local path ends in.
+fn named(location: &Location) -> Vec<u8> {
+    match location.is_remote() {
+        true => location.to_string().into_bytes(),
+        false if location.path.is_empty() => b".".to_vec(),
+        false => location.path.clone(),
+    }
+}
+
+/// A source: the directory itself, or a name in the directory above it.
+fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if let Some(matched) = matched_source(location, asked)? {
         return Ok(matched);
     }
+    let path = named(location);
+    let none = || match location.is_remote() {
+        true => open::missing(&path),
+        false => open::missing_operand(&path, asked.hosts),
+    };
+    let missing = |e: Error| if e.kind() == ErrorKind::NotFound && !location.is_remote() { none() } else { e };
     let host = asked.hosts.reach(location)?;
     let path = host.path(location);
-    let options = asked.far(asked.source_options());
-    let open = |path: &[u8]| -> Result<Opened> { Ok(Opened { store: host.open_with(path, options)?, local: None }) };
-    if location.means_contents() || asked.listed {
-        return Ok(Source::Contents(Opened { store: host.open_source(&path, options)?, local: None }));
+    let has_name = !host.split(&path).1.is_empty();
+    if location.means_contents() || asked.listed || !has_name {
+        let role = if location.means_contents() || asked.listed { Role::Source } else { Role::Browse };
+        return host.open(&path, asked.source_options(role)).map(Source::Contents).map_err(missing);
     }
-    let (above, leaf) = host.split(&path);
-    if leaf.is_empty() {
-        return open(&path).map(Source::Contents);
-    }
-    let parent = open(above)?;
-    let missing = || Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no such file or directory");
-    let entry = super::stands(&*parent.store, leaf)?.ok_or_else(missing)?;
-    if location.scheme == Scheme::S3 && entry.kind == Kind::Dir {
+    let (parent, leaf) = host.open_name(&path, asked.source_options(Role::Browse)).map_err(missing)?;
+    let entry = super::stands(&*parent, &leaf)?.ok_or_else(none)?;
+    if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("there is no object of this key");
         return Err(e.hint(format!("for what is below it write {location}/")));
     }
-    Ok(Source::Name { parent, leaf: leaf.to_vec(), kind: entry.kind })
-}
-
-fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
-    if is_remote(location) {
-        return remote_source(location, asked);
-    }
-    let none = || open::missing_operand(&location.path, asked.hosts);
-    let missing = |e: Error| if e.kind() == ErrorKind::NotFound { none() } else { e };
-    if location.means_contents() || asked.listed {
-        let store = Local::open(&open::path_of(&location.path), asked.source_options()).map_err(missing)?;
-        return Ok(Source::Contents(Arc::new(store).into()));
-    }
-    let opened = open::in_parent(&location.path, asked.source_options()).map_err(missing)?;
-    let leaf = opened.leaf.clone().unwrap_or_default();
-    let entry = super::stands(&*opened.store, &leaf)?.ok_or_else(none)?;
-    Ok(Source::Name { parent: opened.store.into(), leaf, kind: entry.kind })
+    Ok(Source::Name { parent, leaf, kind: entry.kind })
 }
 
 pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
@@ -245,48 +219,21 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         return Err(e);
     }
     let first_pick = if matches!(sources.first(), Some(Source::Contents(_))) { FirstPick::Contents } else { FirstPick::Names };
-    let (target, local_target, target_path, rename) = destination(asked, &sources)?;
-    let mut places = Places {
-        roots: Vec::new(),
-        stores: Vec::new(),
-        read: Vec::new(),
-        parents: Vec::new(),
-        remote: Vec::new(),
-        target,
-        local_target,
-        target_path,
-        rename,
-        missing,
-        first_pick,
-    };
+    let Destination { store: target, host: target_host, is_made, path: target_path, rename } = destination(asked, &sources)?;
+    let mut places = Places { roots: Vec::new(), read: Vec::new(), target, target_host, is_made, target_path, rename, missing, first_pick };
     for source in sources {
         match source {
-            Source::Contents(Opened { store, local }) => {
-                if local.is_none() {
-                    places.remote.push(RemoteSource { place: store.place().clone(), leaf: None, matched: false });
-                }
-                places.read.extend(local.clone());
-                places.stores.push(local);
+            Source::Contents(store) => {
+                places.read.push(Read { place: store.place().clone(), leaf: None, kind: Kind::Dir, matched: false });
                 places.roots.push(super::root(store, Pick::Contents));
             }
             Source::Matched { base, pick, unfit } => {
-                places.remote.push(RemoteSource { place: base.store.place().clone(), leaf: None, matched: true });
-                places.stores.push(None);
-                places.roots.push(super::root(base.store, pick));
+                places.read.push(Read { place: base.place().clone(), leaf: None, kind: Kind::Dir, matched: true });
+                places.roots.push(super::root(base, pick));
                 places.missing.extend(unfit);
             }
             Source::Name { parent, leaf, kind } => {
-                let Opened { store: parent, local } = parent;
-                if local.is_none() {
-                    places.remote.push(RemoteSource { place: parent.place().clone(), leaf: Some(leaf.clone()), matched: false });
-                }
-                if kind == Kind::Dir && local.is_some() {
-                    let mut path = parent.place().root.clone();
-                    path.push(b'/');
-                    path.extend_from_slice(&leaf);
-                    places.read.push(Arc::new(Local::open(Path::new(OsStr::from_bytes(&path)), asked.source_options())?));
-                }
-                places.parents.extend(local.clone());
+                places.read.push(Read { place: parent.place().clone(), leaf: Some(leaf.clone()), kind, matched: false });
                 // Arguments of one parent are one listing, as long as they follow each other.
                 match places.roots.last_mut() {
                     Some(Root { store, pick: Pick::Names(names), .. }) if store.place() == parent.place() => {
@@ -294,10 +241,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                             places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("named twice; copied once"));
                         }
                     }
-                    _ => {
-                        places.stores.push(local);
-                        places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf]))));
-                    }
+                    _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
                 }
             }
         }
@@ -305,67 +249,42 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
     Ok(places)
 }
 
-type Destination = (Arc<dyn Store>, Option<Arc<Local>>, Vec<u8>, Option<Vec<u8>>);
+/// Where it all goes.
+struct Destination {
+    store: Arc<dyn Store>,
+    host: Arc<dyn Host>,
+    is_made: bool,
+    path: Vec<u8>,
+    rename: Option<Vec<u8>>,
+}
 
 fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let location = asked.destination;
-    if is_remote(location) {
-        return remote_destination(asked, sources);
-    }
-    let place = open::path_of(&location.path);
-    let at = |path: &Path, rename: Option<Vec<u8>>| -> Result<Destination> {
-        let store = Arc::new(Local::open(path, asked.options)?);
-        Ok((store.clone() as Arc<dyn Store>, Some(store), path.as_os_str().as_bytes().to_vec(), rename))
-    };
-    let clash = |reason: &str, hint: &str| {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.path);
-        Err(e.because(reason.to_string()).hint(hint.to_string()))
-    };
-    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
-    match std::fs::metadata(&place) {
-        Ok(meta) if meta.is_dir() => return at(&place, None),
-        Ok(_) if location.trailing_slash => {
-            return clash("is a file, and the slash says it is a directory", "leave the slash out to replace the file");
-        }
-        Ok(_) if !one_file => return clash("is a file, and a directory is needed", "remove it or name another destination"),
-        Ok(_) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            if !one_file || location.trailing_slash {
-                return new_directory(asked, &place, at);
-            }
-        }
-        Err(e) => return Err(Error::io(e, "open").at(&location.path)),
-    }
-    // One file to another name.
-    let Some(leaf) = place.file_name() else { return clash("has no name of its own", "name a file in it") };
-    let parent = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !parent.exists() {
-        if !asked.make_path {
-            return Err(open::missing(parent.as_os_str().as_bytes()).hint("--mkpath makes the directories above the destination"));
-        }
-        if asked.dry {
-            return Ok((Arc::new(Memory::new()), None, location.path.clone(), Some(leaf.as_bytes().to_vec())));
-        }
-        std::fs::create_dir_all(parent).map_err(|e| Error::io(e, "mkdir").at(parent.as_os_str().as_bytes()))?;
-    }
-    at(parent, Some(leaf.as_bytes().to_vec()))
-}
-
-/// The same on another machine.
-fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
-    let location = asked.destination;
     let host = asked.hosts.reach(location)?;
     let path = host.path(location);
+    let options = OpenOptions { role: Role::Destination, ..asked.options };
     let clash = |reason: &str, hint: &str| {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(location.to_string().as_bytes());
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
         Err(e.because(reason.to_string()).hint(hint.to_string()))
     };
     let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
-        Ok((host.open_target(path, asked.far(asked.options))?, None, path.to_vec(), rename))
+        Ok(Destination { store: host.open(path, options)?, host: host.clone(), is_made: true, path: path.to_vec(), rename })
+    };
+    // What a dry run has not made is empty.
+    let unmade = |rename: Option<Vec<u8>>| {
+        Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
     };
     let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
     let (above, leaf) = host.split(&path);
-    match host.look(&path)? {
+    // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
+    let no_parent = || {
+        let hint = "--mkpath makes the directories above the destination";
+        match location.is_remote() {
+            true => clash("the directory above it is not there", hint),
+            false => Err(open::missing(above).hint(hint)),
+        }
+    };
+    match host.lookup(&path)? {
         Some(Kind::Dir) => return at(&path, None),
         Some(_) if location.trailing_slash => {
             return clash("is a file, and the slash says it is a directory", "leave the slash out to replace the file");
@@ -374,43 +293,31 @@ fn remote_destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destinati
         Some(_) => {}
         None if one_file && !location.trailing_slash => {}
         None => {
-            if !asked.make_path && host.look(above)? != Some(Kind::Dir) {
-                return clash("the directory above it is not there", "--mkpath makes the directories above the destination");
+            if !asked.make_path && host.lookup(above)? != Some(Kind::Dir) {
+                return no_parent();
             }
             if asked.dry {
                 // What is below a prefix can be looked at, whether or not anything says that it is a directory.
-                let prefix = matches!(*host, Host::Objects(_));
-                return if prefix { at(&path, None) } else { Ok((Arc::new(Memory::new()), None, path.clone(), None)) };
+                return if location.scheme.keys { at(&path, None) } else { unmade(None) };
             }
             host.make_dir(&path, asked.make_path)?;
             return at(&path, None);
         }
     }
-    if host.look(above)? != Some(Kind::Dir) {
+    // One file to another name.
+    if matches!(leaf, b"" | b"." | b"..") {
+        return clash("has no name of its own", "name a file in it");
+    }
+    if host.lookup(above)? != Some(Kind::Dir) {
         if !asked.make_path {
-            return clash("the directory above it is not there", "--mkpath makes the directories above the destination");
+            return no_parent();
         }
         if asked.dry {
-            return Ok((Arc::new(Memory::new()), None, path.clone(), Some(leaf.to_vec())));
+            return unmade(Some(leaf.to_vec()));
         }
         host.make_dir(above, true)?;
     }
     at(above, Some(leaf.to_vec()))
-}
-
-/// Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
-fn new_directory(asked: &Asked<'_>, place: &Path, at: impl Fn(&Path, Option<Vec<u8>>) -> Result<Destination>) -> Result<Destination> {
-    let bytes = place.as_os_str().as_bytes();
-    let parent = place.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !asked.make_path && !parent.is_dir() {
-        return Err(open::missing(parent.as_os_str().as_bytes()).hint("--mkpath makes the directories above the destination"));
-    }
-    if asked.dry {
-        return Ok((Arc::new(Memory::new()), None, bytes.to_vec(), None));
-    }
-    let made = if asked.make_path { std::fs::create_dir_all(place) } else { std::fs::create_dir(place) };
-    made.map_err(|e| Error::io(e, "mkdir").at(bytes))?;
-    at(place, None)
 }
 
 /// `--backup-dir` as a path below the destination.
@@ -432,21 +339,32 @@ pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
     }
 }
 
+fn device(identity: Option<(u64, u64)>) -> Option<u64> {
+    identity.map(|(device, _)| device)
+}
+
+/// The store as one of this machine.
+fn local(store: &Arc<dyn Store>) -> Option<Arc<Local>> {
+    let any: Arc<dyn Any + Send + Sync> = store.clone();
+    any.downcast().ok()
+}
+
 /// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
 /// above it.
-pub fn hand_over(roots: &mut [Root], stores: &[Option<Arc<Local>>], target: Option<&Arc<Local>>, place: &Path) {
-    let device = match target {
-        Some(target) => Some(target.identity().0),
+pub fn hand_over(roots: &mut [Root], places: &Arc<dyn Store>, place: &Path) {
+    let target = local(places);
+    let on = match &target {
+        Some(target) => device(target.identity()),
         None => place.ancestors().skip(1).find_map(|above| {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
         }),
     };
-    for (root, from) in roots.iter_mut().zip(stores) {
-        let (Some(from), to) = (from.clone(), target.cloned()) else { continue };
+    for root in roots {
+        let (Some(from), to) = (local(&root.store), target.clone()) else { continue };
         root.hand_over = Some(Arc::new(move |entry: &Entry, name: &Name, dry| match &to {
             Some(to) if !dry => to.take_over(&from, &entry.name, name),
-            _ if device == Some(entry.dev) => Ok(()),
+            _ if on == Some(entry.dev) => Ok(()),
             _ => Err(Error::new(ErrorKind::Unsupported, "rename").on(name)),
         }));
     }
@@ -455,66 +373,41 @@ pub fn hand_over(roots: &mut [Root], stores: &[Option<Arc<Local>>], target: Opti
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
 pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(Vec<LinkDest>, Vec<String>)> {
-    if !dirs.is_empty() && is_remote(asked.destination) {
-        return far_link_dest(dirs, places, asked);
-    }
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let target = open::path_of(&places.target_path);
     for dir in dirs {
-        let path = reference(&target, dir, places.local_target.is_some());
-        let store = match Local::open(&path, asked.options) {
-            Ok(store) => Arc::new(store),
+        let path = reference(&target, dir, places.is_made);
+        let store = match places.target_host.open(path.as_os_str().as_bytes(), asked.options) {
+            Ok(store) => store,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 notes.push(not_there(&path));
                 continue;
             }
             Err(e) => return Err(e),
         };
-        let Some(to) = places.local_target.clone() else {
-            found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(unasked) });
-            continue;
-        };
-        if to.identity().0 != store.identity().0 {
-            return Err(crosses(&path));
-        }
-        let from = store.clone();
-        let link = move |existing: &Name, name: &Name| to.link_from(&from, existing, name);
-        found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(link) });
-    }
-    Ok((found, notes))
-}
-
-/// The same on another machine: its haul links what lies there.
-fn far_link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(Vec<LinkDest>, Vec<String>)> {
-    let host = asked.hosts.reach(asked.destination)?;
-    let Host::Agent(host) = &*host else {
-        let e = Error::new(ErrorKind::Unsupported, "--link-dest").because("plain SFTP cannot link to what lies beside the destination");
-        return Err(e.hint("haul on the remote host can: --install-agent places it there"));
-    };
-    let options = asked.far(asked.options);
-    let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let is_made = places.target.place().scheme == "ssh";
-    let to = is_made.then(|| host.open(&places.target_path, options).map(Arc::new)).transpose()?;
-    for dir in dirs {
-        let path = reference(&open::path_of(&places.target_path), dir, is_made);
-        let store = match host.open(path.as_os_str().as_bytes(), options) {
-            Ok(store) => Arc::new(store),
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                notes.push(not_there(&path));
-                continue;
+        let link: Arc<LinkFrom> = match (local(&store), local(&places.target)) {
+            _ if !places.is_made => Arc::new(unasked),
+            (Some(from), Some(to)) if device(to.identity()) == device(from.identity()) => {
+                Arc::new(move |existing: &Name, name: &Name| to.link_from(&from, existing, name))
             }
-            Err(e) => return Err(e),
+            (Some(_), _) => return Err(crosses(&path)),
+            (None, _) => {
+                let remote = |store: &Arc<dyn Store>| {
+                    let any: Arc<dyn Any + Send + Sync> = store.clone();
+                    any.downcast::<Remote>().ok()
+                };
+                let (Some(from), Some(to)) = (remote(&store), remote(&places.target)) else {
+                    let e = Error::new(ErrorKind::Unsupported, "--link-dest");
+                    let e = e.because("plain SFTP cannot link to what lies beside the destination");
+                    return Err(e.hint("haul on the remote host can: --install-agent places it there"));
+                };
+                if device(to.identity()) != device(from.identity()) {
+                    return Err(crosses(&path));
+                }
+                Arc::new(move |existing: &Name, name: &Name| to.link_from(&from, existing, name))
+            }
         };
-        let Some(to) = to.clone() else {
-            found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(unasked) });
-            continue;
-        };
-        if to.identity().0 != store.identity().0 {
-            return Err(crosses(&path));
-        }
-        let from = store.clone();
-        let link = move |existing: &Name, name: &Name| to.link_from(&from, existing, name);
-        found.push(LinkDest { store: store as Arc<dyn Store>, link: Arc::new(link) });
+        found.push(LinkDest { store, link });
     }
     Ok((found, notes))
 }
@@ -544,11 +437,11 @@ fn unasked(_existing: &Name, _name: &Name) -> Result<()> {
 
 /// The address as a person would look for it: a local path in full.
 fn shown(location: &Location) -> String {
-    if is_remote(location) { location.to_string() } else { show(&absolute(&location.path)) }
+    if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
 }
 
 /// The first line of the output: what the run understood.
-pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts<'_>) -> String {
+pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts) -> String {
     let what = match sources {
         [one] if one.means_contents() => format!("the contents of {}", shown(one)),
         [one] => shown(one),

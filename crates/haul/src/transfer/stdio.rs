@@ -1,8 +1,10 @@
 //! `cp - FILE` and `cp FILE... -`: standard input and output, whose size nobody knows before the end; and devices and pipes as
 //! destinations, which take bytes and have no content.
 
+use haul_core::place::{OpenOptions, Role};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +18,12 @@ use haul_core::meter::Meter;
 use haul_core::retry::Tries;
 use haul_core::rlimit;
 use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, WriteStyle, chunk_size};
-use haul_stores::local::Options;
 
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
+use crate::hosts::Hosts;
 use crate::location::{Location, Scheme};
 use crate::open::Opened;
-use crate::remote::{Hosts, is_remote};
 use crate::{command, open, out, units};
 
 /// Bytes that are read and written at once.
@@ -31,13 +32,13 @@ const PIECE: usize = 1 << 20;
 /// `None` where neither end is `-`.
 pub fn copy(flags: &CopyFlags, global: &Global) -> Option<Result<Exit>> {
     let destination = flags.destination.as_ref()?;
-    if destination.scheme == Scheme::Stdio {
+    if destination.scheme == Scheme::STDIO {
         return Some(to_stdout(flags));
     }
     if let Some(place) = special(destination).filter(|_| !flags.policy.force && flags.sources.len() == 1) {
         return Some(into_special(&place, flags, global));
     }
-    flags.sources.iter().any(|s| s.scheme == Scheme::Stdio).then(|| from_stdin(flags, destination, global))
+    flags.sources.iter().any(|s| s.scheme == Scheme::STDIO).then(|| from_stdin(flags, destination, global))
 }
 
 fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
@@ -61,7 +62,7 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
 
 /// The device, pipe or socket that the address names.
 fn special(destination: &Location) -> Option<PathBuf> {
-    if is_remote(destination) || destination.scheme == Scheme::Stdio || destination.means_contents() {
+    if destination.is_remote() || destination.scheme == Scheme::STDIO || destination.means_contents() {
         return None;
     }
     let place = open::path_of(&destination.path);
@@ -95,7 +96,7 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
     let mut to = io::BufWriter::with_capacity(PIECE, to);
     let hosts = Hosts::new(&flags.connect);
     for source in &flags.sources {
-        if source.scheme == Scheme::Stdio {
+        if source.scheme == Scheme::STDIO {
             io::copy(&mut io::stdin().lock(), &mut to).map_err(failed)?;
         } else {
             command::files::cat(&open::Argument::new(source, &hosts), &mut to)?;
@@ -107,65 +108,39 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
 
 /// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
 fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
-    if is_remote(destination) {
-        return from_stdin_to_host(flags, destination, global);
-    }
-    let place = open::path_of(&destination.path);
-    if destination.means_contents() || place.is_dir() {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.path).because("is a directory, and standard input has no name");
-        return Err(e.hint("name the file that it is to become"));
-    }
-    // What a link names is meant, as with a shell's redirection.
-    let place = std::fs::canonicalize(&place).unwrap_or(place);
-    let shown = show(&super::places::absolute(&destination.path));
-    if !global.quiet {
-        let sentence = format!("copies standard input to {shown}");
-        out::complain(&format!("{sentence}\n").into(), false);
-    }
-    if flags.dry {
-        out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
-        return Ok(Exit::Success);
-    }
-    if flags.make_path
-        && let Some(parent) = place.parent().filter(|parent| !parent.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(parent).map_err(|e| Error::io(e, "mkdir").at(parent.as_os_str().as_bytes()))?;
-    }
-    let options = Options { user_umask: global.umask, ..Options::default() };
-    let opened = open::in_parent(place.as_os_str().as_bytes(), options).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
-        _ => e,
-    })?;
-    pour_into(&Opened::from(opened), flags, global)
-}
-
-/// The same on another machine.
-fn from_stdin_to_host(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
-    let hosts = hosts.squeezing(flags.transport.compress).streaming(flags.transport.streams);
+    let hosts = hosts.compressing(flags.transport.compress).streaming(flags.transport.streams);
     let host = hosts.reach(destination)?;
-    let path = host.path(destination);
-    let shown = destination.to_string();
-    if destination.means_contents() || host.look(&path)? == Some(Kind::Dir) {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(shown.as_bytes()).because("is a directory, and standard input has no name");
+    let mut path = host.path(destination);
+    let shown = if destination.is_remote() { destination.to_string() } else { show(&super::places::absolute(&destination.path)) };
+    if destination.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.to_bytes());
+        let e = e.because("is a directory, and standard input has no name");
         return Err(e.hint("name the file that it is to become"));
     }
+    if !destination.is_remote() {
+        // What a link names is meant, as with a shell's redirection.
+        path = std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec());
+    }
     if !global.quiet {
-        out::complain(&format!("copies standard input to {shown} {}\n", hosts.sentence()).into(), false);
+        let reached = hosts.sentence();
+        let space = if reached.is_empty() { "" } else { " " };
+        out::complain(&format!("copies standard input to {shown}{space}{reached}\n").into(), false);
     }
     if flags.dry {
         out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
         return Ok(Exit::Success);
     }
-    let (above, leaf) = host.split(&path);
-    if flags.make_path {
+    let above = host.split(&path).0;
+    if flags.make_path && host.lookup(above)? != Some(Kind::Dir) {
         host.make_dir(above, true)?;
     }
-    let store = host.open(above).map_err(|e| match e.kind() {
+    let options = OpenOptions { role: Role::Destination, umask: Some(global.umask), ..OpenOptions::default() };
+    let opened = open::in_parent(&*host, &path, options).map_err(|e| match e.kind() {
         ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
         _ => e,
     })?;
-    pour_into(&Opened { store, leaf: Some(leaf.to_vec()) }, flags, global)
+    pour_into(&opened, flags, global)
 }
 
 fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit> {

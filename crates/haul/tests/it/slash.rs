@@ -221,10 +221,10 @@ fn a_local_name_with_a_colon_is_local() {
     w.write("wrfout_d01_2024-01-01_00:00:00", "x");
     w.haul("cp wrfout_d01_2024-01-01_00:00:00 dst").succeeds();
     assert_eq!(w.names("dst"), "wrfout_d01_2024-01-01_00:00:00");
-    assert_snapshot!(w.haul("cp ftp://host/no dst").run().snapshot(), @"
+    assert_snapshot!(w.haul("cp gs://host/no dst").run().snapshot(), @"
     exit 1
     --- stderr
-    error: ftp://host/no: ftp is not built into this version, which has local paths, ssh, sftp, s3; see `haul help addresses`
+    error: gs://host/no: no such scheme; there are file, ssh, sftp, s3; a host is written HOST:PATH
 
     For more information, try 'haul cp --help'.
     ");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use haul_core::bundle::{Bundle, Item, Outcome, Spent};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Depth, Flow, Found, MetaSpec, Source, Spec, Store, Token};
+use haul_core::store::{Flow, Found, MetaSpec, Source, Spec, Store, Token};
 
 use super::files::Open;
 use super::{Agent, Reply, Root};
@@ -224,7 +224,7 @@ impl Agent {
             keep_acls: false,
         };
         let store = local::Local::open(path_of(&path), options)?;
-        let (dev, ino) = store.identity();
+        let (dev, ino) = store.identity().unwrap_or_default();
         to.bytes(&store.place().root).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
         // What a later version added stands behind: how long it has worked so far, and that it can be asked.
         self.account.write(to);
@@ -395,7 +395,7 @@ fn list(root: &Root, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         leaves.clear();
         to.out.is_empty() || reply.more(&to.out)
     };
-    root.store.list(&dir, Depth::One, &mut |found| {
+    root.store.list(&dir, &mut |found| {
         match found {
             Ok(entry) => leaves.push(entry.name.leaf.to_vec()),
             Err(e) => wanted &= send(&mut leaves, Some(e)),

@@ -1,5 +1,8 @@
 //! `haul bench compare`.
 
+use haul_stores::provider::Provider as _;
+use haul_stores::s3;
+use haul_stores::ssh::SshProvider;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,8 +21,8 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
 use crate::flags::connect::Connect;
-use crate::location::{Location, Scheme};
-use crate::remote::{Hosts, is_remote};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::render::{JSON_VERSION, command_line};
 use crate::{out, units};
 
@@ -57,7 +60,7 @@ fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
 fn compare(flags: &CompareFlags, source: &Location, destination: &Location, global: &Global) -> Result<Exit> {
     contest::one_here(source, destination)?;
     for place in [source, destination] {
-        if place.scheme == Scheme::S3 && place.user.is_some() {
+        if place.scheme.keys && place.user.is_some() {
             let e = Error::new(ErrorKind::Usage, "begin").at(&place.to_bytes()).because("the other tools know no profile in an address");
             return Err(e.hint("name it by --profile"));
         }
@@ -145,11 +148,11 @@ fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
 }
 
 fn route(source: &Location, destination: &Location) -> Route {
-    match (source.scheme, destination.scheme) {
-        (Scheme::S3, _) => Route::S3Local,
-        (_, Scheme::S3) => Route::LocalS3,
-        _ if is_remote(source) => Route::HostLocal,
-        _ if is_remote(destination) => Route::LocalHost,
+    match () {
+        () if source.scheme.keys => Route::S3Local,
+        () if destination.scheme.keys => Route::LocalS3,
+        _ if source.is_remote() => Route::HostLocal,
+        _ if destination.is_remote() => Route::LocalHost,
         _ => Route::LocalLocal,
     }
 }
@@ -220,7 +223,7 @@ impl Task<'_> {
 
     fn env(&self) -> Vec<(OsString, OsString)> {
         let mut env = self.keeping.env();
-        if let Some(profile) = &self.connect.objects.profile {
+        if let Some(profile) = &self.connect.get::<s3::Flags>().profile {
             env.push(("AWS_PROFILE".into(), profile.into()));
         }
         if let Some(region) = reach::region(self.connect) {
@@ -243,7 +246,7 @@ impl Task<'_> {
         let mut words = Words::default();
         let (source, target) = (&self.from.location, self.ground.at(fresh));
         let bytes = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
-        let (above, _) = crate::open::split(&source.path);
+        let (above, _) = haul_core::place::host::split(&source.path);
         words.one("src", bytes(&source.path));
         words.one("parent", bytes(above));
         words.one("name", bytes(&self.from.name));
@@ -254,7 +257,7 @@ impl Task<'_> {
         words.one("to", bytes(&Location { trailing_slash: true, ..target.clone() }.to_bytes()));
         words.one("threads", self.threads.to_string());
         words.one("haul", std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?);
-        let other = if is_remote(source) { source } else { &target };
+        let other = if source.is_remote() { source } else { &target };
         let ssh_options = reach::ssh_options(self.connect, other);
         words.one("ssh", words::for_rsync(&[reach::ssh(self.connect), ssh_options.clone()].concat()));
         words.many("ssh_options", ssh_options);
@@ -262,13 +265,13 @@ impl Task<'_> {
         for name in ["login", "target", "bucket", "key", "endpoint", "endpoint_host", "no_ssl", "region"] {
             words.absent(name);
         }
-        match other.scheme {
-            Scheme::Ssh | Scheme::Sftp => {
+        match () {
+            () if SshProvider.schemes().contains(&other.scheme) => {
                 let (login, bracketed) = reach::login(other)?;
                 words.one("login", login);
                 words.one("target", bracketed);
             }
-            Scheme::S3 => {
+            () if other.scheme.keys => {
                 words.one("bucket", other.host.clone().unwrap_or_default());
                 words.one("key", bytes(&other.path));
                 if let Some(url) = reach::endpoint(self.connect) {

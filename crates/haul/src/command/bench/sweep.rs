@@ -20,8 +20,8 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::SweepFlags;
 use crate::flags::connect::Connect;
-use crate::location::{Location, Scheme};
-use crate::remote::Hosts;
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::render::JSON_VERSION;
 use crate::{out, units};
 
@@ -154,7 +154,7 @@ impl Far<'_> {
     fn call(&self, options: &[OsString], from: &Location, target: &Location) -> Call {
         let name = &self.from.name;
         // A prefix of an object store has no name of its own: what is in it goes into a directory of that name.
-        let prefix = from.scheme == Scheme::S3 && self.from.is_dir;
+        let prefix = from.scheme.keys && self.from.is_dir;
         let source = Location { trailing_slash: prefix, ..from.clone() };
         let target = match prefix {
             true => Location { path: [&target.path[..], b"/", name].concat(), trailing_slash: false, ..target.clone() },
@@ -162,7 +162,7 @@ impl Far<'_> {
         };
         let mut argv: Vec<OsString> = vec![std::env::current_exe().unwrap_or_else(|_| "haul".into()).into(), "cp".into(), "-q".into()];
         argv.extend(options.iter().cloned());
-        if crate::remote::is_remote(&source) || crate::remote::is_remote(&target) {
+        if source.is_remote() || target.is_remote() {
             // A point that has logins of its own comes before what was asked for all.
             let fixed = options.iter().any(|option| option == "--logins");
             argv.extend(
@@ -191,7 +191,7 @@ impl Far<'_> {
             }
         }
         let path = [&dir.path[..], b"/", &self.from.name].concat();
-        Ok(Location { path, trailing_slash: dir.scheme == Scheme::S3 && self.from.is_dir, ..dir })
+        Ok(Location { path, trailing_slash: dir.scheme.keys && self.from.is_dir, ..dir })
     }
 
     fn copy(&self, dir: &Location) -> Result<()> {

@@ -4,6 +4,7 @@ use super::facts::Facts;
 use super::show::time;
 use crate::flags::connect::Connect;
 use crate::units::{count, duration, rate};
+use haul_stores::ssh::Flags;
 
 /// A round trip in seconds from which on one ssh connection is the limit of a fast network.
 const LONG: f64 = 0.002;
@@ -34,8 +35,10 @@ fn haul(facts: &Facts, connect: &Connect) -> Option<String> {
     let why = facts.haul_error.as_ref()?;
     let gain = "whole files and bundles without a round trip each, times to the nanosecond, extended attributes, ACLs and data connections";
     match why.as_str() {
-        _ if connect.agent.is_some() => Some("no haul answers at the path that --agent names: runs with that flag fail".into()),
-        "not there" if !connect.install_agent => Some(format!("--install-agent places haul there: {gain}")),
+        _ if connect.get::<Flags>().agent.is_some() => {
+            Some("no haul answers at the path that --agent names: runs with that flag fail".into())
+        }
+        "not there" if !connect.get::<Flags>().install_agent => Some(format!("--install-agent places haul there: {gain}")),
         "not there" => None,
         _ if why.starts_with("not there") => Some(format!("a haul built for that platform in its PATH would bring {gain}")),
         // The one that haul has placed.

@@ -12,6 +12,7 @@ mod show;
 
 pub use show::time;
 
+use haul_stores::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,18 +20,18 @@ use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, Attempt};
-use haul_stores::place;
 use haul_stores::probe::{Probe, probe};
 use haul_stores::script::count_sessions;
 use haul_stores::sftp::{self, CHANNELS};
+use haul_stores::ssh::install as place;
 use haul_stores::ssh::{Entered, Login, Whose};
 
 use crate::exit::Exit;
 use crate::flags::connect::Connect;
 use crate::flags::{DoctorFlags, Global};
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::out;
-use crate::remote::Hosts;
 use crate::render::JSON_VERSION;
 use facts::{Clock, Connection, Data, Direction, Document, Facts, Failure, Haul, Home, Sessions, Sftp, System};
 
@@ -83,18 +84,19 @@ pub fn run(flags: &DoctorFlags, global: &Global) -> Exit {
     out::worst(exits)
 }
 
-fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mut Facts) -> Result<()> {
+fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Facts) -> Result<()> {
     facts.host = safe(location.host.as_deref().unwrap_or_default().as_bytes());
-    let (login, endpoint) = hosts.login(location)?;
+    let reach = Reach::new(hosts.access(), location)?;
+    let (login, endpoint, flags) = (reach.login.clone(), reach.endpoint.clone(), connect.get::<Flags>());
     facts.host = safe(endpoint.as_bytes());
     let entered = login.enter()?;
     facts.login = Some(login_facts(&entered));
-    let plain = location.scheme == Scheme::Sftp || connect.no_agent;
+    let plain = is_sftp(&flags, location);
     let alone = entered.whose == Whose::Each;
-    if connect.install_agent && !plain && !alone {
-        hosts.place(&login, &endpoint)?;
+    if flags.install_agent && !plain && !alone {
+        reach.place()?;
     }
-    let named = connect.agent.as_deref();
+    let named = flags.agent.as_deref();
     let begun = Instant::now();
     let probed = match probe(&login, named, env!("CARGO_PKG_VERSION"), if alone { LOGIN } else { PATIENCE }) {
         Ok(probed) => Some(probed),
@@ -116,9 +118,9 @@ fn examine(hosts: &Hosts<'_>, connect: &Connect, location: &Location, facts: &mu
     if !plain && probed.is_none() {
         facts.haul_error = Some("no command can be run there".into());
     } else if !plain {
-        match login.again(|| hosts.greet(&login, &endpoint, &location.path, None)) {
+        match login.again(|| reach.greet(&location.path, None)) {
             Ok(host) => {
-                met(hosts, connect, &login, &endpoint, &host, probed.as_ref(), facts)?;
+                met(&reach, &flags, &host, probed.as_ref(), facts)?;
                 agent = Some(host);
             }
             Err(e) => facts.haul_error = Some(why_not(&login, probed.as_ref(), e)),
@@ -192,15 +194,7 @@ fn note(facts: &mut Facts, probed: &Probe) {
 }
 
 /// The remote haul was met: what it says, how far away it is, and whether data connections can be made.
-fn met(
-    hosts: &Hosts<'_>,
-    connect: &Connect,
-    login: &Login,
-    endpoint: &str,
-    host: &agent::Host,
-    probed: Option<&Probe>,
-    facts: &mut Facts,
-) -> Result<()> {
+fn met(reach: &Reach, flags: &Flags, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
     let far = host.far()?;
     let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
     facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
@@ -208,14 +202,14 @@ fn met(
         facts.connection = Connection::read(&far.connection);
     }
     facts.round_trip = round_trip(|| host.look(b"/").map(|_| ()));
-    if connect.direct {
-        let (out, into) = (host.try_out(connect.data_ports, &|claimed| login.reached(claimed)), host.try_in(connect.data_ports));
+    if !flags.no_direct {
+        let (out, into) = (host.try_out(flags.data_ports, &|claimed| reach.login.reached(claimed)), host.try_in(flags.data_ports));
         // A run takes the first direction that opens, and stays with it.
         let works = if out.moved.is_some() { out.failed.is_none() } else { into.failed.is_none() };
         // Where nobody could listen, the network was not asked.
         let asked = out.at.is_some() && into.at.is_some();
         if works || asked {
-            hosts.learn(endpoint, works);
+            reach.learn(works);
         }
         facts.data = Some(Data { out: direction(out), into: direction(into) });
     }

@@ -1,5 +1,7 @@
 //! `haul jobs clean`: forgets jobs and removes their unfinished files.
 
+use crate::location;
+use haul_core::place::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,8 +15,8 @@ use haul_stores::local::{Local, Options};
 use super::json::Cleaned;
 use super::{Report, View, digits, find, from, things};
 use crate::flags::connect::Connect;
+use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::remote::{Host, Hosts, is_remote};
 use crate::{open, units};
 
 /// What is to be cleaned, and how its destinations are reached.
@@ -72,8 +74,8 @@ fn abandon(job: &JobInfo, leftovers: &[(Box<[u8]>, Token)], connect: &Connect) -
         return Ok(());
     }
     let target = unshown(&job.target);
-    let location = Location::parse(std::ffi::OsStr::from_bytes(&target), &|_| false);
-    if let Some(location) = location.ok().filter(is_remote) {
+    let location = location::parse(std::ffi::OsStr::from_bytes(&target), &|_| false);
+    if let Some(location) = location.ok().filter(Location::is_remote) {
         return abandon_there(&location, &job.reached, leftovers, connect);
     }
     let path = open::path_of(&target);
@@ -98,18 +100,18 @@ fn abandon_there(location: &Location, reached: &str, leftovers: &[(Box<[u8]>, To
     let host = hosts.reach(location)?;
     let path = host.path(location);
     if !reached.is_empty() {
-        is_reached(host.open(b"/")?.place(), reached)?;
+        is_reached(host.open(b"/", OpenOptions::default())?.place(), reached)?;
     }
     // A single file that gets another name is written in the directory above it.
     let above = host.split(&path).0;
-    let roots = match (&*host, host.look(&path)?) {
-        (_, Some(Kind::Dir)) => vec![&path[..]],
+    let roots = match host.lookup(&path)? {
+        Some(Kind::Dir) => vec![&path[..]],
         // Nothing tells a directory without its slash from an object; an upload is only where its key is.
-        (Host::Objects(_), _) => vec![&path[..], above],
+        _ if location.scheme.keys => vec![&path[..], above],
         _ => vec![above],
     };
     for root in roots {
-        let store = match host.open(root) {
+        let store = match host.open(root, OpenOptions::default()) {
             Ok(store) => store,
             Err(e) if e.kind() == ErrorKind::NotFound => continue,
             Err(e) => return Err(e),

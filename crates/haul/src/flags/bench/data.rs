@@ -131,7 +131,7 @@ impl DataArgs {
             (None, _) => return Err("SPEC and DIR are both needed, as in: haul bench data 1000x10MiB /scratch/me/set".into()),
         };
         let place = location(dir, environment)?;
-        if place.scheme != Scheme::Local {
+        if place.scheme != Scheme::LOCAL {
             let shown = haul_core::entry::show(dir.as_bytes());
             return Err(format!("'{shown}' is not on this machine; make the data in a directory here, and copy it there with haul cp"));
         }

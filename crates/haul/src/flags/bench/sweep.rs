@@ -9,7 +9,6 @@ use haul_bench::sweep::{Direction, Grid};
 use super::contest::{ContestArgs, ContestFlags};
 use crate::flags::{Environment, Refusal, location};
 use crate::location::Location;
-use crate::remote::is_remote;
 use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +68,7 @@ pub struct SweepArgs {
 impl SweepArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<SweepFlags, Refusal> {
         let (source, destination) = (location(&self.source, environment)?, location(&self.destination, environment)?);
-        let natural = match (is_remote(&source), is_remote(&destination)) {
+        let natural = match (source.is_remote(), destination.is_remote()) {
             (false, true) => Some(Direction::Put),
             (true, false) => Some(Direction::Get),
             _ => None,

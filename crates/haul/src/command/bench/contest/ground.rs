@@ -1,5 +1,6 @@
 //! A destination, wherever it is: an empty directory, in which fresh ones are made and removed.
 
+use haul_stores::s3::BucketHost;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +9,13 @@ use haul_bench::contest::{self, Left};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Depth, Flow, Space, Store};
+use haul_core::store::{Flow, Space, Store};
 
 use super::From;
 use crate::command::{files, lots, scope};
-use crate::location::{Location, Scheme};
+use crate::hosts::Hosts;
+use crate::location::Location;
 use crate::open::{self, Argument};
-use crate::remote::{Host, Hosts, is_remote};
 
 /// Names of a directory that is not empty that are shown.
 const SHOWN: usize = 3;
@@ -22,7 +23,7 @@ const SHOWN: usize = 3;
 pub struct Ground<'a> {
     /// Absolute.
     base: Location,
-    hosts: &'a Hosts<'a>,
+    hosts: &'a Hosts,
     local: Option<PathBuf>,
     /// It was not there before.
     made: bool,
@@ -31,19 +32,19 @@ pub struct Ground<'a> {
 impl<'a> Ground<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
     /// `Exists` where anything is in it but what is left there of `own`; its place among the run's grounds is `number`.
-    pub fn open(location: &Location, hosts: &'a Hosts<'a>, from: &From, number: usize, own: &[Left]) -> Result<Ground<'a>> {
-        if location.scheme == Scheme::S3 && location.path.iter().any(|byte| b"*?[".contains(byte)) {
+    pub fn open(location: &Location, hosts: &'a Hosts, from: &From, number: usize, own: &[Left]) -> Result<Ground<'a>> {
+        if location.scheme.keys && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("a pattern is no destination").hint("name a prefix without * ? ["));
         }
         let base = base(location, hosts)?;
         apart(from, &base)?;
-        let local = (!is_remote(&base)).then(|| open::path_of(&base.path));
+        let local = (!base.is_remote()).then(|| open::path_of(&base.path));
         let made = match &local {
-            None if base.scheme == Scheme::S3 => false,
+            None if base.scheme.keys => false,
             None => {
                 let host = hosts.reach(&base)?;
-                let missing = host.look(&base.path)?.is_none();
+                let missing = host.lookup(&base.path)?.is_none();
                 if missing {
                     host.make_dir(&base.path, false)?;
                 }
@@ -66,7 +67,7 @@ impl<'a> Ground<'a> {
     fn must_be_empty(&self, own: &[&Left]) -> Result<()> {
         let mut strange = Vec::new();
         let is_own = |leaf: &[u8]| own.iter().any(|left| left.name.as_bytes() == leaf);
-        self.store()?.list(&Dir::root(), Depth::One, &mut |entry| {
+        self.store()?.list(&Dir::root(), &mut |entry| {
             match entry {
                 Ok(entry) if entry.name.leaf.is_empty() || is_own(&entry.name.leaf) => return Flow::Go,
                 Ok(entry) => strange.push(show(&entry.name.leaf)),
@@ -101,7 +102,7 @@ impl<'a> Ground<'a> {
         let above = &self.base.path[..];
         let slash: &[u8] = if above.is_empty() || above.ends_with(b"/") { b"" } else { b"/" };
         let path = [above, slash, name.as_bytes()].concat();
-        Location { path, trailing_slash: self.base.scheme == Scheme::S3, ..self.base.clone() }
+        Location { path, trailing_slash: self.base.scheme.keys, ..self.base.clone() }
     }
 }
 
@@ -118,11 +119,11 @@ impl Drop for Ground<'_> {
 }
 
 /// The address with an absolute path, links resolved; the last part need not be there.
-fn base(location: &Location, hosts: &Hosts<'_>) -> Result<Location> {
-    if location.scheme == Scheme::S3 {
+fn base(location: &Location, hosts: &Hosts) -> Result<Location> {
+    if location.scheme.keys {
         return Ok(Location { trailing_slash: true, ..location.clone() });
     }
-    if is_remote(location) {
+    if location.is_remote() {
         let path = hosts.reach(location)?.path(location);
         return Ok(Location { path, trailing_slash: false, ..location.clone() });
     }
@@ -152,20 +153,16 @@ fn apart(from: &From, target: &Location) -> Result<()> {
 
 impl contest::Ground for Ground<'_> {
     fn make(&self, name: &str) -> Result<()> {
-        match self.base.scheme {
-            // A prefix is there when something is below it: nothing is to be made.
-            Scheme::S3 => {
-                let place = self.at(name);
-                match &*self.hosts.reach(&place)? {
-                    Host::Objects(bucket) if bucket.is_dir(&place.path)? => {
-                        let e = Error::new(ErrorKind::Exists, "begin").at(&place.to_bytes());
-                        Err(e.because("there is something already"))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            _ => files::mkdir(&Argument::new(&self.at(name), self.hosts), false),
+        let place = self.at(name);
+        if !place.scheme.keys {
+            return files::mkdir(&Argument::new(&place, self.hosts), false);
         }
+        // A prefix exists when something is below it: nothing is to be made.
+        if BucketHost::of(&*self.hosts.reach(&place)?)?.is_dir(&place.path)? {
+            let e = Error::new(ErrorKind::Exists, "begin").at(&place.to_bytes());
+            return Err(e.because("there is something already"));
+        }
+        Ok(())
     }
 
     /// The inode; here also when it was made, since inodes are used again.
@@ -181,7 +178,7 @@ impl contest::Ground for Ground<'_> {
             let when = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
             return Ok(Some(if born { format!("{ino}@{}.{:09}", when.0, when.1) } else { ino.to_string() }));
         }
-        if self.base.scheme == Scheme::S3 {
+        if self.base.scheme.keys {
             return Ok(None);
         }
         let found = contest::Ground::open(self, name)?.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;

@@ -15,7 +15,6 @@ use super::From;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
 use crate::open;
-use crate::remote::is_remote;
 
 /// Where a run is kept, and the seed that it has or gets.
 pub struct Keeping {
@@ -43,7 +42,7 @@ impl Keeping {
 
     /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
     pub fn apart(&self, from: &From, flags: &ContestFlags) -> Result<()> {
-        if is_remote(&from.location) || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
+        if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
         }
         let e = Error::new(ErrorKind::Usage, "keep the samples").at(self.dir.as_os_str().as_bytes());

@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 use super::kept;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
+use crate::hosts::Hosts;
 use crate::location::{Location, Scheme};
 use crate::open::{self, Argument};
-use crate::remote::{Hosts, is_remote};
 use crate::render::{command_line, fold};
 use crate::{out, units};
 
@@ -51,16 +51,16 @@ pub struct From {
 
 impl From {
     /// Errors: `NotFound`; `Usage` for what has no name of its own.
-    pub fn open(location: &Location, hosts: &Hosts<'_>) -> Result<From> {
+    pub fn open(location: &Location, hosts: &Hosts) -> Result<From> {
         let shown = location.to_bytes();
-        let location = match location.scheme {
-            Scheme::Stdio => {
+        let location = match () {
+            () if location.scheme == Scheme::STDIO => {
                 return Err(Error::new(ErrorKind::Usage, "open")
                     .at(&shown)
                     .because("is no directory or file to be copied again and again"));
             }
-            Scheme::S3 => location.clone(),
-            _ if is_remote(location) => {
+            _ if location.scheme.keys => location.clone(),
+            _ if location.is_remote() => {
                 let path = hosts.reach(location)?.path(location);
                 Location { path, trailing_slash: false, ..location.clone() }
             }
@@ -82,7 +82,7 @@ impl From {
 
     /// Where it is on this machine, if it is.
     fn here(&self) -> Option<PathBuf> {
-        (!is_remote(&self.location)).then(|| open::path_of(&self.location.path))
+        (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
     }
 
     fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
@@ -227,7 +227,7 @@ impl Asked<'_> {
             }
         }
         let place = |role: &str, location: &Location| {
-            let path = (!is_remote(location)).then(|| open::path_of(&location.path));
+            let path = (!location.is_remote()).then(|| open::path_of(&location.path));
             Place::of(role, &location.to_string(), path.as_deref())
         };
         let mut places = vec![place("source", &self.from.location)];
@@ -503,9 +503,9 @@ pub fn troubles_json(troubles: &[(Outcome, String)]) -> Value {
 pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
     let shown = destination.to_bytes();
     let refuse = |reason: &str| Err(Error::new(ErrorKind::Usage, "begin").at(&shown).because(reason));
-    match (is_remote(source), is_remote(destination)) {
+    match (source.is_remote(), destination.is_remote()) {
         (true, true) => refuse("source and destination are both on other machines: one of them must be on this one"),
-        _ if destination.scheme == Scheme::Stdio => refuse("is no directory"),
+        _ if destination.scheme == Scheme::STDIO => refuse("is no directory"),
         _ => Ok(()),
     }
 }

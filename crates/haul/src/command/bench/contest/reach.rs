@@ -1,5 +1,6 @@
 //! How other programs reach what the flags say: options of ssh and of haul, the endpoint of an object store.
 
+use haul_stores::{s3, ssh};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,11 +16,12 @@ pub fn ssh(connect: &Connect) -> Vec<OsString> {
         let words = command.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         words.map(|word| OsStr::from_bytes(word).to_os_string()).collect::<Vec<_>>()
     };
-    connect.ssh.as_ref().map(words).filter(|words| !words.is_empty()).unwrap_or_else(|| vec!["ssh".into()])
+    connect.get::<ssh::Flags>().ssh.as_ref().map(words).filter(|words| !words.is_empty()).unwrap_or_else(|| vec!["ssh".into()])
 }
 
 /// Options that ssh, scp and sftp understand. Nobody is there to be asked for a password.
 pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
+    let connect: ssh::Flags = connect.get();
     let mut out: Vec<OsString> = Vec::new();
     if let Some(config) = &connect.ssh_config {
         out.extend(["-F".into(), absolute(config)]);
@@ -47,6 +49,7 @@ pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
 
 /// The same for haul.
 pub fn haul_options(connect: &Connect) -> Vec<OsString> {
+    let (connect, objects): (ssh::Flags, s3::Flags) = (connect.get(), connect.get());
     let mut out: Vec<OsString> = Vec::new();
     let mut option = |name: &str, value: Option<OsString>| {
         if let Some(value) = value {
@@ -68,7 +71,6 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     option("--agent", connect.agent.clone().map(Into::into));
     option("--logins", (connect.logins > 1).then(|| connect.logins.to_string().into()));
     option("--data-ports", connect.data_ports.map(|(low, high)| format!("{low}:{high}").into()));
-    let objects = &connect.objects;
     option("--endpoint-url", objects.endpoint_url.clone().map(Into::into));
     option("--profile", objects.profile.clone().map(Into::into));
     option("--region", objects.region.clone().map(Into::into));
@@ -76,7 +78,7 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     option("--storage-class", objects.storage_class.clone().map(Into::into));
     let switches = [
         ("--no-agent", connect.no_agent),
-        ("--no-direct", !connect.direct),
+        ("--no-direct", connect.no_direct),
         ("--no-sign-request", objects.no_sign_request),
         ("--no-verify-ssl", objects.no_verify_ssl),
         ("--request-payer", objects.request_payer),
@@ -105,12 +107,12 @@ pub fn login(location: &Location) -> Result<(String, String)> {
 pub fn endpoint(connect: &Connect) -> Option<String> {
     let named = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
     let from_environment = || ["S3_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"].into_iter().find_map(named);
-    connect.objects.endpoint_url.clone().or_else(from_environment)
+    connect.get::<s3::Flags>().endpoint_url.or_else(from_environment)
 }
 
 pub fn region(connect: &Connect) -> Option<String> {
     let named = |name: &str| std::env::var(name).ok().filter(|region| !region.is_empty());
-    connect.objects.region.clone().or_else(|| named("AWS_REGION")).or_else(|| named("AWS_DEFAULT_REGION"))
+    connect.get::<s3::Flags>().region.or_else(|| named("AWS_REGION")).or_else(|| named("AWS_DEFAULT_REGION"))
 }
 
 #[cfg(test)]
@@ -119,16 +121,17 @@ mod tests {
 
     #[test]
     fn options_are_words_of_their_own() {
-        let connect = Connect {
+        let flags = ssh::Flags {
             ssh_config: Some("/my config".into()),
             jump: Some("gate".into()),
             identities: vec!["/key".into()],
             ssh_options: vec!["Compression=no".into()],
-            direct: true,
             port: Some(22),
-            ..Connect::default()
+            ..ssh::Flags::default()
         };
-        let host = Location::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
+        let connect = Connect::default().with(std::sync::Arc::new(flags));
+
+        let host = haul_stores::registry::parse(OsStr::new("ssh://me@[::1]:2222/x"), &|_| false).expect("an address");
         let words: Vec<String> = ssh_options(&connect, &host).into_iter().map(|w| w.into_string().expect("text")).collect();
         let expected = [
             "-F",

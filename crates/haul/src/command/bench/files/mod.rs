@@ -2,6 +2,7 @@
 
 mod tables;
 
+use haul_core::place::{OpenOptions, Role};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,8 +23,8 @@ use super::kept;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
+use crate::hosts::Hosts;
 use crate::open;
-use crate::remote::{Host as Reached, Hosts, is_remote};
 use crate::render::{JSON_VERSION, harmless};
 use crate::{out, units};
 
@@ -47,22 +48,23 @@ enum Opened {
     Store(Arc<dyn Store>),
 }
 
-fn opened(flags: &FilesFlags, hosts: &Hosts<'_>) -> Result<Opened> {
+fn opened(flags: &FilesFlags, hosts: &Hosts) -> Result<Opened> {
     let argument = open::Argument::new(&flags.place, hosts);
-    if !is_remote(&flags.place) {
+    if !flags.place.is_remote() {
         return Ok(Opened::Local);
     }
     let host = hosts.reach(&flags.place)?;
     let mut path = host.path(&flags.place);
-    if matches!(*host, Reached::Objects(_)) {
+    if flags.place.scheme.keys {
         // A prefix is there as soon as a key begins with it.
         if !path.ends_with(b"/") {
             path.push(b'/');
         }
-        return host.open_target(&path, haul_stores::agent::RootOptions::default()).map(Opened::Store);
+        let options = OpenOptions { role: Role::Destination, ..OpenOptions::default() };
+        return host.open(&path, options).map(Opened::Store);
     }
-    match host.look(&path)? {
-        Some(entry::Kind::Dir) => host.open(&path).map(Opened::Store),
+    match host.lookup(&path)? {
+        Some(entry::Kind::Dir) => host.open(&path, OpenOptions::default()).map(Opened::Store),
         Some(_) => Err(Error::new(ErrorKind::Usage, "open").at(&argument.path).because("is not a directory")),
         None => Err(open::missing(&argument.path).hint("make it first, with `haul mkdir`")),
     }
@@ -189,7 +191,7 @@ fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result
 }
 
 fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
-    let local = (!is_remote(&flags.place)).then(|| open::path_of(&flags.place.to_bytes()));
+    let local = (!flags.place.is_remote()).then(|| open::path_of(&flags.place.to_bytes()));
     let header = Header {
         kind: Kind::Files,
         id: id.into(),
@@ -324,7 +326,7 @@ impl Session<'_> {
 
     /// The tables, or with `--json` the last line.
     fn show(&self) -> Result<()> {
-        let text = tables::text(&self.samples, tables::width(), &self.flags.settings, !is_remote(&self.flags.place));
+        let text = tables::text(&self.samples, tables::width(), &self.flags.settings, !self.flags.place.is_remote());
         if self.global.json {
             if !self.global.quiet && !self.samples.is_empty() {
                 out::complain(&text.into(), false);

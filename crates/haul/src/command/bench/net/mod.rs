@@ -2,8 +2,8 @@
 
 mod show;
 
+use haul_stores::ssh::{Flags, Route, SshHost};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use haul_bench::net::{self, Far, Findings, Plan, Point, Window};
@@ -16,7 +16,7 @@ use super::kept;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
-use crate::remote::{Host, Hosts};
+use crate::hosts::Hosts;
 use crate::{out, units};
 
 /// What every reader must know.
@@ -38,10 +38,10 @@ pub fn run(flags: &NetFlags, global: &Global) -> Exit {
 fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let host = hosts.reach(&flags.host)?;
-    let far = match &*host {
-        Host::Agent(host) => Far::Agent(host),
-        Host::Sftp(host) => Far::Sftp(host),
-        Host::Objects(_) => return Err(Error::new(ErrorKind::Unsupported, "measure").because("a bucket is no host")),
+    let host = SshHost::of(&*host).ok_or_else(|| Error::new(ErrorKind::Unsupported, "measure").because("is not reached by ssh"))?;
+    let far = match &host.route {
+        Route::Agent(host) => Far::Agent(host),
+        Route::Sftp(host) => Far::Sftp(host),
     };
     let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
     let (dir, seed) = place(flags, global);
@@ -93,7 +93,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let outcome = show::Outcome {
         host: &address,
         plan: &plan,
-        way: why(&flags.connect, &host),
+        way: why(&flags.connect, host),
         findings: Findings::of(&run.samples),
         dir: &dir,
         error: ended.as_ref(),
@@ -157,11 +157,11 @@ fn now() -> String {
 }
 
 /// Why the data go the way that they go.
-fn why(connect: &crate::flags::connect::Connect, host: &Arc<Host>) -> show::Way {
-    match &**host {
-        Host::Agent(agent) => show::Way::Agent {
+fn why(connect: &crate::flags::connect::Connect, host: &SshHost) -> show::Way {
+    match &host.route {
+        Route::Agent(agent) => show::Way::Agent {
             not_direct: match agent.why_not_direct() {
-                _ if !connect.direct => "as --no-direct asks".into(),
+                _ if connect.get::<Flags>().no_direct => "as --no-direct asks".into(),
                 Some([out, back]) => {
                     format!(
                         "no other connection can be made: from here {}; from there {}",
@@ -174,7 +174,7 @@ fn why(connect: &crate::flags::connect::Connect, host: &Arc<Host>) -> show::Way 
                 }
             },
         },
-        _ => show::Way::Sftp,
+        Route::Sftp(_) => show::Way::Sftp,
     }
 }
 

@@ -4,6 +4,13 @@
 //! once. A user who has a master running already (ControlMaster and ControlPath in ssh_config) is not asked at all. No
 //! name of a file is ever part of a command line.
 
+pub mod flags;
+pub mod host;
+pub mod install;
+mod provider;
+pub mod reach;
+mod routes;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Read, Write};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -16,6 +23,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+
+pub use flags::Flags;
+pub use host::{Route, SshHost};
+pub use provider::{SFTP, SSH, SshProvider, is_plain as is_sftp};
+pub use reach::Reach;
 
 use crate::agent::{Pipes, widen};
 use crate::private::private_directory;

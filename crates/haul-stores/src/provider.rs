@@ -1,0 +1,110 @@
+//! What a backend says of itself, and what it is given to reach a host.
+
+use std::any::Any;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgMatches, Command};
+use haul_core::error::Result;
+use haul_core::place::{Host, Location, Scheme};
+
+/// One backend, listed in [`crate::registry::PROVIDERS`].
+pub trait Provider: Sync + fmt::Debug {
+    fn schemes(&self) -> &'static [Scheme];
+
+    /// Adds the flags that only this backend has: help, completions, manual pages and docs/flags.md come from here.
+    fn declare(&self, command: Command) -> Command {
+        command
+    }
+
+    /// The values of these flags.
+    ///
+    /// # Errors
+    ///
+    /// Those of clap.
+    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+        let _ = matches;
+        Ok(None)
+    }
+
+    /// Addresses with the same key are reached as one host, once in a run.
+    fn host_key(&self, access: &Access, location: &Location) -> String {
+        let _ = access;
+        format!("{}://{}", location.scheme.word, location.authority())
+    }
+
+    /// Logs in, or finds out that the host is there.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from being reached.
+    fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>>;
+}
+
+/// The values of a backend's flags.
+pub trait Values: Any + fmt::Debug + Send + Sync {}
+
+impl<T: Any + fmt::Debug + Send + Sync> Values for T {}
+
+/// How the hosts of a run are reached.
+#[derive(Clone, Default)]
+pub struct Access {
+    values: Vec<Arc<dyn Values>>,
+    /// The longest that a host may say nothing; `None` is each backend's own bound.
+    pub idle_timeout: Option<Duration>,
+    /// The run moves data: further connections are worth their making.
+    pub moves_data: bool,
+    /// Where it is kept what was learned of hosts.
+    pub state_dir: Option<PathBuf>,
+    /// `-z`.
+    pub compress: bool,
+    /// `--streams`: connections for the data of one host.
+    pub streams: Option<usize>,
+    /// Prints a line for the user; nothing is printed without it.
+    pub print: Option<fn(&str)>,
+}
+
+impl Access {
+    /// With these values of flags.
+    #[must_use]
+    pub fn with(mut self, values: Arc<dyn Values>) -> Self {
+        self.values.retain(|old| (**old).type_id() != (*values).type_id());
+        self.values.push(values);
+        self
+    }
+
+    /// The flags of a backend as they were given.
+    pub fn get<T: Values + Default + Clone>(&self) -> T {
+        self.values.iter().find_map(|values| (&**values as &dyn Any).downcast_ref().cloned()).unwrap_or_default()
+    }
+
+    /// Other flags of a backend from here on.
+    pub fn change<T: Values + Default + Clone>(&mut self, change: impl FnOnce(&mut T)) {
+        let mut values = self.get::<T>();
+        change(&mut values);
+        *self = std::mem::take(self).with(Arc::new(values));
+    }
+
+    pub fn print(&self, line: &str) {
+        if let Some(print) = self.print {
+            print(line);
+        }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.values).finish()
+    }
+}
+
+/// By the flags alone.
+impl PartialEq for Access {
+    fn eq(&self, other: &Access) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+impl Eq for Access {}

@@ -1,0 +1,258 @@
+//! Object stores of a run: one client for each endpoint and account, a place for each bucket.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use haul_core::entry::{Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::{DataPath, Host, Location, OpenOptions, Role};
+use haul_core::store::{MetaSpec, Store};
+use zeroize::Zeroizing;
+
+use super::account::{Asked, Environment};
+use super::flags::Flags;
+use super::{Bucket, Client, Learning, Objects, Options, Wishes};
+use crate::provider::Access;
+
+/// What a client depends on; the rest is said with each request.
+#[derive(PartialEq, Eq)]
+struct Connection {
+    flags: Flags,
+    idle_timeout: Option<Duration>,
+}
+
+/// Clients of this process, by what they were made for: all commands share them.
+static CLIENTS: Mutex<Vec<(Connection, Arc<Client>)>> = Mutex::new(Vec::new());
+
+/// The client for the object store of an address: as the flags, the environment and the profile say.
+///
+/// # Errors
+///
+/// Settings that contradict each other or cannot be read, and no credentials.
+pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
+    let flags = access.get::<Flags>().of_profile(location.user.as_deref());
+    // A request that hangs is to be made again before the run counts as stuck.
+    let idle_timeout = access.idle_timeout.map(|timeout| (timeout / 2).max(Duration::from_millis(500)));
+    let flags = Flags {
+        endpoint_url: flags.endpoint_url,
+        profile: flags.profile,
+        profile_alone: flags.profile_alone,
+        region: flags.region,
+        no_sign_request: flags.no_sign_request,
+        no_verify_ssl: flags.no_verify_ssl,
+        ca_bundle: flags.ca_bundle,
+        ..Flags::default()
+    };
+    let wanted = Connection { flags, idle_timeout };
+    let mut known = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, client)) = known.iter().find(|(known, _)| *known == wanted) {
+        return Ok(client.clone());
+    }
+    let flags = &wanted.flags;
+    if flags.no_verify_ssl {
+        access.print("WARNING: --no-verify-ssl: insecure: the server's certificate is not verified");
+    }
+    let asked = Asked {
+        profile: flags.profile.clone(),
+        profile_alone: flags.profile_alone,
+        endpoint_url: flags.endpoint_url.clone(),
+        region: flags.region.clone(),
+        no_sign_request: flags.no_sign_request,
+        no_verify_ssl: flags.no_verify_ssl,
+        ca_bundle: flags.ca_bundle.clone(),
+        patience: idle_timeout,
+        environment: Environment::process(),
+    };
+    let client = Client::open(&asked).map(Arc::new)?;
+    known.push((wanted, client.clone()));
+    Ok(client)
+}
+
+/// What objects are to be written with.
+fn wishes(flags: &Flags) -> Result<Wishes> {
+    Ok(Wishes {
+        storage_class: flags.storage_class.clone(),
+        encryption: flags.sse.clone(),
+        kms_key: flags.sse_kms_key_id.clone(),
+        customer_key: flags.sse_c.as_deref().map(customer_key).transpose()?,
+        acl: flags.acl.clone(),
+        metadata: flags.metadata.clone(),
+        content_type: flags.content_type.clone(),
+        cache_control: flags.cache_control.clone(),
+        tagging: flags.tagging.clone(),
+        request_payer: flags.request_payer,
+        version: flags.version_id.clone(),
+        no_check_etag: flags.no_check_etag,
+    })
+}
+
+/// 32 bytes as they are, or their base64 in one line.
+fn customer_key(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    let shown = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+    let bytes = Zeroizing::new(std::fs::read(path).map_err(|e| Error::io(e, "read the key of --sse-c").at(shown))?);
+    if bytes.len() == 32 {
+        return Ok(bytes);
+    }
+    let text = bytes.trim_ascii();
+    match base64::engine::general_purpose::STANDARD.decode(text) {
+        Ok(key) if key.len() == 32 => Ok(Zeroizing::new(key)),
+        _ => {
+            let e = Error::new(ErrorKind::Usage, "read the key of --sse-c").at(shown);
+            Err(e.because("is no key: 32 bytes are, or 44 characters of base64").hint("`openssl rand -out FILE 32` makes one"))
+        }
+    }
+}
+
+/// A bucket and how its objects are used in this run.
+#[derive(Debug)]
+pub struct BucketHost {
+    bucket: Bucket,
+    options: Options,
+    trusts: bool,
+    learning: Option<Arc<Learning>>,
+}
+
+impl BucketHost {
+    /// A bucket of which nobody has asked whether it exists.
+    ///
+    /// # Errors
+    ///
+    /// No bucket's name, and those of [`client`].
+    pub fn new(access: &Access, location: &Location) -> Result<BucketHost> {
+        let Some(bucket) = location.host.clone() else {
+            return Err(Error::new(ErrorKind::Usage, "open").because("the address names no bucket").hint("write s3://BUCKET/KEY"));
+        };
+        super::address::check_bucket(&bucket).map_err(|reason| {
+            let e = Error::new(ErrorKind::BadName, "open").at(format!("s3://{bucket}").as_bytes());
+            e.because(reason.to_string())
+        })?;
+        let (flags, client): (Flags, _) = (access.get(), client(access, location)?);
+        if let Some(state) = &access.state_dir {
+            client.remember(state);
+        }
+        let learning = access.state_dir.as_ref().map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), &bucket)));
+        let bucket = Bucket { client, name: bucket, wishes: Arc::new(wishes(&flags)?) };
+        let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, learning })
+    }
+
+    /// The bucket that an address of this backend was reached as.
+    pub fn of(host: &dyn Host) -> Result<&BucketHost> {
+        (host as &dyn std::any::Any).downcast_ref().ok_or_else(|| Error::new(ErrorKind::Usage, "open").because("is no bucket"))
+    }
+
+    pub fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
+    fn service(&self) -> String {
+        let server = self.bucket.client.endpoint_words();
+        match self.bucket.client.profile() {
+            Some(profile) => format!("{server} as {profile}"),
+            None => server,
+        }
+    }
+
+    /// An error that says so if there is no such bucket: better now than once for each object.
+    pub fn must_exist(&self) -> Result<()> {
+        match self.bucket.exists() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let e = Error::new(ErrorKind::NotFound, "open").at(self.bucket.address().as_bytes());
+                let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
+                let server = if self.bucket.client.profile().is_some() { "the profile's endpoint_url" } else { "--endpoint-url" };
+                Err(e.hint(format!("make it with `haul mb {}`, or look at {server}", self.bucket.address())))
+            }
+            Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(self.bucket.address().as_bytes())),
+            // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
+            Err(_) => match self.bucket.page(b"", true, None, b"", 1) {
+                Err(e) if e.kind() != ErrorKind::Denied => Err(e.at(self.bucket.address().as_bytes())),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
+        let mut prefix = key(path).to_vec();
+        if prefix.is_empty() {
+            return Ok(true);
+        }
+        if !prefix.ends_with(b"/") {
+            prefix.push(b'/');
+        }
+        self.bucket.any_below(&prefix)
+    }
+
+    fn objects(&self, path: &[u8], options: Options) -> Objects {
+        Objects::new(self.bucket.clone(), key(path), options).learning(self.learning.clone())
+    }
+}
+
+impl Host for BucketHost {
+    /// It keeps the slash at its end, which decides what is meant.
+    fn path(&self, location: &Location) -> Vec<u8> {
+        let mut path = [b"/", &location.path[..]].concat();
+        if location.trailing_slash && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path
+    }
+
+    /// Keys may have slashes side by side: what is above keeps its own.
+    fn split<'p>(&self, path: &'p [u8]) -> (&'p [u8], &'p [u8]) {
+        path.split_at(path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1))
+    }
+
+    /// An object is only what has just this key; `/` and what ends in a slash is a directory.
+    fn lookup(&self, path: &[u8]) -> Result<Option<Kind>> {
+        let key = key(path);
+        if key.is_empty() || key.ends_with(b"/") {
+            return Ok(Some(Kind::Dir));
+        }
+        let named = |e: Error| e.at(&[self.bucket.address().as_bytes(), b"/", key].concat());
+        Ok(self.bucket.head(key).map_err(named)?.map(|_| Kind::File))
+    }
+
+    /// The marker of a directory: an empty one is nothing without it.
+    fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
+        let store = self.objects(path, Options { server_times: false, ..self.options });
+        let name = Name::of(&haul_core::entry::Dir::root());
+        let entry = Entry::bare(name.clone(), Kind::Dir);
+        let spec = MetaSpec { name: &name, entry: &entry, keep: MetaMask::NONE };
+        store.set_meta(&[spec]).pop().unwrap_or_else(|| Ok(Default::default())).map(|_| ())
+    }
+
+    fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
+        // Lest a slip of the pen empties the destination.
+        if options.role == Role::Source && !self.is_dir(path)? {
+            let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
+            return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
+        }
+        let distrust = options.untrusted && !self.trusts;
+        let options = Options { server_times: options.role != Role::Destination, distrust, ..self.options };
+        Ok(Arc::new(self.objects(path, options)))
+    }
+
+    fn data_path(&self, source: &dyn Host) -> DataPath {
+        let same = |other: &BucketHost| other.bucket.client.profile() == self.bucket.client.profile();
+        if BucketHost::of(source).is_ok_and(same) { DataPath::Within } else { DataPath::Through }
+    }
+
+    fn describe(&self) -> String {
+        format!("(S3 at {})", self.service())
+    }
+
+    fn finish(&self) {
+        if let Some(learning) = &self.learning {
+            learning.flush();
+        }
+    }
+}
+
+/// The key of a path, which begins with the slash that stands between bucket and key.
+fn key(path: &[u8]) -> &[u8] {
+    path.strip_prefix(b"/").unwrap_or(path)
+}

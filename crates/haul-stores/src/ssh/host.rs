@@ -1,0 +1,120 @@
+//! A host behind ssh, reached by haul on it or by plain SFTP.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use haul_core::entry::Kind;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::{DataPath, Host, Location, OpenOptions};
+use haul_core::store::Store;
+
+use crate::agent::{self, RootOptions};
+use crate::sftp::{self, CHANNELS};
+
+#[derive(Debug)]
+pub struct SshHost {
+    pub route: Route,
+    pub(super) streams: Streams,
+    /// The host has no haul and could have this one.
+    pub(super) placeable: bool,
+    /// Data connections may be made.
+    pub(super) direct: bool,
+}
+
+/// What answers on the host.
+#[derive(Debug)]
+pub enum Route {
+    Agent(agent::Host),
+    Sftp(sftp::Host),
+}
+
+/// What the data of a host go through, as far as it is known before they do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// No data are moved, or nobody can tell.
+    Untold,
+    /// Data connections beside ssh, if they can be made: so many as `--streams` says, or as haul finds good.
+    Direct(Option<usize>),
+    Sessions(Option<usize>),
+    /// One session of ssh, or `direct` what data connections can be made beside it.
+    Single {
+        direct: bool,
+    },
+}
+
+impl Streams {
+    pub(super) fn words(self) -> String {
+        match self {
+            Streams::Untold => String::new(),
+            Streams::Direct(None) => format!(" (up to {} streams)", agent::DATA),
+            Streams::Direct(Some(1)) => " (1 stream)".into(),
+            Streams::Direct(Some(streams)) => format!(" ({streams} streams)"),
+            Streams::Sessions(Some(1)) => " (1 ssh session)".into(),
+            Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
+            Streams::Single { direct } => {
+                let direct = if direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
+                format!(" ({direct}one ssh session: there is no private place here for the socket that more of them would share)")
+            }
+        }
+    }
+}
+
+impl SshHost {
+    /// The host as this backend reached it.
+    pub fn of(host: &dyn Host) -> Option<&SshHost> {
+        (host as &dyn Any).downcast_ref()
+    }
+}
+
+impl Host for SshHost {
+    fn path(&self, location: &Location) -> Vec<u8> {
+        match &self.route {
+            Route::Agent(host) => host.absolute(&location.path),
+            Route::Sftp(host) => host.absolute(&location.path),
+        }
+    }
+
+    fn lookup(&self, path: &[u8]) -> Result<Option<Kind>> {
+        match &self.route {
+            Route::Agent(host) => host.look(path),
+            Route::Sftp(host) => host.look(path),
+        }
+    }
+
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        match &self.route {
+            Route::Agent(host) => host.make_dir(path, parents),
+            Route::Sftp(host) => host.make_dir(path, parents),
+        }
+    }
+
+    fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
+        let refuse = |reason| Err(Error::new(ErrorKind::Unsupported, "open").at(path).because(reason));
+        match &self.route {
+            Route::Agent(host) => {
+                let OpenOptions { follow, keep_dirlinks, keep_modes, .. } = options;
+                Ok(Arc::new(host.open(path, RootOptions { follow, keep_dirlinks, keep_modes })?))
+            }
+            Route::Sftp(_) if options.follow => refuse("plain SFTP cannot follow symlinks of another machine (-L)"),
+            Route::Sftp(_) if options.one_file_system => refuse("plain SFTP does not say where a file system ends (-x)"),
+            Route::Sftp(host) => Ok(Arc::new(host.open(path)?)),
+        }
+    }
+
+    fn data_path(&self, source: &dyn Host) -> DataPath {
+        let both = match (&self.route, SshHost::of(source).map(|source| &source.route)) {
+            (Route::Agent(to), Some(Route::Agent(from))) if self.direct => to.befriend(from).is_ok(),
+            _ => false,
+        };
+        if both { DataPath::Direct } else { DataPath::Through }
+    }
+
+    fn describe(&self) -> String {
+        let streams = self.streams.words();
+        let hint = if self.placeable { "; --install-agent would place haul there" } else { "" };
+        match &self.route {
+            Route::Agent(_) => format!("by haul on the remote host{streams}"),
+            Route::Sftp(_) => format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint}){streams}"),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! How a host is reached: a login, haul on the other side of it, else plain SFTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::Location;
+use haul_core::units;
+
+use super::flags::Flags;
+use super::host::{Route, SshHost, Streams};
+use super::install::{self, Outcome, Program, There};
+use super::routes::Routes;
+use super::{Login, Target, far_command};
+use crate::agent::{self, Direct, Wishes};
+use crate::provider::Access;
+use crate::sftp::{self, CHANNELS};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How long the remote haul may take to say that it is there: modules that a login script loads may take a while.
+const GREETING: Duration = Duration::from_secs(60);
+
+/// A login to a host, before anything goes through it.
+#[derive(Debug)]
+pub struct Reach {
+    pub login: Arc<Login>,
+    /// The host as the user reaches it.
+    pub endpoint: String,
+    flags: Flags,
+    access: Access,
+    routes: Routes,
+    placeable: bool,
+}
+
+impl Reach {
+    /// # Errors
+    ///
+    /// No host in the address, or no ssh.
+    pub fn new(access: &Access, location: &Location) -> Result<Reach> {
+        let Some(name) = location.host.clone() else {
+            return Err(Error::new(ErrorKind::Usage, "connect").because("the address names no host"));
+        };
+        let flags: Flags = access.get();
+        let target = Target {
+            host: name,
+            user: location.user.clone(),
+            port: location.port.or(flags.port),
+            command: flags.ssh.as_ref().map(|words| words_of(words)).unwrap_or_default(),
+            config: flags.ssh_config.clone(),
+            jump: flags.jump.clone(),
+            identities: flags.identities.clone(),
+            options: flags.ssh_options.iter().map(Into::into).collect(),
+            logins: flags.logins.max(1).into(),
+            patience: access.idle_timeout,
+        };
+        let endpoint = target.endpoint();
+        let login = Arc::new(Login::new(target)?);
+        Ok(Reach { login, endpoint, flags, access: access.clone(), routes: Routes(access.state_dir.clone()), placeable: false })
+    }
+
+    /// The host of an address, by haul on it unless that is not wanted or not there.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the login or the conversation from being made.
+    pub fn host(mut self, plain: bool, path: &[u8]) -> Result<SshHost> {
+        let agent = if plain { None } else { self.agent(path)? };
+        let route = match agent {
+            Some(host) => Route::Agent(host),
+            None => {
+                let connect = |login: Arc<Login>| {
+                    let channel = Box::new(move || login.sftp());
+                    sftp::Host::connect("ssh", self.endpoint.clone(), channel, self.sessions())
+                };
+                Route::Sftp(self.login.again(|| connect(self.login.clone()))?.with_stripes(self.access.streams))
+            }
+        };
+        let (streams, is_single) = (self.access.streams, self.login.is_single());
+        let streams = match &route {
+            _ if !self.access.moves_data => Streams::Untold,
+            Route::Sftp(_) if is_single => Streams::Single { direct: false },
+            Route::Sftp(_) => streams.map_or(Streams::Untold, |streams| Streams::Sessions(Some(streams))),
+            Route::Agent(_) => match self.is_direct() {
+                direct if is_single => Streams::Single { direct },
+                true => Streams::Direct(streams),
+                false => Streams::Sessions(streams),
+            },
+        };
+        Ok(SshHost { route, streams, placeable: self.placeable, direct: !self.flags.no_direct })
+    }
+
+    /// Sessions of ssh at the most.
+    fn sessions(&self) -> usize {
+        self.access.streams.unwrap_or(CHANNELS)
+    }
+
+    /// For later runs: whether a data connection to the host could be made.
+    pub fn learn(&self, works: bool) {
+        if self.access.moves_data {
+            self.routes.learn(&self.endpoint, works);
+        }
+    }
+
+    /// Whether data connections are to be tried. Ports that were named are always tried.
+    fn is_direct(&self) -> bool {
+        let tried = self.flags.data_ports.is_some() || !self.routes.is_closed(&self.endpoint);
+        self.access.moves_data && !self.flags.no_direct && tried
+    }
+
+    /// haul on the remote host; `None` where there is none. What was asked for by `--agent` must be there.
+    fn agent(&mut self, path: &[u8]) -> Result<Option<agent::Host>> {
+        if self.flags.install_agent {
+            self.place()?;
+        }
+        let direct = || {
+            if !self.is_direct() {
+                return None;
+            }
+            let (routes, host, login, access) = (self.routes.clone(), self.endpoint.clone(), self.login.clone(), self.access.clone());
+            let learned = move |seen: &agent::Learned| routes.saw(&host, seen, &|line| access.print(line));
+            let reached = Box::new(move |claimed| login.reached(claimed));
+            Some(Direct { ports: self.flags.data_ports, reached, learned: Arc::new(learned) })
+        };
+        let met = match self.flags.install_agent {
+            true => self.login.again(|| self.greet(path, direct())),
+            false => self.greet(path, direct()),
+        };
+        // A connection that was cut says nothing of what is there.
+        let met = match met {
+            Err(e) if agent::ended_silently(&e) && self.login.was_cut() => self.greet(path, direct()),
+            met => met,
+        };
+        match met {
+            Ok(host) => Ok(Some(host)),
+            Err(e) if self.flags.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                let e = self.login.explain(e);
+                // What keeps ssh itself out has a next step of its own.
+                let hinted = e.next_step().is_some();
+                Err(if hinted { e } else { e.hint("--agent names the haul there by its path; without it plain SFTP does") })
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
+                if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|far| far == install::platform()) {
+                    self.placeable = true;
+                }
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Meets haul on the remote host. `Unsupported` where there is none.
+    pub fn greet(&self, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
+        let (login, asked) = (self.login.clone(), self.flags.agent.clone());
+        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
+        let (sessions, streams, squeeze) = (self.sessions(), self.access.streams, self.access.compress);
+        let wishes = Wishes { sessions, streams, greeting: GREETING, version: VERSION, squeeze, direct };
+        agent::Host::connect(Box::new(start), wishes, self.endpoint.clone(), path)
+    }
+
+    /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that
+    /// says so. What keeps it from being placed is said, and the run goes on over plain SFTP; another platform is an error.
+    pub fn place(&self) -> Result<()> {
+        let endpoint = &self.endpoint;
+        let program = Program::own(VERSION)?;
+        let there = match program.look(&self.login) {
+            Ok(there) => there,
+            Err(e) if e.kind() == ErrorKind::Unsupported && e.op() != install::OP => {
+                self.access.print(&format!("{endpoint}: haul cannot be placed there: {}", e.reason()));
+                return Ok(());
+            }
+            Err(e) if e.op() == install::OP => return Err(e.at(self.endpoint.as_bytes())),
+            Err(e) => return Err(self.login.explain(e)),
+        };
+        let instead = match there {
+            There::Same | There::Elsewhere => return Ok(()),
+            There::Other => ", in the place of one that was damaged or of another build",
+            There::Nothing => "",
+        };
+        match program.place(&self.login) {
+            Ok(Outcome::Placed(path)) => {
+                let size = units::bytes(program.bytes);
+                let needs = if program.is_static { "" } else { "; it is not the static program of ./release and uses the C library there" };
+                self.access.print(&format!("placed haul {VERSION} ({size}) at {endpoint}:{path}, checked{instead}{needs}"));
+            }
+            Ok(Outcome::CannotStart(words)) => {
+                let needs = if program.is_static { "" } else { " (it needs this machine's C library; what ./release builds does not)" };
+                self.access.print(&format!("{endpoint}: haul {VERSION} cannot start there and was removed again: {words}{needs}"));
+            }
+            Err(e) if e.op() == install::OP => self.access.print(&format!("{endpoint}: haul was not placed there: {}", e.reason())),
+            Err(e) => return Err(self.login.explain(e)),
+        }
+        Ok(())
+    }
+}
+
+/// `-e 'ssh -p 2222'`: the command and its arguments, split at blanks as rsync does.
+fn words_of(command: &std::ffi::OsStr) -> Vec<std::ffi::OsString> {
+    use std::os::unix::ffi::OsStrExt;
+    let words = command.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    words.map(|word| std::ffi::OsStr::from_bytes(word).to_os_string()).collect()
+}
