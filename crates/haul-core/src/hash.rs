@@ -102,7 +102,8 @@ pub fn xxh128(bytes: &[u8]) -> u128 {
 }
 
 pub fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|b| format!("{b:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    digest.iter().flat_map(|b| [b >> 4, b & 15]).map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 /// `None` for an odd number of digits or what is no digit.

@@ -492,7 +492,7 @@ fn keeps_whole(answer: &Answer, algorithm: Algorithm) -> bool {
 
 /// Whether what the service says of the object is what was sent, as far as the two can be compared. An ETag that differs convicts
 /// nobody: what is encrypted has one that is no MD5 of anything.
-fn agrees(completed: &xml::Completed, parts: &[Part], whole: &[Value]) -> Option<bool> {
+fn agrees(completed: &xml::Made, parts: &[Part], whole: &[Value]) -> Option<bool> {
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let mut verdict = None;
     for (algorithm, text) in &completed.checksums {
@@ -539,8 +539,8 @@ mod tests {
         [(1, &b"one"[..]), (2, b"two")].into_iter().map(part).collect()
     }
 
-    fn said(checksums: Vec<(Algorithm, String)>, checksum_type: &str, etag: &str) -> xml::Completed {
-        xml::Completed { etag: etag.into(), checksums, checksum_type: checksum_type.into() }
+    fn said(checksums: Vec<(Algorithm, String)>, checksum_type: &str, etag: &str) -> xml::Made {
+        xml::Made { etag: etag.into(), checksums, checksum_type: checksum_type.into() }
     }
 
     #[test]

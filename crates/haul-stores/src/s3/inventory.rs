@@ -1,5 +1,6 @@
 //! Requests about buckets, and what is in one, as the service tells it: plain listings, versions, unfinished uploads.
 
+use std::borrow::Cow;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +8,6 @@ use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 use http::Method;
-use http::header::HeaderMap;
 
 use super::account::DEFAULT_REGION;
 use super::call::{Body, Call};
@@ -32,7 +32,21 @@ pub struct Object {
     pub etag: String,
     pub modified: Option<Time>,
     /// `STANDARD`, `GLACIER`...; empty if it is not said.
-    pub class: String,
+    pub class: Cow<'static, str>,
+}
+
+impl Object {
+    fn of(listed: &xml::Object<'_>) -> Object {
+        const USUAL: &str = "STANDARD";
+        Object {
+            key: listed.key.to_vec(),
+            size: listed.size,
+            etag: listed.etag.to_string(),
+            modified: listed.modified,
+            // Most of a million have this one.
+            class: if listed.class == USUAL { USUAL.into() } else { listed.class.to_string().into() },
+        }
+    }
 }
 
 /// What a listing by the delimiter yields.
@@ -61,6 +75,14 @@ pub struct Version {
     pub latest: bool,
     /// A mark of deletion, which has no size.
     pub deleted: bool,
+}
+
+/// An upload that was begun and neither completed nor abandoned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    pub key: Vec<u8>,
+    pub id: String,
+    pub initiated: Option<Time>,
 }
 
 /// What an address that was signed beforehand is for.
@@ -124,11 +146,17 @@ impl Bucket {
     /// Pages of at most 1,000 objects whose key begins with `prefix`, in the order of keys. With `delimiter` those behind the
     /// next slash are one line. One request a page, no look at any object.
     pub fn lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
-        let fetch = |token: Option<&String>| {
-            let body = self.page(prefix, delimiter, token.map(String::as_str), b"", 1000)?;
-            let (mut lines, page) = self.read_lines(&body)?;
+        self.unchecked_lines(prefix, delimiter, &mut |mut lines| {
             // What was not asked for may be removed by whoever trusts this.
             lines.retain(|line| line.key().starts_with(prefix) && (matches!(line, Line::Object(_)) || line.key().ends_with(b"/")));
+            each(lines)
+        })
+    }
+
+    /// The same with whatever the service lists.
+    pub(super) fn unchecked_lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
+        let fetch = |token: Option<&String>| {
+            let (lines, page) = self.read_lines(&self.page(prefix, delimiter, token.map(String::as_str), b"", 1000)?)?;
             if page.truncated && page.token.is_none() {
                 return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
             }
@@ -147,16 +175,10 @@ impl Bucket {
     }
 
     fn read_lines(&self, body: &[u8]) -> Result<(Vec<Line>, xml::Page)> {
-        let mut lines = Vec::new();
+        let mut lines = Vec::with_capacity(1000);
         let page = xml::list_objects(body, &mut |listed| {
             lines.push(match listed {
-                Listed::Object(object) => Line::Object(Object {
-                    key: object.key.to_vec(),
-                    size: object.size,
-                    etag: object.etag.to_string(),
-                    modified: object.modified,
-                    class: object.class.to_string(),
-                }),
+                Listed::Object(object) => Line::Object(Object::of(&object)),
                 Listed::Prefix(prefix) => Line::Prefix(prefix.to_vec()),
             });
         });
@@ -168,60 +190,51 @@ impl Bucket {
 
     /// Pages of versions and marks of deletion whose key begins with `prefix`: by key, the latest first.
     pub fn versions(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Version>) -> Flow) -> Result<()> {
-        let fetch = |marker: Option<&(Vec<u8>, Option<String>)>| {
-            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let mut call = self.call("list", Method::GET, b"").ask("versions", "").ask("encoding-type", "url").ask("prefix", text(prefix));
-            if let Some((key, version)) = marker {
-                call = call.ask("key-marker", text(key));
-                if let Some(version) = version {
-                    call = call.ask("version-id-marker", version.as_str());
-                }
-            }
-            let body = self.client.send(&call, Body::None)?.whole("list")?;
-            let mut versions = Vec::new();
-            let mut keep = |version: xml::Version<'_>| {
-                let object = Object {
-                    key: version.key.to_vec(),
-                    size: version.size,
-                    etag: version.etag.to_string(),
-                    modified: version.modified,
-                    class: version.class.to_string(),
-                };
-                versions.push(Version { object, id: version.id.to_string(), latest: version.latest, deleted: version.deleted });
-            };
-            let page = xml::list_versions(&body, &mut keep, &mut |_| {}).map_err(|e| fault::document("list", &self.name, e))?;
-            versions.retain(|version| version.object.key.starts_with(prefix));
+        self.below_marker("versions", "version-id-marker", xml::list_versions, prefix, &mut |mut versions| {
             // Versions and marks of deletion may come in two lists.
             versions.sort_by(|a, b| {
                 let newest = |v: &Version| std::cmp::Reverse((v.latest, v.object.modified));
                 (&a.object.key, newest(a)).cmp(&(&b.object.key, newest(b)))
             });
-            let next = page.key_marker.filter(|_| page.truncated).map(|key| (key, page.version_marker));
-            Ok((versions, next))
-        };
-        pages(fetch, each)
+            each(versions)
+        })
     }
 
     /// Pages of uploads that were begun and neither completed nor abandoned, whose key begins with `prefix`.
-    pub fn uploads(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<xml::Upload>) -> Flow) -> Result<()> {
+    pub fn uploads(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Upload>) -> Flow) -> Result<()> {
+        self.below_marker("uploads", "upload-id-marker", xml::list_uploads, prefix, &mut |found| {
+            each(found.into_iter().map(|one| Upload { key: one.object.key, id: one.id, initiated: one.object.modified }).collect())
+        })
+    }
+
+    fn below_marker(
+        &self,
+        what: &'static str,
+        id_marker: &'static str,
+        read: xml::Lister,
+        prefix: &[u8],
+        each: &mut dyn FnMut(Vec<Version>) -> Flow,
+    ) -> Result<()> {
         let fetch = |marker: Option<&(Vec<u8>, Option<String>)>| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-            let mut call = self.call("list", Method::GET, b"").ask("uploads", "").ask("encoding-type", "url").ask("prefix", text(prefix));
-            if let Some((key, upload)) = marker {
+            let mut call = self.call("list", Method::GET, b"").ask(what, "").ask("encoding-type", "url").ask("prefix", text(prefix));
+            if let Some((key, id)) = marker {
                 call = call.ask("key-marker", text(key));
-                if let Some(upload) = upload {
-                    call = call.ask("upload-id-marker", upload.as_str());
+                if let Some(id) = id {
+                    call = call.ask(id_marker, id.as_str());
                 }
             }
             let body = self.client.send(&call, Body::None)?.whole("list")?;
-            let mut uploads = Vec::new();
-            let page = xml::list_uploads(&body, &mut |upload: xml::Upload| {
-                if upload.key.starts_with(prefix) {
-                    uploads.push(upload);
+            let mut found = Vec::new();
+            let page = read(&body, &mut |listed| {
+                if let Listed::Object(one) = listed
+                    && one.key.starts_with(prefix)
+                {
+                    found.push(Version { object: Object::of(&one), id: one.id.to_string(), latest: one.latest, deleted: one.deleted });
                 }
             });
             let page = page.map_err(|e| fault::document("list", &self.name, e))?;
-            Ok((uploads, page.key_marker.filter(|_| page.truncated).map(|key| (key, page.id_marker))))
+            Ok((found, page.marker.filter(|_| page.truncated).map(|key| (key, page.token))))
         };
         pages(fetch, each)
     }
@@ -244,9 +257,7 @@ impl Bucket {
                 call = call.ask("part-number-marker", marker.to_string());
             }
             let body = self.client.send(&call, Body::None)?.whole("list")?;
-            let mut parts = Vec::new();
-            let page = xml::list_parts(&body, &mut |part| parts.push(part)).map_err(|e| fault::document("list", &self.name, e))?;
-            Ok((parts, page.marker.filter(|_| page.truncated)))
+            xml::list_parts(&body).map_err(|e| fault::document("list", &self.name, e))
         };
         pages(fetch, &mut |parts: Vec<xml::Part>| {
             parts.into_iter().for_each(&mut *each);
@@ -274,12 +285,12 @@ impl Bucket {
         let call = self.call("remove", Method::POST, b"").ask("delete", "").with("content-type", "application/xml");
         let call = call.with("content-md5", Algorithm::Md5.of(body.as_bytes()).base64());
         let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?.whole("remove")?;
-        let deleted = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
+        let refused = xml::deleted(&answer).map_err(|e| fault::document("remove", &self.name, e))?;
         let failed = |refused: xml::Refusal| {
             let refusal = Refusal { status: 200, code: refused.code, message: refused.message, ..Refusal::default() };
-            (refused.key, refused.version, refusal.error("remove", &self.name))
+            (refused.key.into_bytes(), refused.version, refusal.error("remove", &self.name))
         };
-        Ok(deleted.refused.into_iter().map(failed).collect())
+        Ok(refused.into_iter().map(failed).collect())
     }
 
     /// Removes objects or versions, 1,000 by a request where the service can do that; answers with what is still there.
@@ -322,7 +333,7 @@ impl Bucket {
             call = call.ask("versionId", version.as_str());
         }
         let (uri, signer) = self.client.place_of(&call)?;
-        signer.presign(&call.method, &uri, &HeaderMap::new(), &credential, SystemTime::now(), expires)
+        signer.presign(&call.method, &uri, &credential, SystemTime::now(), expires)
     }
 }
 

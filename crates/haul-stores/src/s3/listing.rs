@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{PoisonError, mpsc};
+use std::sync::PoisonError;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -11,118 +11,33 @@ use haul_core::store::Flow;
 use super::Objects;
 use super::address;
 use super::checksum;
-use super::fault;
 use super::index::{Cursor, Known};
+use super::inventory::{Line, Object};
 use super::look::{at_once, whole_seconds};
-use super::xml::{self, Listed};
 
 /// Objects that are remembered as being left out. Beyond that, one of them stands in the place of its directory.
 const HIDDEN_MOST: usize = 4096;
 
-/// An object as a listing has it.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub key: Vec<u8>,
-    pub size: u64,
-    pub etag: String,
-    pub modified: haul_core::entry::Time,
-}
-
-enum Line {
-    Object(Found),
-    Prefix(Vec<u8>),
-}
-
-impl Line {
-    fn key(&self) -> &[u8] {
-        match self {
-            Line::Object(found) => &found.key,
-            Line::Prefix(key) => key,
-        }
-    }
-}
-
-/// One page, in order, and how to get the next.
-struct Page {
-    lines: Vec<Line>,
-    next: Option<String>,
-}
-
 impl Objects {
-    fn lines(&self, prefix: &[u8], delimiter: bool, token: Option<&str>) -> Result<Page> {
-        let body = self.bucket.page(prefix, delimiter, token, b"", 1000)?;
-        let mut lines = Vec::with_capacity(1000);
-        let page = xml::list_objects(&body, &mut |listed| {
-            lines.push(match listed {
-                Listed::Object(object) => Line::Object(Found {
-                    key: object.key.to_vec(),
-                    size: object.size,
-                    etag: object.etag.to_string(),
-                    modified: object.modified.unwrap_or_default(),
-                }),
-                Listed::Prefix(key) => Line::Prefix(key.to_vec()),
-            });
-        });
-        let page = page.map_err(|e| fault::document("list", &self.bucket.name, e))?;
-        // Objects and prefixes come in two lists, each in order.
-        lines.sort_by(|a, b| a.key().cmp(b.key()));
-        if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
-            return Err(Error::new(ErrorKind::Other, "list").because("the service lists keys that were not asked for"));
-        }
-        if page.truncated && page.token.is_none() {
-            return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
-        }
-        Ok(Page { lines, next: page.token.filter(|_| page.truncated) })
-    }
-
-    /// Every page, in order; the next one is under way while one is worked on.
+    /// Every page, in order.
     fn pages(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
-        let first = self.lines(prefix, delimiter, None)?;
-        let mut last = first.lines.last().map(|line| line.key().to_vec()).unwrap_or_default();
-        let Some(mut token) = first.next else {
-            each(first.lines);
-            return Ok(());
-        };
-        std::thread::scope(|scope| {
-            let (give, take) = mpsc::sync_channel::<Result<Page>>(1);
-            let fetch = move || {
-                loop {
-                    let page = self.lines(prefix, delimiter, Some(&token));
-                    let first = page.as_ref().ok().and_then(|page| page.lines.first()).map(|line| line.key().to_vec());
-                    let page = match first {
-                        // A listing that goes round would never end.
-                        Some(first) if first <= last => {
-                            Err(Error::new(ErrorKind::Other, "list").because("the service lists keys out of their order"))
-                        }
-                        _ => page,
-                    };
-                    if let Some(line) = page.as_ref().ok().and_then(|page| page.lines.last()) {
-                        last = line.key().to_vec();
-                    }
-                    let next = page.as_ref().ok().and_then(|page| page.next.clone());
-                    // A token that does not change would go round for ever.
-                    let again = next.as_ref() == Some(&token);
-                    if give.send(page).is_err() {
-                        return;
-                    }
-                    match next {
-                        Some(next) if !again => token = next,
-                        _ => return,
-                    }
-                }
-            };
-            let spawned = std::thread::Builder::new().name("haul-list".into()).spawn_scoped(scope, fetch);
-            spawned.map_err(haul_core::rlimit::no_thread)?;
-            if each(first.lines) == Flow::Stop {
-                return Ok(());
+        let (mut last, mut wrong) = (Vec::new(), None);
+        self.bucket.unchecked_lines(prefix, delimiter, &mut |lines| {
+            if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
+                wrong = Some("the service lists keys that were not asked for");
+            } else if lines.first().is_some_and(|first| first.key() <= &last[..] && !last.is_empty()) {
+                // A listing that goes round would never end.
+                wrong = Some("the service lists keys out of their order");
             }
-            for page in take {
-                if each(page?.lines) == Flow::Stop {
-                    return Ok(());
-                }
+            if wrong.is_some() {
+                return Flow::Stop;
             }
-            Ok(())
-        })
+            if let Some(line) = lines.last() {
+                last = line.key().to_vec();
+            }
+            each(lines)
+        })?;
+        wrong.map_or(Ok(()), |why| Err(Error::new(ErrorKind::Other, "list").because(why)))
     }
 
     pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
@@ -211,14 +126,15 @@ impl Objects {
 
     /// What a listing tells of an object, and what was learned of it before. Without its attributes it may be a symlink
     /// as well as a file.
-    fn listed(&self, name: Name, found: &Found, cursor: Option<&mut Cursor>) -> Entry {
+    fn listed(&self, name: Name, found: &Object, cursor: Option<&mut Cursor>) -> Entry {
         let mut entry = Entry::bare(name, Kind::Unknown);
+        let modified = found.modified.unwrap_or_default();
         entry.size = found.size;
         entry.stored = found.size;
         entry.mode = 0o644;
-        entry.mtime = whole_seconds(found.modified);
+        entry.mtime = whole_seconds(modified);
         entry.version = checksum::version(&found.etag);
-        let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, found.modified));
+        let known = cursor.and_then(|cursor| cursor.lookup(&found.key, found.etag.as_bytes(), found.size, modified));
         match known {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
@@ -320,7 +236,9 @@ mod tests {
         for key in keys {
             let line = match key.ends_with('/') {
                 true => Line::Prefix(key.as_bytes().to_vec()),
-                false => Line::Object(Found { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: Default::default() }),
+                false => {
+                    Line::Object(Object { key: key.as_bytes().to_vec(), size: 0, etag: String::new(), modified: None, class: "".into() })
+                }
             };
             held.push(line, &mut give);
         }

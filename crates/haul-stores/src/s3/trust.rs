@@ -3,10 +3,10 @@
 //! What was chosen, and why:
 //!
 //! - **TLS** by rustls with ring. Roots are the machine's own, so that a site's own authority works without a flag. They are
-//!   read here and not by a crate, for it is 60 lines and variables come from a table in tests. A bundle that is named
+//!   read here and not by rustls-native-certs, which passes by files of a folder that have no hash for a name. A bundle that is named
 //!   stands *in place of* the system's, as with the AWS command line.
 //! - **A certificate that is itself in the bundle is believed**, even one that is marked as an authority: `openssl req -x509`
-//!   makes such, small servers use them, and rustls alone would refuse them (see `pinned.rs`).
+//!   makes such, small servers use them, and rustls alone would refuse them (see `verify.rs`).
 //! - **Waiting**: ten seconds to connect, shaking hands included, and a bound on each read and each write, none on the whole:
 //!   a body may take hours as long as it moves.
 //! - **The proxy** is chosen once, by scheme and host of the endpoint, as curl does it. A proxy is always asked to CONNECT,
@@ -19,9 +19,9 @@
 //!   less above it; with TLS 0.3 to put and 0.5 to get (a loaded machine: the figures vary by a third).
 
 mod failure;
-mod pinned;
 mod resolver;
 mod tls;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,8 +29,9 @@ use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 use http::Uri;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use ureq::config::AutoHeaderValue;
-use ureq::tls::{Certificate, PemItem, parse_pem};
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, SocksConnector, TcpConnector};
 use ureq::{Agent, Proxy};
 
@@ -100,14 +101,9 @@ impl Trust {
 /// Usage errors: a bundle that cannot be read or has no certificate, a proxy that is no address, a machine that has no
 /// certificates at all.
 pub fn agent(trust: &Trust) -> Result<Agent> {
-    let is_tls = trust.endpoint.scheme_str() == Some("https");
-    let roots = if is_tls && trust.verify { roots(trust)? } else { Vec::new() };
     let proxy = if trust.proxied { proxy(&trust.endpoint, &trust.environment)? } else { None };
-    // A proxy may be spoken to in TLS where the endpoint is not: then the system's roots are needed after all.
-    let roots = match &proxy {
-        Some(proxy) if !is_tls && trust.verify && proxy.uri().scheme_str() == Some("https") => self::roots(trust)?,
-        _ => roots,
-    };
+    let schemes = [trust.endpoint.scheme_str(), proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str())];
+    let roots = if trust.verify && schemes.contains(&Some("https")) { roots(trust)? } else { Vec::new() };
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -127,12 +123,9 @@ pub fn agent(trust: &Trust) -> Result<Agent> {
         .max_idle_connections_per_host(trust.connections)
         .max_idle_age(KEPT)
         .build();
-    let tls = Arc::new(pinned::config(&roots, trust.verify)?);
+    let tls = Arc::new(verify::config(roots, trust.verify)?);
     let connector =
-        ().chain(SocksConnector::default())
-            .chain(ConnectProxyConnector::default())
-            .chain(TcpConnector::default())
-            .chain(TlsConnector::new(tls));
+        ().chain(SocksConnector::default()).chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(TlsConnector(tls));
     Ok(Agent::with_parts(config, connector, Addresses::default()))
 }
 
@@ -141,7 +134,7 @@ fn usage(words: String) -> Error {
 }
 
 /// The certificates to trust: the bundle's, or the system's.
-fn roots(trust: &Trust) -> Result<Vec<Certificate<'static>>> {
+fn roots(trust: &Trust) -> Result<Vec<CertificateDer<'static>>> {
     if let Some(bundle) = &trust.bundle {
         let found = certificates(bundle).map_err(|error| {
             usage(format!("the certificates in {} cannot be read: {}", bundle.display(), Error::io(error, "read").reason()))
@@ -161,7 +154,7 @@ fn roots(trust: &Trust) -> Result<Vec<Certificate<'static>>> {
 }
 
 /// The variables replace what is usual, as OpenSSL has it; otherwise the first file that has any, then the folders.
-fn system_roots(environment: &Environment) -> Vec<Certificate<'static>> {
+fn system_roots(environment: &Environment) -> Vec<CertificateDer<'static>> {
     let (file, folders) = (environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR"));
     if file.is_some() || folders.is_some() {
         let folders = folders.iter().flat_map(|list| list.split(':')).filter(|folder| !folder.is_empty());
@@ -172,7 +165,7 @@ fn system_roots(environment: &Environment) -> Vec<Certificate<'static>> {
 }
 
 /// All certificates of a file, or of the files of a folder. What else is in a file, and what else a folder has, is passed by.
-fn certificates(path: &Path) -> std::io::Result<Vec<Certificate<'static>>> {
+fn certificates(path: &Path) -> std::io::Result<Vec<CertificateDer<'static>>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(of_pem(&std::fs::read(path)?));
     }
@@ -185,9 +178,8 @@ fn certificates(path: &Path) -> std::io::Result<Vec<Certificate<'static>>> {
     Ok(found)
 }
 
-fn of_pem(text: &[u8]) -> Vec<Certificate<'static>> {
-    let items = parse_pem(text).filter_map(|item| item.ok());
-    items.filter_map(|item| if let PemItem::Certificate(one) = item { Some(one) } else { None }).collect()
+fn of_pem(text: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(text).filter_map(|one| one.ok()).collect()
 }
 
 /// The proxy for an endpoint, with curl's rules: the scheme's own variable, then `ALL_PROXY`; small letters or capitals, and

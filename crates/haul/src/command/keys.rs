@@ -6,8 +6,7 @@ use std::io::{self, Write};
 use haul_core::entry::{Time, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
-use haul_stores::s3::inventory::{Line, Object, Version};
-use haul_stores::s3::xml::Upload;
+use haul_stores::s3::inventory::{Line, Object, Upload, Version};
 
 use super::files::stamp;
 use super::scope::{Match, Scope, What, nothing};
@@ -138,7 +137,7 @@ fn version_text(id: &str) -> String {
 
 fn columns(out: &mut dyn Write, how: Ls, object: &Object, size: &str, name: String) -> io::Result<()> {
     if how.long {
-        let class = if object.class.is_empty() { "-" } else { &object.class };
+        let class = if object.class.is_empty() { "-" } else { &*object.class };
         write!(out, "{:<12} {size:>12} {} ", show(class.as_bytes()), when(object.modified))?;
     }
     if how.etag {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use haul_core::entry::{self, Kind, MetaMask, Time};
 use haul_core::hash::{Algorithm, hex};
 use haul_core::store::Volume;
-use haul_stores::s3::inventory::{Object, Version};
+use haul_stores::s3::inventory::{self, Object, Version};
 use haul_stores::s3::xml;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -161,7 +161,7 @@ pub struct Upload<'a> {
 
 impl<'a> Upload<'a> {
     /// `landed`: parts, and bytes in them, if they were asked for.
-    pub fn of(place: &'a [u8], path: &[u8], upload: &'a xml::Upload, landed: Option<(u64, u64)>) -> Self {
+    pub fn of(place: &'a [u8], path: &[u8], upload: &'a inventory::Upload, landed: Option<(u64, u64)>) -> Self {
         Upload {
             place: Place::of(place),
             path: Path::of(path),
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn every_line_has_the_documented_keys_and_no_others() {
-        let upload = xml::Upload { key: b"k".to_vec(), id: "id".into(), initiated: None, class: String::new() };
+        let upload = inventory::Upload { key: b"k".to_vec(), id: "id".into(), initiated: None };
         let bucket = xml::Bucket { name: "b".into(), created: None, region: String::new() };
         let counts = Counts { level: 0, bytes: 1, files: 1, directories: 1, errors: Some(0) };
         let file = entry("a/b", Kind::File);

@@ -397,7 +397,9 @@ impl SignRequest for Signing {
         let (id, secret) = (credential.access_key_id.clone(), credential.secret_access_key.clone());
         let credential = Arc::new(Credential::new(id, secret, credential.session_token.clone(), None));
         let hash = request.headers.get("x-amz-content-sha256").and_then(|hash| hash.to_str().ok()).unwrap_or_default().to_string();
-        request.uri = self.reach.redirected(&request.uri);
+        // The library writes the query as a form has it, and what is signed is written otherwise.
+        let uri = self.reach.redirected(&request.uri).to_string().replace('+', "%20").replace('*', "%2A").replace("%7E", "~");
+        request.uri = uri.parse().unwrap_or_else(|_| request.uri.clone());
         let signed =
             self.signer.sign(&request.method, &request.uri, &mut request.headers, Payload::Hash(&hash), &credential, SystemTime::now());
         signed.map_err(|error| reqsign_core::Error::request_invalid(error.to_string()))

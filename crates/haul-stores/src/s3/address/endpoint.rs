@@ -30,7 +30,7 @@ pub struct Endpoint {
     pub host: String,
     /// Only where it is not the scheme's own.
     pub port: Option<u16>,
-    /// What stands before each path: empty, or encoded as it was written, with a slash at its start and none at its end.
+    /// What stands before each path: empty, or encoded, with a slash at its start and none at its end.
     pub prefix: String,
 }
 
@@ -74,7 +74,7 @@ impl Endpoint {
             return Err(format!("the endpoint's path has {c:?} in it, which must be percent-encoded"));
         }
         let usual = if tls { 443 } else { 80 };
-        Ok(Endpoint { tls, scheme_said, host, port: port.filter(|port| *port != usual), prefix: prefix.into() })
+        Ok(Endpoint { tls, scheme_said, host, port: port.filter(|port| *port != usual), prefix: canonical(prefix) })
     }
 
     /// Where AWS has S3 in a region; an empty name is `us-east-1`.
@@ -120,6 +120,19 @@ impl Endpoint {
         labels.next()?;
         labels.find(|label| *label != "dualstack").filter(|label| label.contains('-'))
     }
+}
+
+/// A path in the one form that is signed: escapes in capitals, and none without need.
+fn canonical(path: &str) -> String {
+    let mut text = String::new();
+    for (n, part) in path.split('/').enumerate() {
+        if n > 0 {
+            text.push('/');
+        }
+        let plain = super::decode(part);
+        super::encode(&mut text, plain.as_deref().unwrap_or(part.as_bytes()), false);
+    }
+    text
 }
 
 /// `host`, `host:port`, `[::1]`, `[::1]:port`.

@@ -9,6 +9,8 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
 pub use endpoint::{Endpoint, Style};
 pub use names::{is_beside, name_beside, name_of_part, part_of_name, path_of_key};
 pub use pattern::Pattern;
@@ -108,20 +110,22 @@ pub fn tagging(tags: &[(String, String)]) -> String {
     text
 }
 
-/// Percent-encodes all but what RFC 3986 calls unreserved, and slashes where they are kept.
-fn encode(out: &mut String, bytes: &[u8], slashes: bool) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte.into()),
-            b'/' if slashes => out.push('/'),
-            byte => {
-                out.push('%');
-                out.push(DIGITS[usize::from(byte >> 4)].into());
-                out.push(DIGITS[usize::from(byte & 15)].into());
-            }
-        }
-    }
+/// Percent-encodes all but what RFC 3986 calls unreserved, and slashes where they are kept: the one way that the service
+/// takes as canonical, so that what is sent is what is signed.
+pub(super) fn encode(out: &mut String, bytes: &[u8], slashes: bool) {
+    const ALL: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    const PATH: AsciiSet = ALL.remove(b'/');
+    out.extend(percent_encode(bytes, if slashes { &PATH } else { &ALL }));
+}
+
+/// The reverse; `None` where a percent sign is followed by something else than two hexadecimal digits.
+pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+    let escapes = |behind: &[u8]| behind.len() >= 2 && behind[..2].iter().all(u8::is_ascii_hexdigit);
+    text.bytes()
+        .enumerate()
+        .filter(|(_, byte)| *byte == b'%')
+        .all(|(at, _)| escapes(&text.as_bytes()[at + 1..]))
+        .then(|| percent_decode_str(text).collect())
 }
 
 /// Why these bytes can be no key: keys are UTF-8 of at most 1,024 bytes. An empty one names the bucket.

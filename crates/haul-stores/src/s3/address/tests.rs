@@ -18,6 +18,7 @@ fn endpoints_are_read_as_people_write_them() {
         ("http://[::1]:9000/", "http://[::1]:9000"),
         ("[2001:db8::1]", "https://[2001:db8::1]"),
         (" https://host:8443/some/prefix/ ", "https://host:8443/some/prefix"),
+        ("https://host/a%2fb%41+(c)", "https://host/a%2FbA%2B%28c%29"),
         ("host:", "https://host"),
         ("minio_1:9000", "https://minio_1:9000"),
     ] {

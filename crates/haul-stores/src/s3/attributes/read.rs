@@ -6,7 +6,7 @@ use haul_core::entry::{Kind, Time};
 use haul_core::hash::unhex;
 
 use super::{DECIMAL_LINK, FARTHEST, Kept, is_owner_name, kind_of, word_of, xattrs};
-use crate::s3::xml::time::{fraction, iso};
+use crate::s3::xml::time::iso;
 
 /// The user's metadata among an answer's headers: names without `x-amz-meta-`.
 pub fn user_metadata<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -123,6 +123,14 @@ fn seconds(text: &str) -> Option<Time> {
         (true, 0) => Time { secs: -secs, nanos: 0 },
         (true, _) => Time { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
     })
+}
+
+/// Decimals of a second as nanoseconds. What is finer is cut off; `None` without any digit.
+fn fraction(decimals: &[u8]) -> Option<u32> {
+    if decimals.is_empty() || !decimals.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some((0..9).fold(0, |nanos, i| nanos * 10 + decimals.get(i).map_or(0, |digit| u32::from(digit - b'0'))))
 }
 
 /// `1595002920000000000ns`.

@@ -4,7 +4,6 @@ use haul_core::entry::{Entry, Kind, MetaMask, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::{DECIMAL_LINK, FARTHEST, bits_of, is_owner_name, word_of, xattrs};
-use crate::s3::xml::time::decimals;
 
 /// Bytes of metadata that an object can have, all names and values together.
 pub const MOST: usize = 2048;
@@ -160,4 +159,12 @@ fn seconds(time: Time) -> Option<String> {
         (secs, nanos) => ("-", -(secs + 1), 1_000_000_000 - nanos),
     };
     Some(format!("{sign}{secs}{}", decimals(nanos)))
+}
+
+/// `.678`, without zeros at the end; empty for none.
+fn decimals(nanos: u32) -> String {
+    if nanos == 0 {
+        return String::new();
+    }
+    format!(".{nanos:09}").trim_end_matches('0').to_owned()
 }

@@ -20,6 +20,10 @@ pub fn explained(failure: Failure, at: &Uri, op: &'static str) -> Error {
         Failure::Timeout(_) => made(ErrorKind::TimedOut, "no byte moved for too long".to_string()).remedy_is(soon),
         Failure::HostNotFound => made(ErrorKind::Usage, "there is no such host".to_string()).hint("check the endpoint's name"),
         Failure::Rustls(error) => of_tls(&error, &made),
+        Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Tls>()) => match error.downcast() {
+            Ok(error) => of_tls(&error, &made),
+            Err(error) => of_io(error, &made, soon),
+        },
         Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Error>()) => Error::from_io(error, op),
         Failure::Io(error) => of_io(error, &made, soon),
         Failure::Protocol(error) if at.scheme_str() == Some("http") => {

@@ -2,8 +2,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use haul_core::error::Remedy;
@@ -89,12 +88,11 @@ const OLD: &str = include_str!("certificates/old.pem");
 
 /// Serves one connection after the other with TLS by a certificate; each request is answered with its own body.
 fn tls_server(pem: &'static str) -> Uri {
-    let certificates = of_pem(pem.as_bytes()).iter().map(|one| CertificateDer::from(one.der().to_vec())).collect();
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(certificates, PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap())
+        .with_single_cert(of_pem(pem.as_bytes()), PrivateKeyDer::from_pem_slice(pem.as_bytes()).unwrap())
         .unwrap();
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,39 +1,31 @@
-//! The small answers: errors, buckets, copies, deletions.
+//! The answers that are no listings of keys, read by serde: each is a page of text at most, or some thousand parts.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use haul_core::entry::{Time, show};
+use serde::{Deserialize, Deserializer};
 
-use super::upload::checksum;
-use super::walk::Walk;
+use super::walk::{Walk, truth};
 use super::{Fault, shorten, time};
 use crate::s3::checksum::Algorithm;
 
 /// Bytes of a text that is only ever shown.
 const LONGEST_SHOWN: usize = 2048;
 
-/// Details of an error beyond those that have a field.
-const MOST_DETAILS: usize = 16;
-
 /// The service's own words about a failure. What it did not say is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct ServiceError {
     /// `NoSuchKey`, `SlowDown`...
+    #[serde(deserialize_with = "shown")]
     pub code: String,
+    #[serde(default, deserialize_with = "shown")]
     pub message: String,
+    #[serde(default, deserialize_with = "shown")]
     pub request_id: String,
-    pub host_id: String,
     /// The region in which the bucket is, or for which the request should have been signed.
+    #[serde(default, deserialize_with = "shown")]
     pub region: String,
-    /// The host at which the bucket is to be asked for.
-    pub endpoint: String,
-    pub bucket: String,
-    pub key: String,
-    /// The service's clock, where that of the request was wrong.
-    pub server_time: Option<Time>,
-    /// Whatever else it said, in the order of the document: element and text.
-    pub more: Vec<(String, String)>,
 }
 
 impl fmt::Display for ServiceError {
@@ -46,249 +38,271 @@ impl fmt::Display for ServiceError {
     }
 }
 
+fn shown<'d, D: Deserializer<'d>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|text| shorten(&text, LONGEST_SHOWN).into())
+}
+
+fn moment<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Time>, D::Error> {
+    String::deserialize(from).map(|text| time::iso(&text))
+}
+
+/// Reads a document that has one of these roots.
+fn read<'d, T: Deserialize<'d>>(document: &'d [u8], roots: &[&'static str]) -> Result<T, Fault> {
+    let (walk, root) = Walk::open(document)?;
+    match roots.iter().find(|known| **known == root) {
+        Some(root) => parse(walk.document(), root),
+        None => Err(another(&walk, root)),
+    }
+}
+
+/// What a document says that is not the one asked for.
+pub(super) fn another(walk: &Walk<'_>, root: &str) -> Fault {
+    match root {
+        "Error" => parse(walk.document(), "Error").map_or_else(|fault| fault, |error| Fault::Service(Box::new(error))),
+        root => Fault::Other { root: shorten(root, 64).into() },
+    }
+}
+
+fn parse<'d, T: Deserialize<'d>>(document: &'d str, root: &'static str) -> Result<T, Fault> {
+    quick_xml::de::from_str(document).map_err(|error| Fault::Bad { element: root, text: shorten(&error.to_string(), 128).into() })
+}
+
 /// Reads an `<Error>`, also one within an `<ErrorResponse>` or `<Response>` as the older services and those for
 /// credentials write it.
 pub fn error(document: &[u8]) -> Result<ServiceError, Fault> {
-    let (mut walk, root) = Walk::open(document)?;
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct Wrapped {
+        #[serde(alias = "RequestID")]
+        request_id: String,
+        error: Option<ServiceError>,
+        errors: Errors,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct Errors {
+        error: Vec<ServiceError>,
+    }
+    let (walk, root) = Walk::open(document)?;
     if root == "Error" {
-        return error_within(&mut walk);
+        return parse(walk.document(), "Error");
     }
-    let mut found = None;
-    let mut request_id = String::new();
-    while let Some(name) = walk.child()? {
-        match name {
-            "Error" => found = Some(error_within(&mut walk)?),
-            "Errors" => {
-                while let Some(name) = walk.child()? {
-                    match name {
-                        "Error" if found.is_none() => found = Some(error_within(&mut walk)?),
-                        _ => walk.skip()?,
-                    }
-                }
-            }
-            "RequestId" | "RequestID" => request_id = shown(&mut walk)?,
-            _ => walk.skip()?,
-        }
-    }
+    let wrapped: Wrapped = parse(walk.document(), "Error")?;
+    let found = wrapped.error.or(wrapped.errors.error.into_iter().next());
     let mut found = found.ok_or_else(|| Fault::Other { root: shorten(root, 64).into() })?;
     if found.request_id.is_empty() {
-        found.request_id = request_id;
+        found.request_id = wrapped.request_id;
     }
     Ok(found)
 }
 
-/// The rest of an `<Error>` that is open.
-pub(super) fn error_within(walk: &mut Walk<'_>) -> Result<ServiceError, Fault> {
-    let mut error = ServiceError::default();
-    while let Some(name) = walk.child()? {
-        match name {
-            "Code" => error.code = shown(walk)?,
-            "Message" => error.message = shown(walk)?,
-            "RequestId" => error.request_id = shown(walk)?,
-            "HostId" => error.host_id = shown(walk)?,
-            "Region" => error.region = shown(walk)?,
-            "Endpoint" => error.endpoint = shown(walk)?,
-            "BucketName" => error.bucket = shown(walk)?,
-            "Key" => error.key = shown(walk)?,
-            "ServerTime" => error.server_time = time::iso(&walk.text()?),
-            name if error.more.len() < MOST_DETAILS => match walk.words()? {
-                Some(text) => error.more.push((shorten(name, 64).into(), shorten(&text, LONGEST_SHOWN).into())),
-                None => continue,
-            },
-            _ => walk.skip()?,
-        }
-    }
-    if error.code.is_empty() {
-        return Err(Fault::Missing { element: "Code", within: "Error" });
-    }
-    Ok(error)
-}
-
-fn shown(walk: &mut Walk<'_>) -> Result<String, Fault> {
-    Ok(shorten(&walk.text()?, LONGEST_SHOWN).into())
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Bucket {
+    #[serde(rename = "Name")]
     pub name: String,
+    #[serde(rename = "CreationDate", default, deserialize_with = "moment")]
     pub created: Option<Time>,
     /// Empty if it is not said.
+    #[serde(rename = "BucketRegion", default)]
     pub region: String,
 }
 
 /// Reads an answer to ListBuckets: the buckets and, where there are more, the next request's `continuation-token`.
 pub fn list_buckets(document: &[u8]) -> Result<(Vec<Bucket>, Option<String>), Fault> {
-    let mut walk = Walk::into(document, "ListAllMyBucketsResult")?;
-    let (mut buckets, mut token) = (Vec::new(), None);
-    while let Some(name) = walk.child()? {
-        match name {
-            "Buckets" => {
-                while let Some(name) = walk.child()? {
-                    match name {
-                        "Bucket" => buckets.push(bucket(&mut walk)?),
-                        _ => walk.skip()?,
-                    }
-                }
-            }
-            "ContinuationToken" => token = walk.kept()?,
-            _ => walk.skip()?,
-        }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct All {
+        buckets: Buckets,
+        continuation_token: String,
     }
-    Ok((buckets, token))
-}
-
-fn bucket(walk: &mut Walk<'_>) -> Result<Bucket, Fault> {
-    let (mut found, mut created, mut region) = (None, None, None);
-    while let Some(name) = walk.child()? {
-        match name {
-            "Name" => found = walk.kept()?,
-            "CreationDate" => created = time::iso(&walk.text()?),
-            "BucketRegion" => region = walk.kept()?,
-            _ => walk.skip()?,
-        }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct Buckets {
+        bucket: Vec<Bucket>,
     }
-    let name = found.ok_or(Fault::Missing { element: "Name", within: "Bucket" })?;
-    Ok(Bucket { name, created, region: region.unwrap_or_default() })
+    let all: All = read(document, &["ListAllMyBucketsResult"])?;
+    Ok((all.buckets.bucket, Some(all.continuation_token).filter(|token| !token.is_empty())))
 }
 
 /// Reads an answer to GetObjectTagging: keys and values.
 pub fn tags(document: &[u8]) -> Result<Vec<(String, String)>, Fault> {
-    let mut walk = Walk::into(document, "Tagging")?;
-    let mut tags = Vec::new();
-    while let Some(name) = walk.child()? {
-        if name != "TagSet" {
-            walk.skip()?;
-            continue;
-        }
-        while let Some(name) = walk.child()? {
-            match name {
-                "Tag" => tags.push(tag(&mut walk)?),
-                _ => walk.skip()?,
-            }
-        }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Tagging {
+        #[serde(default)]
+        tag_set: TagSet,
     }
-    Ok(tags)
-}
-
-fn tag(walk: &mut Walk<'_>) -> Result<(String, String), Fault> {
-    let (mut key, mut value) = (None, String::new());
-    while let Some(name) = walk.child()? {
-        match name {
-            "Key" => key = Some(walk.text()?.into_owned()),
-            "Value" => value = walk.text()?.into_owned(),
-            _ => walk.skip()?,
-        }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct TagSet {
+        tag: Vec<Tag>,
     }
-    Ok((key.ok_or(Fault::Missing { element: "Key", within: "Tag" })?, value))
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Tag {
+        key: String,
+        #[serde(default)]
+        value: String,
+    }
+    let tagging: Tagging = read(document, &["Tagging"])?;
+    Ok(tagging.tag_set.tag.into_iter().map(|tag| (tag.key, tag.value)).collect())
 }
 
 /// Reads the region of a bucket out of an answer to GetBucketLocation. Empty and `EU` are the old names of two.
 pub fn location(document: &[u8]) -> Result<String, Fault> {
-    let mut walk = Walk::into(document, "LocationConstraint")?;
-    let mut region = Cow::Borrowed("");
-    if walk.is_leaf() {
-        region = walk.text()?;
-    } else {
-        // Some services put an element of the same name within it.
-        while let Some(name) = walk.child()? {
-            match name {
-                "LocationConstraint" => region = walk.text()?,
-                _ => walk.skip()?,
-            }
-        }
+    #[derive(Deserialize)]
+    struct Location {
+        #[serde(rename = "$text", default)]
+        region: String,
+        /// Some services put an element of the same name within it.
+        #[serde(rename = "LocationConstraint", default)]
+        within: String,
     }
-    Ok(match region.trim_ascii() {
+    let said: Location = read(document, &["LocationConstraint"])?;
+    Ok(match [said.region.trim_ascii(), said.within.trim_ascii()].concat().as_str() {
         "" | "US" => "us-east-1".into(),
         "EU" => "eu-west-1".into(),
         region => shorten(region, 64).into(),
     })
 }
 
-/// What came out of a copy within the service.
+/// Reads the id of an upload out of an answer to CreateMultipartUpload.
+pub fn initiated(document: &[u8]) -> Result<String, Fault> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Initiated {
+        upload_id: String,
+    }
+    const ROOT: &str = "InitiateMultipartUploadResult";
+    let said: Initiated = read(document, &[ROOT])?;
+    Some(said.upload_id).filter(|id| !id.is_empty()).ok_or(Fault::Missing { element: "UploadId", within: ROOT })
+}
+
+/// What became of parts that were put together, or of what was copied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct Made {
     /// As the service writes it.
     pub etag: String,
-    pub modified: Option<Time>,
-    /// In base64.
+    /// In base64, with `-N` behind where it is one over N parts.
     pub checksums: Vec<(Algorithm, String)>,
     /// `FULL_OBJECT` or `COMPOSITE`; empty if it is not said.
     pub checksum_type: String,
 }
 
-/// Reads an answer to CopyObject or UploadPartCopy. An answer of 200 may tell an error.
-pub fn copied(document: &[u8]) -> Result<Copied, Fault> {
-    let (mut walk, root) = Walk::open(document)?;
-    match root {
-        "CopyObjectResult" | "CopyPartResult" | "UploadPartCopyResult" => {}
-        "Error" => return Err(Fault::Service(Box::new(error_within(&mut walk)?))),
-        root => return Err(Fault::Other { root: shorten(root, 64).into() }),
-    }
-    let mut copied = Copied::default();
-    while let Some(name) = walk.child()? {
-        match name {
-            "ETag" => copied.etag = walk.kept()?.unwrap_or_default(),
-            "LastModified" => copied.modified = time::iso(&walk.text()?),
-            "ChecksumType" => copied.checksum_type = walk.kept()?.unwrap_or_default(),
-            "Error" => return Err(Fault::Service(Box::new(error_within(&mut walk)?))),
-            name => checksum(&mut walk, name, &mut copied.checksums)?,
-        }
-    }
-    if copied.etag.is_empty() {
-        return Err(Fault::Missing { element: "ETag", within: "CopyObjectResult" });
-    }
-    Ok(copied)
+/// Reads an answer to CompleteMultipartUpload. The version is in the header `x-amz-version-id`. An answer of 200
+/// may tell an error; and blanks may come before it, while the service is still at work.
+pub fn completed(document: &[u8]) -> Result<Made, Fault> {
+    made(document, &["CompleteMultipartUploadResult"])
 }
 
-/// What became of a request to delete many. With `quiet` only the refusals are told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
-    /// Keys that are gone, each with the version that was asked for, or empty.
-    pub gone: Vec<(Vec<u8>, String)>,
-    pub refused: Vec<Refusal>,
+/// Reads an answer to CopyObject or UploadPartCopy. An answer of 200 may tell an error.
+pub fn copied(document: &[u8]) -> Result<Made, Fault> {
+    made(document, &["CopyObjectResult", "CopyPartResult", "UploadPartCopyResult"])
+}
+
+fn made(document: &[u8], roots: &[&'static str]) -> Result<Made, Fault> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Said {
+        #[serde(rename = "ETag")]
+        etag: String,
+        #[serde(rename = "ChecksumType")]
+        checksum_type: String,
+        #[serde(rename = "ChecksumCRC64NVME")]
+        crc64nvme: String,
+        #[serde(rename = "ChecksumCRC32C")]
+        crc32c: String,
+        #[serde(rename = "ChecksumCRC32")]
+        crc32: String,
+        #[serde(rename = "ChecksumSHA256")]
+        sha256: String,
+        #[serde(rename = "ChecksumSHA1")]
+        sha1: String,
+        #[serde(rename = "Error")]
+        error: Option<ServiceError>,
+    }
+    let said: Said = read(document, roots)?;
+    if let Some(error) = said.error {
+        return Err(Fault::Service(Box::new(error)));
+    }
+    if said.etag.is_empty() {
+        return Err(Fault::Missing { element: "ETag", within: roots[0] });
+    }
+    // In the order of the algorithms.
+    let checksums = Algorithm::ALL.into_iter().zip([said.crc64nvme, said.crc32c, said.crc32, said.sha256, said.sha1]);
+    Ok(Made { etag: said.etag, checksums: checksums.filter(|(_, value)| !value.is_empty()).collect(), checksum_type: said.checksum_type })
+}
+
+/// A part that landed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Part {
+    /// 1 to 10,000.
+    #[serde(rename = "PartNumber")]
+    pub number: u32,
+    /// Bytes.
+    #[serde(rename = "Size")]
+    pub size: u64,
+    /// As the service writes it.
+    #[serde(rename = "ETag")]
+    pub etag: String,
+}
+
+/// Reads an answer to ListParts: the parts and, where there are more, the next request's `part-number-marker`.
+pub fn list_parts(document: &[u8]) -> Result<(Vec<Part>, Option<u32>), Fault> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "PascalCase")]
+    struct Page {
+        is_truncated: String,
+        next_part_number_marker: String,
+        part: Vec<Part>,
+    }
+    const ROOT: &str = "ListPartsResult";
+    // moto names it in the second way.
+    let page: Page = read(document, &[ROOT, "ListPartsResponse"])?;
+    let bad = |element, text: &dyn ToString| Fault::Bad { element, text: shorten(&text.to_string(), 64).into() };
+    if let Some(part) = page.part.iter().find(|part| !(1..=10_000).contains(&part.number)) {
+        return Err(bad("PartNumber", &part.number));
+    }
+    if !truth(&page.is_truncated, "IsTruncated")? {
+        return Ok((page.part, None));
+    }
+    let marker = match page.next_part_number_marker.trim_ascii() {
+        "" => page.part.iter().map(|part| part.number).max(),
+        text => Some(text.parse().map_err(|_| bad("NextPartNumberMarker", &text))?),
+    };
+    let missing = Fault::Missing { element: "NextPartNumberMarker", within: ROOT };
+    Ok((page.part, Some(marker.ok_or(missing)?)))
 }
 
 /// A key that stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
 pub struct Refusal {
-    pub key: Vec<u8>,
+    /// Empty in an error that is about the whole request.
+    pub key: String,
     /// Empty if none was asked for.
+    #[serde(rename = "VersionId")]
     pub version: String,
+    #[serde(deserialize_with = "shown")]
     pub code: String,
+    #[serde(deserialize_with = "shown")]
     pub message: String,
 }
 
-/// Reads an answer to DeleteObjects.
-pub fn deleted(document: &[u8]) -> Result<Deleted, Fault> {
-    let mut walk = Walk::into(document, "DeleteResult")?;
-    let mut deleted = Deleted::default();
-    while let Some(name) = walk.child()? {
-        match name {
-            "Deleted" => {
-                let found = refusal(&mut walk, "Deleted")?;
-                deleted.gone.push((found.key, found.version));
-            }
-            "Error" => deleted.refused.push(refusal(&mut walk, "Error")?),
-            _ => walk.skip()?,
-        }
+/// Reads the keys that stay out of an answer to DeleteObjects.
+pub fn deleted(document: &[u8]) -> Result<Vec<Refusal>, Fault> {
+    #[derive(Deserialize)]
+    struct All {
+        #[serde(rename = "$value", default)]
+        each: Vec<Each>,
     }
-    Ok(deleted)
-}
-
-fn refusal(walk: &mut Walk<'_>, within: &'static str) -> Result<Refusal, Fault> {
-    let mut refusal = Refusal::default();
-    while let Some(name) = walk.child()? {
-        match name {
-            "Key" => refusal.key = walk.text()?.into_owned().into_bytes(),
-            "VersionId" => refusal.version = walk.text()?.into_owned(),
-            "Code" => refusal.code = shown(walk)?,
-            "Message" => refusal.message = shown(walk)?,
-            _ => walk.skip()?,
-        }
+    #[derive(Deserialize)]
+    enum Each {
+        Error(Refusal),
+        #[serde(other)]
+        Deleted,
     }
-    // An error without a key is one about the whole request.
-    if refusal.key.is_empty() && within == "Deleted" {
-        return Err(Fault::Missing { element: "Key", within });
-    }
-    Ok(refusal)
+    let all: All = read(document, &["DeleteResult"])?;
+    let refused = |each| if let Each::Error(refusal) = each { Some(refusal) } else { None };
+    Ok(all.each.into_iter().filter_map(refused).collect())
 }

@@ -1,9 +1,8 @@
 //! The documents that the service sends and takes.
 //!
-//! Every reader here walks the document once, by hand, and hands out what it finds as it goes: a listing of a
-//! million keys must not cost more than the network that brings it. What a server sends is hostile: a document
-//! that is cut short, nested without end, not UTF-8 or without what it must say is a [`Fault`], never a guess.
-//! A document type is refused, so that there are no entities but XML's own five and character references.
+//! Listings are walked once and handed out as they are read; all other answers are read by serde. What a server sends is
+//! hostile: a document that is cut short, nested without end, not UTF-8 or without what it must say is a [`Fault`], never a
+//! guess. A document type is refused, so that there are no entities but XML's own five and character references.
 //!
 //! A service may say `200` and send an error all the same. So each reader takes an `<Error>` document in place of
 //! its own for what it is: [`Fault::Service`].
@@ -11,7 +10,6 @@
 mod answer;
 mod listing;
 pub mod time;
-mod upload;
 mod walk;
 mod write;
 
@@ -20,9 +18,10 @@ mod tests;
 
 use std::fmt;
 
-pub use answer::{Bucket, Copied, Deleted, Refusal, ServiceError, copied, deleted, error, list_buckets, location, tags};
-pub use listing::{Listed, Object, Page, Version, VersionPage, list_objects, list_versions};
-pub use upload::{Completed, Part, PartPage, Upload, UploadPage, completed, initiated, list_parts, list_uploads};
+pub use answer::{
+    Bucket, Made, Part, Refusal, ServiceError, completed, copied, deleted, error, initiated, list_buckets, list_parts, location, tags,
+};
+pub use listing::{Listed, Lister, Object, Page, list_objects, list_uploads, list_versions};
 pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, tagging};
 
 /// Why a document could not be read. The texts are short and may hold what the server sent.

@@ -59,9 +59,9 @@ type Reader = fn(&[u8]) -> Result<(), Fault>;
 /// Everything that reads a document.
 const READERS: [Reader; 11] = [
     |d| list_objects(d, &mut |_| {}).map(drop),
-    |d| list_versions(d, &mut |_| {}, &mut |_| {}).map(drop),
+    |d| list_versions(d, &mut |_| {}).map(drop),
     |d| list_uploads(d, &mut |_| {}).map(drop),
-    |d| list_parts(d, &mut |_| {}).map(drop),
+    |d| list_parts(d).map(drop),
     |d| list_buckets(d).map(drop),
     |d| initiated(d).map(drop),
     |d| completed(d).map(drop),
@@ -73,24 +73,21 @@ const READERS: [Reader; 11] = [
 
 const DOCUMENTS: [&str; 10] = [OBJECTS, ENCODED, VERSIONS, UPLOADS, PARTS, BUCKETS, ERROR, DELETED, COMPLETED, COPIED];
 
+fn in_words(listed: Listed<'_>) -> String {
+    match listed {
+        Listed::Object(o) => {
+            let (key, modified) = (haul_core::entry::show(o.key), o.modified.map(|time| (time.secs, time.nanos)));
+            let words = format!("{key} {} {} {modified:?} {} {}", o.size, o.etag, o.class, o.id);
+            format!("{words}{}{}", if o.latest { " latest" } else { "" }, if o.deleted { " deleted" } else { "" })
+        }
+        Listed::Prefix(prefix) => haul_core::entry::show(prefix),
+    }
+}
+
 /// A listing in words, each line an object or a prefix.
 fn objects(document: &str) -> Result<(Vec<String>, Page), Fault> {
     let mut lines = Vec::new();
-    let page = list_objects(document.as_bytes(), &mut |listed| {
-        lines.push(match listed {
-            Listed::Object(o) => format!(
-                "{} {} {} {:?} {} {} {}",
-                haul_core::entry::show(o.key),
-                o.size,
-                o.etag,
-                o.modified.map(|time| (time.secs, time.nanos)),
-                o.class,
-                o.algorithm,
-                o.checksum_type
-            ),
-            Listed::Prefix(prefix) => haul_core::entry::show(prefix),
-        });
-    })?;
+    let page = list_objects(document.as_bytes(), &mut |listed| lines.push(in_words(listed)))?;
     Ok((lines, page))
 }
 
@@ -100,8 +97,8 @@ fn a_listing_gives_its_objects_prefixes_and_where_it_goes_on() {
     assert_eq!(
         lines,
         [
-            "a&b <c>€ 11 \"70ee1738b6b21e2c8a43f3a5ab0eee71\" Some((1704164645, 678000000)) STANDARD CRC64NVME FULL_OBJECT",
-            "xy 18446744073709551615  None   ",
+            "a&b <c>€ 11 \"70ee1738b6b21e2c8a43f3a5ab0eee71\" Some((1704164645, 678000000)) STANDARD ",
+            "xy 18446744073709551615  None  ",
             "photos/",
         ]
     );
@@ -112,12 +109,12 @@ fn a_listing_gives_its_objects_prefixes_and_where_it_goes_on() {
 #[test]
 fn encoded_keys_are_decoded_wherever_the_document_says_that_they_are() {
     let (lines, page) = objects(ENCODED).unwrap();
-    assert_eq!(lines, ["a b c+\\xff\\n/d 1  None   ", "p q/"]);
+    assert_eq!(lines, ["a b c+\\xff\\n/d 1  None  ", "p q/"]);
     assert_eq!(page.marker.as_deref(), Some(&b"z/end"[..]));
     // Without the word nothing is decoded.
     let plain = ENCODED.replace("<EncodingType>url</EncodingType>", "");
     let (lines, page) = objects(&plain).unwrap();
-    assert_eq!(lines, ["a+b%20c%2B%FF%0A/d 1  None   ", "p+q/"]);
+    assert_eq!(lines, ["a+b%20c%2B%FF%0A/d 1  None  ", "p+q/"]);
     assert_eq!(page.marker.as_deref(), Some(&b"z%2Fend"[..]));
     // A key that looks like the word does not change what the others are.
     let key = "<ListBucketResult><Contents><Key><![CDATA[EncodingType>url</]]></Key><Size>1</Size></Contents></ListBucketResult>";
@@ -160,34 +157,36 @@ fn an_object_without_a_key_or_a_size_is_no_object() {
 
 #[test]
 fn versions_and_marks_of_deletion_are_told_apart() {
-    let (mut lines, mut prefixes) = (Vec::new(), Vec::new());
-    let mut each = |v: Version<'_>| {
-        lines.push(format!("{} {} {} {} {} {} {}", haul_core::entry::show(v.key), v.id, v.latest, v.deleted, v.size, v.etag, v.class))
-    };
-    let page = list_versions(VERSIONS.as_bytes(), &mut each, &mut |prefix| prefixes.push(prefix.to_vec())).unwrap();
-    assert_eq!(lines, ["a v2 false false 5 \"x\" GLACIER", "a v3 true true 0  "]);
-    assert_eq!(prefixes, [b"d/"]);
-    assert_eq!(page, VersionPage { truncated: true, key_marker: Some(b"b".to_vec()), version_marker: Some("null".into()) });
+    let mut lines = Vec::new();
+    let page = list_versions(VERSIONS.as_bytes(), &mut |listed| lines.push(in_words(listed))).unwrap();
+    let deleted = "a 0  Some((1704067201, 0))  v3 latest deleted";
+    assert_eq!(lines, ["a 5 \"x\" Some((1704067200, 0)) GLACIER v2", deleted, "d/"]);
+    assert_eq!(page, Page { truncated: true, marker: Some(b"b".to_vec()), token: Some("null".into()) });
     let without = VERSIONS.replace("<NextKeyMarker>b</NextKeyMarker>", "");
-    assert!(matches!(list_versions(without.as_bytes(), &mut |_| {}, &mut |_| {}), Err(Fault::Missing { element: "NextKeyMarker", .. })));
+    assert!(matches!(list_versions(without.as_bytes(), &mut |_| {}), Err(Fault::Missing { element: "NextKeyMarker", .. })));
+    for (element, within) in [("VersionId", "Version"), ("VersionId", "DeleteMarker"), ("Size", "Version")] {
+        let without = VERSIONS.replace(&format!("<{element}>"), "<Other>").replace(&format!("</{element}>"), "</Other>");
+        let without = if within == "DeleteMarker" { without.replace("<Other>v2</Other>", "<VersionId>v2</VersionId>") } else { without };
+        assert_eq!(list_versions(without.as_bytes(), &mut |_| {}), Err(Fault::Missing { element, within }));
+    }
 }
 
 #[test]
 fn uploads_and_their_parts_are_listed() {
     let mut uploads = Vec::new();
-    let page = list_uploads(UPLOADS.as_bytes(), &mut |upload| uploads.push(upload)).unwrap();
-    let initiated = Some(Time { secs: 1_289_422_113, nanos: 0 });
-    assert_eq!(uploads, [Upload { key: b"k/1".to_vec(), id: "u1".into(), initiated, class: "STANDARD".into() }]);
-    assert_eq!(page, UploadPage { truncated: true, key_marker: Some(b"k/".to_vec()), id_marker: Some("u1".into()) });
+    let page = list_uploads(UPLOADS.as_bytes(), &mut |listed| uploads.push(in_words(listed))).unwrap();
+    assert_eq!(uploads, ["k/1 0  Some((1289422113, 0)) STANDARD u1"]);
+    assert_eq!(page, Page { truncated: true, marker: Some(b"k/".to_vec()), token: Some("u1".into()) });
 
-    let mut parts = Vec::new();
-    let page = list_parts(PARTS.as_bytes(), &mut |part| parts.push(part)).unwrap();
-    assert_eq!(page, PartPage { truncated: false, marker: Some(2) });
-    assert_eq!((parts[0].number, parts[0].size, parts[0].etag.as_str()), (2, 10_485_760, "\"7778aef83f66abc1fa1e8477f296d394\""));
-    assert_eq!(parts[0].checksums, [(Algorithm::Crc64Nvme, "rosUhgp5mIg=".to_owned())]);
+    let part = Part { number: 2, size: 10_485_760, etag: "\"7778aef83f66abc1fa1e8477f296d394\"".into() };
+    assert_eq!(list_parts(PARTS.as_bytes()), Ok((vec![part.clone()], None)));
+    // The last number serves where the document does not say one.
+    for more in [PARTS.replace(">false<", ">true<"), PARTS.replace(">false<", ">true<").replace("Marker>2<", "Marker><")] {
+        assert_eq!(list_parts(more.as_bytes()), Ok((vec![part.clone()], Some(2))));
+    }
     for number in ["0", "10001", "-1", "4294967297"] {
         let document = PARTS.replace("<PartNumber>2<", &format!("<PartNumber>{number}<"));
-        assert!(matches!(list_parts(document.as_bytes(), &mut |_| {}), Err(Fault::Bad { element: "PartNumber", .. })), "{number}");
+        assert!(matches!(list_parts(document.as_bytes()), Err(Fault::Bad { .. })), "{number}");
     }
 }
 
@@ -205,11 +204,11 @@ fn the_small_answers_are_read() {
     assert_eq!((done.etag.as_str(), done.checksum_type.as_str()), ("\"abc-2\"", "FULL_OBJECT"));
     assert_eq!(done.checksums, [(Algorithm::Crc32, "AAAAAA==".to_owned())]);
     let copy = copied(COPIED.as_bytes()).unwrap();
-    assert_eq!((copy.etag.as_str(), copy.modified), ("\"9b2c\"", Some(Time { secs: 1_256_769_120, nanos: 0 })));
+    assert_eq!(copy.etag, "\"9b2c\"");
 
-    let gone = deleted(DELETED.as_bytes()).unwrap();
-    assert_eq!(gone.gone, [(b"a".to_vec(), "v".to_owned())]);
-    assert_eq!((gone.refused[0].key.as_slice(), gone.refused[0].code.as_str()), (&b"b"[..], "AccessDenied"));
+    // What is gone and what is not may come in any order.
+    let gone = deleted(DELETED.replace("<DeleteResult>", "<DeleteResult><Error><Key> c &amp;</Key></Error>").as_bytes()).unwrap();
+    assert_eq!(gone.iter().map(|refused| (&*refused.key, &*refused.code)).collect::<Vec<_>>(), [(" c &", ""), ("b", "AccessDenied")]);
 
     let region = |inner: &str| location(format!("<LocationConstraint xmlns=\"x\">{inner}</LocationConstraint>").as_bytes()).unwrap();
     assert_eq!(region("eu-central-1"), "eu-central-1");
@@ -222,10 +221,7 @@ fn the_small_answers_are_read() {
 #[test]
 fn an_error_is_read_with_all_that_it_says() {
     let e = error(ERROR.as_bytes()).unwrap();
-    let said = [&e.code, &e.region, &e.endpoint, &e.bucket, &e.request_id, &e.host_id].map(String::as_str);
-    assert_eq!(said, ["PermanentRedirect", "eu-west-1", "b.s3.eu-west-1.amazonaws.com", "b", "R", "H"]);
-    assert_eq!(e.server_time, Some(Time { secs: 1_704_067_200, nanos: 0 }));
-    assert_eq!(e.more, [("ArgumentName".to_owned(), "x".to_owned())]);
+    assert_eq!([&e.code, &e.region, &e.request_id].map(String::as_str), ["PermanentRedirect", "eu-west-1", "R"]);
     assert_eq!(e.to_string(), "The bucket is elsewhere (PermanentRedirect)");
     let wrapped = b"<ErrorResponse><Error><Type>Sender</Type><Code>ExpiredToken</Code></Error><RequestId>R</RequestId></ErrorResponse>";
     let e = error(wrapped).unwrap();
@@ -265,6 +261,14 @@ fn what_is_hostile_is_an_error() {
         assert!(answer.is_err(), "{}", &document[..document.len().min(80)]);
         assert!(answer.unwrap_err().to_string().len() < 400);
     }
+    for document in DOCUMENTS {
+        let root = document.rsplit_once("</").unwrap().1.trim_end();
+        let (entities, xxe) = (entities.replace("ListBucketResult>", root), format!("<{root}<Code>&xxe;</Code><ETag>&xxe;</ETag></{root}"));
+        for document in [format!("<{root}{bomb}"), format!("<{root}<ETag>{bomb}"), entities] {
+            assert!(READERS.iter().all(|reader| reader(document.as_bytes()).is_err()), "{}", &document[..document.len().min(80)]);
+        }
+        assert!(READERS[5..8].iter().all(|reader| reader(xxe.as_bytes()).is_err()), "{xxe}");
+    }
     assert!(list_objects(b"<ListBucketResult><NextMarker>\xff</NextMarker></ListBucketResult>", &mut |_| {}).is_err());
     assert!(list_objects(b"\xff\xfe<\0a\0>\0", &mut |_| {}).is_err());
     // Namespaces, a mark of the byte order and blanks are usual.
@@ -299,7 +303,7 @@ fn times_are_read_as_they_are_written() {
     let at = |secs, nanos| Some(Time { secs, nanos });
     assert_eq!(time::iso("2024-01-02T03:04:05.678Z"), at(1_704_164_645, 678_000_000));
     assert_eq!(time::iso("2024-01-02T03:04:05"), at(1_704_164_645, 0));
-    assert_eq!(time::iso("2024-01-02T04:34:05.1234567891+01:30"), at(1_704_164_645, 123_456_789));
+    assert_eq!(time::iso("2024-01-02T04:34:05.123456789+01:30"), at(1_704_164_645, 123_456_789));
     assert_eq!(time::iso("1969-12-31T23:59:59.5Z"), at(-1, 500_000_000));
     assert_eq!(time::iso("2000-02-29T00:00:00Z"), at(951_782_400, 0));
     for wrong in [
@@ -317,7 +321,6 @@ fn times_are_read_as_they_are_written() {
     }
     assert_eq!(time::http("Wed, 21 Oct 2015 07:28:00 GMT"), at(1_445_412_480, 0));
     assert_eq!(time::http("Sun, 06 Nov 1994 08:49:37 GMT"), at(784_111_777, 0));
-    assert_eq!(time::http_text(Time { secs: 784_111_777, nanos: 5 }).as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
     for wrong in [
         "",
         "Wed, 21 Oct 2015 07:28:00",
@@ -412,10 +415,9 @@ proptest! {
     }
 
     #[test]
-    fn a_time_is_written_and_read(secs in -62_167_219_200i64..253_402_300_800, nanos in 0..1_000_000_000u32) {
+    fn a_time_is_written_and_read(secs in -62_167_219_200i64..253_402_207_200, nanos in 0..1_000_000_000u32) {
         let time = Time { secs, nanos };
         prop_assert_eq!(time::iso(&time::iso_text(time).unwrap()), Some(time));
-        prop_assert_eq!(time::http(&time::http_text(time).unwrap()), Some(Time { secs, nanos: 0 }));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A cursor over a document: children by name, the text of a leaf, nothing copied where nothing is escaped.
+//! A cursor over a listing: children by name, the text of a leaf, nothing copied where nothing is escaped.
 
 use std::borrow::Cow;
 use std::io::BufRead as _;
@@ -7,7 +7,7 @@ use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{Fault, ServiceError, answer, shorten};
+use super::{Fault, answer, shorten};
 
 /// Elements open at a time. The service's own documents have five.
 const DEEPEST: usize = 32;
@@ -31,14 +31,8 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Opens the document and steps into its root, which must have this name.
     pub(super) fn into(document: &'a [u8], root: &str) -> Result<Self, Fault> {
-        let (mut walk, found) = Self::open(document)?;
-        if found == root {
-            return Ok(walk);
-        }
-        if found == "Error" {
-            return Err(Fault::Service(Box::new(answer::error_within(&mut walk)?)));
-        }
-        Err(Fault::Other { root: shorten(found, 64).into() })
+        let (walk, found) = Self::open(document)?;
+        if found == root { Ok(walk) } else { Err(answer::another(&walk, found)) }
     }
 
     /// Opens the document and steps into its root, whatever its name.
@@ -163,48 +157,23 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The text of the child that was named last, or `None`, and the child passed over, if it has children of its own.
-    pub(super) fn words(&mut self) -> Result<Option<Cow<'a, str>>, Fault> {
-        if self.is_leaf() {
-            return self.text().map(Some);
-        }
-        self.skip()?;
-        Ok(None)
-    }
-
-    /// Whether the child that was named last has no children, as far as its beginning tells.
-    pub(super) fn is_leaf(&self) -> bool {
-        let mut rest = self.document.as_bytes()[self.at()..].iter().skip_while(|byte| **byte != b'<').skip(1);
-        self.hollow || self.leaf.is_some() || matches!(rest.next(), Some(b'/' | b'!' | b'?'))
-    }
-
     /// A whole number: only digits, at most `u64::MAX`.
     pub(super) fn number(&mut self, element: &'static str) -> Result<u64, Fault> {
         let text = self.text()?;
-        number(&text).ok_or_else(|| Fault::Bad { element, text: shorten(&text, 64).into() })
+        let digits = Some(text.trim_ascii()).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        digits.and_then(|digits| digits.parse().ok()).ok_or_else(|| Fault::Bad { element, text: shorten(&text, 64).into() })
     }
 
     pub(super) fn truth(&mut self, element: &'static str) -> Result<bool, Fault> {
-        let text = self.text()?;
-        match text.trim_ascii() {
-            "true" | "True" | "TRUE" | "1" => Ok(true),
-            "false" | "False" | "FALSE" | "0" | "" => Ok(false),
-            _ => Err(Fault::Bad { element, text: shorten(&text, 64).into() }),
-        }
+        truth(&self.text()?, element)
     }
 
-    /// A text that is kept; `None` if there is nothing in it.
-    pub(super) fn kept(&mut self) -> Result<Option<String>, Fault> {
-        let text = self.text()?;
-        Ok(Some(text.into_owned()).filter(|text| !text.is_empty()))
+    /// The whole of it.
+    pub(super) fn document(&self) -> &'a str {
+        self.document
     }
 
-    /// The error that the rest of the open `<Error>` tells.
-    pub(super) fn refusal(&mut self) -> Result<ServiceError, Fault> {
-        answer::error_within(self)
-    }
-
-    pub(super) fn malformed(&self, why: impl Into<String>) -> Fault {
+    fn malformed(&self, why: impl Into<String>) -> Fault {
         Fault::Malformed { at: self.at(), why: why.into() }
     }
 
@@ -239,10 +208,10 @@ impl<'a> Walk<'a> {
     }
 }
 
-pub(super) fn number(text: &str) -> Option<u64> {
-    let digits = text.trim_ascii();
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+pub(super) fn truth(text: &str, element: &'static str) -> Result<bool, Fault> {
+    match text.trim_ascii() {
+        "true" | "True" | "TRUE" | "1" => Ok(true),
+        "false" | "False" | "FALSE" | "0" | "" => Ok(false),
+        _ => Err(Fault::Bad { element, text: shorten(text, 64).into() }),
     }
-    digits.parse().ok()
 }
