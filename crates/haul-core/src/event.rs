@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::Error;
 use crate::forecast::Cost;
+use crate::hint::Choice;
 use crate::report::Report;
 pub use crate::report::Skipped;
 use crate::retry::Again;
@@ -242,6 +243,11 @@ pub enum Event<'a> {
 /// Called from any thread; must be quick and must not call back.
 pub trait Observer: Send + Sync {
     fn on(&self, event: &Event<'_>);
+
+    /// How the observer names what the user can choose. One that wraps another forwards this.
+    fn names(&self) -> fn(Choice) -> &'static str {
+        Choice::word
+    }
 
     /// Whether `Item` events of this action are wanted at all; asked once for each action.
     fn wants(&self, action: Action) -> bool {

@@ -30,3 +30,36 @@ impl fmt::Display for Hint {
         })
     }
 }
+
+/// What a user can choose, as sentences about a run name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    DryRun,
+    /// Bytes a second.
+    Limit,
+    /// How many there are.
+    Workers,
+    Verify,
+    /// Files are compared by content.
+    Content,
+    Compress,
+    /// Changed files move whole.
+    Whole,
+    ChunkSize,
+}
+
+impl Choice {
+    /// Where no program has an option for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Choice::DryRun => "dry run",
+            Choice::Limit => "rate limit",
+            Choice::Workers => "number of workers",
+            Choice::Verify => "verification",
+            Choice::Content => "comparison by content",
+            Choice::Compress => "compression",
+            Choice::Whole => "copying whole files",
+            Choice::ChunkSize => "chunk size",
+        }
+    }
+}

@@ -3,8 +3,8 @@
 //! The order of the questions is the order of how sure the answers are:
 //!
 //! ```text
-//! nothing to judge? -> --bwlimit? -> processors, here or there? -> too little work (one file, a straggler, few files)?
-//!                   -> too few workers by -j? -> the kind of work that took the largest share
+//! nothing to judge? -> the rate limit? -> processors, here or there? -> too little work (one file, a straggler, few files)?
+//!                   -> too few workers as asked for? -> the kind of work that took the largest share
 //! ```
 
 mod advice;
@@ -18,6 +18,7 @@ pub use crate::limiter::Limiter;
 pub use stage::{Share, Stage, shares};
 
 use crate::entry::show;
+use crate::hint::Choice;
 use crate::pace::Alone;
 use crate::report::Report;
 use crate::store::{FarWork, Place};
@@ -32,13 +33,15 @@ pub struct Verdict {
 }
 
 /// What the verdict is made of, beside the report.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Machine {
     pub processors: u32,
-    /// `-j` was given.
+    /// The user said how many.
     pub workers_fixed: bool,
     /// Bytes a second that were allowed.
     pub limit: Option<f64>,
+    /// What options are called.
+    pub names: fn(Choice) -> &'static str,
 }
 
 /// The two ends of a run.
@@ -118,6 +121,10 @@ impl<'a> Facts<'a> {
         Facts { report, machine, ends, wall, cores, wanted, shares: shares(report) }
     }
 
+    fn name(&self, choice: Choice) -> &'static str {
+        (self.machine.names)(choice)
+    }
+
     /// The kind of work with the largest share.
     fn most(&self) -> Share {
         self.shares.first().copied().unwrap_or(Share { stage: Stage::Planning, time: Duration::ZERO, share: 0.0 })
@@ -194,11 +201,11 @@ impl<'a> Facts<'a> {
             Stage::Copying => (Limiter::Copying, "the file system that holds both ends and copies in one call of the system".into()),
             Stage::Hashing => (Limiter::Hashing, "hashing and comparing content".into()),
             Stage::Verifying if self.report.verified_files > 0 => {
-                (Limiter::Verifying, format!("rereading the destination{at} for --verify"))
+                (Limiter::Verifying, format!("rereading the destination{at} for {}", self.name(Choice::Verify)))
             }
             Stage::Verifying => (Limiter::Verifying, format!("reading the destination{at} to compare it")),
             Stage::Planning => (Limiter::Processors, "sorting and comparing names".into()),
-            Stage::Throttled => (Limiter::Limit, "--bwlimit".into()),
+            Stage::Throttled => (Limiter::Limit, self.name(Choice::Limit).into()),
         }
     }
 }
@@ -214,7 +221,7 @@ fn judge(facts: &Facts<'_>) -> (Limiter, String) {
     }
     let throttled = facts.share_of(Stage::Throttled);
     if throttled > 0.3 {
-        return (Limiter::Limit, format!("--bwlimit: workers waited for it {} of their time", percent(throttled)));
+        return (Limiter::Limit, format!("{}: workers waited for it {} of their time", facts.name(Choice::Limit), percent(throttled)));
     }
     processors(facts).or_else(|| little_work(facts)).or_else(|| few_workers(facts)).unwrap_or_else(|| largest(facts))
 }
@@ -282,7 +289,8 @@ fn few_workers(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     }
     let (most, count) = (facts.most(), workers_words(workers));
     let (_, what) = facts.words(most.stage);
-    let sentence = format!("the {count} of -j, waiting on {what} ({} of the work); without -j haul would try more", percent(most.share));
+    let (name, share) = (facts.name(Choice::Workers), percent(most.share));
+    let sentence = format!("the {count} of {name}, waiting on {what} ({share} of the work); without {name} haul would try more");
     Some((Limiter::Workers, sentence))
 }
 

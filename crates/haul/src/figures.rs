@@ -145,7 +145,7 @@ impl Figures {
                 .into_iter()
                 .map(|share| StageTime {
                     stage: share.stage.word().into(),
-                    meaning: share.stage.meaning().into(),
+                    meaning: crate::hints::meaning(share.stage).into(),
                     seconds: seconds(share.time),
                     share: thousandths(share.share),
                 })

@@ -2,7 +2,8 @@
 
 use haul_core::Error;
 use haul_core::event::{Skipped, Why};
-use haul_core::hint::Hint;
+use haul_core::hint::{Choice, Hint};
+use haul_core::verdict::Stage;
 
 /// The next step that an error knows of.
 pub fn next_step(error: &Error) -> Option<String> {
@@ -53,6 +54,36 @@ pub fn why(why: Why) -> &'static str {
         Why::NotAsked => "not asked for",
         Why::SameFile => "another name of the same file",
         Why::Unfinished => "begun by a run that did not finish",
+    }
+}
+
+/// What a kind of work is, in at most 26 letters.
+pub fn meaning(stage: Stage) -> &'static str {
+    match stage {
+        Stage::SourceReads => "waiting for its data",
+        Stage::SourceMetadata => "listing and opening files",
+        Stage::Hashing => "hashing, comparing content",
+        Stage::Network => "the way between machines",
+        Stage::Copying => "the system's own copying",
+        Stage::DestinationWrites => "waiting until it took data",
+        Stage::DestinationMetadata => "creates, look-ups, deletes",
+        Stage::Verifying => "reading it back",
+        Stage::Planning => "sorting, comparing names",
+        Stage::Throttled => "waiting for --bwlimit",
+    }
+}
+
+/// The options by which a user chooses.
+pub fn option(choice: Choice) -> &'static str {
+    match choice {
+        Choice::DryRun => "--dry-run",
+        Choice::Limit => "--bwlimit",
+        Choice::Workers => "-j",
+        Choice::Verify => "--verify",
+        Choice::Content => "-c",
+        Choice::Compress => "-z",
+        Choice::Whole => "-W",
+        Choice::ChunkSize => "--chunk-size",
     }
 }
 

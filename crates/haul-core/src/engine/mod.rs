@@ -91,7 +91,8 @@ pub struct Setup {
 pub fn run(job: Job, setup: Setup) -> Report {
     let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, poke } = setup;
     observer.on(&Event::Started { sentence: &sentence });
-    let machine = Machine { processors, workers_fixed: job.workers.is_some() && !job.ordered, limit: job.limit.map(|l| l as f64) };
+    let (workers_fixed, limit) = (job.workers.is_some() && !job.ordered, job.limit.map(|l| l as f64));
+    let machine = Machine { processors, workers_fixed, limit, names: observer.names() };
     let ends = job.roots.first().map(|root| Ends::of(root.store.place(), job.target.place())).unwrap_or_default();
     let records = Records { journal, past, spill };
     let cx = Arc::new(Context::new(job, observer.clone(), records, cancel.clone(), dispatch::perform));

@@ -1,18 +1,18 @@
 //! What to try next, for each limit.
 
-use super::{End, Facts, Limiter, Stage};
+use super::{Choice, End, Facts, Limiter, Stage};
 
 /// The most promising first; never empty.
 pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
     let source = &facts.ends.source;
     let destination = &facts.ends.destination;
     match limiter {
-        Limiter::DryRun => vec!["run it without --dry-run: only then there is something to measure".into()],
+        Limiter::DryRun => vec![format!("run it without {}: only then there is something to measure", facts.name(Choice::DryRun))],
         Limiter::TooShort => vec!["nothing: a run of more than a few tenths of a second says more".into()],
-        Limiter::Limit => vec!["a higher --bwlimit, or none: the run was as fast as it was allowed to be".into()],
+        Limiter::Limit => vec![format!("a higher {}, or none: the run was as fast as it was allowed to be", facts.name(Choice::Limit))],
         Limiter::Workers => vec![
-            "run it without -j: haul then finds out how many workers gain something".into(),
-            format!("-j {}, to see whether twice as many are faster", facts.workers() * 2),
+            format!("run it without {}: haul then finds out how many workers gain something", facts.name(Choice::Workers)),
+            format!("{} {}, to see whether twice as many are faster", facts.name(Choice::Workers), facts.workers() * 2),
         ],
         Limiter::Processors => processors(facts),
         Limiter::FarProcessors => {
@@ -25,7 +25,10 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
         Limiter::Requests => vec![
             "fewer and larger files: an archive of them costs one request".into(),
             match facts.machine.workers_fixed {
-                true => "run it without -j: haul then finds out how many requests at a time gain something".into(),
+                true => format!(
+                    "run it without {}: haul then finds out how many requests at a time gain something",
+                    facts.name(Choice::Workers)
+                ),
                 false => sweep(facts),
             },
         ],
@@ -52,7 +55,11 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
         ],
         Limiter::Copying => vec!["nothing in haul: the system copies by itself, and nothing is faster".into(), sweep(facts)],
         Limiter::Verifying => vec![
-            "without --verify (or -c), the destination is not read again: it is the price of the proof".into(),
+            format!(
+                "without {} (or {}), the destination is not read again: it is the price of the proof",
+                facts.name(Choice::Verify),
+                facts.name(Choice::Content)
+            ),
             format!("reading there is slow: {}", alone(destination, "read")),
         ],
         Limiter::OneFile => one_file(facts),
@@ -87,17 +94,19 @@ fn processors(facts: &Facts<'_>) -> Vec<String> {
         next.push("when less else runs on this machine: other programs had its processors".into());
     }
     if facts.share_of(Stage::Hashing) > 0.2 || facts.share_of(Stage::Verifying) > 0.2 {
-        next.push("without --verify or -c, if the proof is not needed: hashing takes processor time".into());
+        let (verify, content) = (facts.name(Choice::Verify), facts.name(Choice::Content));
+        next.push(format!("without {verify} or {content}, if the proof is not needed: hashing takes processor time"));
     }
-    next.push("without -z, if it was given: compressing takes processor time".into());
+    next.push(format!("without {}, if it was given: compressing takes processor time", facts.name(Choice::Compress)));
     next.push("a machine, or a job allocation, with more processors".into());
     next
 }
 
 fn hashing(facts: &Facts<'_>) -> Vec<String> {
-    let mut next = vec!["without -c, files of equal size and time are not read; without --verify nothing is read twice".into()];
+    let (verify, content) = (facts.name(Choice::Verify), facts.name(Choice::Content));
+    let mut next = vec![format!("without {content}, files of equal size and time are not read; without {verify} nothing is read twice")];
     if facts.share_of(Stage::Hashing) < 0.99 {
-        next.push("-W moves changed files whole, without looking for what has changed in them".into());
+        next.push(format!("{} moves changed files whole, without looking for what has changed in them", facts.name(Choice::Whole)));
     }
     next.push("a machine, or a job allocation, with more processors".into());
     next
@@ -107,12 +116,12 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
     let far = [&facts.ends.source, &facts.ends.destination].into_iter().find_map(|end| end.far.as_ref());
     let mut next = Vec::new();
     if facts.machine.workers_fixed {
-        next.push("run it without -j: haul then finds out how many workers fill the link".into());
+        next.push(format!("run it without {}: haul then finds out how many workers fill the link", facts.name(Choice::Workers)));
     }
     match far {
         Some(far) if far.ssh => {
             next.push(format!("nothing: this is what the link gives; `haul bench net {}` measures it alone", far.host));
-            next.push("-z, if the data can be compressed: fewer bytes go over the link".into());
+            next.push(format!("{}, if the data can be compressed: fewer bytes go over the link", facts.name(Choice::Compress)));
             if facts.far_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
                 next.push(format!("`haul doctor {}` says whether haul can run there, which needs fewer round trips", far.host));
             }
@@ -126,10 +135,16 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
 fn one_file(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.machine.workers_fixed && facts.workers() == 1 {
-        next.push("run it without -j: where the destination takes parts of a file, several workers move them".into());
+        next.push(format!(
+            "run it without {}: where the destination takes parts of a file, several workers move them",
+            facts.name(Choice::Workers)
+        ));
     }
     match facts.ends.destination.far {
-        Some(_) => next.push("a smaller --chunk-size: more workers may share the file, where the destination takes parts of it".into()),
+        Some(_) => next.push(format!(
+            "a smaller {}: more workers may share the file, where the destination takes parts of it",
+            facts.name(Choice::ChunkSize)
+        )),
         None => next.push("nothing: a file system of this machine takes one file from one writer fastest".into()),
     }
     next.push("several files at a time in one run, if there are more to come".into());
@@ -139,7 +154,10 @@ fn one_file(facts: &Facts<'_>) -> Vec<String> {
 fn straggler(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.ends.destination.far.is_some() {
-        next.push("a smaller --chunk-size: more workers may share the last file, where the destination takes parts of it".into());
+        next.push(format!(
+            "a smaller {}: more workers may share the last file, where the destination takes parts of it",
+            facts.name(Choice::ChunkSize)
+        ));
     }
     next.push("copy the largest file first, in the same command: name it before the rest".into());
     next.push("nothing else: it is moved by one worker, as fast as one worker goes".into());

@@ -57,22 +57,6 @@ impl Stage {
         }
     }
 
-    /// What it is, in at most 26 letters.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Stage::SourceReads => "waiting for its data",
-            Stage::SourceMetadata => "listing and opening files",
-            Stage::Hashing => "hashing, comparing content",
-            Stage::Network => "the way between machines",
-            Stage::Copying => "the system's own copying",
-            Stage::DestinationWrites => "waiting until it took data",
-            Stage::DestinationMetadata => "creates, look-ups, deletes",
-            Stage::Verifying => "reading it back",
-            Stage::Planning => "sorting, comparing names",
-            Stage::Throttled => "waiting for --bwlimit",
-        }
-    }
-
     pub(super) fn is_source(self) -> bool {
         matches!(self, Stage::SourceReads | Stage::SourceMetadata)
     }

@@ -4,7 +4,15 @@ use super::*;
 use crate::pace::Pace;
 use crate::report::Times;
 
-const MACHINE: Machine = Machine { processors: 4, workers_fixed: false, limit: None };
+const MACHINE: Machine = Machine { processors: 4, workers_fixed: false, limit: None, names };
+
+fn names(choice: Choice) -> &'static str {
+    match choice {
+        Choice::Limit => "LIMIT",
+        Choice::Workers => "WORKERS",
+        other => other.word(),
+    }
+}
 
 fn secs(n: f64) -> Duration {
     Duration::from_secs_f64(n)
@@ -177,7 +185,7 @@ fn runs_as_they_were() {
     is(&link, two, &to_host(), Limiter::Network, "the network to ana@cluster: 100%");
     // A local destination of 200 ms a write, -j 1, a load of 36: most of the wait for processors is when others wrote.
     let one = ran(13.34, 1, 0.004, 4.379, Times { writing: secs(9.424), metadata: secs(3.582), ..Times::default() });
-    is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "the 1 worker of -j");
+    is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "the 1 worker of WORKERS");
     // A source of 150 ms a read.
     let times = Times { reading: secs(8.351), opening: secs(0.32), writing: secs(0.092), metadata: secs(0.064), ..Times::default() };
     is(&ran(0.961, 24, 0.085, 0.353, times), two, &near(), Limiter::SourceReads, "reading the source: 95%");
@@ -208,12 +216,18 @@ fn too_little_work_is_no_fault_of_a_store() {
 #[test]
 fn what_was_asked_for_is_named_as_such() {
     let limit = Machine { limit: Some(1e6), ..MACHINE };
-    is(&ran(|r| r.times.throttled = secs(50.0)), limit, &near(), Limiter::Limit, "--bwlimit: workers waited for it 93% of their time");
+    is(&ran(|r| r.times.throttled = secs(50.0)), limit, &near(), Limiter::Limit, "LIMIT: workers waited for it 93% of their time");
     let fixed = Machine { workers_fixed: true, ..MACHINE };
     let waits =
         |workers: u32| ran(|r| (r.times.writing, r.workers_end, r.times.cpu) = (secs(9.0 * f64::from(workers)), workers, secs(1.0)));
-    is(&waits(1), fixed, &near(), Limiter::Workers, "the 1 worker of -j, waiting on writing the destination (75% of the work); without -j");
-    is(&waits(8), fixed, &near(), Limiter::Workers, "the 8 workers of -j");
+    is(
+        &waits(1),
+        fixed,
+        &near(),
+        Limiter::Workers,
+        "the 1 worker of WORKERS, waiting on writing the destination (75% of the work); without WORKERS",
+    );
+    is(&waits(8), fixed, &near(), Limiter::Workers, "the 8 workers of WORKERS");
     is(&waits(32), fixed, &near(), Limiter::DestinationWrites, "with 32 workers");
     is(&waits(1), MACHINE, &near(), Limiter::DestinationWrites, "with 1 worker and");
     // A worker that is busy itself waits for nothing.

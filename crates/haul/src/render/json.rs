@@ -388,7 +388,7 @@ impl WorkTimes {
             reading: seconds(t.reading),
             writing: seconds(t.writing),
             copying: seconds(t.copying),
-            metadata: seconds(t.metadata),
+            metadata: seconds(t.metadata + t.effects),
             hashing: seconds(t.hashing),
             verifying: seconds(t.verifying),
             network: seconds(t.network),

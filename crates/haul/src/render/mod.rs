@@ -551,6 +551,10 @@ impl Renderer {
 }
 
 impl Observer for Renderer {
+    fn names(&self) -> fn(haul_core::hint::Choice) -> &'static str {
+        crate::hints::option
+    }
+
     fn on(&self, event: &Event<'_>) {
         let state = &mut *self.state();
         match event {

@@ -240,7 +240,7 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
         ("reading", t.reading),
         ("writing", t.writing),
         ("copying", t.copying),
-        ("metadata", t.metadata),
+        ("metadata", t.metadata + t.effects),
         ("hashing", t.hashing),
         ("verifying", t.verifying),
         ("network", t.network),

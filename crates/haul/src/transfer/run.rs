@@ -282,6 +282,10 @@ impl Observer for WithMissing {
     fn wants(&self, action: haul_core::event::Action) -> bool {
         self.inner.wants(action)
     }
+
+    fn names(&self) -> fn(haul_core::hint::Choice) -> &'static str {
+        self.inner.names()
+    }
 }
 
 /// What is left of a finished job.
