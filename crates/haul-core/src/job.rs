@@ -10,24 +10,19 @@ use crate::filter::Filter;
 use crate::plan::Policy;
 use crate::store::Store;
 
-/// Gives a name in the destination to an entry of a source; in a dry run, says whether that can be.
-pub type HandOver = dyn Fn(&Entry, &Name, Dry) -> crate::error::Result<()> + Send + Sync;
-
-/// Whether nothing is to be done.
-pub type Dry = bool;
-
 /// One place to copy from.
 #[derive(Clone)]
 pub struct Root {
     pub store: Arc<dyn Store>,
     pub pick: Pick,
-    /// `mv` on one file system: what the destination does not have is renamed, directories as a whole.
-    pub hand_over: Option<Arc<HandOver>>,
+    /// A move renames what the destination does not have, directories as a whole, where both are on one file system: the device
+    /// of the destination's.
+    pub renames: Option<u64>,
 }
 
 impl Root {
     pub fn new(store: Arc<dyn Store>, pick: Pick) -> Self {
-        Root { store, pick, hand_over: None }
+        Root { store, pick, renames: None }
     }
 }
 
@@ -127,22 +122,6 @@ pub struct Links {
     pub devices: bool,
 }
 
-/// Makes the second name, in the destination, another name of the first, in a reference tree.
-pub type LinkFrom = dyn Fn(&Name, &Name) -> crate::error::Result<()> + Send + Sync;
-
-/// A tree beside the destination, on the same file system: what is equal in it is linked, not copied.
-#[derive(Clone)]
-pub struct LinkDest {
-    pub store: Arc<dyn Store>,
-    pub link: Arc<LinkFrom>,
-}
-
-impl fmt::Debug for LinkDest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LinkDest").field(&self.store).finish()
-    }
-}
-
 #[derive(Clone, Debug)]
 pub struct Job {
     pub mode: Mode,
@@ -196,8 +175,8 @@ pub struct Job {
     pub deadline: Option<Duration>,
     /// `--timeout`: the run stops when nothing has moved, been found or been compared for so long.
     pub timeout: Option<Duration>,
-    /// `--link-dest`: the first that has an equal file wins.
-    pub link_dest: Vec<LinkDest>,
+    /// Trees beside the destination, on the same file system: what is equal in one is linked, not copied. The first wins.
+    pub link_dest: Vec<Arc<dyn Store>>,
     /// Whether listings are taken in order and by one worker, so that the output is in order too.
     pub ordered: bool,
     /// Directories of the source, by device and inode, that are never entered: the destination, if it lies inside.

@@ -53,7 +53,7 @@ pub struct Caps {
     pub atomic_commit: bool,
     /// What `landed` has confirmed survives a crash of any machine of ours.
     pub durable: bool,
-    /// `copy_from` copies between places of the same scheme and endpoint, whatever their volumes.
+    /// `take` copies between places of the same scheme and endpoint, whatever their volumes.
     pub copies: bool,
     /// An unfinished write can be taken up by its token.
     pub attach: bool,
@@ -189,6 +189,16 @@ pub struct Spec<'a> {
     pub in_place: bool,
     /// Data and name are on stable storage when `commit` returns.
     pub sync: bool,
+}
+
+/// How an entry of another store of the same system gets a name in this one: see [`Store::take`].
+#[derive(Clone, Copy, Debug)]
+pub enum Within<'a> {
+    /// It loses its own name; a directory comes with all that is in it.
+    Rename,
+    /// The file has both names.
+    Link,
+    Copy(&'a Spec<'a>),
 }
 
 /// What `set_meta` is to do for one name.
@@ -403,9 +413,14 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(read_only("rename", from))
     }
 
-    /// Copies without the bytes passing through here; `Ok(None)` when this pair of places cannot.
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
-        let _ = (from, entry, to, spec);
+    /// Gives an entry of another store the name `to` here, without its bytes passing through this process. `Ok(None)` when this
+    /// pair of stores cannot.
+    ///
+    /// # Errors
+    ///
+    /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        let _ = (from, entry, to, how);
         Ok(None)
     }
 

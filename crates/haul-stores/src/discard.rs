@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::hash::Algorithm;
-use haul_core::store::{
-    Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Space, Spec, Store, Token, WriteStyle,
-};
+use haul_core::store::{Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
 /// Nothing is ever found here, so every file is new.
@@ -130,10 +127,6 @@ impl Store for Discard {
         Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
     }
 
-    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
-        Ok(())
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
             item.outcome = Outcome::Failed(Error::new(ErrorKind::NotFound, "open").on(&item.entry.name));
@@ -183,27 +176,9 @@ impl Store for Discard {
         self.absent("rename", from)
     }
 
-    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
-    }
-
-    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
-    }
-
-    fn settle(&self, _names: &[&Name]) -> Result<()> {
-        Ok(())
-    }
-
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         self.absent("reopen", name)
     }
-
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
-    }
-
-    fn forget(&self, _dir: &Dir) {}
 }
 
 /// Bytes that are taken at a time.

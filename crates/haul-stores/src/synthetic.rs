@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
-use haul_core::hash::{Algorithm, xxh128};
-use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Space, Spec, Store, Token};
+use haul_core::hash::xxh128;
+use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Spec, Store, Token};
 use haul_core::{Error, ErrorKind, Result};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
@@ -190,10 +190,6 @@ impl Store for Synthetic {
         Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
     }
 
-    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
-        Ok(())
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         let Bundle { items, data, .. } = bundle;
         for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
@@ -249,27 +245,9 @@ impl Store for Synthetic {
         self.read_only("rename", from)
     }
 
-    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
-    }
-
-    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
-    }
-
-    fn settle(&self, _names: &[&Name]) -> Result<()> {
-        Ok(())
-    }
-
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         self.open(&self.find(name, "reopen")?, false)
     }
-
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
-    }
-
-    fn forget(&self, _dir: &Dir) {}
 }
 
 /// Where the bytes of a file come from.

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
-use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token};
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::synthetic::Synthetic;
 
@@ -116,10 +115,6 @@ impl Store for Shape {
         self.refuse("attach", name)
     }
 
-    fn abandon(&self, _name: &Name, _token: &Token) -> Result<()> {
-        Ok(())
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
             item.outcome = match self.find(&item.entry.name) {
@@ -151,10 +146,6 @@ impl Store for Shape {
         specs.iter().map(|spec| self.refuse("set attributes", spec.name)).collect()
     }
 
-    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
-        entries.iter().map(|_| Ok(())).collect()
-    }
-
     fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
         entries.iter().map(|entry| self.refuse("remove", &entry.name)).collect()
     }
@@ -163,27 +154,9 @@ impl Store for Shape {
         self.refuse("rename", from)
     }
 
-    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
-    }
-
-    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
-    }
-
-    fn settle(&self, _names: &[&Name]) -> Result<()> {
-        Ok(())
-    }
-
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         Ok(Box::new(Empty(self.find(name)?)))
     }
-
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
-    }
-
-    fn forget(&self, _dir: &Dir) {}
 }
 
 struct Empty(Entry);

@@ -1,5 +1,7 @@
 //! What the service does with objects by itself: copies, other names, other attributes. Nothing that an object has may be lost by it.
 
+use haul_core::store::Within;
+use haul_core::store::Within;
 use std::sync::{Arc, OnceLock};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
@@ -85,7 +87,7 @@ fn name(leaf: &str) -> Name {
 fn copy(store: &Objects, from: &str, to: &str, keep: MetaMask) -> haul_core::error::Result<bool> {
     let entry = store.stat(&name(from), MetaMask::NONE)?;
     let spec = Spec { entry: &entry, keep, chunk: 8 * MIB, in_place: false, sync: false };
-    store.copy_from(store.place(), &entry, &name(to), &spec).map(|landed| landed.is_some())
+    store.take(store, &entry, &name(to), Within::Copy(&spec)).map(|landed| landed.is_some())
 }
 
 #[test]
@@ -245,7 +247,8 @@ fn locks_and_keys_stay_within_the_bucket() {
         assert_eq!(asked.header("x-amz-meta-name"), Some("gr\u{fc}n"));
         assert_eq!(RULES.iter().filter(|(name, _)| asked.header(name).is_some()).count(), count, "{retained}");
         // Another bucket has rules of its own.
-        let elsewhere = haul_core::store::Place { volume: "names-of-others".into(), ..store.place().clone() };
+        let others = Bucket { name: "names-of-others".into(), ..store.bucket().clone() };
+        let elsewhere = Objects::new(others, b"", Options::default());
         let entry = Entry::bare(name("file"), Kind::File);
         let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: 8 * MIB, in_place: false, sync: false };
         let found = Answer::new(200, "").with("ETag", "\"x\"").with("Content-Length", "5");
@@ -257,7 +260,7 @@ fn locks_and_keys_stay_within_the_bucket() {
             ..,
             Action::Answer(Answer::new(200, "<CopyObjectResult><ETag>\"x\"</ETag></CopyObjectResult>")),
         );
-        store.copy_from(&elsewhere, &entry, &name("copy"), &spec).expect("it is copied");
+        store.take(&elsewhere, &entry, &name("copy"), Within::Copy(&spec)).expect("it is copied");
         let asked = world.server.requests().pop().expect("a request");
         assert_eq!(RULES.iter().filter(|(name, _)| asked.header(name).is_some()).count(), 1, "{:?}", asked.headers);
     }

@@ -1,6 +1,7 @@
 //! What the plan of a name needs to have done first, or has done in place of a copy: renames, links, removals, and the mode
 //! of a directory. What remains of the plan goes on from there.
 
+use crate::store::Within;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -71,9 +72,14 @@ fn one(cx: &Context, work: &Arc<DirWork>, effect: Effect, plans: &mut Plans) {
 /// `mv` on one file system: whether the name was given away, with all that is below it. What cannot be renamed is
 /// copied and removed.
 fn rename(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
-    let Some(hand_over) = &cx.job.roots[work.root].hand_over else { return false };
+    let root = &cx.job.roots[work.root];
     work.touch();
-    if hand_over(entry, &cx.target_name(&entry.name), cx.job.dry).is_err() {
+    let name = cx.target_name(&entry.name);
+    let renamed = match cx.job.dry {
+        true => root.renames == Some(entry.dev),
+        false => matches!(cx.target().take(&*root.store, entry, &name, Within::Rename), Ok(Some(_))),
+    };
+    if !renamed {
         return false;
     }
     cx.out.report().renamed.add(entry.kind, 1);

@@ -81,7 +81,7 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
         cx.out.left_behind(entry.kind);
         return plans.keep(cx, Why::Shadowed, &entry);
     }
-    let renames = cx.job.roots[work.root].hand_over.is_some();
+    let renames = cx.job.roots[work.root].renames.is_some();
     if renames && target.is_none() && cx.planner.decide(&entry, None).act != Act::Keep {
         return plans.next.effects.push(Effect::Rename(entry));
     }

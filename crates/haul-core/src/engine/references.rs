@@ -1,5 +1,6 @@
 //! Reference trees beside the destination: what is equal in one of them is linked, not copied.
 
+use crate::store::Within;
 use std::collections::HashMap;
 
 use crate::entry::{Entry, Kind, MetaMask};
@@ -27,7 +28,7 @@ pub fn look_up_all(cx: &Context, work: &DirWork, pairs: &[(Entry, Option<Entry>)
         // What cannot be looked up is copied.
         found.filter_map(|(found, leaf)| if let Found::Entry(entry) = found { Some((leaf.to_vec(), entry)) } else { None }).collect()
     };
-    cx.job.link_dest.iter().map(|reference| found(&*reference.store)).collect()
+    cx.job.link_dest.iter().map(|reference| found(&**reference)).collect()
 }
 
 /// References that are equal to a new file, and those that may be: reading both tells.
@@ -59,7 +60,8 @@ pub fn candidates(cx: &Context, entry: &Entry, references: &[References]) -> (Ve
 pub fn link(cx: &Context, work: &DirWork, entry: &Entry, (tree, there): &Reference) -> bool {
     if cx.writes() {
         work.touch();
-        if retry(|| (cx.job.link_dest[*tree].link)(&there.name, &cx.target_name(&entry.name))).is_err() {
+        let name = cx.target_name(&entry.name);
+        if !matches!(retry(|| cx.target().take(&*cx.job.link_dest[*tree], there, &name, Within::Link)), Ok(Some(_))) {
             return false;
         }
     }

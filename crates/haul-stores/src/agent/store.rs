@@ -1,5 +1,6 @@
 //! A directory of the remote host as a store: each call is one request, which the remote haul does on its own file system.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
 
 use super::direct::addresses;
 use super::file::{RemoteSink, RemoteSource};
@@ -298,9 +299,8 @@ impl Remote {
         &self.fs_name
     }
 
-    /// As `make_hard_link`, for a file `existing` below another root of the same host; `Unsupported` if it is another host or
-    /// file system.
-    pub fn link_from(&self, other: &Remote, existing: &Name, name: &Name) -> Result<()> {
+    /// As `make_hard_link`, for a file `existing` below another root of the same host.
+    fn link_from(&self, other: &Remote, existing: &Name, name: &Name) -> Result<()> {
         let link = || {
             checked(name, "link")?;
             if !Arc::ptr_eq(&self.root.client, &other.root.client) {
@@ -548,8 +548,11 @@ impl Store for Remote {
         self.root.call(ops::RENAME, &request).map(|_| ()).map_err(|e| e.on(from))
     }
 
-    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        match ((from as &dyn Any).downcast_ref::<Remote>(), how) {
+            (Some(from), Within::Link) => self.link_from(from, &entry.name, to).map(|()| Some(Landed::default())),
+            _ => Ok(None),
+        }
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {

@@ -17,6 +17,7 @@ mod tree;
 mod umask;
 mod xattr;
 
+use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -25,8 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -165,12 +165,6 @@ impl Local {
     /// As `make_hard_link`, for a file `existing` below another root of the same file system; `Unsupported` if it is another.
     pub fn link_from(&self, other: &Local, existing: &Name, name: &Name) -> Result<()> {
         self.shared.link_from(&other.shared, name, existing).map_err(|e| e.on(name))
-    }
-
-    /// Gives what is `from` below another root of the same file system the name `to` here, directories with all that is
-    /// in them; `Exists` if something has it, `Unsupported` if it is another file system or a mount point.
-    pub fn take_over(&self, other: &Local, from: &Name, to: &Name) -> Result<()> {
-        self.shared.take_over(&other.shared, from, to).map_err(|e| e.on(to))
     }
 
     /// Whether the other root lies at this one or below it, by whatever name: the way up from it is walked and
@@ -312,14 +306,16 @@ impl Store for Local {
         self.shared.rename(from, to, replace).map_err(|e| e.on(to))
     }
 
-    /// The bytes pass through the kernel only, but by the descriptors of source and sink: the engine's meter
-    /// counts, throttles and cancels between calls, which one call here could not.
-    fn copy_from(&self, _: &Place, _: &Entry, _: &Name, _: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
-    }
-
-    fn digest(&self, _: &Entry, _: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
+    /// A copy goes by the descriptors of source and sink instead: the engine's meter counts, throttles and cancels between
+    /// the kernel's calls, which one call here could not.
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        let Some(from) = (from as &dyn Any).downcast_ref::<Local>() else { return Ok(None) };
+        let taken = match how {
+            Within::Rename => self.shared.take_over(&from.shared, &entry.name, to),
+            Within::Link => self.link_from(from, &entry.name, to),
+            Within::Copy(_) => return Ok(None),
+        };
+        taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
     }
 
     fn settle(&self, names: &[&Name]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The contract, by calls on the tree. A call that takes many entries takes the lock for each of them, so
 //! that tests see other threads between them, as they would anywhere else.
 
+use haul_core::store::Within;
 use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::{Bundle, Item, Outcome};
@@ -478,8 +479,10 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
-        self.note("copy_from", to);
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        let Within::Copy(spec) = how else { return Ok(None) };
+        self.note("take", to);
+        let from = from.place();
         let here = (from.scheme, &from.endpoint, &from.volume) == (self.place.scheme, &self.place.endpoint, &self.place.volume);
         if !here {
             return Ok(None);

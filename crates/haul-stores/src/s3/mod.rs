@@ -43,8 +43,7 @@ use std::time::Duration;
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Who, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
 
 pub use bucket::Bucket;
 pub use call::{Answer, Body, Call};
@@ -322,29 +321,15 @@ impl Store for Objects {
         self.move_within(from, to, replace)
     }
 
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
-        self.copy_within(from, entry, to, spec).map_err(|e| e.on(to))
-    }
-
-    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
-    }
-
-    /// What a service has accepted is stored.
-    fn settle(&self, _names: &[&Name]) -> Result<()> {
-        Ok(())
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        let Within::Copy(spec) = how else { return Ok(None) };
+        self.copy_within(from.place(), entry, to, spec).map_err(|e| e.on(to))
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         let bare = Entry::bare(name.clone(), haul_core::entry::Kind::File);
         source::open(self, &bare, false).map_err(|e| e.on(name))
     }
-
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
-    }
-
-    fn forget(&self, _dir: &Dir) {}
 
     fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
         crate::names::name(who, id)

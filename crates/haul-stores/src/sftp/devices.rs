@@ -11,7 +11,7 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Chunk, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Space, Spec, Store, Token};
+use haul_core::store::{Caps, Chunk, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Spec, Store, Token};
 
 use super::Host;
 use super::packet::{Attrs, kind, open};
@@ -175,10 +175,6 @@ impl Store for Device {
         self.made.rename(from, to, replace)
     }
 
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
-        self.made.copy_from(from, entry, to, spec)
-    }
-
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
         self.made.digest(entry, algorithm)
     }
@@ -189,10 +185,6 @@ impl Store for Device {
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         self.made.reopen(name)
-    }
-
-    fn space(&self) -> Result<Option<Space>> {
-        Ok(None)
     }
 
     fn forget(&self, dir: &Dir) {

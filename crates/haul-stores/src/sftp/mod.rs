@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle};
 
 pub use channel::Channel;
@@ -443,14 +442,6 @@ impl Store for Sftp {
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
-    }
-
-    fn copy_from(&self, _from: &Place, _entry: &Entry, _to: &Name, _spec: &Spec<'_>) -> Result<Option<Landed>> {
-        Ok(None)
-    }
-
-    fn digest(&self, _entry: &Entry, _algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        Ok(None)
     }
 
     fn settle(&self, names: &[&Name]) -> Result<()> {

@@ -1,11 +1,13 @@
 //! The store behind the rules. A call that takes many names is passed on whole if no rule is for its
 //! operation, else name by name.
 
+use std::any::Any;
+
 use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who};
+use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -241,8 +243,9 @@ impl Store for Fault {
         self.core.run(Op::Rename, from, || self.inner.rename(from, to, replace))
     }
 
-    fn copy_from(&self, from: &Place, entry: &Entry, to: &Name, spec: &Spec<'_>) -> Result<Option<Landed>> {
-        self.core.run(Op::CopyFrom, to, || self.inner.copy_from(from, entry, to, spec))
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
+        self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {

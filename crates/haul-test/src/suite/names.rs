@@ -2,6 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::ErrorKind;
+use haul_core::store::Within;
 
 use super::Fixture;
 use super::tools::*;
@@ -360,19 +361,12 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     let content = bytes(1, 100_000);
     f.put("source", &content);
     let entry = f.stat("source");
-    let place = f.another().place().clone();
-    if let Some(landed) = ok(f.store.copy_from(&place, &entry, &name("copy"), &spec(&entry, f.chunk()))) {
+    let spec = spec(&entry, f.chunk());
+    if let Some(landed) = ok(f.store.take(&*f.another(), &entry, &name("copy"), Within::Copy(&spec))) {
         assert!(f.get("copy") == content);
         assert!(landed.refused.has(MetaMask::MTIME) || f.stat("copy").mtime == entry.mtime);
     } else {
         f.is_absent("copy");
     }
-    let nowhere = haul_core::store::Place {
-        scheme: "nowhere",
-        endpoint: "h:1".into(),
-        account: String::new(),
-        volume: "v".into(),
-        root: b"/".to_vec(),
-    };
-    assert_eq!(ok(f.store.copy_from(&nowhere, &entry, &name("copy-2"), &spec(&entry, f.chunk()))), None);
+    assert_eq!(ok(f.store.take(&haul_stores::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec))), None);
 }

@@ -9,6 +9,7 @@ use haul_core::event::Action;
 use haul_core::report::Ending;
 use haul_core::tune::{Fixed, Limits};
 use haul_core::{ErrorKind, Remedy};
+use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
@@ -75,25 +76,25 @@ fn an_unchanged_tree_is_listed_a_directory_at_a_time_on_both_sides() {
 
 #[test]
 fn reference_trees_are_looked_up_in_lots() {
-    let (source, reference, target) = (Memory::new(), remote(), remote());
-    for i in 0..300 {
-        let path = format!("d/{i}");
-        source.put(&path, content(&path, 0, 300));
-        reference.put(&path, content(&path, 0, 300));
-        reference.put_time(&path, source.entry(&path).unwrap().mtime);
+    let place = tempfile::tempdir().expect("a directory");
+    let dir = |name: &str| place.path().join(name);
+    for path in ["source/d", "reference/d", "target"] {
+        std::fs::create_dir_all(dir(path)).expect("made");
     }
-    let known = slow(&reference);
-    let mut copy = job(Arc::new(source.again()), Arc::new(slow(&target)));
-    let linked = Arc::new(Mutex::new(HashSet::new()));
-    let links = linked.clone();
-    let link = move |existing: &haul_core::entry::Name, name: &haul_core::entry::Name| {
-        assert_eq!(existing.path(), name.path());
-        links.lock().unwrap().insert(name.path());
-        Ok(())
-    };
-    copy.link_dest.push(haul_core::job::LinkDest { store: Arc::new(known.clone()), link: Arc::new(link) });
+    for i in 0..300 {
+        let (from, old) = (dir(&format!("source/d/{i}")), dir(&format!("reference/d/{i}")));
+        std::fs::write(&from, content("d", 0, 300)).expect("written");
+        std::fs::copy(&from, &old).expect("copied");
+        let time = from.metadata().and_then(|meta| meta.modified()).expect("a time");
+        std::fs::File::options().append(true).open(&old).and_then(|file| file.set_modified(time)).expect("set");
+    }
+    let open = |name: &str| Arc::new(Local::open(&dir(name), Options::default()).expect("a directory"));
+    let known = Fault::slow(open("reference"), &[(Op::StatMany, Duration::from_millis(5))]);
+    let target = Fault::slow(open("target"), &[]);
+    let mut copy = job(open("source"), Arc::new(target.clone()));
+    copy.link_dest.push(Arc::new(known.clone()));
     let (report, _) = go(copy);
-    assert_eq!((report.hard_links, report.failed, linked.lock().unwrap().len()), (300, 0, 300), "{report:?}");
+    assert_eq!((report.hard_links, report.failed, target.count(Op::Take).calls), (300, 0, 300), "{report:?}");
     assert!(known.count(Op::StatMany).calls < 100, "{:?}", known.count(Op::StatMany));
 }
 

@@ -232,9 +232,9 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         target: places.target,
     };
     let mut job = job;
-    if flags.kind == CopyKind::Mv && !destination.is_remote() && may_hand_over(&job) {
+    if flags.kind == CopyKind::Mv && !destination.is_remote() && may_rename(&job) {
         let target = job.target.clone();
-        places::hand_over(&mut job.roots, &target, place);
+        places::rename_within(&mut job.roots, &*target, place);
     }
     let verb = match flags.kind {
         CopyKind::Mv => "moves",
@@ -266,7 +266,7 @@ fn host_without_colon(destination: &Location, was_there: bool, config: Option<&s
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.
-fn may_hand_over(job: &Job) -> bool {
+fn may_rename(job: &Job) -> bool {
     let all = Links { follow: false, safe: false, copy: true, hard: true, specials: true, ..job.links };
     job.filter.is_empty()
         && job.bounds == haul_core::job::Bounds::default()

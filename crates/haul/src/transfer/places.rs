@@ -3,19 +3,16 @@
 //! `SRC` makes `DST/SRC`, `SRC/` means what is in it, a file goes to the name DST unless that is a directory or
 //! ends in a slash.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Dir, Entry, Kind, Name, show};
+use haul_core::entry::{Dir, Kind, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::job::{Job, LinkDest, LinkFrom, Pick, Root};
+use haul_core::job::{Job, Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role};
 use haul_core::store::{Flow, Place, Store, WriteStyle};
-use haul_stores::agent::Remote;
-use haul_stores::local::Local;
 use haul_stores::memory::Memory;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
@@ -343,36 +340,26 @@ fn device(identity: Option<(u64, u64)>) -> Option<u64> {
     identity.map(|(device, _)| device)
 }
 
-/// The store as one of this machine.
-fn local(store: &Arc<dyn Store>) -> Option<Arc<Local>> {
-    let any: Arc<dyn Any + Send + Sync> = store.clone();
-    any.downcast().ok()
-}
-
 /// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
 /// above it.
-pub fn hand_over(roots: &mut [Root], places: &Arc<dyn Store>, place: &Path) {
-    let target = local(places);
-    let on = match &target {
-        Some(target) => device(target.identity()),
-        None => place.ancestors().skip(1).find_map(|above| {
+pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
+    let on = device(target.identity()).or_else(|| {
+        place.ancestors().skip(1).find_map(|above| {
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
-        }),
-    };
-    for root in roots {
-        let (Some(from), to) = (local(&root.store), target.clone()) else { continue };
-        root.hand_over = Some(Arc::new(move |entry: &Entry, name: &Name, dry| match &to {
-            Some(to) if !dry => to.take_over(&from, &entry.name, name),
-            _ if on == Some(entry.dev) => Ok(()),
-            _ => Err(Error::new(ErrorKind::Unsupported, "rename").on(name)),
-        }));
+        })
+    });
+    for root in roots.iter_mut().filter(|root| root.store.place().scheme == "local") {
+        root.renames = on;
     }
 }
 
+/// Trees beside the destination.
+type References = Vec<Arc<dyn Store>>;
+
 /// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
 /// series of backups has none before it.
-pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(Vec<LinkDest>, Vec<String>)> {
+pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(References, Vec<String>)> {
     let (mut found, mut notes) = (Vec::new(), Vec::new());
     let target = open::path_of(&places.target_path);
     for dir in dirs {
@@ -385,29 +372,15 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
             }
             Err(e) => return Err(e),
         };
-        let link: Arc<LinkFrom> = match (local(&store), local(&places.target)) {
-            _ if !places.is_made => Arc::new(unasked),
-            (Some(from), Some(to)) if device(to.identity()) == device(from.identity()) => {
-                Arc::new(move |existing: &Name, name: &Name| to.link_from(&from, existing, name))
-            }
-            (Some(_), _) => return Err(crosses(&path)),
+        match (device(store.identity()), device(places.target.identity())) {
             (None, _) => {
-                let remote = |store: &Arc<dyn Store>| {
-                    let any: Arc<dyn Any + Send + Sync> = store.clone();
-                    any.downcast::<Remote>().ok()
-                };
-                let (Some(from), Some(to)) = (remote(&store), remote(&places.target)) else {
-                    let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                    let e = e.because("plain SFTP cannot link to what lies beside the destination");
-                    return Err(e.hint("haul on the remote host can: --install-agent places it there"));
-                };
-                if device(to.identity()) != device(from.identity()) {
-                    return Err(crosses(&path));
-                }
-                Arc::new(move |existing: &Name, name: &Name| to.link_from(&from, existing, name))
+                let e = Error::new(ErrorKind::Unsupported, "--link-dest");
+                let e = e.because("plain SFTP and object stores cannot link to what lies beside the destination");
+                return Err(e.hint("haul on the remote host can: --install-agent places it there"));
             }
-        };
-        found.push(LinkDest { store, link });
+            (from, to) if places.is_made && from != to => return Err(crosses(&path)),
+            _ => found.push(store),
+        }
     }
     Ok((found, notes))
 }
@@ -428,11 +401,6 @@ fn crosses(path: &Path) -> Error {
     let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
     let e = e.because("is on another file system than the destination, and hard links cannot cross them");
     e.hint("name a directory on the destination's file system, or leave the option out")
-}
-
-/// A dry run links nothing.
-fn unasked(_existing: &Name, _name: &Name) -> Result<()> {
-    Err(Error::new(ErrorKind::Unsupported, "link"))
 }
 
 /// The address as a person would look for it: a local path in full.

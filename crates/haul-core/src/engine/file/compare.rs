@@ -65,7 +65,7 @@ pub fn settled_by_link(cx: &Context, file: &OpenFile) -> bool {
     }
     let entry = file.entry();
     // What cannot be compared is copied, and says what is wrong with it.
-    let same = |(tree, there): &&Reference| same_content(cx, file, &entry, (&*cx.job.link_dest[*tree].store, &there.name)).unwrap_or(false);
+    let same = |(tree, there): &&Reference| same_content(cx, file, &entry, (&*cx.job.link_dest[*tree], &there.name)).unwrap_or(false);
     let linked = references.iter().filter(same).any(|reference| link(cx, &file.work, &entry, reference));
     if linked {
         cx.out.tally.done_files.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use crate::engine::tries::retry;
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Act;
+use crate::store::Within;
 use crate::tune::Op;
 
 use super::open::spec;
@@ -25,8 +26,8 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
     let landed = cx.clock.measured(Op::Chunk, |load| {
         load.bytes = entry.size;
         load.entries = 1;
-        let from = cx.source(&file.work).place();
-        let landed = retry(|| cx.target().copy_from(from, &entry, &name, &spec(cx, &entry, cx.job.chunk, false)));
+        let spec = spec(cx, &entry, cx.job.chunk, false);
+        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, Within::Copy(&spec)));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
