@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use haul_core::entry::{MetaMask, Xattrs};
+use haul_core::varint;
 
 pub(super) const NAME: &str = "haul-xattrs";
 
@@ -47,7 +48,7 @@ fn text(xattrs: &Xattrs, classes: MetaMask) -> String {
     let mut bytes = Vec::new();
     for (name, value) in xattrs.iter().filter(|(name, _)| class(name).is_some_and(|class| classes.has(class))) {
         for part in [name, value] {
-            length(&mut bytes, part.len());
+            varint::put(&mut bytes, part.len() as u64);
             bytes.extend_from_slice(part);
         }
     }
@@ -55,14 +56,6 @@ fn text(xattrs: &Xattrs, classes: MetaMask) -> String {
     text.push(':');
     BASE64.encode_string(bytes, &mut text);
     text
-}
-
-fn length(bytes: &mut Vec<u8>, mut length: usize) {
-    while length > 0x7f {
-        bytes.push(0x80 | (length & 0x7f) as u8);
-        length >>= 7;
-    }
-    bytes.push(length as u8);
 }
 
 /// The reverse. `None` for what `write` cannot have written: a letter that is none, a name twice, without a class
@@ -95,13 +88,7 @@ pub(super) fn read(text: &str) -> Option<(MetaMask, Xattrs)> {
 }
 
 /// A length and so many bytes, and what comes behind them.
-fn piece(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut length = 0usize;
-    for (place, byte) in bytes.iter().take(3).enumerate() {
-        length |= usize::from(byte & 0x7f) << (7 * place);
-        if byte & 0x80 == 0 {
-            return bytes[place + 1..].split_at_checked(length);
-        }
-    }
-    None
+fn piece(mut bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::try_from(varint::take(&mut bytes)?).ok()?;
+    bytes.split_at_checked(length)
 }

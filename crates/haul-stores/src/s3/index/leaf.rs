@@ -8,8 +8,10 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
+use haul_core::varint::{put, take};
+
 use super::block::Content;
-use super::record::{HASH, KEY_MOST, put, take};
+use super::record::{HASH, KEY_MOST};
 
 /// A record as it stands in blocks.
 #[derive(Clone, Copy, Debug)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Kind, MetaMask, OwnerNames, Time};
 use haul_core::hash::xxh128;
+use haul_core::varint::{self, put, take};
 
 /// Longest key in bytes: the protocol's own bound.
 pub const KEY_MOST: usize = 1024;
@@ -18,15 +19,13 @@ pub const KEY_MOST: usize = 1024;
 pub const TARGET_MOST: usize = 4096;
 
 /// Most bytes of a record's details: flags, fourteen numbers, two names and a target.
-pub(super) const DETAILS_MOST: usize = 1 + 14 * VARINT_MOST + 2 * OWNER_MOST + TARGET_MOST;
+pub(super) const DETAILS_MOST: usize = 1 + 14 * varint::MOST + 2 * OWNER_MOST + TARGET_MOST;
 
 /// Longest name of an owner.
 const OWNER_MOST: usize = 256;
 
 /// Bytes of a hashed ETag.
 pub(super) const HASH: usize = 16;
-
-const VARINT_MOST: usize = 10;
 
 /// 2023-11-14: near it times are short.
 const EPOCH: i64 = 1_700_000_000;
@@ -216,37 +215,6 @@ pub(super) fn decode(details: &[u8]) -> Option<(u64, Modified, Known)> {
     rest.is_empty().then_some((size, modified, known))
 }
 
-/// Seven bits a byte, the lowest first; the last byte has its high bit clear.
-pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-#[inline]
-pub(super) fn take(from: &mut &[u8]) -> Option<u64> {
-    let (&first, rest) = from.split_first()?;
-    if first < 0x80 {
-        *from = rest;
-        return Some(first.into());
-    }
-    let mut number = 0;
-    for (index, &byte) in from.iter().take(VARINT_MOST).enumerate() {
-        let bits = u64::from(byte & 0x7f);
-        if index == VARINT_MOST - 1 && bits > 1 {
-            return None;
-        }
-        number |= bits << (7 * index);
-        if byte < 0x80 {
-            *from = &from[index + 1..];
-            return Some(number);
-        }
-    }
-    None
-}
-
 /// Bytes with their number before them.
 pub(super) fn take_bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take(from)?).ok()?;
@@ -334,15 +302,6 @@ mod tests {
         };
         assert!(target(TARGET_MOST).unwrap().len() <= DETAILS_MOST);
         assert!(target(TARGET_MOST + 1).is_none());
-    }
-
-    #[test]
-    fn numbers_that_do_not_fit_are_refused() {
-        let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
-        assert_eq!(take(&mut &most[..]), Some(u64::MAX));
-        assert_eq!(take(&mut &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2][..]), None);
-        assert_eq!(take(&mut &[0x80; 12][..]), None);
-        assert_eq!(take_bytes(&mut &[5, 1, 2][..]), None);
     }
 
     #[test]

@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
+use haul_core::varint::{put, take};
+
 use super::block::Place;
-use super::record::{KEY_MOST, put, take, take_bytes};
+use super::record::{KEY_MOST, take_bytes};
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
