@@ -1,7 +1,6 @@
 //! What the service does with objects by itself: copies, other names, other attributes. Nothing that an object has may be lost by it.
 
 use haul_core::store::Within;
-use haul_core::store::Within;
 use std::sync::{Arc, OnceLock};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
