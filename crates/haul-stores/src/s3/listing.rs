@@ -138,6 +138,9 @@ impl Objects {
         match known {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
+                if self.takes_service_times() {
+                    entry.mtime = whole_seconds(modified);
+                }
                 self.restrain(&mut entry);
             }
             None if !self.options.look => {

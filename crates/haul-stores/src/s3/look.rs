@@ -98,6 +98,9 @@ impl Objects {
             entry.have = entry.have.with(MetaMask::MTIME);
         }
         head.kept.apply(&mut entry);
+        if self.takes_service_times() {
+            entry.mtime = head.modified;
+        }
         self.restrain(&mut entry);
         if !want.any(MetaMask::ACL.with(MetaMask::XATTR).with(MetaMask::CONTEXT)) {
             entry.xattrs = None;
@@ -111,6 +114,11 @@ impl Objects {
             (entry.size, entry.stored) = (0, 0);
         }
         Ok(entry)
+    }
+
+    /// `--server-times`, for a source: whatever objects carry, so that a listing and an answer agree.
+    pub(super) fn takes_service_times(&self) -> bool {
+        self.options.server_times && !self.options.look
     }
 
     /// The target of a symlink is the object's content.

@@ -176,3 +176,26 @@ fn a_source_that_is_not_there_empties_nothing() {
     w.haul("sync --delete @/marked/ back").ends(0);
     assert_eq!(std::fs::read_dir(w.join("back")).expect("it is there").count(), 0);
 }
+
+/// A machine that has never seen the objects knows of their times by the listing alone.
+#[test]
+fn the_services_times_can_be_taken() {
+    let w = World::new();
+    let tree = w.tree("src: a=1K d/b=3M");
+    for path in ["src/a", "src/d/b"] {
+        tree.set_mtime(path, 1_600_000_000, 0).expect("a time");
+    }
+    w.haul("cp src/ @/to/").ends(0);
+    for state in ["state", "other"] {
+        let back = format!("back-{state}");
+        w.haul(&format!("cp --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.join(state)).ends(0);
+        w.assert_same("src", &back, What::CONTENT);
+        for path in ["a", "d/b"] {
+            let time = fs::metadata(w.join(format!("{back}/{path}"))).and_then(|meta| meta.modified()).expect("a time");
+            let age = time.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
+            assert!(age > 1_700_000_000, "{state} {path}: {age}");
+        }
+        let again = w.haul(&format!("sync --json --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.join(state)).ends(0);
+        assert_eq!(again.finished()["unchanged"]["files"], 2, "{}", again.out);
+    }
+}
