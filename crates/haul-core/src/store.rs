@@ -542,6 +542,11 @@ pub trait Source: Send + Sync {
         let _ = parts;
     }
 
+    /// Says that `at` will be read from its start to its end by reads that follow each other: one request may serve them all.
+    fn goes_on(&self, at: Range<u64>) {
+        let _ = at;
+    }
+
     /// What is open now, as `open` would stamp it. Asked again before a commit.
     fn stamp(&self) -> Result<Stamp>;
 

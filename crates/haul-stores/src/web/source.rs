@@ -1,5 +1,6 @@
 //! One file of a web server, open for reading: ranges of one version of it.
 
+use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +23,9 @@ pub struct WebFile {
     entry: Entry,
     facts: Facts,
     verifier: Option<Arc<Mutex<Chain>>>,
-    /// Where parts cannot be had: the rest of the answer that the last part came from, and where it goes on.
-    rest: Rest,
+    rests: Rests,
+    /// Where reads begin that follow each other, and where the last of them ends.
+    announced: Mutex<HashMap<u64, u64>>,
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -44,7 +46,7 @@ impl WebFile {
             Some(value) => Some(Arc::new(Mutex::new(Chain::whole(value, entry.size)))),
             None => None,
         };
-        Ok(WebFile { client, url, user, entry, facts, verifier, rest: Arc::default() })
+        Ok(WebFile { client, url, user, entry, facts, verifier, rests: Arc::default(), announced: Mutex::default() })
     }
 
     fn changed(&self) -> Error {
@@ -53,7 +55,7 @@ impl WebFile {
 
     /// The answer that has the bytes from `at.start` on as its next.
     fn answer(&self, at: &Range<u64>) -> Result<(ureq::BodyReader<'static>, u32)> {
-        let whole = at.start == 0 && (at.end == self.entry.size || !self.facts.ranges);
+        let whole = at.start == 0 && at.end == self.entry.size;
         let mut headers: Vec<_> = self.facts.guard().into_iter().collect();
         if !whole && self.facts.ranges {
             let range = format!("bytes={}-{}", at.start, at.end - 1);
@@ -99,15 +101,23 @@ impl Source for WebFile {
         if at.is_empty() {
             return Ok(Box::new(io::empty()));
         }
-        let kept = if self.facts.ranges { None } else { lock(&self.rest).take().filter(|(next, _)| *next == at.start) };
-        let (reader, tries) = match kept {
-            Some((_, reader)) => (reader, 1),
-            None => self.answer(&at).map_err(|e| e.on(&self.entry.name))?,
+        let kept = lock(&self.rests).remove(&at.start).filter(|rest| rest.end >= at.end);
+        let (reader, end, tries) = match kept {
+            Some(rest) => (rest.reader, rest.end, 1),
+            None => {
+                let announced = lock(&self.announced).remove(&at.start).unwrap_or(at.end);
+                let end = if self.facts.ranges { announced.clamp(at.end, self.entry.size) } else { self.entry.size };
+                let (reader, tries) = self.answer(&(at.start..end)).map_err(|e| e.on(&self.entry.name))?;
+                (reader, end, tries)
+            }
         };
         let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).link(at.start), verifier.clone()));
-        let rest = (!self.facts.ranges && at.end < self.entry.size).then(|| self.rest.clone());
-        let left = at.end - at.start;
-        Ok(Box::new(Body { reader: Some(reader), end: at.end, left, watch, rest, name: self.entry.name.clone(), tries }))
+        let rests = self.rests.clone();
+        Ok(Box::new(Body { reader: Some(reader), end, at, watch, rests, name: self.entry.name.clone(), tries }))
+    }
+
+    fn goes_on(&self, at: Range<u64>) {
+        lock(&self.announced).insert(at.start, at.end);
     }
 
     /// Every byte came of one version where the server names versions; else another look tells.
@@ -139,41 +149,59 @@ impl Source for WebFile {
     }
 }
 
-/// The rest of an answer, and where in the file it goes on.
-type Rest = Arc<Mutex<Option<(u64, ureq::BodyReader<'static>)>>>;
+/// Answers of which the next bytes are wanted next, by where in the file these are.
+type Rests = Arc<Mutex<HashMap<u64, Rest>>>;
+
+struct Rest {
+    reader: ureq::BodyReader<'static>,
+    /// Where the answer ends.
+    end: u64,
+}
+
+/// Answers that are kept at the most: of more, whoever announced them reads on no more.
+const RESTS_MOST: usize = 64;
 
 /// The body of an answer, exactly as long as was asked for.
 struct Body {
     reader: Option<ureq::BodyReader<'static>>,
+    /// Where the answer ends.
     end: u64,
-    left: u64,
+    /// What is still to be read of it.
+    at: Range<u64>,
     watch: Option<(Link, Arc<Mutex<Chain>>)>,
     /// Where the reader goes for the part behind this one.
-    rest: Option<Rest>,
+    rests: Rests,
     name: Name,
     tries: u32,
 }
 
 impl Read for Body {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let left = self.at.end - self.at.start;
+        let most = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let Some(reader) = self.reader.as_mut().filter(|_| most > 0) else { return Ok(0) };
         let count = match reader.read(&mut into[..most]) {
-            Ok(0) => return Err(short(self.left).on(&self.name).tried(self.tries).into()),
+            Ok(0) => return Err(short(left).on(&self.name).tried(self.tries).into()),
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
             Err(e) => return Err(crate::s3::fault::io_error("read", &e, "the server").on(&self.name).tried(self.tries).into()),
         };
-        self.left -= count as u64;
+        self.at.start += count as u64;
         if let Some((link, _)) = &mut self.watch {
             link.update(&into[..count]);
         }
-        if self.left == 0 {
-            match (&self.rest, self.reader.take()) {
-                (Some(rest), Some(reader)) => *lock(rest) = Some((self.end, reader)),
-                // The connection can serve again once the end of the body was seen.
-                (None, Some(mut reader)) => drop(reader.read(&mut [0; 1])),
-                _ => {}
+        if self.at.is_empty() {
+            if let Some(mut reader) = self.reader.take() {
+                if self.at.end < self.end {
+                    let mut rests = lock(&self.rests);
+                    if rests.len() >= RESTS_MOST {
+                        rests.clear();
+                    }
+                    rests.insert(self.at.end, Rest { reader, end: self.end });
+                } else {
+                    // The connection can serve again once the end of the body was seen; that there is more changes nothing.
+                    let _ = reader.read(&mut [0; 1]);
+                }
             }
             if let Some((link, verifier)) = self.watch.take() {
                 lock(&verifier).take(link.finish());

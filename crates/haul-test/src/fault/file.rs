@@ -41,6 +41,10 @@ impl Source for Reading {
         self.inner.expect(parts);
     }
 
+    fn goes_on(&self, at: Range<u64>) {
+        self.inner.goes_on(at);
+    }
+
     fn stamp(&self) -> Result<Stamp> {
         self.core.run(Op::Stamp, &self.name, || self.inner.stamp())
     }

@@ -82,6 +82,7 @@ fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
     let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else { return carry_at(cx, ends, chunk.at.clone()) };
     let (begin, began, first) = (u64::from(chunk.index) * ends.chunk, Instant::now(), chunk.at.start);
     let mut next = chunk.at.start;
+    ends.source.goes_on(chunk.at.clone());
     // The step before lands while the next one is on its way.
     let mut sent = None;
     loop {
