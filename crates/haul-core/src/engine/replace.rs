@@ -31,7 +31,7 @@ pub fn clear(cx: &Arc<Context>, work: &Arc<DirWork>, entry: &Entry, target: Opti
         Err(Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason).hint(hint.to_string()))
     };
     if target.kind == Kind::Dir && (cx.stays(&target) || cx.is_source(&target)) {
-        return refuse("it is a mount point, the source itself or the directory of the journals, and stays");
+        return refuse("it is kept: it is a mount point, the source, or the journal directory");
     }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {

@@ -7,59 +7,59 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
     let source = &facts.ends.source;
     let destination = &facts.ends.destination;
     match limiter {
-        Limiter::DryRun => vec!["run it without --dry-run: only then there is something to measure".into()],
-        Limiter::TooShort => vec!["nothing: a run of more than a few tenths of a second says more".into()],
-        Limiter::Limit => vec!["a higher --bwlimit, or none: the run was as fast as it was allowed to be".into()],
+        Limiter::DryRun => vec!["run it without --dry-run to measure it".into()],
+        Limiter::TooShort => vec!["nothing: only longer runs can be analyzed".into()],
+        Limiter::Limit => vec!["raise or remove --bwlimit: the run reached it".into()],
         Limiter::Workers => vec![
-            "run it without -j: haul then finds out how many workers gain something".into(),
-            format!("-j {}, to see whether twice as many are faster", facts.workers() * 2),
+            "run it without -j: haul then tunes the number of workers".into(),
+            format!("use -j {}: twice as many workers", facts.workers() * 2),
         ],
         Limiter::Processors => processors(facts),
         Limiter::FarProcessors => {
-            let mut next = vec![format!("nothing here: the processors of {} are busy", facts.hosts())];
-            next.push("where there are more hosts on that file system, another one of them".into());
+            let mut next = vec![format!("nothing on this machine: the CPU of {} is the limit", facts.hosts())];
+            next.push("use another host on the same file system, if there is one".into());
             next
         }
         Limiter::Hashing => hashing(facts),
         Limiter::Network | Limiter::NetworkOrSource | Limiter::NetworkOrDestination => network(facts),
         Limiter::Requests => vec![
-            "fewer and larger files: an archive of them costs one request".into(),
+            "use fewer, larger files: an archive costs one request".into(),
             match facts.machine.workers_fixed {
-                true => "run it without -j: haul then finds out how many requests at a time gain something".into(),
+                true => "run it without -j: haul then tunes the number of concurrent requests".into(),
                 false => sweep(facts),
             },
         ],
         Limiter::SourceReads => {
-            vec![format!("nothing in haul: {} gives no more; {}", said(source), alone(source, "read")), sweep(facts)]
+            vec![format!("nothing in haul: {} delivers no more; {}", said(source), alone(source, "read")), sweep(facts)]
         }
         Limiter::SourceMetadata => vec![
             format!("nothing in haul: {} is slow to list and open; {}", said(source), alone(source, "stat")),
-            "if it is one huge directory, spread it over several: directories are listed in parallel, one is not".into(),
+            "split huge directories: haul lists several directories in parallel, but not a single one".into(),
         ],
         Limiter::DestinationWrites => {
-            vec![format!("nothing in haul: {} takes no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
+            vec![format!("nothing in haul: {} accepts no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
         }
         Limiter::DestinationMetadata if !facts.changed() => {
-            vec![format!("nothing in haul: every name has to be looked up there; {}", alone(destination, "stat"))]
+            vec![format!("nothing in haul: every name must be looked up there; {}", alone(destination, "stat"))]
         }
         Limiter::DestinationMetadata => vec![
             format!(
-                "files spread over more directories: creates in one directory often wait for each other; {}",
+                "spread files over more directories: creates in one directory often wait for each other; {}",
                 alone(destination, "create")
             ),
-            "fewer and larger files: an archive of them costs one create".into(),
+            "use fewer, larger files: an archive costs one create".into(),
             sweep(facts),
         ],
-        Limiter::Copying => vec!["nothing in haul: the system copies by itself, and nothing is faster".into(), sweep(facts)],
+        Limiter::Copying => vec!["nothing in haul: no copy is faster than the system's own".into(), sweep(facts)],
         Limiter::Verifying => vec![
-            "without --verify (or -c), the destination is not read again: it is the price of the proof".into(),
-            format!("reading there is slow: {}", alone(destination, "read")),
+            "omit --verify or -c: verification reads the destination again".into(),
+            format!("the destination is slow to read: {}", alone(destination, "read")),
         ],
         Limiter::OneFile => one_file(facts),
         Limiter::Straggler => straggler(facts),
         Limiter::FewFiles => vec![
-            "nothing, as long as there are fewer files than workers and the destination takes each from one worker only".into(),
-            "more in one run: several sources in one command are moved side by side".into(),
+            "nothing, as long as there are fewer files than workers and the destination accepts one writer per file".into(),
+            "copy several sources in one command: haul copies them in parallel".into(),
         ],
     }
 }
@@ -71,35 +71,35 @@ fn said(end: &End) -> String {
 /// How that end is measured alone.
 fn alone(end: &End, operation: &str) -> String {
     match &end.far {
-        Some(far) if far.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it alone", far.host),
-        Some(_) => format!("`haul bench files --operation {operation} {}` measures it alone", said(end)),
-        None => format!("`haul bench files --operation {operation} DIR` measures a directory there alone"),
+        Some(far) if far.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it directly", far.host),
+        Some(_) => format!("`haul bench files --operation {operation} {}` measures it directly", said(end)),
+        None => format!("`haul bench files --operation {operation} DIR` measures that file system directly"),
     }
 }
 
 fn sweep(_: &Facts<'_>) -> String {
-    "`haul bench sweep SRC DST` tries other numbers of workers and sizes of chunks and says which gain".into()
+    "`haul bench sweep SRC DST` compares numbers of workers and chunk sizes".into()
 }
 
 fn processors(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.cores < 0.7 * f64::from(facts.machine.processors) {
-        next.push("when less else runs on this machine: other programs had its processors".into());
+        next.push("run it when this machine is less busy: other programs used its CPU".into());
     }
     if facts.share_of(Stage::Hashing) > 0.2 || facts.share_of(Stage::Verifying) > 0.2 {
-        next.push("without --verify or -c, if the proof is not needed: hashing takes processor time".into());
+        next.push("omit --verify or -c, if possible: hashing takes CPU time".into());
     }
-    next.push("without -z, if it was given: compressing takes processor time".into());
-    next.push("a machine, or a job allocation, with more processors".into());
+    next.push("omit -z, if it was given: compression takes CPU time".into());
+    next.push("use a machine or a job allocation with more cores".into());
     next
 }
 
 fn hashing(facts: &Facts<'_>) -> Vec<String> {
-    let mut next = vec!["without -c, files of equal size and time are not read; without --verify nothing is read twice".into()];
+    let mut next = vec!["omit -c: files of equal size and time are not read; omit --verify: nothing is read twice".into()];
     if facts.share_of(Stage::Hashing) < 0.99 {
-        next.push("-W moves changed files whole, without looking for what has changed in them".into());
+        next.push("use -W: changed files are copied whole, without searching for the changes".into());
     }
-    next.push("a machine, or a job allocation, with more processors".into());
+    next.push("use a machine or a job allocation with more cores".into());
     next
 }
 
@@ -107,17 +107,17 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
     let far = [&facts.ends.source, &facts.ends.destination].into_iter().find_map(|end| end.far.as_ref());
     let mut next = Vec::new();
     if facts.machine.workers_fixed {
-        next.push("run it without -j: haul then finds out how many workers fill the link".into());
+        next.push("run it without -j: haul then finds the number of workers that fills the link".into());
     }
     match far {
         Some(far) if far.ssh => {
-            next.push(format!("nothing: this is what the link gives; `haul bench net {}` measures it alone", far.host));
-            next.push("-z, if the data can be compressed: fewer bytes go over the link".into());
+            next.push(format!("nothing: this is the network's throughput; `haul bench net {}` measures it directly", far.host));
+            next.push("use -z if the data is compressible: fewer bytes cross the network".into());
             if facts.far_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
-                next.push(format!("`haul doctor {}` says whether haul can run there, which needs fewer round trips", far.host));
+                next.push(format!("`haul doctor {}` shows whether haul can run there, which saves round trips", far.host));
             }
         }
-        _ => next.push("nothing: this is what the way to the service gives".into()),
+        _ => next.push("nothing: this is the throughput to the service".into()),
     }
     next.push(sweep(facts));
     next
@@ -126,22 +126,22 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
 fn one_file(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.machine.workers_fixed && facts.workers() == 1 {
-        next.push("run it without -j: where the destination takes parts of a file, several workers move them".into());
+        next.push("run it without -j: several workers share a file where the destination accepts parallel writes".into());
     }
     match facts.ends.destination.far {
-        Some(_) => next.push("a smaller --chunk-size: more workers may share the file, where the destination takes parts of it".into()),
-        None => next.push("nothing: a file system of this machine takes one file from one writer fastest".into()),
+        Some(_) => next.push("reduce --chunk-size: more workers share the file where the destination accepts parallel writes".into()),
+        None => next.push("nothing: local file systems write a single file fastest with one writer".into()),
     }
-    next.push("several files at a time in one run, if there are more to come".into());
+    next.push("copy several files in one run, if there are more".into());
     next
 }
 
 fn straggler(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.ends.destination.far.is_some() {
-        next.push("a smaller --chunk-size: more workers may share the last file, where the destination takes parts of it".into());
+        next.push("reduce --chunk-size: more workers share the last file where the destination accepts parallel writes".into());
     }
-    next.push("copy the largest file first, in the same command: name it before the rest".into());
-    next.push("nothing else: it is moved by one worker, as fast as one worker goes".into());
+    next.push("copy the largest file first: name it before the others in the same command".into());
+    next.push("nothing else: one worker copies this file at full speed".into());
     next
 }

@@ -60,14 +60,14 @@ impl Stage {
     /// What it is, in at most 26 letters.
     pub fn meaning(self) -> &'static str {
         match self {
-            Stage::SourceReads => "waiting for its data",
+            Stage::SourceReads => "reading data",
             Stage::SourceMetadata => "listing and opening files",
             Stage::Hashing => "hashing, comparing content",
-            Stage::Network => "the way between machines",
-            Stage::Copying => "the system's own copying",
-            Stage::DestinationWrites => "waiting until it took data",
-            Stage::DestinationMetadata => "creates, look-ups, deletes",
-            Stage::Verifying => "reading it back",
+            Stage::Network => "network between hosts",
+            Stage::Copying => "in-kernel or server copy",
+            Stage::DestinationWrites => "writing data",
+            Stage::DestinationMetadata => "creates, lookups, deletes",
+            Stage::Verifying => "reading back",
             Stage::Planning => "sorting, comparing names",
             Stage::Throttled => "waiting for --bwlimit",
         }
