@@ -67,7 +67,7 @@ impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotFound => "not found",
-            Self::Vanished => "vanished since it was listed",
+            Self::Vanished => "vanished after it was listed",
             Self::Exists => "already exists",
             Self::Denied => "permission denied",
             Self::NoSpace => "no space left",
@@ -75,7 +75,7 @@ impl fmt::Display for ErrorKind {
             Self::Limit => "limit reached",
             Self::ReadOnly => "read-only file system",
             Self::Changed => "changed while it was read",
-            Self::Corrupt => "content differs from what was sent",
+            Self::Corrupt => "content differs from the data sent",
             Self::Unsupported => "not supported here",
             Self::Cancelled => "stopped",
             Self::Busy => "in use by another run",

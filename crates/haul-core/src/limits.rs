@@ -29,7 +29,9 @@ pub fn too_few_descriptors() -> String {
 /// What to do about EFBIG.
 pub fn file_too_large() -> String {
     match getrlimit(Resource::Fsize).current {
-        Some(most) => format!("files may have {} KiB here (ulimit -f): raise the limit and run the same command again", most / 1024),
-        None => "it is larger than the file system allows a file to be".into(),
+        Some(most) => {
+            format!("file size is limited to {} KiB here (ulimit -f): raise the limit and run the same command again", most / 1024)
+        }
+        None => "it exceeds the maximum file size of the file system".into(),
     }
 }

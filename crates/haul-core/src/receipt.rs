@@ -14,7 +14,7 @@ pub fn complete(size: u64, chunk: u64, receipts: &[Receipt]) -> Result<()> {
     landed.dedup();
     match count - landed.len() as u64 {
         0 => Ok(()),
-        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks have not landed"))),
+        short => Err(Error::new(ErrorKind::Usage, "commit").because(format!("{short} of its {count} chunks are missing"))),
     }
 }
 

@@ -479,7 +479,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
 }
 
 fn read_only(op: &'static str, name: &Name) -> Error {
-    Error::new(ErrorKind::Unsupported, op).on(name).because("the place can only be read")
+    Error::new(ErrorKind::Unsupported, op).on(name).because("it is read-only")
 }
 
 /// Appends all that a source has, as it was stamped after the last byte.
@@ -698,7 +698,7 @@ pub fn chunk_size(asked: u64, size: u64, style: WriteStyle) -> u64 {
 pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
     if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
         let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
-        return Err(e.because("the source does not tell the device's numbers"));
+        return Err(e.because("the source does not report device numbers"));
     }
     Ok(())
 }
@@ -713,16 +713,16 @@ pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
         if entry.name.leaf.len() > caps.name_max {
             return refuse(
                 ErrorKind::BadName,
-                &format!("the name is {} bytes long, the destination takes {}", entry.name.leaf.len(), caps.name_max),
+                &format!("the name has {} bytes, the destination allows {}", entry.name.leaf.len(), caps.name_max),
             );
         }
     }
     if caps.text_names && std::str::from_utf8(&entry.name.leaf).is_err() {
-        return refuse(ErrorKind::BadName, "the name is not UTF-8, and the destination's names are");
+        return refuse(ErrorKind::BadName, "the name is not UTF-8, as the destination requires");
     }
     match entry.kind {
-        Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination keeps no symlinks"),
-        kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination keeps no special files"),
+        Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination does not support symlinks"),
+        kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination does not support special files"),
         _ => Ok(()),
     }
 }
@@ -743,7 +743,7 @@ pub fn remove_emptied(store: &dyn Store, entry: &Entry, failed: Error) -> Result
     }
     let removed = if again { store.remove(std::slice::from_ref(entry)).pop().unwrap_or(Ok(())) } else { Err(failed) };
     removed.map_err(|e| match e.kind() {
-        ErrorKind::Exists if blocked => e.hint("something was put into it meanwhile: run the same command again"),
+        ErrorKind::Exists if blocked => e.hint("something was created in it meanwhile: run the same command again"),
         _ => e,
     })
 }

@@ -26,7 +26,7 @@ use crate::store::{FarWork, Place};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub limiter: Limiter,
-    /// Goes behind "Limited by:".
+    /// Goes behind "Bottleneck:".
     pub sentence: String,
     /// What to try, the most promising first; never empty.
     pub next: Vec<String>,
@@ -181,7 +181,7 @@ impl<'a> Facts<'a> {
         match stage {
             Stage::SourceReads | Stage::DestinationWrites if !told && self.are_requests(stage) => {
                 let mean = bytes(self.report.file_bytes / self.report.made.files);
-                (Limiter::Requests, format!("the latency of requests to{at}, one for each file ({mean} in the mean)"))
+                (Limiter::Requests, format!("request latency of{at}, one request per file ({mean} on average)"))
             }
             Stage::SourceReads if far && !told => (Limiter::NetworkOrSource, format!("the network or {}", self.ends.source.words)),
             Stage::DestinationWrites if far && !told => {
@@ -189,21 +189,19 @@ impl<'a> Facts<'a> {
             }
             Stage::SourceReads => (Limiter::SourceReads, format!("reading the source{at}")),
             Stage::DestinationWrites => (Limiter::DestinationWrites, format!("writing the destination{at}")),
-            Stage::SourceMetadata => (Limiter::SourceMetadata, format!("listing, looking up and opening files at the source{at}")),
+            Stage::SourceMetadata => (Limiter::SourceMetadata, format!("metadata operations at the source{at}")),
             Stage::DestinationMetadata if !self.changed() => {
                 (Limiter::DestinationMetadata, format!("listing and looking up names at the destination{at}"))
             }
-            Stage::DestinationMetadata => {
-                (Limiter::DestinationMetadata, format!("creating files, looking names up and setting attributes at the destination{at}"))
-            }
+            Stage::DestinationMetadata => (Limiter::DestinationMetadata, format!("metadata operations at the destination{at}")),
             Stage::Network => (Limiter::Network, format!("the network to {}", self.hosts())),
-            Stage::Copying if far => (Limiter::Copying, format!("{}, which copies by itself", self.ends.destination.words)),
-            Stage::Copying => (Limiter::Copying, "the file system that holds both ends and copies in one call of the system".into()),
+            Stage::Copying if far => (Limiter::Copying, format!("server-side copy at {}", self.ends.destination.words)),
+            Stage::Copying => (Limiter::Copying, "in-kernel copy".into()),
             Stage::Hashing => (Limiter::Hashing, "hashing and comparing content".into()),
             Stage::Verifying if self.report.verified_files > 0 => {
                 (Limiter::Verifying, format!("rereading the destination{at} for {}", self.name(Choice::Verify)))
             }
-            Stage::Verifying => (Limiter::Verifying, format!("reading the destination{at} to compare it")),
+            Stage::Verifying => (Limiter::Verifying, format!("reading the destination{at} for comparison")),
             Stage::Planning => (Limiter::Processors, "sorting and comparing names".into()),
             Stage::Throttled => (Limiter::Limit, self.name(Choice::Limit).into()),
         }
@@ -213,15 +211,18 @@ impl<'a> Facts<'a> {
 fn judge(facts: &Facts<'_>) -> (Limiter, String) {
     let Facts { report, wall, .. } = facts;
     if report.dry {
-        return (Limiter::DryRun, "nothing was copied: a dry run".into());
+        return (Limiter::DryRun, "dry run: nothing was copied".into());
     }
     let anything = report.made.total() + report.kept.total() + report.deleted.total() + report.bytes;
     if *wall < 0.05 || anything == 0 {
-        return (Limiter::TooShort, "too short to say what limited it".into());
+        return (Limiter::TooShort, "run too short for analysis".into());
     }
     let throttled = facts.share_of(Stage::Throttled);
     if throttled > 0.3 {
-        return (Limiter::Limit, format!("{}: workers waited for it {} of their time", facts.name(Choice::Limit), percent(throttled)));
+        return (
+            Limiter::Limit,
+            format!("{}, which throttled workers for {} of their time", facts.name(Choice::Limit), percent(throttled)),
+        );
     }
     processors(facts).or_else(|| little_work(facts)).or_else(|| few_workers(facts)).unwrap_or_else(|| largest(facts))
 }
@@ -233,17 +234,17 @@ fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     if facts.wanted > 0.85 * here {
         let limiter = if most.stage == Stage::Hashing { Limiter::Hashing } else { Limiter::Processors };
         let others = match facts.cores < 0.7 * here {
-            true => format!(", and haul waited {} for one that others had", seconds(facts.report.times.queued)),
+            true => format!(", {} waiting for CPU", seconds(facts.report.times.queued)),
             false => String::new(),
         };
-        let busy = format!("{:.1} of {} busy with haul{others}", facts.cores, facts.machine.processors);
-        return Some((limiter, format!("this machine's processors ({busy}), mostly {what} ({} of the work)", percent(most.share))));
+        let busy = format!("{:.1} of {} cores used by haul{others}", facts.cores, facts.machine.processors);
+        return Some((limiter, format!("CPU of this machine ({busy}), mostly {what} ({} of the work)", percent(most.share))));
     }
     for (work, end) in [(facts.report.far_source, &facts.ends.source), (facts.report.far_destination, &facts.ends.destination)] {
         let Some((work, far)) = work.zip(end.far.as_ref()) else { continue };
         let cores = work.cpu.as_secs_f64() / facts.wall;
         if work.processors > 0 && cores > 0.85 * f64::from(work.processors) {
-            let sentence = format!("the processors of {} ({cores:.1} of {} busy with haul there)", far.host, work.processors);
+            let sentence = format!("CPU of {} ({cores:.1} of {} cores used by haul)", far.host, work.processors);
             return Some((Limiter::FarProcessors, sentence));
         }
     }
@@ -258,11 +259,11 @@ fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     if let Some(file) = &pace.file {
         let (alone, since) = (facts.part(file.alone), facts.part(file.since));
         if alone > ALONE && since > 0.8 {
-            let while_alone = format!("{} was all there was to do for {} of the run", named(file), percent(alone));
-            return Some((Limiter::OneFile, format!("one file that one worker moves from end to end: {while_alone}, {mostly}")));
+            let while_alone = format!("{} was the only work left for {} of the run", named(file), percent(alone));
+            return Some((Limiter::OneFile, format!("a single large file: {while_alone}, {mostly}")));
         }
         if alone > TAIL {
-            let sentence = format!("one last file: {} moved alone for {} of the run, {mostly}", named(file), percent(alone));
+            let sentence = format!("one last file: {} was the only work left for {} of the run, {mostly}", named(file), percent(alone));
             return Some((Limiter::Straggler, sentence));
         }
     }
@@ -272,7 +273,7 @@ fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let allowed = !facts.machine.workers_fixed || facts.workers() > 1;
     if facts.part(pace.tail) > ALONE && busy <= peak / 2.0 && allowed {
         let lasted = percent(facts.part(pace.tail));
-        let sentence = format!("too little to do: for {lasted} of the run only {busy:.1} workers in the mean had a task, {mostly}");
+        let sentence = format!("too little work: for {lasted} of the run only {busy:.1} workers on average were busy, {mostly}");
         return Some((Limiter::FewFiles, sentence));
     }
     None
@@ -290,7 +291,7 @@ fn few_workers(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let (most, count) = (facts.most(), workers_words(workers));
     let (_, what) = facts.words(most.stage);
     let (name, share) = (facts.name(Choice::Workers), percent(most.share));
-    let sentence = format!("the {count} of {name}, waiting on {what} ({share} of the work); without {name} haul would try more");
+    let sentence = format!("{name}: {count}, waiting for {what} ({share} of the work); without {name} haul would try more");
     Some((Limiter::Workers, sentence))
 }
 
@@ -299,11 +300,11 @@ fn largest(facts: &Facts<'_>) -> (Limiter, String) {
     let (limiter, what) = facts.words(most.stage);
     let workers = workers_words(facts.workers());
     let way = match facts.far_work(Stage::Network).or(facts.report.far_destination).and_then(|work| work.round_trip) {
-        Some(trip) if most.stage == Stage::Network => format!(", {} there and back", milliseconds(trip)),
+        Some(trip) if most.stage == Stage::Network => format!(", round trip {}", milliseconds(trip)),
         _ => String::new(),
     };
     let sentence = format!(
-        "{what}: {} of the workers' time, with {workers} and {:.1} of {} processors busy{way}",
+        "{what}: {} of the workers' time, with {workers} and {:.1} of {} cores busy{way}",
         percent(most.share),
         facts.cores,
         facts.machine.processors

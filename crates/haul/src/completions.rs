@@ -163,8 +163,8 @@ mod tests {
         }
         for (shell, part) in [
             (Shell::Bash, "complete -F _haul_words -o nosort"),
-            (Shell::Zsh, "'*::paths -- What to list:_haul_words files' \\"),
-            (Shell::Zsh, ":job -- The job'\\''s id, or the beginning of it:_haul_words' \\"),
+            (Shell::Zsh, "'*::paths -- Directories, files, buckets or keys:_haul_words files' \\"),
+            (Shell::Zsh, ":job -- The job'\\''s ID, or a prefix of it:_haul_words' \\"),
             (Shell::Fish, "(__fish_haul_words)"),
         ] {
             assert!(String::from_utf8_lossy(&script(shell)).contains(part), "{shell}: {part}");

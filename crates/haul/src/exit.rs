@@ -27,19 +27,19 @@ pub enum Exit {
 
 /// Every way to end: number, when.
 const EXITS: [(Exit, u8, &str); 13] = [
-    (Exit::Success, 0, "all is done; special files that were not asked for may have been left out, with a line that says so"),
-    (Exit::Usage, 1, "the command line or the request makes no sense; nothing was done"),
-    (Exit::Differs, 1, "check: the trees are not the same"),
-    (Exit::CheckUsage, 2, "check: the command line or the request makes no sense"),
-    (Exit::Platform, 2, "--install-agent: the far side is of another system or machine than this program"),
-    (Exit::Connection, 10, "the other host or store is gone; run again to resume"),
-    (Exit::Io, 11, "the run stopped on an input or output error: disk full, quota used up, read-only; run again to resume"),
+    (Exit::Success, 0, "success; special files may have been skipped without -D (a line reports it)"),
+    (Exit::Usage, 1, "usage error; nothing was done"),
+    (Exit::Differs, 1, "check: the trees differ"),
+    (Exit::CheckUsage, 2, "check: usage error"),
+    (Exit::Platform, 2, "--install-agent: the remote host has another operating system or CPU architecture"),
+    (Exit::Connection, 10, "connection to the host or store lost; run again to resume"),
+    (Exit::Io, 11, "fatal I/O error: disk full, quota exceeded, read-only; run again to resume"),
     (Exit::Signal, 20, "stopped by a signal; run again to resume"),
     (Exit::Partial, 23, "some files could not be copied, compared or removed; each is named"),
-    (Exit::Vanished, 24, "some source files vanished while the run went on; all else is done"),
-    (Exit::TooManyDeletes, 25, "--max-delete would have been passed; all is copied, nothing was deleted"),
-    (Exit::Timeout, 30, "nothing moved for as long as --timeout allows; run again to resume"),
-    (Exit::Again, 75, "stopped at its --deadline, or another run holds the job; run again later"),
+    (Exit::Vanished, 24, "some source files vanished during the run; everything else is done"),
+    (Exit::TooManyDeletes, 25, "--max-delete would have been exceeded; everything was copied, nothing deleted"),
+    (Exit::Timeout, 30, "no progress within --timeout; run again to resume"),
+    (Exit::Again, 75, "stopped at --deadline, or the job is already running; run again later"),
 ];
 
 impl Exit {
@@ -136,7 +136,7 @@ impl From<Exit> for std::process::ExitCode {
 
 /// `haul help exit-codes`.
 pub fn page() -> String {
-    let mut page = String::from("How haul ends, for scripts. The numbers are rsync's where it has them.\n\n");
+    let mut page = String::from("Exit codes. The numbers are rsync's where it has them.\n\n");
     for (_, code, when) in EXITS {
         for line in crate::render::fold(&format!("{code:>4}  {when}"), 80, 6) {
             page.push_str(&line);
@@ -144,9 +144,9 @@ pub fn page() -> String {
         }
     }
     page.push_str(
-        "\nA worse thing hides a lesser one: a signal, a deadline or a full disk, then\n\
-         files that failed, then --max-delete, then vanished files. A Slurm script can\n\
-         ask for more time on 75:\n\n\
+        "\nThe most severe code is returned: a signal, a deadline or a full disk, then\n\
+         failed files, then --max-delete, then vanished files. A Slurm script can\n\
+         requeue itself on 75:\n\n\
          \x20 haul cp --deadline 5h30m SRC DST\n\
          \x20 [ $? = 75 ] && scontrol requeue $SLURM_JOB_ID\n",
     );

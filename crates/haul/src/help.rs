@@ -13,10 +13,10 @@ use crate::location::{Scheme, schemes};
 type Topic = (&'static str, &'static str, fn() -> String);
 
 const TOPICS: [Topic; 5] = [
-    ("exit-codes", "how haul ends, for scripts", exit::page),
+    ("exit-codes", "exit codes", exit::page),
     ("addresses", "how files, hosts and buckets are named", addresses),
     ("filters", "--include, --exclude and their files", || FILTERS.to_string()),
-    ("attributes", "what is kept with and without -a", || ATTRIBUTES.to_string()),
+    ("attributes", "preserved attributes, with and without -a", || ATTRIBUTES.to_string()),
     ("units", "sizes, rates, durations and times", || UNITS.to_string()),
 ];
 
@@ -30,7 +30,7 @@ pub fn page(name: Option<&str>) -> Result<Text, String> {
     all.build();
     match all.find_subcommand_mut(name) {
         Some(command) => Ok(from_styled(&command.render_help())),
-        None => Err(format!("there is no command and no topic '{}'; `haul help` lists them", haul_core::entry::show(name.as_bytes()))),
+        None => Err(format!("no command or topic '{}'; `haul help` lists them", haul_core::entry::show(name.as_bytes()))),
     }
 }
 
@@ -48,7 +48,7 @@ fn overview() -> Text {
 }
 
 fn addresses() -> String {
-    let mut page = String::from("How places are named:\n\n");
+    let mut page = String::from("Addresses:\n\n");
     let (local, remote): (Vec<_>, Vec<_>) = schemes().into_iter().partition(|scheme| *scheme == Scheme::LOCAL);
     for scheme in local.into_iter().chain([Scheme::STDIO]).chain(remote) {
         page.push_str(&format!("  {}\n", scheme.help));
@@ -58,88 +58,88 @@ fn addresses() -> String {
 }
 
 const ADDRESSES: &str = "
-A colon before the first slash means a host, as in scp, but what exists locally is local: wrfout_d01_2024-01-01_00:00:00 is a file.
+A colon before the first slash means a host, as in scp, but an existing local name wins: wrfout_d01_2024-01-01_00:00:00 is a file.
 For a local name with a colon that does not exist yet, write ./NAME. IPv6 addresses go in brackets: [::1]:path.
 
 After ssh://host the path is absolute; ssh://host/~/x is relative to the login directory, as host:x is.
-In URLs %20 is a blank and %25 a percent sign; S3 keys are written as they are. Passwords in addresses are refused.
+In URLs %20 is a space and %25 a percent sign; S3 keys are not decoded. Passwords in addresses are refused.
 
-The slash at the end: SRC makes DST/SRC, SRC/ means what is in it (so do . and ..). A file goes into DST if DST is a
+Trailing slash: SRC creates DST/SRC, SRC/ means its contents (so do . and ..). A file goes into DST if DST is a
 directory or ends in a slash. For S3 only the slash decides: s3://b/pre is the object, s3://b/pre/ the directory.
 
-s3:// alone is the service: `haul ls s3://` lists its buckets. In keys of sources, and of ls, du and rm, there may be
-wildcards, quoted so that the shell leaves them: 's3://b/2024-*/x*.nc'. * and ? stay between slashes, ** does not, [a-z]
-is one character, and a backslash makes the next one plain.
+s3:// alone is the service: `haul ls s3://` lists its buckets. Keys of sources, and of ls, du and rm, may contain
+wildcards, quoted against the shell: 's3://b/2024-*/x*.nc'. * and ? do not cross slashes, ** does, [a-z]
+is one character, and a backslash escapes the next one.
 
-s3://PROFILE@bucket/key is reached as that profile in ~/.aws says, and flags and environment do not count: so one run may
-copy between two servers or accounts.
+s3://PROFILE@bucket/key uses that profile in ~/.aws and ignores flags and environment, so one run can copy between two
+servers or accounts.
 ";
 
 const FILTERS: &str =
     "--include PATTERN, --exclude PATTERN, --filter-from FILE (lines of `+ PATTERN` and `- PATTERN`), --include-from FILE and
---exclude-from FILE make one list, in the order in which they are written. The first pattern that matches decides; what
-none matches is taken. A directory that is left out is not entered.
+--exclude-from FILE form one list, in the given order. The first matching pattern decides; names that match none are
+included. Excluded directories are not entered.
 
   *.tmp        a name anywhere
-  /cache       the name cache at the top of the source only
+  /cache       cache at the top of the source only
   cache/       directories named cache
   a/b          b in a, anywhere
   *  ?  [abc]  within one name
-  **           across slashes; dir/*** is dir and all that is in it
+  **           across slashes; dir/*** is dir and everything in it
 
-  haul sync --include '*/' --include '*.nc' --exclude '*' data/ DST     only *.nc, wherever they are
+  haul sync --include '*/' --include '*.nc' --exclude '*' data/ DST     only *.nc files, at any depth
 
-The patterns mean what they mean in rsync. Excluded names are safe from --delete; --delete-excluded undoes that.
---min-size, --max-size, --newer-than and --older-than choose files to copy and never choose deletes.
---files-from FILE names what to copy instead: one path a line, relative to SRC (-0: separated by zero bytes).
+Patterns are rsync's. --delete keeps excluded names; --delete-excluded deletes them.
+--min-size, --max-size, --newer-than and --older-than select files to copy, never files to delete.
+--files-from FILE lists the names to copy: one path per line, relative to SRC (-0: separated by NUL).
 ";
 
 const ATTRIBUTES: &str =
-    "Without any option: modification times (ns) and modes without setuid and setgid bits; symlinks as symlinks; a new directory
+    "Default: modification times (ns) and permissions without setuid and setgid bits; symlinks as symlinks; a new directory
 keeps the group and setgid bit that it inherits at the destination.
 
-  -a                 -rlptgoD as in rsync, and also -A -X -H -S
-  -p -t -o -g        modes with setuid and setgid, times, owners, groups
-  -D                 fifos, sockets and devices; without it they are left out, with a line that says so
+  -a                 -rlptgoD as in rsync, plus -A -X -H -S
+  -p -t -o -g        permissions with setuid and setgid, times, owners, groups
+  -D                 FIFOs, sockets and devices; without it they are skipped, and the summary counts them
   -A -X              ACLs; extended attributes (user.*, as root also security.capability and trusted.*)
-  -H -S              hard links, holes
+  -H -S              hard links, sparse files
   --preserve=LIST    adds mode, times, owner, group, acl, xattr, links, sparse, specials, context (SELinux), all
   --no-perms --no-times --no-owner --no-group --no-acls --no-xattrs --no-hard-links --no-sparse --no-specials --no-links
 
-They are applied in the order in which they are written, so -a --no-owner keeps all but the owner. What could not be kept
-is said in one line at the end. --chmod and --chown change modes and owners on the way.
+They are applied in the given order: -a --no-owner preserves everything but the owner. Attributes that could not be
+preserved are listed at the end, one line each. --chmod and --chown change permissions and owners of the copy.
 ";
 
 const UNITS: &str = "Sizes: 400M, 1.5G, 64KiB, 512B. K M G T P and KiB MiB GiB TiB PiB count by 1024, KB MB GB TB PB by 1000, as in rsync.
-Rates: a size a second (400M, 400MB/s) or 10Gbit; --bwlimit without a unit is in KiB a second, as in rsync, and 0 is no limit.
+Rates: a size per second (400M, 400MB/s) or 10Gbit; --bwlimit without a unit is in KiB/s, as in rsync; 0 is unlimited.
 Durations: 250ms, 90s, 15m, 6h30m, 7d, 2w.
 Times: 2026-01-31 and 2026-01-31T08:00 (local), 2026-01-31T08:00:00Z, 08:00 (the last one; for --deadline the next one);
 a duration counts back from now (--newer-than 7d), or ahead for --deadline 5h30m.
-A number without a unit is an error everywhere else, so that nobody copies 400 bytes a second.
+Everywhere else a number without a unit is an error.
 ";
 
 const ENVIRONMENT: &str = "HAUL_STATE_DIR
-    Where journals are kept, if --state-dir does not say.
+    Directory of the journals, unless --state-dir is given.
 XDG_STATE_HOME, HOME
-    Otherwise they are in haul below the first, or in .local/state/haul below the second.
+    Otherwise journals are in $XDG_STATE_HOME/haul, or in $HOME/.local/state/haul.
 NO_COLOR
-    No colours, if it is set to something.
+    Disables colors if set and not empty.
 COLUMNS
-    Where output is no terminal, fold the summary at so many columns.
+    Width of the summary if the output is not a terminal.
 S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL
-    The server of s3:// addresses.
+    Endpoint of s3:// addresses.
 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_PROFILE, AWS_REGION
     Keys and settings for object stores, as the AWS tools read them.
 ";
 
 const FILES: &str = "~/.local/state/haul
-    Journals of running and interrupted runs, and what is left of finished ones: haul jobs.
+    Journals of running, interrupted and finished jobs: see haul jobs.
 ~/.ssh/config
-    Read by ssh, which haul starts.
+    Read by ssh, which haul runs.
 ~/.aws/config, ~/.aws/credentials
     Profiles of object stores.
 .haul-*
-    Unfinished files beside their final names; the next run goes on with them, haul jobs clean removes them.
+    Partial files next to their final names; the next run resumes them, haul jobs clean removes them.
 ";
 
 /// The manual's pages: name of the file, and its text.

@@ -95,8 +95,8 @@ impl Hosts {
         let Ok(to) = self.reach(destination) else { return "" };
         let paths: Vec<_> = sources.iter().filter_map(|source| Some(to.data_path(&*self.reach(source).ok()?))).collect();
         match paths.first() {
-            Some(DataPath::Direct) if paths.iter().all(|path| *path == DataPath::Direct) => "large files without passing this machine",
-            Some(DataPath::Within) if paths.iter().all(|path| *path == DataPath::Within) => "copied by the service",
+            Some(DataPath::Direct) if paths.iter().all(|path| *path == DataPath::Direct) => "large files go directly between the hosts",
+            Some(DataPath::Within) if paths.iter().all(|path| *path == DataPath::Within) => "server-side copy",
             _ => "through this machine",
         }
     }

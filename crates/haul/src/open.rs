@@ -132,7 +132,7 @@ pub fn missing(path: &[u8]) -> Error {
 /// The same for an operand, which may be a host without its colon.
 pub fn missing_operand(path: &[u8], hosts: &Hosts) -> Error {
     match crate::known::named(path, hosts.access().get::<ssh::Flags>().ssh_config.as_deref()) {
-        Some(name) => missing(path).hint(format!("{name} is a host of ssh's configuration; for the host write {name}:")),
+        Some(name) => missing(path).hint(format!("{name} is a host in the ssh configuration; for the host write {name}:")),
         None => missing(path),
     }
 }

@@ -179,7 +179,7 @@ fn a_server_whose_devices_are_files_is_left_alone() {
     let server = place.server(&format!("Subsystem sftp /usr/bin/unshare -m sh {}", script.display()));
     let w = World::on(place, server);
     let ended = w.plain("bench net --no-agent --seconds 1 --repeat 1 --streams 1 --out run testhost").run().code(1);
-    ended.says("/dev/").says("no such device");
+    ended.says("/dev/").says("does not expose this device");
     assert_eq!(fs::read_to_string(w.join("plain")).expect("there"), "precious");
 }
 

@@ -13,7 +13,7 @@ fn lines(output: &Output) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
 }
 
-/// A tree in which `gone` is missing at the destination, `same` and `other` are there, and `more` only there.
+/// A tree in which `gone` is missing at destination, `same` and `other` are there, and `more` only there.
 fn two_trees(dir: &Path) {
     for (name, text) in [("a/gone", "1"), ("a/same", "22"), ("a/other", "333"), ("b/same", "22"), ("b/other", "4444"), ("b/more", "5")] {
         let path = dir.join(name);

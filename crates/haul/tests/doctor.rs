@@ -61,18 +61,18 @@ fn a_plain_host() {
     let w = World::new("");
     let (out, err) = w.ends(0, "testhost");
     for words in [
-        "testhost: can be used, by plain SFTP\n",
+        "testhost: works, over plain SFTP\n",
         "  login       as root, by publickey, in ",
         "  server      OpenSSH",
         "  connection  from 127.0.0.1 port ",
         "  system      Linux ",
-        "  haul        not there\n",
+        "  haul        not installed\n",
         "  SFTP        posix-rename, ",
-        "  sessions    8 or more at a time",
+        "  sessions    at least 8 per login",
         "  round trip  ",
-        "  clock       the same as here, within ",
+        "  clock       equal to this host's within ",
         " free\n",
-        "--install-agent places haul there",
+        "--install-agent installs haul",
     ] {
         assert!(out.contains(words), "no {words:?} in\n{out}\n{err}");
     }
@@ -101,7 +101,7 @@ fn a_host_with_haul() {
     assert!(facts["round_trip"].as_f64().is_some_and(|time| time > 0.0 && time < 5.0), "{facts}");
     assert_eq!(facts["advice"], Value::Array(Vec::new()), "{facts}");
     let (out, _) = w.ends(0, &format!("{AGENT} --no-direct root@testhost"));
-    assert!(out.starts_with("root@testhost: can be used, by haul there\n") && !out.contains("data out"), "{out}");
+    assert!(out.starts_with("root@testhost: works, with haul on the host\n") && !out.contains("data out"), "{out}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn ports_that_cannot_be_used_are_said() {
         assert!(facts["data"][way]["works"] == false && facts["data"][way]["error"].is_string(), "{facts}");
     }
     let advice = facts["advice"].to_string();
-    assert!(advice.contains("blocked both ways"), "{advice}");
+    assert!(advice.contains("blocked in both directions"), "{advice}");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn what_cannot_be_reached_ends_with_10_and_the_others_are_said() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
     let (out, err) = w.ends(10, &format!("ssh://127.0.0.1:{closed} testhost"));
     assert!(err.contains("Connection refused") && err.contains("--port"), "{err}");
-    assert!(out.contains("cannot be used: ") && out.contains("testhost: can be used"), "{out}");
+    assert!(out.contains("does not work: ") && out.contains("testhost: works"), "{out}");
     let (out, _) = w.ends(10, &format!("--json -q ssh://127.0.0.1:{closed}"));
     let document: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(document["hosts"][0]["usable"], false);
@@ -167,7 +167,11 @@ fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
     assert_eq!((&facts["way"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
     assert_eq!(facts["sessions"]["opened"], 8);
     assert!(facts["home"]["free"].as_u64() > Some(0), "{facts}");
-    assert_eq!((&facts["haul_error"], &facts["advice"]), (&"no command can be run there".into(), &Value::Array(Vec::new())), "{facts}");
+    assert_eq!(
+        (&facts["haul_error"], &facts["advice"]),
+        (&"no command can be run on the host".into(), &Value::Array(Vec::new())),
+        "{facts}"
+    );
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn what_login_scripts_print_is_counted() {
 fn it_can_place_haul() {
     let w = World::new("");
     let (out, err) = w.ends(0, "--install-agent testhost");
-    assert!(err.contains("placed haul") && out.contains("by haul there") && out.contains("/.cache/haul/haul-"), "{out}{err}");
+    assert!(err.contains("installed haul") && out.contains("with haul on the host") && out.contains("/.cache/haul/haul-"), "{out}{err}");
     // One that does not start any more.
     let placed = w.path("home/.cache/haul").join(concat!("haul-", env!("CARGO_PKG_VERSION")));
     let begin = fs::read(&placed).expect("it is there")[..100_000].to_vec();
@@ -190,5 +194,8 @@ fn it_can_place_haul() {
     fs::write(&placed, begin).expect("written");
     fs::set_permissions(&placed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("set");
     let (out, _) = w.ends(0, "testhost");
-    assert!(out.contains("by plain SFTP") && out.contains("does not start") && out.contains("places haul there anew"), "{out}");
+    assert!(
+        out.contains("over plain SFTP") && out.contains("does not start") && out.contains("--install-agent replaces the haul"),
+        "{out}"
+    );
 }

@@ -75,7 +75,7 @@ fn is_this_program(path: &Path) -> bool {
 fn it_is_placed_once_and_used() {
     let w = World::new("");
     let (out, err) = w.ends(0, "cp src/ testhost:~/there --install-agent");
-    assert!(err.contains("placed haul ") && err.contains(&format!(" at testhost:.cache/haul/{NAME}, checked")), "{err}");
+    assert!(err.contains("installed haul ") && err.contains(&format!(" at testhost:.cache/haul/{NAME}, verified")), "{err}");
     // The program of the tests is linked as cargo does by default.
     assert_eq!(err.contains("it is not the static program"), cfg!(not(target_feature = "crt-static")), "{err}");
     assert!(out.contains("by haul on the remote host"), "{out}");
@@ -86,7 +86,7 @@ fn it_is_placed_once_and_used() {
     let before = w.placed().metadata().and_then(|meta| meta.modified()).expect("a time");
     for words in ["cp src/ testhost:~/again --install-agent", "cp src/ testhost:~/third"] {
         let (out, err) = w.ends(0, words);
-        assert!(out.contains("by haul on the remote host") && !err.contains("placed"), "{out}{err}");
+        assert!(out.contains("by haul on the remote host") && !err.contains("installed"), "{out}{err}");
     }
     assert_eq!(w.placed().metadata().and_then(|meta| meta.modified()).expect("a time"), before);
 }
@@ -95,8 +95,8 @@ fn it_is_placed_once_and_used() {
 fn without_the_flag_nothing_is_placed() {
     let w = World::new("");
     let (out, err) = w.ends(0, "cp src/ testhost:~/there");
-    assert!(out.contains("over plain SFTP") && out.contains("--install-agent would place haul there"), "{out}");
-    assert!(!err.contains("placed"), "{err}");
+    assert!(out.contains("over plain SFTP") && out.contains("--install-agent installs haul"), "{out}");
+    assert!(!err.contains("installed"), "{err}");
     assert_eq!(fs::read_dir(w.path("home")).expect("it is there").count(), 0);
 }
 
@@ -111,7 +111,7 @@ fn a_damaged_one_is_found_out_and_replaced() {
     for damaged in [&whole[..whole.len() / 20], &[], &flipped] {
         w.damage(damaged);
         let (_, err) = w.ends(0, "ls testhost:~/src --install-agent");
-        assert!(err.contains("placed haul") && err.contains("in the place of one that was damaged"), "{err}");
+        assert!(err.contains("installed haul") && err.contains("replacing a damaged"), "{err}");
         assert!(is_this_program(&w.placed()));
     }
     // Without the flag what cannot start does no harm.
@@ -145,7 +145,7 @@ fn one_that_cannot_start_there_is_removed() {
     assert!(mounted.success(), "a tmpfs can be mounted: root");
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let (out, err) = w.ends(0, "cp src/ testhost:~/there --install-agent");
-        assert!(err.contains("cannot start there") && err.contains("removed"), "{err}");
+        assert!(err.contains("does not start") && err.contains("removed"), "{err}");
         assert!(out.contains("over plain SFTP") && !out.contains("--install-agent"), "{out}");
         assert!(w.cached().is_empty(), "{:?}", w.cached());
     }));
@@ -163,7 +163,7 @@ fn a_full_disk_there_leaves_nothing() {
     assert!(mounted.success(), "a tmpfs can be mounted: root");
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let (out, err) = w.ends(0, "cp src/ testhost:~/there --install-agent");
-        assert!(err.contains("haul was not placed there") && err.contains("No space left"), "{err}");
+        assert!(err.contains("haul was not installed") && err.contains("No space left"), "{err}");
         assert!(out.contains("over plain SFTP"), "{out}");
         assert!(w.cached().is_empty(), "{:?}", w.cached());
     }));
@@ -195,9 +195,9 @@ fn every_login_shell_will_do() {
         // The server gives what it is asked to run to the login shell; this does the same with another one.
         let w = World::new(&format!("XDG_CACHE_HOME=~/cache\nForceCommand {shell} -c \"$SSH_ORIGINAL_COMMAND\""));
         let (_, err) = w.ends(0, "ls testhost:~/src --install-agent");
-        assert!(err.contains("placed haul"), "{shell}: {err}");
+        assert!(err.contains("installed haul"), "{shell}: {err}");
         assert!(is_this_program(&w.path("cache/haul").join(NAME)));
         let (listed, err) = w.ends(0, "ls testhost:~/src --install-agent");
-        assert!(listed == "a\nd/\n" && !err.contains("placed"), "{shell}: {err}");
+        assert!(listed == "a\nd/\n" && !err.contains("installed"), "{shell}: {err}");
     }
 }

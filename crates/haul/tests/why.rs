@@ -192,14 +192,14 @@ fn what_is_said_to_a_person() {
     let world = World::new();
     world.tree(&format!("src: {}", files(8, "1M")));
     let (_, err) = world.run(1, "why");
-    assert!(err.contains("no run has left anything here") && err.contains("dry run"), "{err}");
+    assert!(err.contains("no run is recorded") && err.contains("dry run"), "{err}");
     world.run(0, "cp -n src/ ~/copy");
     let (_, err) = world.run(1, "why");
-    assert!(err.contains("no run has left anything here"), "a dry run is none: {err}");
+    assert!(err.contains("no run is recorded"), "a dry run is none: {err}");
     let (out, _) = world.run(0, "cp --bwlimit 3M src/ ~/copy");
-    let limited = out.lines().find_map(|line| line.strip_prefix("Limited by:")).expect("the sentence").trim().to_string();
-    assert!(limited.starts_with("--bwlimit: workers waited for it"), "{out}");
-    assert!(out.contains("Try next:    a higher --bwlimit"), "{out}");
+    let limited = out.lines().find_map(|line| line.strip_prefix("Bottleneck:")).expect("the sentence").trim().to_string();
+    assert!(limited.starts_with("--bwlimit, which throttled workers for "), "{out}");
+    assert!(out.contains("Try next:    raise or remove --bwlimit"), "{out}");
     let (page, _) = world.run(0, "why");
     assert!(page.contains(&limited[..30]) && page.contains("Where the workers' time went:") && page.contains("Try next:"), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 80 || line.contains("->")), "{page}");
@@ -210,7 +210,7 @@ fn what_is_said_to_a_person() {
     // The first line says how long ago it was.
     assert!(again.lines().skip(1).eq(page.lines().skip(1)), "{again}");
     for (asked, said) in
-        [("ffffffffffffffff", "there is no such job"), ("src", "no run of haul bench lies there"), ("no/such", "neither a job nor")]
+        [("ffffffffffffffff", "no such job"), ("src", "no haul bench run in that directory"), ("no/such", "neither a job nor")]
     {
         let (_, err) = world.run(1, &format!("why {asked}"));
         assert!(err.contains(said) && err.contains("try:"), "{asked}: {err}");
@@ -228,11 +228,11 @@ fn a_run_that_was_interrupted_or_killed() {
     let mut killed = world.command("cp --bwlimit 1M src/ ~/copy").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     wait_for(|| journal_of(&world.path("state")));
     let (_, err) = world.run(1, "why");
-    assert!(err.contains("no run has come to an end here yet"), "{err}");
+    assert!(err.contains("no run has ended yet"), "{err}");
     killed.kill().expect("it runs");
     killed.wait().expect("it ended");
     let (_, err) = world.run(1, "why");
-    assert!(err.contains("killed before it could say") && err.contains("run it again"), "{err}");
+    assert!(err.contains("killed before its analysis") && err.contains("run it again"), "{err}");
 }
 
 /// Whether a job is at work: its old figures are gone.

@@ -146,7 +146,7 @@ fn doomed_entry(record: &[u8], parent: &mut Option<(Vec<u8>, Dir)>) -> Option<En
 }
 
 fn is_the_source(entry: &Entry) -> Error {
-    let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source itself, which is mounted elsewhere too");
+    let e = Error::new(ErrorKind::Usage, "delete").on(&entry.name).because("it is the source, mounted twice");
     e.advise(Hint::DeleteNothing)
 }
 
@@ -303,7 +303,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         } else if !more && let Some((dir, entry)) = stack.pop() {
             cx.target().forget(&dir);
             if kept {
-                cx.out.warn(Warning::Note(format!("{}/: not removed: something in it stays", crate::entry::show(&dir.path()))));
+                cx.out.warn(Warning::Note(format!("{}/: not removed: it is not empty", crate::entry::show(&dir.path()))));
                 keepers.insert(entry.name.path());
             } else {
                 delete_lot(cx, vec![entry]);

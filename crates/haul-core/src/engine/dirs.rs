@@ -79,7 +79,7 @@ pub fn make(cx: &Arc<Context>, batch: Vec<PendingDir>) {
                     }
                     Err(e) => {
                         load.failed = true;
-                        let e = e.on(&pending.entry.name).hint("nothing below it was copied");
+                        let e = e.on(&pending.entry.name).hint("its contents were not copied");
                         cx.out.fail(&e, Kind::Dir);
                     }
                 }

@@ -116,7 +116,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
         Error::new(ErrorKind::Usage, "replace").on(&entry.name).because(reason)
     };
     if target.kind == Kind::Dir && (cx.ends.stays(&target) || cx.ends.is_source(&target)) {
-        return Err(refused().hint("it is a mount point, the source itself or the directory of the journals, and stays"));
+        return Err(refused().hint("it is kept: it is a mount point, the source, or the journal directory"));
     }
     if target.kind != Kind::Dir {
         if !cx.job.force && cx.job.backup.is_none() {

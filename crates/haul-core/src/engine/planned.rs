@@ -71,11 +71,11 @@ pub fn plan_one(cx: &Context, work: &Arc<DirWork>, entry: Entry, target: Option<
         match asked {
             Ok(()) => {
                 let shown = crate::entry::show(&entry.name.path());
-                cx.out.warn(Warning::Note(format!("{shown}: left out: an earlier source has this name")));
+                cx.out.warn(Warning::Note(format!("{shown}: skipped: an earlier source has this name")));
             }
             Err(e) => {
                 let e = e.on(&entry.name).kind_is(ErrorKind::Denied);
-                cx.out.fail(&e.hint("left out: an earlier source may have this name and could not be asked"), entry.kind);
+                cx.out.fail(&e.hint("skipped: an earlier source may have this name and could not be read"), entry.kind);
             }
         }
         cx.out.left_behind(entry.kind);
@@ -195,7 +195,7 @@ fn pending(cx: &Context, work: &Arc<DirWork>, entry: Entry, make: bool, fresh: b
     let barred = cx.job.avoid.contains(&(entry.dev, entry.ino)) && entry.ino != 0;
     if barred {
         let e = Error::new(ErrorKind::Usage, "list").on(&entry.name).because("it is the destination itself, inside the source");
-        cx.out.fail(&e.hint("exclude it or choose another destination"), Kind::Dir);
+        cx.out.fail(&e.hint("exclude it, or choose another destination"), Kind::Dir);
     }
     let unlisted = matches!(cx.job.roots[work.root].pick, Pick::Listed(_)) && !cx.job.recurse_listed;
     let (make, attributes) = (make && !barred, attributes && !barred);
@@ -220,9 +220,8 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
         // Without inodes nobody knows whether the two are one file, reached in two ways: then both stay.
         Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.ino == 0 => {
             plans.next.done += 1;
-            let e =
-                Error::new(ErrorKind::Exists, "move").on(&entry.name).because("the destination has it already, and the source was kept");
-            cx.out.fail(&e.hint("if they are two files, remove the source yourself"), entry.kind);
+            let e = Error::new(ErrorKind::Exists, "move").on(&entry.name).because("the destination already has it; the source was kept");
+            cx.out.fail(&e.hint("if they are different files, remove the source yourself"), entry.kind);
         }
         // Its source goes too, but not on the word of size and time: the content is compared first.
         Act::Keep | Act::SetMeta if removes_equal(cx, step) && entry.kind == Kind::File => {
@@ -241,7 +240,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
         }
         Act::Refuse | Act::Clear => {
             plans.next.done += 1;
-            let e = Error::new(ErrorKind::Usage, "replace").on(&entry.name).because("something of another kind is in the way");
+            let e = Error::new(ErrorKind::Usage, "replace").on(&entry.name).because("an entry of another type is in the way");
             cx.out.fail(&e, entry.kind);
         }
         Act::Compare => {

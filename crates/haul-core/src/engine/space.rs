@@ -13,17 +13,15 @@ pub fn explain(cx: &Context, e: Error) -> Error {
     if !matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Quota) {
         return e;
     }
-    let kept = if cx.journal.keeps() { "what has landed is kept" } else { "what has landed stays" };
+    let kept = if cx.journal.keeps() { "transferred data is kept" } else { "finished files are kept" };
     let least = if cx.sched.standing().walked { "" } else { "at least " };
     let more = human(bytes_to_come(cx));
     if e.kind() == ErrorKind::Quota {
         // What the file system has free is not what the quota leaves.
-        return e.hint(format!(
-            "{least}{more} more to move; {kept}: make room in the quota (quota -s shows it) and run the same command again"
-        ));
+        return e.hint(format!("{least}{more} remain; {kept}: free space in the quota (see quota -s) and run the same command again"));
     }
     let free = cx.target().space().ok().flatten().map_or(0, |space| space.bytes);
-    e.hint(format!("{least}{more} more to move, {} free; {kept}: make room and run the same command again", human(free)))
+    e.hint(format!("{least}{more} remain, {} free; {kept}: free space and run the same command again", human(free)))
 }
 
 /// What the walk has found that cannot fit.

@@ -88,9 +88,7 @@ impl Supervisor {
         let now = Instant::now();
         let room = limits::most_workers().unwrap_or(u32::MAX);
         if room < most && cx.job.workers.is_some() {
-            cx.out.warn(Warning::Note(format!(
-                "no more workers than {room}: the limits on address space and open files (ulimit -v, -n) have no room for them"
-            )));
+            cx.out.warn(Warning::Note(format!("workers limited to {room} by address space and open files (ulimit -v, -n)")));
         }
         let near = cx.target().caps().cheap_stat && cx.job.roots.iter().all(|root| root.store.caps().cheap_stat);
         let mut supervisor = Supervisor {
@@ -232,7 +230,7 @@ impl Supervisor {
                 }
                 Err(e) => {
                     self.most = self.spawned;
-                    self.cx.out.warn(Warning::Note(format!("no more workers than {}: {}", self.most, e.reason())));
+                    self.cx.out.warn(Warning::Note(format!("workers limited to {}: {}", self.most, e.reason())));
                     break;
                 }
             }

@@ -23,7 +23,7 @@ use super::space::explain;
 use super::task::Check;
 use super::tries::{gone_is_done, retry};
 
-const UNVERIFIED: &str = "the copy stands but is not verified; the same command copies it again";
+const UNVERIFIED: &str = "the copy exists but is not verified; run the same command to copy it again";
 
 impl Check {
     /// The name under which the content is now.
@@ -123,7 +123,7 @@ fn failed(cx: &Context, check: Check, e: Error, unsettled: bool) {
     if e.kind() == ErrorKind::Cancelled {
     } else if check.held.is_some() {
         take_back(cx, &check);
-        cx.out.fail(&e.hint("nothing was replaced"), Kind::File);
+        cx.out.fail(&e.hint("the old file was kept"), Kind::File);
     } else if unsettled || (check.placing.is_some() && cx.journal.keeps()) {
         // Nothing is known against the copy: it stays, and its intent stays open, so that the next run does it again.
         cx.out.fail(&if unsettled { e } else { e.hint(UNVERIFIED) }, Kind::File);

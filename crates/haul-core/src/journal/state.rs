@@ -123,12 +123,12 @@ impl State {
 fn busy(holder: Option<&Holder>, here: &Here, now: i64) -> Error {
     let error = Error::new(ErrorKind::Busy, "start");
     let Some(holder) = holder else {
-        return error.because("another run of this job is at work").advise(Hint::Wait { kill: None, gone_in: None });
+        return error.because("another run of this job is active").advise(Hint::Wait { kill: None, gone_in: None });
     };
     let silent = now.saturating_sub(holder.heartbeat).max(0);
     let pid = holder.here.pid;
     let error = error.because(format!(
-        "another run of this job is at work: process {pid} on {}, begun {} ago, last sign of life {} ago",
+        "another run of this job is active: process {pid} on {}, started {} ago, last heartbeat {} ago",
         holder.here.host,
         words(now.saturating_sub(holder.since)),
         words(silent)

@@ -259,9 +259,8 @@ impl Shared {
         self.keeps.store(false, Ordering::Relaxed);
         let reason = Error::io(error, "write").reason();
         let path = show(path.as_os_str().as_encoded_bytes());
-        let words = format!(
-            "{path}: the journal cannot be written: {reason}; the run goes on without, a large file that is interrupted begins again"
-        );
+        let words =
+            format!("{path}: the journal cannot be written: {reason}; the run continues, but interrupted large files cannot be resumed");
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     }
 

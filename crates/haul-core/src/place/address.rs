@@ -104,7 +104,7 @@ impl Location {
                 Some(scheme) => parse_short(*scheme, user, host, path).map_err(|e| e.about(text)),
                 None => {
                     let next_step = format!("for a local file with a colon in its name write ./{}", show(text));
-                    fail("no remote hosts are built into this version", &next_step)
+                    fail("this build has no remote hosts", &next_step)
                 }
             },
             _ => Ok(Location::local(text)),
@@ -234,7 +234,7 @@ fn split_host(text: &[u8]) -> Option<(Option<&[u8]>, &[u8], &[u8])> {
 
 fn parse_short(scheme: Scheme, user: Option<&[u8]>, host: &[u8], path: &[u8]) -> Result<Location, Fault> {
     if path.starts_with(b":") {
-        return Err(Fault::new("rsync's daemons (HOST::MODULE) are not spoken to", "write HOST:PATH; an IPv6 address goes in brackets"));
+        return Err(Fault::new("rsync daemons (HOST::MODULE) are not supported", "write HOST:PATH; an IPv6 address goes in brackets"));
     }
     let host = host_text(host)?;
     let user = user.map(user_text).transpose()?;

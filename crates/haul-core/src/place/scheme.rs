@@ -32,7 +32,7 @@ pub struct Scheme(pub &'static Syntax);
 impl Scheme {
     pub const LOCAL: Scheme = Scheme(&Syntax {
         word: "file",
-        help: "/path, ./path, file:///path: this machine's file systems",
+        help: "/path, ./path, file:///path: local files",
         short: false,
         escapes: true,
         home: false,
@@ -48,7 +48,7 @@ impl Scheme {
         escapes: false,
         home: false,
         keys: false,
-        parse: |_, _| Err(Fault::new("standard input and output are written -", "for a file of this name write ./-")),
+        parse: |_, _| Err(Fault::new("standard input and output are written as -", "for a file of this name write ./-")),
     });
 }
 

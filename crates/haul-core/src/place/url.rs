@@ -61,7 +61,7 @@ pub fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
 /// A password, no host, or what can be no host, user, port or path.
 pub fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
     let (authority, path) = split_authority(rest);
-    let advice = "leave it out and let haul ask, or use a key or ~/.netrc; change it if this was logged";
+    let advice = "omit it and let haul ask, or use a key or ~/.netrc; change it if this was logged";
     let (user, machine) = split_user(scheme, authority, advice)?;
     let (host, port) = split_port(machine)?;
     let host = host_text(host)?;
@@ -80,7 +80,7 @@ pub fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
 pub(super) fn parse_file(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
     let (authority, path) = split_authority(rest);
     if !(authority.is_empty() || authority == b"localhost") || path.is_empty() {
-        return Err(Fault::new("a file URL names this machine's absolute paths", "write file:///PATH, or HOST:PATH for another machine"));
+        return Err(Fault::new("a file URL needs an absolute local path", "write file:///PATH, or HOST:PATH for another machine"));
     }
     Ok(Location::at(scheme, None, None, None, &unescape(path)?))
 }
@@ -95,7 +95,7 @@ pub fn split_port(machine: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
     let port = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_digit())).and_then(|d| d.parse::<u16>().ok());
     match port {
         Some(port) if port > 0 => Ok((&machine[..colon], Some(port))),
-        _ => Err(Fault::new("the port is no number from 1 to 65535", "write HOST:PORT; an IPv6 address goes in brackets")),
+        _ => Err(Fault::new("the port must be a number from 1 to 65535", "write HOST:PORT; an IPv6 address goes in brackets")),
     }
 }
 
@@ -108,17 +108,17 @@ pub fn host_text(host: &[u8]) -> Result<String, Fault> {
             && !matches!(b, b'[' | b']' | b'/' | b'@' | b'\\' | b'"' | b'\'' | b'`' | b'$' | b';' | b'&' | b'|' | b'<' | b'>')
     };
     match std::str::from_utf8(inner.unwrap_or(host)) {
-        Ok("") => Err(Fault::new("no host", "write the host's name before the path")),
+        Ok("") => Err(Fault::new("no host", "write the host name before the path")),
         Ok(name) if name.starts_with('-') => Err(Fault::new("a host's name cannot begin with -", "for a local file write ./NAME")),
         Ok(name) if name.bytes().all(|b| good(&b)) && (bracketed == name.contains(':')) => Ok(name.to_string()),
-        Ok(name) if name.is_ascii() => Err(Fault::new("this is no host's name", "for a local file with a colon in its name write ./NAME")),
+        Ok(name) if name.is_ascii() => Err(Fault::new("not a valid host name", "for a local file with a colon in its name write ./NAME")),
         // Names beyond ASCII: the resolver may know them.
         Ok(name)
             if !bracketed && !name.chars().any(|c| c.is_control() || c.is_whitespace()) && name.bytes().all(|b| b >= 0x80 || good(&b)) =>
         {
             Ok(name.to_string())
         }
-        _ => Err(Fault::new("this is no host's name", "for a local file with a colon in its name write ./NAME")),
+        _ => Err(Fault::new("not a valid host name", "for a local file with a colon in its name write ./NAME")),
     }
 }
 
@@ -126,7 +126,7 @@ pub fn user_text(user: &[u8]) -> Result<String, Fault> {
     let bad = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | ':' | '[' | ']');
     match std::str::from_utf8(user) {
         Ok(name) if !name.is_empty() && !name.starts_with('-') && !name.contains(bad) => Ok(name.to_string()),
-        _ => Err(Fault::new("this is no user's name", "write USER@HOST:PATH; for a local file write ./NAME")),
+        _ => Err(Fault::new("not a valid user name", "write USER@HOST:PATH; for a local file write ./NAME")),
     }
 }
 

@@ -7,66 +7,59 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
     let source = &facts.ends.source;
     let destination = &facts.ends.destination;
     match limiter {
-        Limiter::DryRun => vec![format!("run it without {}: only then there is something to measure", facts.name(Choice::DryRun))],
-        Limiter::TooShort => vec!["nothing: a run of more than a few tenths of a second says more".into()],
-        Limiter::Limit => vec![format!("a higher {}, or none: the run was as fast as it was allowed to be", facts.name(Choice::Limit))],
+        Limiter::DryRun => vec![format!("run it without {} to measure it", facts.name(Choice::DryRun))],
+        Limiter::TooShort => vec!["nothing: only longer runs can be analyzed".into()],
+        Limiter::Limit => vec![format!("raise or remove {}: the run reached it", facts.name(Choice::Limit))],
         Limiter::Workers => vec![
-            format!("run it without {}: haul then finds out how many workers gain something", facts.name(Choice::Workers)),
-            format!("{} {}, to see whether twice as many are faster", facts.name(Choice::Workers), facts.workers() * 2),
+            format!("run it without {}: haul then tunes the number of workers", facts.name(Choice::Workers)),
+            format!("use {} {}: twice as many workers", facts.name(Choice::Workers), facts.workers() * 2),
         ],
         Limiter::Processors => processors(facts),
         Limiter::FarProcessors => {
-            let mut next = vec![format!("nothing here: the processors of {} are busy", facts.hosts())];
-            next.push("where there are more hosts on that file system, another one of them".into());
+            let mut next = vec![format!("nothing on this machine: the CPU of {} is the limit", facts.hosts())];
+            next.push("use another host on the same file system, if there is one".into());
             next
         }
         Limiter::Hashing => hashing(facts),
         Limiter::Network | Limiter::NetworkOrSource | Limiter::NetworkOrDestination => network(facts),
         Limiter::Requests => vec![
-            "fewer and larger files: an archive of them costs one request".into(),
+            "use fewer, larger files: an archive costs one request".into(),
             match facts.machine.workers_fixed {
-                true => format!(
-                    "run it without {}: haul then finds out how many requests at a time gain something",
-                    facts.name(Choice::Workers)
-                ),
+                true => format!("run it without {}: haul then tunes the number of concurrent requests", facts.name(Choice::Workers)),
                 false => sweep(facts),
             },
         ],
         Limiter::SourceReads => {
-            vec![format!("nothing in haul: {} gives no more; {}", said(source), alone(source, "read")), sweep(facts)]
+            vec![format!("nothing in haul: {} delivers no more; {}", said(source), alone(source, "read")), sweep(facts)]
         }
         Limiter::SourceMetadata => vec![
             format!("nothing in haul: {} is slow to list and open; {}", said(source), alone(source, "stat")),
-            "if it is one huge directory, spread it over several: directories are listed in parallel, one is not".into(),
+            "split huge directories: haul lists several directories in parallel, but not a single one".into(),
         ],
         Limiter::DestinationWrites => {
-            vec![format!("nothing in haul: {} takes no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
+            vec![format!("nothing in haul: {} accepts no more; {}", said(destination), alone(destination, "create")), sweep(facts)]
         }
         Limiter::DestinationMetadata if !facts.changed() => {
-            vec![format!("nothing in haul: every name has to be looked up there; {}", alone(destination, "stat"))]
+            vec![format!("nothing in haul: every name must be looked up there; {}", alone(destination, "stat"))]
         }
         Limiter::DestinationMetadata => vec![
             format!(
-                "files spread over more directories: creates in one directory often wait for each other; {}",
+                "spread files over more directories: creates in one directory often wait for each other; {}",
                 alone(destination, "create")
             ),
-            "fewer and larger files: an archive of them costs one create".into(),
+            "use fewer, larger files: an archive costs one create".into(),
             sweep(facts),
         ],
-        Limiter::Copying => vec!["nothing in haul: the system copies by itself, and nothing is faster".into(), sweep(facts)],
+        Limiter::Copying => vec!["nothing in haul: no copy is faster than the system's own".into(), sweep(facts)],
         Limiter::Verifying => vec![
-            format!(
-                "without {} (or {}), the destination is not read again: it is the price of the proof",
-                facts.name(Choice::Verify),
-                facts.name(Choice::Content)
-            ),
-            format!("reading there is slow: {}", alone(destination, "read")),
+            format!("omit {} or {}: verification reads the destination again", facts.name(Choice::Verify), facts.name(Choice::Content)),
+            format!("the destination is slow to read: {}", alone(destination, "read")),
         ],
         Limiter::OneFile => one_file(facts),
         Limiter::Straggler => straggler(facts),
         Limiter::FewFiles => vec![
-            "nothing, as long as there are fewer files than workers and the destination takes each from one worker only".into(),
-            "more in one run: several sources in one command are moved side by side".into(),
+            "nothing, as long as there are fewer files than workers and the destination accepts one writer per file".into(),
+            "copy several sources in one command: haul copies them in parallel".into(),
         ],
     }
 }
@@ -78,37 +71,37 @@ fn said(end: &End) -> String {
 /// How that end is measured alone.
 fn alone(end: &End, operation: &str) -> String {
     match &end.far {
-        Some(far) if far.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it alone", far.host),
-        Some(_) => format!("`haul bench files --operation {operation} {}` measures it alone", said(end)),
-        None => format!("`haul bench files --operation {operation} DIR` measures a directory there alone"),
+        Some(far) if far.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it directly", far.host),
+        Some(_) => format!("`haul bench files --operation {operation} {}` measures it directly", said(end)),
+        None => format!("`haul bench files --operation {operation} DIR` measures that file system directly"),
     }
 }
 
 fn sweep(_: &Facts<'_>) -> String {
-    "`haul bench sweep SRC DST` tries other numbers of workers and sizes of chunks and says which gain".into()
+    "`haul bench sweep SRC DST` compares numbers of workers and chunk sizes".into()
 }
 
 fn processors(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.cores < 0.7 * f64::from(facts.machine.processors) {
-        next.push("when less else runs on this machine: other programs had its processors".into());
+        next.push("run it when this machine is less busy: other programs used its CPU".into());
     }
     if facts.share_of(Stage::Hashing) > 0.2 || facts.share_of(Stage::Verifying) > 0.2 {
         let (verify, content) = (facts.name(Choice::Verify), facts.name(Choice::Content));
-        next.push(format!("without {verify} or {content}, if the proof is not needed: hashing takes processor time"));
+        next.push(format!("omit {verify} or {content}, if possible: hashing takes CPU time"));
     }
-    next.push(format!("without {}, if it was given: compressing takes processor time", facts.name(Choice::Compress)));
-    next.push("a machine, or a job allocation, with more processors".into());
+    next.push(format!("omit {}, if it was given: compression takes CPU time", facts.name(Choice::Compress)));
+    next.push("use a machine or a job allocation with more cores".into());
     next
 }
 
 fn hashing(facts: &Facts<'_>) -> Vec<String> {
     let (verify, content) = (facts.name(Choice::Verify), facts.name(Choice::Content));
-    let mut next = vec![format!("without {content}, files of equal size and time are not read; without {verify} nothing is read twice")];
+    let mut next = vec![format!("omit {content}: files of equal size and time are not read; omit {verify}: nothing is read twice")];
     if facts.share_of(Stage::Hashing) < 0.99 {
-        next.push(format!("{} moves changed files whole, without looking for what has changed in them", facts.name(Choice::Whole)));
+        next.push(format!("use {}: changed files are copied whole, without searching for the changes", facts.name(Choice::Whole)));
     }
-    next.push("a machine, or a job allocation, with more processors".into());
+    next.push("use a machine or a job allocation with more cores".into());
     next
 }
 
@@ -116,17 +109,17 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
     let far = [&facts.ends.source, &facts.ends.destination].into_iter().find_map(|end| end.far.as_ref());
     let mut next = Vec::new();
     if facts.machine.workers_fixed {
-        next.push(format!("run it without {}: haul then finds out how many workers fill the link", facts.name(Choice::Workers)));
+        next.push(format!("run it without {}: haul then finds the number of workers that fills the link", facts.name(Choice::Workers)));
     }
     match far {
         Some(far) if far.ssh => {
-            next.push(format!("nothing: this is what the link gives; `haul bench net {}` measures it alone", far.host));
-            next.push(format!("{}, if the data can be compressed: fewer bytes go over the link", facts.name(Choice::Compress)));
+            next.push(format!("nothing: this is the network's throughput; `haul bench net {}` measures it directly", far.host));
+            next.push(format!("use {} if the data is compressible: fewer bytes cross the network", facts.name(Choice::Compress)));
             if facts.far_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
-                next.push(format!("`haul doctor {}` says whether haul can run there, which needs fewer round trips", far.host));
+                next.push(format!("`haul doctor {}` shows whether haul can run there, which saves round trips", far.host));
             }
         }
-        _ => next.push("nothing: this is what the way to the service gives".into()),
+        _ => next.push("nothing: this is the throughput to the service".into()),
     }
     next.push(sweep(facts));
     next
@@ -136,18 +129,18 @@ fn one_file(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.machine.workers_fixed && facts.workers() == 1 {
         next.push(format!(
-            "run it without {}: where the destination takes parts of a file, several workers move them",
+            "run it without {}: several workers share a file where the destination accepts parallel writes",
             facts.name(Choice::Workers)
         ));
     }
     match facts.ends.destination.far {
         Some(_) => next.push(format!(
-            "a smaller {}: more workers may share the file, where the destination takes parts of it",
+            "reduce {}: more workers share the file where the destination accepts parallel writes",
             facts.name(Choice::ChunkSize)
         )),
-        None => next.push("nothing: a file system of this machine takes one file from one writer fastest".into()),
+        None => next.push("nothing: local file systems write a single file fastest with one writer".into()),
     }
-    next.push("several files at a time in one run, if there are more to come".into());
+    next.push("copy several files in one run, if there are more".into());
     next
 }
 
@@ -155,11 +148,11 @@ fn straggler(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
     if facts.ends.destination.far.is_some() {
         next.push(format!(
-            "a smaller {}: more workers may share the last file, where the destination takes parts of it",
+            "reduce {}: more workers share the last file where the destination accepts parallel writes",
             facts.name(Choice::ChunkSize)
         ));
     }
-    next.push("copy the largest file first, in the same command: name it before the rest".into());
-    next.push("nothing else: it is moved by one worker, as fast as one worker goes".into());
+    next.push("copy the largest file first: name it before the others in the same command".into());
+    next.push("nothing else: one worker copies this file at full speed".into());
     next
 }

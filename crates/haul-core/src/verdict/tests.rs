@@ -72,7 +72,7 @@ fn what_only_looked_created_nothing() {
     let advice = verdict(&report, MACHINE, &near()).next;
     assert!(advice.iter().all(|next| !next.contains("create")), "{advice:?}");
     for change in [|r: &mut Report| r.attributes = 1, |r: &mut Report| r.deleted.files = 1, |r: &mut Report| r.hard_links = 1] {
-        is(&looked(change), MACHINE, &near(), Limiter::DestinationMetadata, "creating files");
+        is(&looked(change), MACHINE, &near(), Limiter::DestinationMetadata, "metadata operations at the destination");
     }
 }
 
@@ -85,34 +85,38 @@ fn the_largest_share_is_named() {
             "reading the source: 95% of the workers' time, with 8 workers and 0.4 of 4",
         ),
         (|r| r.times.writing = secs(60.0), Limiter::DestinationWrites, "writing the destination: 95%"),
-        (|r| r.times.metadata = secs(60.0), Limiter::DestinationMetadata, "creating files"),
-        (|r| r.times.opening = secs(60.0), Limiter::SourceMetadata, "opening files at the source"),
+        (|r| r.times.metadata = secs(60.0), Limiter::DestinationMetadata, "metadata operations at the destination"),
+        (|r| r.times.opening = secs(60.0), Limiter::SourceMetadata, "metadata operations at the source"),
         (
             |r| (r.times.walking, r.times.source_listing) = (secs(60.0), secs(59.0)),
             Limiter::SourceMetadata,
-            "listing, looking up and opening files at the source: 95%",
+            "metadata operations at the source: 95%",
         ),
-        (|r| (r.times.walking, r.times.target_listing) = (secs(60.0), secs(58.0)), Limiter::DestinationMetadata, "looking names up"),
-        (|r| r.times.verifying = secs(60.0), Limiter::Verifying, "reading the destination to compare it"),
+        (
+            |r| (r.times.walking, r.times.target_listing) = (secs(60.0), secs(58.0)),
+            Limiter::DestinationMetadata,
+            "metadata operations at the destination",
+        ),
+        (|r| r.times.verifying = secs(60.0), Limiter::Verifying, "reading the destination for comparison"),
         (|r| r.times.hashing = secs(20.0), Limiter::Hashing, "hashing"),
     ];
     for (change, limiter, words) in cases {
         is(&ran(change), MACHINE, &near(), limiter, words);
     }
-    is(&ran(|r| r.times.copying = secs(60.0)), MACHINE, &near(), Limiter::Copying, "the file system that holds both ends");
+    is(&ran(|r| r.times.copying = secs(60.0)), MACHINE, &near(), Limiter::Copying, "in-kernel copy");
 }
 
 #[test]
 fn processors_are_named_before_what_they_did() {
-    is(&ran(|r| r.times.cpu = secs(39.0)), MACHINE, &near(), Limiter::Processors, "(3.9 of 4 busy with haul), mostly");
+    is(&ran(|r| r.times.cpu = secs(39.0)), MACHINE, &near(), Limiter::Processors, "(3.9 of 4 cores used by haul), mostly");
     let hashing = ran(|r| (r.times.cpu, r.times.hashing) = (secs(39.0), secs(30.0)));
-    is(&hashing, MACHINE, &near(), Limiter::Hashing, "this machine's processors (3.9 of 4 busy with haul), mostly hashing");
+    is(&hashing, MACHINE, &near(), Limiter::Hashing, "CPU of this machine (3.9 of 4 cores used by haul), mostly hashing");
     // Others had them.
     let waited = ran(|r| (r.times.cpu, r.times.queued) = (secs(15.0), secs(21.0)));
-    is(&waited, MACHINE, &near(), Limiter::Processors, "(1.5 of 4 busy with haul, and haul waited 21.0 s for one that others had)");
+    is(&waited, MACHINE, &near(), Limiter::Processors, "(1.5 of 4 cores used by haul, 21.0 s waiting for CPU)");
     let far = FarWork { cpu: secs(19.0), processors: 2, ..FarWork::default() };
     let far = ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)));
-    is(&far, MACHINE, &to_host(), Limiter::FarProcessors, "the processors of ana@cluster (1.9 of 2 busy with haul there)");
+    is(&far, MACHINE, &to_host(), Limiter::FarProcessors, "CPU of ana@cluster (1.9 of 2 cores used by haul)");
 }
 
 #[test]
@@ -136,7 +140,7 @@ fn requests_that_carry_content_are_named_by_what_they_carry() {
         is(&wrote(mean), MACHINE, &to, Limiter::NetworkOrDestination, "the network or s3://127.0.0.1:9000/");
         is(&read(mean), MACHINE, &from, Limiter::NetworkOrSource, "the network or s3://127.0.0.1:9000/");
     }
-    let words = "the latency of requests to s3://127.0.0.1:9000/a b\\n, one for each file (1.0 KiB in the mean): 9";
+    let words = "request latency of s3://127.0.0.1:9000/a b\\n, one request per file (1.0 KiB on average): 9";
     is(&wrote(1 << 10), MACHINE, &to, Limiter::Requests, words);
     is(&read(1 << 10), MACHINE, &from, Limiter::Requests, words);
     // A host of ours takes many files by one request.
@@ -150,14 +154,14 @@ fn the_far_side_says_how_much_of_it_was_its_own() {
         ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)))
     };
     is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster: 92% of the workers' time");
-    is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "processors busy, 20.0 ms there and back");
+    is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "cores busy, round trip 20.0 ms");
     is(&work(50.0), MACHINE, &to_host(), Limiter::DestinationWrites, "writing the destination ana@cluster:/a b\\n: 79%");
     // Several threads there for one worker here.
     is(&work(300.0), MACHINE, &to_host(), Limiter::DestinationWrites, "destination ana@cluster");
     let bundles = ran(|r| (r.times.network, r.times.metadata) = (secs(40.0), secs(3.0)));
     is(&bundles, MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster");
     let next = verdict(&bundles, MACHINE, &to_host()).next;
-    assert_eq!(next[0], "nothing: this is what the link gives; `haul bench net ana@cluster` measures it alone");
+    assert_eq!(next[0], "nothing: this is the network's throughput; `haul bench net ana@cluster` measures it directly");
     let listed = FarWork { metadata: secs(3.0), processors: 8, ..FarWork::default() };
     let listed = ran(|r| (r.far_source, r.times.source_listing, r.times.walking) = (Some(listed), secs(60.0), secs(61.0)));
     is(&listed, MACHINE, &from_host(), Limiter::Network, "the network to cluster:2222");
@@ -185,7 +189,7 @@ fn runs_as_they_were() {
     is(&link, two, &to_host(), Limiter::Network, "the network to ana@cluster: 100%");
     // A local destination of 200 ms a write, -j 1, a load of 36: most of the wait for processors is when others wrote.
     let one = ran(13.34, 1, 0.004, 4.379, Times { writing: secs(9.424), metadata: secs(3.582), ..Times::default() });
-    is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "the 1 worker of WORKERS");
+    is(&one, Machine { workers_fixed: true, ..two }, &near(), Limiter::Workers, "WORKERS: 1 worker");
     // A source of 150 ms a read.
     let times = Times { reading: secs(8.351), opening: secs(0.32), writing: secs(0.092), metadata: secs(0.064), ..Times::default() };
     is(&ran(0.961, 24, 0.085, 0.353, times), two, &near(), Limiter::SourceReads, "reading the source: 95%");
@@ -201,22 +205,28 @@ fn too_little_work_is_no_fault_of_a_store() {
         let pace = Pace { tail: secs(alone), alone: secs(alone), tail_work: alone, file: Some(file), ..Pace::default() };
         ran(|r| (r.pace, r.times.writing) = (pace, secs(9.5)))
     };
-    let words = "big.tar (3.0 GiB) was all there was to do for 96% of the run, mostly writing the destination (76% of the work)";
+    let words = "big.tar (3.0 GiB) was the only work left for 96% of the run, mostly writing the destination (76% of the work)";
     is(&alone(9.6, 9.8), MACHINE, &near(), Limiter::OneFile, words);
-    is(&alone(4.5, 5.0), MACHINE, &near(), Limiter::Straggler, "one last file: big.tar (3.0 GiB) moved alone for 45% of the run");
+    is(
+        &alone(4.5, 5.0),
+        MACHINE,
+        &near(),
+        Limiter::Straggler,
+        "one last file: big.tar (3.0 GiB) was the only work left for 45% of the run",
+    );
     is(&alone(1.0, 5.0), MACHINE, &near(), Limiter::DestinationWrites, "writing");
     let few = |busy: f64| {
         let pace = Pace { tail: secs(8.0), tail_work: 8.0 * busy, ..Pace::default() };
         ran(|r| (r.pace, r.times.writing) = (pace, secs(15.0)))
     };
-    is(&few(2.0), MACHINE, &near(), Limiter::FewFiles, "for 80% of the run only 2.0 workers in the mean had a task");
+    is(&few(2.0), MACHINE, &near(), Limiter::FewFiles, "for 80% of the run only 2.0 workers on average were busy");
     is(&few(7.5), MACHINE, &near(), Limiter::DestinationWrites, "writing");
 }
 
 #[test]
 fn what_was_asked_for_is_named_as_such() {
     let limit = Machine { limit: Some(1e6), ..MACHINE };
-    is(&ran(|r| r.times.throttled = secs(50.0)), limit, &near(), Limiter::Limit, "LIMIT: workers waited for it 93% of their time");
+    is(&ran(|r| r.times.throttled = secs(50.0)), limit, &near(), Limiter::Limit, "LIMIT, which throttled workers for 93% of their time");
     let fixed = Machine { workers_fixed: true, ..MACHINE };
     let waits =
         |workers: u32| ran(|r| (r.times.writing, r.workers_end, r.times.cpu) = (secs(9.0 * f64::from(workers)), workers, secs(1.0)));
@@ -225,9 +235,9 @@ fn what_was_asked_for_is_named_as_such() {
         fixed,
         &near(),
         Limiter::Workers,
-        "the 1 worker of WORKERS, waiting on writing the destination (75% of the work); without WORKERS",
+        "WORKERS: 1 worker, waiting for writing the destination (75% of the work); without WORKERS",
     );
-    is(&waits(8), fixed, &near(), Limiter::Workers, "the 8 workers of WORKERS");
+    is(&waits(8), fixed, &near(), Limiter::Workers, "WORKERS: 8 workers");
     is(&waits(32), fixed, &near(), Limiter::DestinationWrites, "with 32 workers");
     is(&waits(1), MACHINE, &near(), Limiter::DestinationWrites, "with 1 worker and");
     // A worker that is busy itself waits for nothing.
@@ -236,7 +246,7 @@ fn what_was_asked_for_is_named_as_such() {
 
 #[test]
 fn nothing_is_said_of_what_says_nothing() {
-    is(&ran(|r| r.dry = true), MACHINE, &near(), Limiter::DryRun, "a dry run");
+    is(&ran(|r| r.dry = true), MACHINE, &near(), Limiter::DryRun, "dry run");
     is(&ran(|r| r.elapsed = secs(0.04)), MACHINE, &near(), Limiter::TooShort, "too short");
     is(&ran(|r| r.made = Default::default()), MACHINE, &near(), Limiter::TooShort, "too short");
 }

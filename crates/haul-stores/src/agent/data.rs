@@ -129,8 +129,8 @@ impl ToListen {
 /// Where the far end is to be connected to.
 pub fn far_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
     let failed = |reason: String| Error::new(ErrorKind::Unsupported, "connect").because(reason);
-    let (_near, claimed) = addresses(connection).ok_or_else(|| failed("the host does not say which address it was reached at".into()))?;
-    reached(claimed).ok_or_else(|| failed(format!("the host says that it is at {claimed}, where ssh did not connect to from here")))
+    let (_near, claimed) = addresses(connection).ok_or_else(|| failed("the host does not report its own address".into()))?;
+    reached(claimed).ok_or_else(|| failed(format!("the host reports the address {claimed}, but ssh did not connect to it")))
 }
 
 /// Whether a failure tells that the network lets no connection through, and not that nobody listened or was asked.

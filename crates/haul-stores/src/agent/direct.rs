@@ -55,7 +55,7 @@ impl<R: Read + Send> Input for SealedInput<R> {
             Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
             Ok(None) => Ok(None),
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.
-            Err(e) if e.kind() == ErrorKind::Corrupt => Err(lost("bytes were changed on the way")),
+            Err(e) if e.kind() == ErrorKind::Corrupt => Err(lost("data was changed in transit")),
             Err(e) => Err(e),
         }
     }
@@ -163,7 +163,7 @@ impl Sealed {
                 break;
             }
             if count >= 4 && length != WELCOME {
-                return Err(lost("it is not welcomed"));
+                return Err(lost("the remote end rejected it"));
             }
             if Instant::now() > until {
                 return Err(Error::new(ErrorKind::TimedOut, "connect"));
@@ -172,7 +172,7 @@ impl Sealed {
         }
         match self.input.receive()? {
             Some(frame) if frame.kind == kind::PULSE => Ok(()),
-            _ => Err(lost("it is not welcomed")),
+            _ => Err(lost("the remote end rejected it")),
         }
     }
 }

@@ -81,7 +81,7 @@ impl Host {
                 found.get_or_insert(entry);
                 Flow::Stop
             })?;
-            let entry = found.ok_or_else(|| nonsense("nothing where something was made up"))??;
+            let entry = found.ok_or_else(|| nonsense("no generated data"))??;
             if entry.kind != Kind::Dir {
                 break entry;
             }
@@ -165,7 +165,7 @@ impl Host {
             let asked = session.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
             to.out.fill(0);
             let connected =
-                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| nonsense("it says that it has connected, and has not")));
+                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| nonsense("it reported a connection that was not made")));
             over.store(true, Ordering::Relaxed);
             connected.map(|sealed| (begun.elapsed(), sealed))
         })
@@ -173,5 +173,5 @@ impl Host {
 }
 
 fn unknown_address() -> Error {
-    Error::new(ErrorKind::Unsupported, "connect").because("the host does not say which address it was reached at")
+    Error::new(ErrorKind::Unsupported, "connect").because("the host does not report its own address")
 }

@@ -114,7 +114,7 @@ impl RemoteSource {
             return Ok((session, handle.number));
         }
         if matches!(self.origin, Origin::Written(_)) {
-            return Err(super::link::lost("the file that is being written is to be opened again"));
+            return Err(super::link::lost("the file must be reopened for writing"));
         }
         let session = self.root.session()?;
         let (again, ticket) = ask_open(&self.root, &session, self.root.client.number(), &self.origin)?;
@@ -387,7 +387,7 @@ impl Reader<'_> {
         let Some((at, ticket)) = pieces.next() else { return Ok(()) };
         let frame = ticket.wait()?;
         if frame.body().0.len() as u64 != at.end - at.start || at.start != self.position {
-            return Err(nonsense("other bytes than were asked for"));
+            return Err(nonsense("an unexpected byte range"));
         }
         (self.frame, self.at) = (Some(frame), 0);
         Ok(())
@@ -456,7 +456,7 @@ impl RemoteSink {
         let session = root.session()?;
         if token_boot(token).is_some_and(|boot| boot != session.far.boot.as_bytes()) {
             let e = Error::new(ErrorKind::NotFound, "attach");
-            return Err(e.because("the far machine has been started again since, or is another one"));
+            return Err(e.because("the remote host was rebooted, or is another one"));
         }
         let (handle, token) = ask_sink(root, &session, name, spec, Some(token))?;
         Ok(Self::new(root, name, spec, handle, token, false))
@@ -487,7 +487,7 @@ impl RemoteSink {
         let session = self.root.session()?;
         // What it took and had not written to its disk is gone with the memory of a machine that went down.
         if token_boot(&self.token).is_some_and(|boot| boot != session.far.boot.as_bytes()) {
-            return Err(Error::new(ErrorKind::Changed, "write").because("the far machine went down while it was written"));
+            return Err(Error::new(ErrorKind::Changed, "write").because("the remote host went down while the file was written"));
         }
         let spec = Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync };
         let (again, _token) = ask_sink(&self.root, &session, &self.name, &spec, Some(&self.token))?;

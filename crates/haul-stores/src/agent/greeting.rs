@@ -122,14 +122,14 @@ impl Greeting {
                 }
             }
             if all.len() > 256 << 10 {
-                return Err(failed(ErrorKind::Unsupported, "its login scripts print without end"));
+                return Err(failed(ErrorKind::Unsupported, "its login scripts print endless output"));
             }
             let mut more = vec![0; 4096];
             match self.fill_from(&mut more) {
                 Ok(0) => return Err(failed(ErrorKind::Unsupported, ENDED)),
                 Ok(count) => self.buffered.extend_from_slice(&more[..count]),
                 Err(e) if e.kind() == std::io::ErrorKind::TimedOut => {
-                    return Err(failed(ErrorKind::TimedOut, "the far side does not answer"));
+                    return Err(failed(ErrorKind::TimedOut, "the remote host does not answer"));
                 }
                 Err(e) => return Err(Error::io(e, "greet")),
             }
@@ -153,12 +153,12 @@ pub fn ended_silently(e: &Error) -> bool {
     e.kind() == ErrorKind::Unsupported && e.reason() == ENDED
 }
 
-const ENDED: &str = "it ended before it had said anything";
+const ENDED: &str = "it ended without any output";
 
 /// How long a session that has nothing more to say may take to end.
 const ENDING: Duration = Duration::from_secs(2);
 
-const NOT_THERE: &str = "there is no haul on ";
+const NOT_THERE: &str = "no haul found on ";
 
 impl Greeted {
     /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
@@ -189,7 +189,7 @@ impl Greeted {
                 greeted.carrier.end();
                 let e = Error::new(ErrorKind::Unsupported, "greet");
                 Err(e.because(format!(
-                    "haul {} there speaks version {} of the protocol, which haul {version} does not",
+                    "haul {} on the remote host speaks version {} of the protocol, which haul {version} does not",
                     far.haul, far.version
                 )))
             }
@@ -251,18 +251,18 @@ fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>
     let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
     while answers.iter().any(Option::is_none) {
         let Some(frame) = from.receive()?.map(super::squeeze::open).transpose()? else {
-            return Err(super::link::lost("the other end closed it"));
+            return Err(super::link::lost("the remote end closed it"));
         };
         if frame.kind == kind::PULSE {
             continue;
         }
         let Some(slot) = answers.get_mut(frame.id as usize).filter(|slot| slot.is_none()) else {
-            return Err(nonsense("an answer that nobody asked for"));
+            return Err(nonsense("an unexpected answer"));
         };
         *slot = Some(match frame.kind {
             kind::DONE => Ok(frame),
             kind::FAILED => Err(frame.body().error()?),
-            _ => return Err(nonsense("an answer that nobody asked for")),
+            _ => return Err(nonsense("an unexpected answer")),
         });
     }
     Ok(answers.into_iter().flatten().collect())

@@ -350,7 +350,7 @@ impl Link {
                 let Some(link) = weak.upgrade() else { return };
                 let taken = match frame {
                     Ok(Some(frame)) => link.take(frame),
-                    Ok(None) => Err(lost("the other end closed it")),
+                    Ok(None) => Err(lost("the remote end closed it")),
                     Err(e) => Err(e),
                 };
                 if let Err(e) = taken {
@@ -388,7 +388,7 @@ impl Link {
                 _ => None,
             }
         };
-        let Some(slot) = slot else { return Err(nonsense("an answer that nobody asked for")) };
+        let Some(slot) = slot else { return Err(nonsense("an unexpected answer")) };
         let answer = match frame.kind {
             kind::FAILED => {
                 self.answered(&slot);
@@ -444,7 +444,7 @@ impl Link {
         head[1..].copy_from_slice(&id.to_be_bytes());
         let sent = lock(&self.output).send(head, parts);
         sent.map_err(|e| {
-            let reason = if e.kind() == io::ErrorKind::TimedOut { "it takes nothing any more".to_string() } else { e.to_string() };
+            let reason = if e.kind() == io::ErrorKind::TimedOut { "it accepts no more data".to_string() } else { e.to_string() };
             // The reader may know better why; give it the time to come that far.
             std::thread::sleep(Duration::from_millis(20));
             self.end(lost(&reason));
@@ -483,7 +483,7 @@ impl Link {
             state.last.elapsed()
         };
         if silent > self.silence {
-            self.end(lost(&format!("nothing came for {} s", self.silence.as_secs())));
+            self.end(lost(&format!("no data for {} s", self.silence.as_secs())));
         }
         Ok(())
     }

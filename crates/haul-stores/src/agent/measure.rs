@@ -73,7 +73,7 @@ impl Host {
             return Ok(());
         }
         let e = Error::new(ErrorKind::Unsupported, "measure").because(format!(
-            "haul {} there speaks version {} of the protocol; made-up files, which a measurement without disks takes, came with version {}",
+            "haul {} on the remote host speaks version {} of the protocol; measurements without disks need version {}",
             far.haul,
             far.version,
             ops::MEASURES

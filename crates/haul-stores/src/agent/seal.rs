@@ -164,11 +164,11 @@ impl Acceptor {
             return Err(refused("not a data connection of this version of haul"));
         }
         if hmac::verify(&self.root.hello, &hello[..PROVED], &hello[PROVED..]).is_err() {
-            return Err(refused("a connection that was not made with this session's secret"));
+            return Err(refused("a connection without this session's secret"));
         }
         let number = u32::from_be_bytes([hello[8], hello[9], hello[10], hello[11]]);
         if !self.numbers.take(number) {
-            return Err(refused("a connection that was made before, or too long ago"));
+            return Err(refused("a replayed or expired connection"));
         }
         let sealer = Sealer::new(self.root.keys(FROM_ACCEPTOR, hello));
         let opener = Opener::new(self.root.keys(FROM_CONNECTOR, hello));
@@ -382,7 +382,7 @@ impl Opener {
 
     fn receive(&mut self, from: &mut dyn Read, buffer: &mut Vec<u8>) -> Result<(Kind, usize)> {
         let foreign = || {
-            let e = Error::new(ErrorKind::Corrupt, "receive").because("a frame that was not sealed by the other end");
+            let e = Error::new(ErrorKind::Corrupt, "receive").because("a frame that the remote end did not encrypt");
             e.remedy_is(Remedy::Reconnect)
         };
         let mut header = [0; HEADER];
@@ -410,7 +410,7 @@ fn lost(error: io::Error, op: &'static str) -> Error {
         return Error::from_io(error, op);
     }
     let lost = match error.kind() {
-        io::ErrorKind::UnexpectedEof => Error::new(ErrorKind::Broken, op).because("the connection ended before the other end had finished"),
+        io::ErrorKind::UnexpectedEof => Error::new(ErrorKind::Broken, op).because("the connection ended too early"),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::io(error, op).kind_is(ErrorKind::TimedOut),
         _ => Error::io(error, op).kind_is(ErrorKind::Broken),
     };

@@ -154,7 +154,7 @@ fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
 }
 
 impl Client {
-    /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where there is no haul on the
+    /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where no haul found on the
     /// far side or none that can be spoken with.
     pub fn connect(connect: Box<Connect>, wishes: Wishes, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
         let client = Client { connect, wishes, session: Mutex::default(), lost: Lost::default(), next: AtomicU64::new(FIRST_NUMBER) };
@@ -267,7 +267,7 @@ impl Session {
         links.retain(|link| !link.is_over());
         let used = if weight > 0 { self.most_used() } else { usize::MAX };
         let Some(least) = links.iter().take(used).min_by_key(|link| link.load()).cloned() else {
-            return Err(super::link::lost("no link is left"));
+            return Err(super::link::lost("no connection is left"));
         };
         let most = self.most_links();
         if weight > 0 && least.load() >= BUSY && links.len() < most {

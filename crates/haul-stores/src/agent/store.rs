@@ -222,7 +222,7 @@ impl Root {
             let (_real, _name, identity) = (from.bytes()?, from.words()?, (from.number()?, from.number()?));
             if identity != self.identity {
                 let e = Error::new(ErrorKind::Broken, "open").at(&self.path);
-                return Err(e.because("it is another directory than before the connection was lost"));
+                return Err(e.because("the directory was replaced while the connection was lost"));
             }
             *opened = Some(identity);
         }
@@ -304,7 +304,7 @@ impl Remote {
         let link = || {
             checked(name, "link")?;
             if !Arc::ptr_eq(&self.root.client, &other.root.client) {
-                return Err(Error::new(ErrorKind::Unsupported, "link").because("the two names are on different hosts"));
+                return Err(Error::new(ErrorKind::Unsupported, "link").because("source and destination are on different hosts"));
             }
             // Both are open in the session that is asked; it may be another than the one that opened them.
             other.root.session()?;
@@ -587,8 +587,8 @@ impl Store for Remote {
         let session = self.root.session()?;
         if session.far.version < ops::TELLS_VOLUMES {
             let e = Error::new(ErrorKind::Unsupported, "stat file system");
-            let e = e.because(format!("haul {} there does not tell its size", session.far.haul));
-            return Err(e.hint("--no-agent asks the SFTP server, --install-agent places this haul there"));
+            let e = e.because(format!("haul {} on the remote host does not report its size", session.far.haul));
+            return Err(e.hint("--no-agent asks the SFTP server, --install-agent installs this haul"));
         }
         self.root.call(ops::VOLUME, &self.root.request())?.body().volume()
     }
@@ -646,7 +646,7 @@ impl Remote {
             return Ok(session);
         }
         let e = Error::new(ErrorKind::Unsupported, "look up an owner");
-        Err(e.because(format!("haul {} there does not tell the names of owners", session.far.haul)))
+        Err(e.because(format!("haul {} on the remote host does not report owner names", session.far.haul)))
     }
 
     fn fill(&self, bundle: &mut Bundle, listed: &[usize]) -> Result<()> {

@@ -122,17 +122,17 @@ impl Shared {
         let mut tries = 0;
         let facts = loop {
             if expected > most {
-                return Err(changed("read", "it is no small file any more"));
+                return Err(changed("read", "it is no longer a small file"));
             }
             // One byte more shows that it has grown; some files of the kernel give only whole words.
             let count = read_up_to(&fd, data, (expected + 1).next_multiple_of(8)).map_err(|e| match e {
-                Errno::ISDIR | Errno::AGAIN | Errno::INVAL => changed("read", "it is no regular file any more"),
+                Errno::ISDIR | Errno::AGAIN | Errno::INVAL => changed("read", "it is no longer a regular file"),
                 e => fail(e, "read"),
             })?;
             laps.lap(|spent| &mut spent.reading);
             let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
             if facts.kind != Kind::File {
-                return Err(changed("read", "it is no regular file any more"));
+                return Err(changed("read", "it is no longer a regular file"));
             }
             let same = compare(&facts, listed);
             if bare && tries == 0 && facts.size > most as u64 {

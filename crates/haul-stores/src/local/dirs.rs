@@ -219,9 +219,9 @@ impl Dirs {
                 Err(_) => Err(fail(errno, "open").on(&Name::of(dir))),
             },
             Errno::NOTDIR | Errno::LOOP if self.keep_dirlinks => self.open_beneath(dir),
-            Errno::NOTDIR | Errno::LOOP => Err(Error::new(ErrorKind::Changed, "open")
-                .on(&Name::of(dir))
-                .because("it is no directory but a symlink or a file, and is not followed")),
+            Errno::NOTDIR | Errno::LOOP => {
+                Err(Error::new(ErrorKind::Changed, "open").on(&Name::of(dir)).because("it is a symlink or a file, not a directory"))
+            }
             errno => Err(fail(errno, "open").on(&Name::of(dir))),
         }
     }
@@ -236,7 +236,7 @@ impl Dirs {
                 .on(&Name::of(dir))
                 .because("this kernel cannot follow a link to a directory safely (openat2 is missing)")),
             Err(Errno::XDEV) => {
-                Err(Error::new(ErrorKind::Usage, "open").on(&Name::of(dir)).because("the link to a directory leads out of the destination"))
+                Err(Error::new(ErrorKind::Usage, "open").on(&Name::of(dir)).because("the symlink points outside the destination"))
             }
             Err(errno) => Err(fail(errno, "open").on(&Name::of(dir))),
         }

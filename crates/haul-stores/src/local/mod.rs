@@ -117,7 +117,7 @@ impl Local {
         let limit = raise_open_files();
         let bytes = path.as_os_str().as_bytes();
         let at = |e: Errno, op| match e {
-            Errno::NOTDIR => Error::new(ErrorKind::Usage, op).at(bytes).because("it is no directory"),
+            Errno::NOTDIR => Error::new(ErrorKind::Usage, op).at(bytes).because("it is not a directory"),
             e => fail(e, op).at(bytes),
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;

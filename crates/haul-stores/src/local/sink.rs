@@ -75,17 +75,17 @@ pub(super) fn put_in_place(handle: &Handle, staging: &[u8], leaf: &[u8]) -> Resu
 
 /// What has the staging name is not what was written here.
 pub(super) fn another_writes() -> Error {
-    Error::new(ErrorKind::Busy, "rename").because("another run has begun to write the same file")
+    Error::new(ErrorKind::Busy, "rename").because("another run is writing the same file")
 }
 
 /// Nothing has the staging name any more; it is not the source that is missing.
 fn staging_gone(op: &'static str) -> Error {
-    let e = Error::new(ErrorKind::Busy, op).because("its staging file is gone: another run writes the same file, or somebody removed it");
-    e.hint("let one run finish, then run the same command again")
+    let e = Error::new(ErrorKind::Busy, op).because("its staging file is gone: another run wrote the same file, or it was removed");
+    e.hint("let the other run finish, then run the same command again")
 }
 
 pub(super) fn directory_there() -> Error {
-    Error::new(ErrorKind::Exists, "rename").because("a directory stands there")
+    Error::new(ErrorKind::Exists, "rename").because("a directory has this name")
 }
 
 pub(super) fn write_all(fd: impl AsFd, mut bytes: &[u8], mut at: u64) -> rustix::io::Result<()> {
@@ -333,7 +333,8 @@ fn old_changed() -> Error {
 
 /// The existing regular file, for writing; it is neither created nor truncated.
 fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
-    let no_file = || Error::new(ErrorKind::Exists, "open").because("what stands there is no regular file and cannot be written in place");
+    let no_file =
+        || Error::new(ErrorKind::Exists, "open").because("the existing file is not a regular file and cannot be updated in place");
     let fd = openat(handle, leaf, WRITE, Mode::empty()).map_err(|e| match e {
         Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::NODEV => no_file(),
         e => fail(e, "open"),
@@ -341,8 +342,8 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
     let facts = look_at(&fd).map_err(|e| fail(e, "stat"))?;
     match facts.kind {
         Kind::File if facts.nlink > 1 => {
-            let e = Error::new(ErrorKind::Exists, "open").because("it has other names (hard links), which would change with it");
-            Err(e.hint("leave --inplace out"))
+            let e = Error::new(ErrorKind::Exists, "open").because("it has other hard links, which would change too");
+            Err(e.hint("omit --inplace"))
         }
         Kind::File => Ok(fd),
         _ => Err(no_file()),

@@ -33,8 +33,8 @@ pub(super) struct FileSource {
 pub(super) fn open_file(handle: &Handle, leaf: &[u8], follow: bool) -> Result<OwnedFd> {
     let flags = if follow { READ.difference(OFlags::NOFOLLOW) } else { READ };
     openat(handle, leaf, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::LOOP if !follow => changed("open", "it is a symlink now, and is not followed"),
-        Errno::NXIO | Errno::NODEV => changed("open", "it is no regular file any more"),
+        Errno::LOOP if !follow => changed("open", "it is now a symlink, which is not followed"),
+        Errno::NXIO | Errno::NODEV => changed("open", "it is no longer a regular file"),
         errno => fail(errno, "open"),
     })
 }
@@ -45,14 +45,14 @@ pub(super) fn changed(op: &'static str, reason: &str) -> Error {
 
 /// A file that has content but no size is copied as a small one, or not at all.
 pub(super) fn endless() -> Error {
-    let e = Error::new(ErrorKind::Unsupported, "read").because("its size is not known before it has been read, and it is long");
+    let e = Error::new(ErrorKind::Unsupported, "read").because("its size is unknown before it is read, and it is large");
     e.hint("copy it through a pipe: haul cp - DST < FILE")
 }
 
 /// Why what is open is not what was listed.
 pub(super) fn compare(facts: &Facts, listed: Option<Stamp>) -> Result<()> {
     if facts.kind != Kind::File {
-        return Err(changed("open", "it is no regular file any more"));
+        return Err(changed("open", "it is no longer a regular file"));
     }
     match listed {
         Some(stamp) if stamp != facts.stamp() => Err(changed("read", "its size, time or inode changed since it was listed")),

@@ -36,7 +36,7 @@ impl Shared {
                 return match there.kind {
                     Kind::Dir => Ok(false),
                     Kind::Link if self.dirs.leads_to_dir(dir) => Ok(false),
-                    kind => Err(Error::new(ErrorKind::Exists, "make directory").because(format!("a {} stands there", kind.word()))),
+                    kind => Err(Error::new(ErrorKind::Exists, "make directory").because(format!("a {} has this name", kind.word()))),
                 };
             }
             Err(e) => return Err(fail(e, "make directory")),
@@ -51,7 +51,7 @@ impl Shared {
             };
             let facts = target.facts().map_err(|e| fail(e, "stat"))?;
             if facts.kind != Kind::Dir {
-                return Err(changed("make directory", "it was replaced while it was made"));
+                return Err(changed("make directory", "it was replaced while it was being created"));
             }
             if inherits.is_some() && self.rules.keep_acls {
                 target
@@ -78,7 +78,7 @@ impl Shared {
         let made = match make(leaf) {
             Err(Errno::EXIST) => {
                 if look(&*handle, leaf, false).is_ok_and(|there| there.kind == Kind::Dir) {
-                    return Err(Error::new(ErrorKind::Exists, "create").because("a directory stands there"));
+                    return Err(Error::new(ErrorKind::Exists, "create").because("a directory has this name"));
                 }
                 let staging = staging_leaf(leaf, entry.stamp());
                 let again = match make(&staging) {
@@ -91,7 +91,7 @@ impl Shared {
         };
         let staging = made.map_err(|e| match e {
             Errno::PERM | Errno::INVAL => {
-                fail(e, "create").because(format!("a {} cannot be made here by this user or on this file system", entry.kind.word()))
+                fail(e, "create").because(format!("this user or this file system cannot create a {} here", entry.kind.word()))
             }
             e => fail(e, "create"),
         })?;
@@ -110,7 +110,7 @@ impl Shared {
         let target = Target::named(handle, leaf).map_err(|e| fail(e, "open"))?;
         let facts = target.facts().map_err(|e| fail(e, "stat"))?;
         if facts.kind != entry.kind {
-            return Err(changed("create", "it was replaced while it was made"));
+            return Err(changed("create", "it was replaced while it was being created"));
         }
         let inherits = self.inherits_acl(handle).filter(|_| entry.kind != Kind::Link);
         let otherwise = self.rules.new_mode(entry, keep, inherits);
@@ -186,7 +186,7 @@ impl Shared {
         };
         let facts = target.facts().map_err(|e| fail(e, "stat"))?;
         if facts.kind != entry.kind {
-            return Err(changed("set attributes", "it is of another kind now"));
+            return Err(changed("set attributes", "its type has changed"));
         }
         let (landed, default_set) = meta::set(&target, entry, keep, Now::found(facts), &self.rules)?;
         if default_set {
@@ -204,13 +204,13 @@ impl Shared {
             let there = look(&*handle, leaf, false).map_err(|e| fail(e, "stat"))?;
             let other_kind = kind != Kind::Unknown && there.kind != kind;
             if (entry.ino != 0 && there.ino != entry.ino) || other_kind {
-                return Err(changed("remove", "something else stands there now; it was left alone"));
+                return Err(changed("remove", "something else has this name now; it was kept"));
             }
             kind = there.kind;
         }
         let flags = if kind == Kind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&*handle, leaf, flags).map_err(|e| match e {
-            Errno::ISDIR | Errno::NOTDIR => changed("remove", "something else stands there now; it was left alone"),
+            Errno::ISDIR | Errno::NOTDIR => changed("remove", "something else has this name now; it was kept"),
             e => fail(e, "remove"),
         })
     }

@@ -7,66 +7,66 @@ use clap::{Args, ValueHint};
 /// What the flags say of object stores.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[group(skip)]
-#[command(next_help_heading = "Object stores (s3:// addresses; no effect on others)")]
+#[command(next_help_heading = "Object stores (s3://; no effect on other addresses)")]
 pub struct Flags {
-    /// The server of s3:// addresses (else S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, Amazon's)
+    /// Use this S3 endpoint (default: S3_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's, Amazon's)
     #[arg(long, value_name = "URL")]
     pub endpoint_url: Option<String>,
-    /// The profile in ~/.aws whose keys and settings to use
+    /// Use the keys and settings of this profile in ~/.aws
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// The region of the bucket (else found out)
+    /// Use this region (default: auto-detected)
     #[arg(long, value_name = "NAME")]
     pub region: Option<String>,
-    /// Send requests unsigned: for public buckets
+    /// Send unsigned requests, for public buckets
     #[arg(long)]
     pub no_sign_request: bool,
-    /// Trust any certificate: whoever is on the way can read and change everything
+    /// Accept any TLS certificate (insecure)
     #[arg(long)]
     pub no_verify_ssl: bool,
-    /// Trust the authorities in FILE (PEM) in place of the system's
+    /// Trust the CAs in FILE (PEM) instead of the system's
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ca_bundle: Option<PathBuf>,
-    /// Pay for the requests, on buckets whose owner asks for that
+    /// Pay for requests to requester-pays buckets
     #[arg(long)]
     pub request_payer: bool,
-    /// Write objects in this class (STANDARD_IA, GLACIER_IR, DEEP_ARCHIVE ...)
+    /// Write objects in this storage class (STANDARD_IA, GLACIER_IR, DEEP_ARCHIVE ...)
     #[arg(long, value_name = "CLASS")]
     pub storage_class: Option<String>,
-    /// Have the service encrypt objects: AES256 or aws:kms
+    /// Encrypt objects on the server: AES256 or aws:kms
     #[arg(long, value_name = "KIND", value_parser = ["AES256", "aws:kms", "aws:kms:dsse"])]
     pub sse: Option<String>,
-    /// The key for --sse aws:kms
+    /// Use this key for --sse aws:kms
     #[arg(long, value_name = "ID", requires = "sse")]
     pub sse_kms_key_id: Option<String>,
-    /// Encrypt with a key of your own, 32 bytes or their base64 in FILE, and read what was
+    /// Encrypt and decrypt objects with the key in FILE (32 bytes, raw or base64)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sse")]
     pub sse_c: Option<PathBuf>,
     /// Write objects with this canned ACL (private, bucket-owner-full-control ...)
     #[arg(long, value_name = "ACL")]
     pub acl: Option<String>,
-    /// Write objects with this user metadata; may be given again
+    /// Write objects with this user metadata (repeatable)
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub metadata: Vec<(String, String)>,
-    /// The media type of objects (else guessed by the name's ending)
+    /// Set the Content-Type of objects (default: guessed from the file extension)
     #[arg(long, value_name = "TYPE", value_parser = header_text)]
     pub content_type: Option<String>,
-    /// The Cache-Control of objects
+    /// Set the Cache-Control of objects
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub cache_control: Option<String>,
-    /// Tags of objects
+    /// Set the tags of objects
     #[arg(long, value_name = "K=V&K=V", value_parser = header_text)]
     pub tagging: Option<String>,
-    /// Take the service's times of objects, without asking for those that they carry: one request less an object
+    /// Use the service's modification times, not those in metadata (saves one request per object)
     #[arg(long)]
     pub server_times: bool,
-    /// Give keys that are no file names (a//b, ../x, a beside a/b) names that stand for them, and such names their keys
+    /// Map keys that are not valid file names (a//b, ../x, a beside a/b) to file names, and back
     #[arg(long)]
     pub map_keys: bool,
-    /// Do not compare content with ETags that look like MD5s (for services whose ETags are not)
+    /// Do not compare content with ETags that look like MD5 (for services whose ETags are not)
     #[arg(long)]
     pub no_check_etag: bool,
-    /// Make devices, setuid files and file capabilities from objects' metadata (anybody who may write objects chooses them)
+    /// Restore devices, setuid bits and file capabilities from object metadata (anyone who can write objects controls them)
     #[arg(long)]
     pub trust_metadata: bool,
     /// The profile is an address's own: it alone says server, region and keys.

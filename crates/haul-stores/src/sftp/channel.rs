@@ -144,7 +144,7 @@ impl Channel {
         let greeting = self.first_packet(&mut output, begun)?;
         let mut from = Parser(&greeting);
         if from.byte()? != kind::VERSION {
-            return Err(nonsense("it does not answer the greeting"));
+            return Err(nonsense("it does not answer"));
         }
         let version = from.number()?;
         if version < 3 {
@@ -180,8 +180,8 @@ impl Channel {
             if let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_be_bytes(*length) as usize) {
                 if length > LONGEST {
                     let said = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).lines().next().unwrap_or_default().to_string();
-                    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the far side says {said:?} where SFTP should begin"));
-                    return Err(e.hint("its login scripts must print nothing when there is no terminal"));
+                    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the remote host printed {said:?} before SFTP began"));
+                    return Err(e.hint("its login scripts must print nothing without a terminal"));
                 }
                 if bytes.len() >= 4 + length {
                     return Ok(bytes.split_off(4));
@@ -193,7 +193,7 @@ impl Channel {
             let ready = poll(&mut polled, Some(&wait)).unwrap_or(0);
             if ready == 0 && left.is_zero() {
                 let e = Error::new(ErrorKind::Broken, "connect").because("the server does not answer");
-                return Err(e.remedy_is(Remedy::Reconnect).hint("is the host overloaded, or one of its file systems stuck?"));
+                return Err(e.remedy_is(Remedy::Reconnect).hint("check whether the host is overloaded or one of its file systems hangs"));
             }
             if ready > 0 {
                 let mut buffer = [0; 4096];
@@ -201,9 +201,7 @@ impl Channel {
                     // ssh itself says nothing of a subsystem that is not there when the session goes through its master.
                     Ok(0) => {
                         let e = Error::new(ErrorKind::Broken, "connect").because("the session ended before SFTP began");
-                        return Err(e
-                            .remedy_is(Remedy::Reconnect)
-                            .hint("does the server have SFTP, and may the account use it? `sftp` to the same host shows"));
+                        return Err(e.remedy_is(Remedy::Reconnect).hint("check with `sftp` that the server offers SFTP to this account"));
                     }
                     Ok(count) => bytes.extend_from_slice(&buffer[..count]),
                     Err(e) => return Err(Error::io(e, "connect")),
@@ -257,7 +255,7 @@ impl Channel {
             if last.elapsed() > self.patience {
                 // `end` answers every request that waits, this one too.
                 drop(answer);
-                let e = self.shared.lost("wait", &format!("the server has said nothing for {} s", self.patience.as_secs()));
+                let e = self.shared.lost("wait", &format!("no data from the server for {} s", self.patience.as_secs()));
                 self.end(e.again());
                 return Err(e);
             }
@@ -282,7 +280,7 @@ impl Channel {
                     let idle = lock(&self.shared.state).last.max(begun).elapsed();
                     if idle > self.patience {
                         drop(input);
-                        let e = over("the server takes nothing any more");
+                        let e = over("the server accepts no more data");
                         self.end(e.again());
                         return Err(e);
                     }
@@ -343,7 +341,7 @@ impl Shared {
     /// The conversation is over, and another may go better.
     fn lost(&self, op: &'static str, reason: &str) -> Error {
         let e = self.of_peer(Error::new(ErrorKind::Broken, op).because(reason)).remedy_is(Remedy::Reconnect);
-        e.hint("when the host is within reach again, run the same command")
+        e.hint("when the host is reachable again, run the same command")
     }
 
     fn end(&self, why: Error) {
@@ -372,7 +370,7 @@ impl Shared {
             }
             let mut packet = vec![0; length];
             if output.read_exact(&mut packet).is_err() {
-                return lost("the connection was lost in the middle of an answer");
+                return lost("the connection was lost within an answer");
             }
             let id = u32::from_be_bytes([packet[1], packet[2], packet[3], packet[4]]);
             let slot = {

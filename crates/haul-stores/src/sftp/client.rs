@@ -272,7 +272,7 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         status::UNSUPPORTED => (ErrorKind::Unsupported, "the server cannot do that"),
         status::EOF => (ErrorKind::Changed, "the end of the file came early"),
         // OpenSSH says so of a name that is too long.
-        status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not take the name"),
+        status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not accept the name"),
         status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
         // What later versions have, and some servers say to a client of version 3 too.
         status::NO_SUCH_PATH | status::NOT_A_DIRECTORY => (ErrorKind::NotFound, "No such file or directory"),
@@ -280,8 +280,8 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         status::WRITE_PROTECT => (ErrorKind::ReadOnly, "Read-only file system"),
         status::NO_SPACE => (ErrorKind::NoSpace, "No space left on device"),
         status::QUOTA => (ErrorKind::Quota, "Disk quota exceeded"),
-        status::INVALID_NAME => (ErrorKind::BadName, "the server does not take the name"),
-        status::FAILURE => (ErrorKind::Other, "the server could not, and SFTP does not say why"),
+        status::INVALID_NAME => (ErrorKind::BadName, "the server does not accept the name"),
+        status::FAILURE => (ErrorKind::Other, "the server failed without a reason"),
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
     let said = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();

@@ -68,7 +68,7 @@ impl Host {
         // What has that name in a cage may be a file.
         if self.look(path)? != Some(Kind::Char) {
             let e = Error::new(ErrorKind::Unsupported, "measure").at(path);
-            return Err(e.because("there is no such device in what the server shows, and without it every byte would have to go to a disk"));
+            return Err(e.because("the server does not expose this device, so all data would go to disk"));
         }
         let way = |channel| Way::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
         let ways = self.client.channels(streams.max(1))?.into_iter().map(way).collect::<Result<Vec<_>>>()?;

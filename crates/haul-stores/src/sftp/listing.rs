@@ -38,7 +38,7 @@ impl Shared {
         }
         let mut entry = entry(name.clone(), &attrs);
         if entry.kind == Kind::Unknown {
-            return Err(Error::new(ErrorKind::Unsupported, "stat").because("the server does not say what kind of thing it is"));
+            return Err(Error::new(ErrorKind::Unsupported, "stat").because("the server does not report its type"));
         }
         entry.target = target.map(|target| as_written(&path, target, attrs.size).into());
         Ok(entry)
@@ -193,7 +193,7 @@ impl Shared {
         }
         if let Err(reason) = check_leaf(leaf) {
             let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
-            return Some(Found::Failed(e.because(format!("the server sent a name that is none: {reason}"))));
+            return Some(Found::Failed(e.because(format!("the server sent an invalid name: {reason}"))));
         }
         let mut entry = entry(Name::new(dir, leaf), attrs);
         if entry.kind == Kind::Unknown {

@@ -75,7 +75,7 @@ impl Shared {
                     // A server says "failure" of what is there already.
                     Err(e) => match self.look(&path) {
                         Ok((there, None)) if there.kind() == Kind::Dir => Ok(false),
-                        Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("something that is no directory stands there")),
+                        Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("a non-directory exists under that name")),
                         Err(_) => Err(self.explain(e)),
                     },
                 }
@@ -87,7 +87,7 @@ impl Shared {
     pub(super) fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
         let leaf = checked(name, "create")?;
         if entry.kind != Kind::Link {
-            return Err(Error::new(ErrorKind::Unsupported, "create").because("SFTP makes no special files"));
+            return Err(Error::new(ErrorKind::Unsupported, "create").because("SFTP cannot create special files"));
         }
         let above = self.dir(&name.dir)?;
         let path = join(&above, leaf);
@@ -98,7 +98,7 @@ impl Shared {
         if let Err(e) = link(&path) {
             match self.lstat(&path) {
                 Ok(there) if there.kind() == Kind::Dir => {
-                    return Err(Error::new(ErrorKind::Exists, "create").because("a directory stands there"));
+                    return Err(Error::new(ErrorKind::Exists, "create").because("a directory has this name"));
                 }
                 Ok(_) => {
                     let staging = join(&above, &staging_leaf(leaf, entry.stamp()));
@@ -129,11 +129,11 @@ impl Shared {
         };
         let Err(e) = link(&path) else { return Ok(()) };
         match self.lstat(&path) {
-            Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "link").because("a directory stands there")),
+            Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "link").because("a directory has this name")),
             Ok(_) => {
                 let first = self.lstat(&from)?;
                 if first.kind() == Kind::Dir {
-                    return Err(Error::new(ErrorKind::Usage, "link").because("a directory has one name only"));
+                    return Err(Error::new(ErrorKind::Usage, "link").because("directories cannot be hard-linked"));
                 }
                 let staging = join(&above, &staging_leaf(leaf, Default::default()));
                 self.remove_file(&staging, "remove leftover")?;
@@ -273,7 +273,7 @@ impl Shared {
             match answer.and_then(|answer| attrs(&answer, "remove")) {
                 Ok(there) if same(&there) => {}
                 Ok(_) => {
-                    let e = Error::new(ErrorKind::Changed, "remove").because("it is another file now, by its size or time");
+                    let e = Error::new(ErrorKind::Changed, "remove").because("the file changed (size or time)");
                     paths[i] = Err(e.on(&entry.name));
                 }
                 Err(e) => paths[i] = Err(e.on(&entry.name)),

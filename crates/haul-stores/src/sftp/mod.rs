@@ -237,7 +237,7 @@ impl Shared {
                 let e = Error::new(ErrorKind::Denied, "open").on(&name);
                 Err(e.because("a part of the path is a symlink, and is not followed"))
             }
-            // Whatever is asked of it shows that it is no directory, or not there yet.
+            // Whatever is asked of it shows that it is not a directory, or not there yet.
             Ok(_) => Ok(path),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(path),
             Err(e) => Err(e.on(&name)),
@@ -300,7 +300,7 @@ impl Shared {
             return Err(e);
         }
         match self.lstat(to) {
-            Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory stands there")),
+            Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory has this name")),
             Ok(_) if !self.client.extensions.posix_rename => {
                 // Without the extension there is a moment in which the name is nobody's; what had it is kept till then.
                 let aside = [to, b".haul-old"].concat();
@@ -480,9 +480,7 @@ impl Store for Sftp {
             Some((volume, _)) => Ok(Some(volume)),
             None => {
                 let e = Error::new(ErrorKind::Unsupported, "stat file system");
-                Err(e
-                    .because("the server has no statvfs@openssh.com")
-                    .hint("haul on that host can tell: `haul doctor` says how it gets there"))
+                Err(e.because("the server has no statvfs@openssh.com").hint("haul on that host can: see `haul doctor`"))
             }
         }
     }

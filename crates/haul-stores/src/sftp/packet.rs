@@ -234,8 +234,8 @@ pub const SPEAK: &str = "speak SFTP";
 
 /// The peer does not speak the protocol: nothing that it says can be believed any more.
 pub fn nonsense(reason: &str) -> Error {
-    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("the server does not keep the protocol: {reason}"));
-    e.hint("see whether `sftp` fares better with it, and ask its administrator")
+    let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("protocol error: {reason}"));
+    e.hint("try `sftp`, and ask the server's administrator")
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ impl RemoteSink {
             |wanted: &Attrs| channel.ask(kind::FSETSTAT, |r| r.bytes(&way.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"));
         // What an earlier connection landed may have been in the memory of a server that went down since.
         if !self.made && there.size.is_none_or(|size| size < entry.size) {
-            return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server has lost a part of what it had taken"));
+            return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server lost part of the data"));
         }
         if there.size != Some(entry.size) {
             set(&Attrs { size: Some(entry.size), ..Attrs::default() }).map_err(|e| self.shared.explain(e))?;
@@ -218,7 +218,7 @@ pub(super) fn write_blocks(ways: &[Arc<Way>], block: usize, at: Range<u64>, from
 }
 
 fn no_file() -> Error {
-    Error::new(ErrorKind::Exists, "open").because("what stands there is no regular file and cannot be written in place")
+    Error::new(ErrorKind::Exists, "open").because("the existing file is not a regular file and cannot be updated in place")
 }
 
 /// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.

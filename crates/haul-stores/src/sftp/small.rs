@@ -67,7 +67,7 @@ impl Shared {
             let item = &mut bundle.items[*i];
             match answer.and_then(|answer| attrs(&answer, "open")) {
                 Ok(found) if found.kind() != Kind::File => {
-                    let e = Error::new(ErrorKind::Changed, "open").because("it is no regular file any more");
+                    let e = Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file");
                     item.outcome = Outcome::Failed(e.on(&item.entry.name));
                 }
                 Ok(found) if item.entry.is_bare() => {

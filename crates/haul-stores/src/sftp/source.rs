@@ -89,7 +89,7 @@ impl RemoteFile {
             shared.look(&path)?
         };
         if there.kind() != Kind::File || target.is_some() {
-            return Err(Error::new(ErrorKind::Changed, "open").because("it is no regular file any more"));
+            return Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file"));
         }
         if !entry.is_bare() && stamp(&there) != entry.stamp() {
             return Err(changed("its size or time changed since it was listed"));
@@ -118,7 +118,7 @@ impl RemoteFile {
         loop {
             let at = (to.len() - start) as u64;
             if at > GENERATED_MOST {
-                let e = Error::new(ErrorKind::Unsupported, "read").because("its size is not known before it has been read, and it is long");
+                let e = Error::new(ErrorKind::Unsupported, "read").because("its size is unknown before it is read, and it is large");
                 return Err(e.hint("copy it through a pipe: haul cat SRC | haul cp - DST"));
             }
             let answer = way.channel.ask(kind::READ, |r| r.bytes(&way.handle).long(at).number(most as u32))?;

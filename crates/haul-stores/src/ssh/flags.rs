@@ -8,42 +8,42 @@ use clap::{Args, ValueHint};
 /// What the flags say of ssh.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[group(skip)]
-#[command(next_help_heading = "Reaching other machines (ssh; no effect on local paths)")]
+#[command(next_help_heading = "Connection (SSH; no effect on local paths)")]
 pub struct Flags {
-    /// ssh's port
+    /// Connect to this SSH port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// A private key for ssh (rsync's -i is --itemize-changes here)
+    /// Use this private key (-i is --itemize-changes, as in rsync)
     #[arg(long = "identity", id = "identity", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub identities: Vec<PathBuf>,
-    /// Go through HOST, as ssh -J
+    /// Connect through HOST, as ssh -J
     #[arg(short = 'J', long, value_name = "HOST")]
     pub jump: Option<String>,
-    /// Read FILE in place of ~/.ssh/config
+    /// Read FILE instead of ~/.ssh/config
     #[arg(short = 'F', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub ssh_config: Option<PathBuf>,
-    /// An option of ssh_config(5), as ssh -o
+    /// Set an option of ssh_config(5), as ssh -o
     #[arg(long = "ssh-option", id = "ssh_option", value_name = "KEY=VALUE")]
     pub ssh_options: Vec<String>,
-    /// The ssh command to run
+    /// Run CMD as ssh
     #[arg(short = 'e', long, visible_alias = "rsh", value_name = "CMD")]
     pub ssh: Option<OsString>,
-    /// The haul on the remote host, where it is not in the PATH there
+    /// Run haul at PATH on the remote host (default: auto-detected)
     #[arg(long, value_name = "PATH", value_parser = remote_path)]
     pub agent: Option<String>,
-    /// Use plain SFTP, also where haul is on the remote host
+    /// Use plain SFTP even if the remote host has haul
     #[arg(long, conflicts_with = "agent")]
     pub no_agent: bool,
-    /// Where haul is not on the remote host, place it there: in the user's cache, checked by its hash
+    /// Install haul on the remote host if missing (in the user's cache, verified by its hash)
     #[arg(long, conflicts_with_all = ["agent", "no_agent"])]
     pub install_agent: bool,
-    /// Log in up to N times for what goes through ssh (non-interactive logins only)
+    /// Log in up to N times for data sent through ssh (default: 1; non-interactive logins only)
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub logins: u8,
-    /// Send all data through ssh: no connections of haul's own beside it
+    /// Send all data through ssh, without direct TCP connections
     #[arg(long)]
     pub no_direct: bool,
-    /// Use these TCP ports for encrypted data connections, those that a firewall lets through
+    /// Use these TCP ports for direct, encrypted data connections (as the firewall allows)
     #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
     pub data_ports: Option<(u16, u16)>,
 }
@@ -52,7 +52,7 @@ pub struct Flags {
 fn remote_path(text: &str) -> Result<String, String> {
     match super::is_plain(text) {
         true => Ok(text.to_string()),
-        false => Err("write it with letters, digits and _ . / ~ + @ % = , : - only: it passes the remote shell".into()),
+        false => Err("use only letters, digits and _ . / ~ + @ % = , : - (the remote shell reads it)".into()),
     }
 }
 

@@ -53,7 +53,7 @@ impl Streams {
             Streams::Sessions(streams) => format!(" (up to {} ssh sessions)", streams.unwrap_or(CHANNELS)),
             Streams::Single { direct } => {
                 let direct = if direct { format!("up to {} streams or ", agent::DATA) } else { String::new() };
-                format!(" ({direct}one ssh session: there is no private place here for the socket that more of them would share)")
+                format!(" ({direct}one ssh session: no private directory for the control socket of further sessions)")
             }
         }
     }
@@ -95,8 +95,8 @@ impl Host for SshHost {
                 let OpenOptions { follow, keep_dirlinks, keep_modes, .. } = options;
                 Ok(Arc::new(host.open(path, RootOptions { follow, keep_dirlinks, keep_modes })?))
             }
-            Route::Sftp(_) if options.follow => refuse("plain SFTP cannot follow symlinks of another machine (-L)"),
-            Route::Sftp(_) if options.one_file_system => refuse("plain SFTP does not say where a file system ends (-x)"),
+            Route::Sftp(_) if options.follow => refuse("plain SFTP cannot follow remote symlinks (-L)"),
+            Route::Sftp(_) if options.one_file_system => refuse("plain SFTP does not report file system boundaries (-x)"),
             Route::Sftp(host) => Ok(Arc::new(host.open(path)?)),
         }
     }
@@ -111,7 +111,7 @@ impl Host for SshHost {
 
     fn describe(&self) -> String {
         let streams = self.streams.words();
-        let hint = if self.placeable { "; --install-agent would place haul there" } else { "" };
+        let hint = if self.placeable { "; --install-agent installs haul" } else { "" };
         match &self.route {
             Route::Agent(_) => format!("by haul on the remote host{streams}"),
             Route::Sftp(_) => format!("over plain SFTP (times to the second, no extended attributes, no ACLs{hint}){streams}"),

@@ -100,8 +100,8 @@ impl Program {
         };
         let far = said.get("platform").unwrap_or_default();
         if matches!(there, There::Nothing | There::Other) && far != platform() {
-            let reason = format!("that host is {}, this program is for {}", haul_core::entry::show(far.as_bytes()), platform());
-            let hint = "place a haul for that platform in its PATH, or leave --install-agent out";
+            let reason = format!("the host is {}, but this program is for {}", haul_core::entry::show(far.as_bytes()), platform());
+            let hint = "install haul for that platform in its PATH, or omit --install-agent";
             return Err(Error::new(ErrorKind::Unsupported, OP).because(reason).hint(hint));
         }
         Ok(there)
@@ -163,8 +163,10 @@ fn outcome(said: &Said) -> Result<Outcome> {
     let failed = |kind, reason: String| Err(Error::new(kind, OP).because(reason));
     match said.get("failed") {
         Some(words) => failed(ErrorKind::Other, clean(words)),
-        None if said.get("differs").is_some() => failed(ErrorKind::Corrupt, "what lies there is not what was sent; it was removed".into()),
-        None => failed(ErrorKind::Other, "the far side did not say how it went".into()),
+        None if said.get("differs").is_some() => {
+            failed(ErrorKind::Corrupt, "the installed file was damaged in transit and was removed".into())
+        }
+        None => failed(ErrorKind::Other, "the remote host reported no result".into()),
     }
 }
 

@@ -153,7 +153,7 @@ impl Login {
         let bad =
             |words: &str| words.starts_with('-') || words.is_empty() || words.bytes().any(|byte| byte.is_ascii_control() || byte == b' ');
         if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
-            return Err(Error::new(ErrorKind::Usage, "connect").because("that is no name of a host or of a user"));
+            return Err(Error::new(ErrorKind::Usage, "connect").because("not a valid host or user name"));
         }
         let socket = private_directory().map(|place| place.join(socket_name()));
         let further = Mutex::new(Some(Vec::new()));
@@ -387,7 +387,7 @@ impl Login {
         // The socket is there as soon as the login is.
         while !socket.exists() {
             if !matches!(child.try_wait(), Ok(None)) {
-                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before it had logged in");
+                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login");
                 return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
             }
             if Instant::now() > until {
@@ -542,22 +542,22 @@ fn classify(said: &str) -> (Option<ErrorKind>, Option<&'static str>) {
     if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         (
             Some(ErrorKind::Broken),
-            Some("the host's key is not the known one: find out why before you go on (ssh-keygen -R HOST forgets the old one)"),
+            Some("the host key has changed: find out why before you continue (ssh-keygen -R HOST removes the old one)"),
         )
     } else if has("Host key verification failed") {
-        (Some(ErrorKind::Broken), Some("log in once with ssh to see and accept the host's key"))
+        (Some(ErrorKind::Broken), Some("log in once with ssh to check and accept the host key"))
     } else if has("Permission denied") || has("Too many authentication failures") {
-        (Some(ErrorKind::Broken), Some("try `ssh` to the same host by hand: what it needs (key, agent, password) haul needs too"))
+        (Some(ErrorKind::Broken), Some("run `ssh` to the same host: haul needs the same key, agent or password"))
     } else if has("Could not resolve hostname") {
-        (Some(ErrorKind::Broken), Some("check the name of the host"))
+        (Some(ErrorKind::Broken), Some("check the host name"))
     } else if has("Connection refused") {
-        (Some(ErrorKind::Broken), Some("is an ssh server at work there? --port names another port"))
+        (Some(ErrorKind::Broken), Some("check that an SSH server is running, or use --port"))
     } else if has("timed out") || has("No route to host") || has("Network is unreachable") {
-        (Some(ErrorKind::Broken), Some("is the host up, and may this machine reach it? -J names a host to go through"))
+        (Some(ErrorKind::Broken), Some("check that the host is up and reachable from here; -J connects through another host"))
     } else if has("closed by remote host") || has("Connection closed by") || has("Connection reset by") || has("Broken pipe") {
-        (Some(ErrorKind::Broken), Some("when the host is within reach again, run the same command"))
+        (Some(ErrorKind::Broken), Some("when the host is reachable again, run the same command"))
     } else if has("subsystem request failed") {
-        (Some(ErrorKind::Unsupported), Some("the server has no SFTP: its administrator can enable the sftp subsystem"))
+        (Some(ErrorKind::Unsupported), Some("the server has no SFTP; its administrator can enable the sftp subsystem"))
     } else {
         (None, None)
     }
@@ -655,10 +655,10 @@ mod tests {
     #[test]
     fn what_ssh_says_has_a_next_step() {
         for (said, telling) in [
-            ("ssh: Could not resolve hostname x: Name or service not known", "name of the host"),
+            ("ssh: Could not resolve hostname x: Name or service not known", "check the host name"),
             ("ssh: connect to host x port 22: Connection refused", "--port"),
             ("ssh: connect to host x port 22: Connection timed out", "-J"),
-            ("user@x: Permission denied (publickey,password).", "by hand"),
+            ("user@x: Permission denied (publickey,password).", "run `ssh` to the same host"),
             ("@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh-keygen"),
             ("No ED25519 host key is known for x and you have requested strict checking.\nHost key verification failed.", "log in once"),
             ("subsystem request failed on channel 0", "no SFTP"),

@@ -39,7 +39,7 @@ impl Reach {
     /// No host in the address, or no ssh.
     pub fn new(access: &Access, location: &Location) -> Result<Reach> {
         let Some(name) = location.host.clone() else {
-            return Err(Error::new(ErrorKind::Usage, "connect").because("the address names no host"));
+            return Err(Error::new(ErrorKind::Usage, "connect").because("the address has no host"));
         };
         let flags: Flags = access.get();
         let target = Target {
@@ -137,7 +137,7 @@ impl Reach {
                 let e = self.login.explain(e);
                 // What keeps ssh itself out has a next step of its own.
                 let hinted = e.next_step().is_some();
-                Err(if hinted { e } else { e.hint("--agent names the haul there by its path; without it plain SFTP does") })
+                Err(if hinted { e } else { e.hint("give the path of haul with --agent, or omit it to use plain SFTP") })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|far| far == install::platform()) {
@@ -166,7 +166,7 @@ impl Reach {
         let there = match program.look(&self.login) {
             Ok(there) => there,
             Err(e) if e.kind() == ErrorKind::Unsupported && e.op() != install::OP => {
-                self.access.print(&format!("{endpoint}: haul cannot be placed there: {}", e.reason()));
+                self.access.print(&format!("{endpoint}: cannot install haul: {}", e.reason()));
                 return Ok(());
             }
             Err(e) if e.op() == install::OP => return Err(e.at(self.endpoint.as_bytes())),
@@ -174,20 +174,22 @@ impl Reach {
         };
         let instead = match there {
             There::Same | There::Elsewhere => return Ok(()),
-            There::Other => ", in the place of one that was damaged or of another build",
+            There::Other => ", replacing a damaged or different build",
             There::Nothing => "",
         };
         match program.place(&self.login) {
             Ok(Outcome::Placed(path)) => {
                 let size = units::bytes(program.bytes);
-                let needs = if program.is_static { "" } else { "; it is not the static program of ./release and uses the C library there" };
-                self.access.print(&format!("placed haul {VERSION} ({size}) at {endpoint}:{path}, checked{instead}{needs}"));
+                let needs =
+                    if program.is_static { "" } else { "; it is not the static program of ./release and uses the host's C library" };
+                self.access.print(&format!("installed haul {VERSION} ({size}) at {endpoint}:{path}, verified{instead}{needs}"));
             }
             Ok(Outcome::CannotStart(words)) => {
-                let needs = if program.is_static { "" } else { " (it needs this machine's C library; what ./release builds does not)" };
-                self.access.print(&format!("{endpoint}: haul {VERSION} cannot start there and was removed again: {words}{needs}"));
+                let needs =
+                    if program.is_static { "" } else { " (it needs this machine's C library; the static program of ./release does not)" };
+                self.access.print(&format!("{endpoint}: the installed haul {VERSION} does not start and was removed: {words}{needs}"));
             }
-            Err(e) if e.op() == install::OP => self.access.print(&format!("{endpoint}: haul was not placed there: {}", e.reason())),
+            Err(e) if e.op() == install::OP => self.access.print(&format!("{endpoint}: haul was not installed: {}", e.reason())),
             Err(e) => return Err(self.login.explain(e)),
         }
         Ok(())

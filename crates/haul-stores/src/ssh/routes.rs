@@ -7,13 +7,13 @@ use haul_core::entry::show as safe;
 
 use crate::agent::Learned;
 
-/// A file for each host, `<state directory>/hosts/<host>`, says that no data connection could be made. After a day it is tried
+/// A file for each host, `<state directory>/hosts/<host>`, says that no data connection could be opened. After a day it is tried
 /// again: networks change.
 #[derive(Clone, Debug)]
 pub struct Routes(pub Option<PathBuf>);
 
-const BLOCKED: &str = "no data connection could be made";
-const FAILING: &str = "data connections were made and failed";
+const BLOCKED: &str = "no data connection could be opened";
+const FAILING: &str = "data connections opened and then failed";
 
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
 
@@ -53,7 +53,7 @@ impl Routes {
                 self.note(endpoint, Some(FAILING));
                 let why = safe(e.reason().as_bytes());
                 print(&format!(
-                    "{endpoint}: data connections failed twice ({why}); the data go through ssh from now on, and for a day without a new \
+                    "{endpoint}: data connections failed twice ({why}); data now goes through ssh, for a day without a new \
                      try (--no-direct never tries, --data-ports tries again, `haul doctor {endpoint}` tests them)"
                 ));
             }

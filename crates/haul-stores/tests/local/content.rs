@@ -126,7 +126,7 @@ fn a_directory_is_never_replaced_and_nothing_is_left_beside_it() {
     for direct in [true, false] {
         let bundle = place.bundle(vec![place.entry("a", MetaMask::BASIC)], BOTH, direct);
         assert_eq!(failure(&bundle).kind(), ErrorKind::Exists);
-        assert_eq!(failure(&bundle).to_string(), "a: rename: a directory stands there");
+        assert_eq!(failure(&bundle).to_string(), "a: rename: a directory has this name");
     }
     assert_eq!(place.left(), ["a"]);
 }

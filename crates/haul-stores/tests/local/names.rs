@@ -233,7 +233,7 @@ fn what_cannot_be_opened_says_why() {
     write(&place.from.join("f"), "x", 0o644);
     let kind = |path: &str| Local::open(&place.from.join(path), Options::default()).unwrap_err();
     assert_eq!((kind("none").kind(), kind("f").kind()), (ErrorKind::NotFound, ErrorKind::Usage));
-    assert!(kind("f").to_string().ends_with("f: open: it is no directory"));
+    assert!(kind("f").to_string().ends_with("f: open: it is not a directory"));
     let caps = place.source.caps();
     assert!(caps.name_max >= 255 && caps.cheap_stat && caps.writers_per_file >= 1 && !caps.folds_case);
     // Long names end in an error of that name, not in one of the run.

@@ -22,11 +22,11 @@ pub fn df(asked: &Argument<'_>, flags: &DfFlags, json: bool, out: &mut dyn Write
         Err(Error::new(ErrorKind::Unsupported, "stat file system").at(&asked.path).because(why.to_string()).hint(next.to_string()))
     };
     if asked.location.scheme.keys {
-        return unknown("object stores have no size", "haul du -sh shows how much is stored below an address");
+        return unknown("object stores have no fixed size", "haul du -sh shows the size below an address");
     }
     let (opened, _) = open::existing(asked)?;
     let Some(volume) = opened.store.volume().map_err(|e| e.at(&asked.path))? else {
-        return unknown("the place does not tell its size", "haul du -sh shows how much is stored below it");
+        return unknown("the store does not report its size", "haul du -sh shows the size below it");
     };
     let written = if json {
         Listed::FileSystem(FileSystem::of(&asked.path, &volume)).write(out)

@@ -184,7 +184,7 @@ pub fn mkdir(asked: &Argument<'_>, parents: bool) -> Result<()> {
     made.map_err(|e| {
         let no_parent = e.kind() == io::ErrorKind::NotFound;
         let e = Error::io(e, "mkdir").at(path);
-        if no_parent { e.hint("-p makes the directories above it too") } else { e }
+        if no_parent { e.hint("-p creates the parent directories") } else { e }
     })
 }
 
@@ -210,7 +210,7 @@ pub fn rm(
     let opened = match open::name_of(asked) {
         Ok(opened) => opened,
         Err(e) => {
-            return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory itself") } else { e });
+            return Err(if e.kind() == ErrorKind::Usage { refuse(path, "it is the root or the working directory") } else { e });
         }
     };
     let name = opened.name();
@@ -221,10 +221,7 @@ pub fn rm(
     };
     if entry.kind == Kind::Dir {
         if !how.recursive {
-            return Err(Error::new(ErrorKind::Usage, "remove")
-                .at(path)
-                .because("is a directory")
-                .hint("-r removes it with all that is in it"));
+            return Err(Error::new(ErrorKind::Usage, "remove").at(path).because("is a directory").hint("-r removes it and its contents"));
         }
         if !how.force {
             if asked.location.is_remote() {
@@ -252,7 +249,7 @@ pub fn rm(
 }
 
 fn refuse(path: &[u8], why: &str) -> Error {
-    Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint("--force removes it all the same")
+    Error::new(ErrorKind::Usage, "remove").at(path).because(why.to_string()).hint("--force removes it anyway")
 }
 
 /// `/`, the home directory and mount points are not removed by a slip.

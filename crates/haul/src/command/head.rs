@@ -45,7 +45,7 @@ pub fn head(asked: &Argument<'_>, json: bool, out: &mut dyn Write) -> Result<()>
     let written = |result: std::io::Result<()>| result.map_err(|e| Error::io(e, "write"));
     if key.is_empty() {
         if !place.bucket().exists().map_err(named)? {
-            return Err(nothing(asked, false).because("there is no such bucket"));
+            return Err(nothing(asked, false).because("no such bucket"));
         }
         let region = place.bucket().location().map_err(named)?;
         return written(match json {
@@ -62,13 +62,13 @@ fn etag_words(etag: ETag) -> String {
     match etag {
         ETag::Md5(_) => "the MD5 of the content".into(),
         ETag::Multipart { parts, .. } => format!("uploaded in {parts} parts: the MD5 of their MD5s"),
-        ETag::Opaque => "no checksum: it only tells versions apart".into(),
+        ETag::Opaque => "no checksum: it only distinguishes versions".into(),
     }
 }
 
 fn encryption(head: &Head) -> Option<String> {
     if let Some(algorithm) = head.header("x-amz-server-side-encryption-customer-algorithm") {
-        return Some(format!("{algorithm}, with a key of your own"));
+        return Some(format!("{algorithm}, with your own key"));
     }
     let kind = head.header("x-amz-server-side-encryption")?;
     Some(match head.header("x-amz-server-side-encryption-aws-kms-key-id") {

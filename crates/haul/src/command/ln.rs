@@ -68,8 +68,8 @@ fn one(asked: &Argument<'_>, target: &Target, into: bool, force: bool) -> Result
         let trimmed = path.iter().rposition(|byte| *byte != b'/').map_or(&b""[..], |end| &path[..=end]);
         let leaf = trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         if matches!(leaf, b"" | b"." | b"..") {
-            let e = Error::new(ErrorKind::Usage, "link").at(path).because("has no name of its own for the link");
-            return Err(e.hint("name the link, too"));
+            let e = Error::new(ErrorKind::Usage, "link").at(path).because("has no file name for the link");
+            return Err(e.hint("give the name of the link too"));
         }
         if !place.path.is_empty() && !place.path.ends_with(b"/") {
             place.path.push(b'/');

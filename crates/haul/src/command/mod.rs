@@ -246,7 +246,7 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
     };
     let lists = flags.output.is_some() || !global.json;
     if flags.sources.len() > 1 && format == sum::Format::Manifest && lists {
-        let e = Error::new(ErrorKind::Usage, "sum").because("a manifest is of one directory or file");
+        let e = Error::new(ErrorKind::Usage, "sum").because("a manifest covers one directory or file");
         return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
     }
     let filter = match transfer::filter(&flags.select) {

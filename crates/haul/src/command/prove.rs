@@ -121,7 +121,7 @@ impl Teller<'_> {
             return Err(Error::io(e, "write list"));
         }
         let Checks { same, missing, differing, extra, failed } = checks;
-        let text = format!("{same} same, {missing} missing, {differing} differing, {extra} extra, {failed} unreadable");
+        let text = format!("{same} identical, {missing} missing, {differing} differing, {extra} extra, {failed} unreadable");
         let written = |result: io::Result<()>| result.map_err(|e| Error::io(e, "write"));
         if self.global.json {
             let line = json::line(&Record::Checked(Checked::of(self.tree, manifest, checks)), &self.clock.utc());

@@ -178,8 +178,8 @@ impl Setter<'_> {
     fn why(&self, entry: &Entry, refused: MetaMask) -> String {
         let what = refused.words().join(" and ");
         match entry.kind {
-            Kind::Link if !self.opened.store.caps().link_sets.has(refused) => format!("the {what} of a symlink cannot be set there"),
-            _ => format!("{what} not permitted: it belongs to somebody else, or the file system has no such attribute"),
+            Kind::Link if !self.opened.store.caps().link_sets.has(refused) => format!("this system cannot set the {what} of a symlink"),
+            _ => format!("{what} not permitted: another user owns it, or the file system does not support it"),
         }
     }
 

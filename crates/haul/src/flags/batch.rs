@@ -15,27 +15,27 @@ pub struct BatchFlags {
     pub exit_on_error: bool,
 }
 
-/// Run many haul commands from a file, in one process
+/// Run haul commands from a file, in one process
 ///
-/// A line is a command without `haul`: cp, sync, mv, rm, ls, cat, mb ... Words are quoted as in a shell, but there is no
-/// shell: no variables, no wildcards for local names. A # begins a comment. Lines run one after the other, or with --jobs
-/// beside each other; then each says only how it ended, and what fails or is listed. The exit code is that of the worst line.
+/// Each line is a command without `haul`: cp, sync, mv, rm, ls, cat, mb ... Words are quoted as in a shell, but variables
+/// and local wildcards are not expanded. # starts a comment. Lines run in order, or in parallel with --jobs; parallel lines
+/// print only results, errors and listings. The exit code is that of the most severe line.
 #[derive(Args)]
 #[command(
     override_usage = "haul run [OPTIONS] FILE",
     before_help = "Examples:
   haul run commands.txt
   printf 'cp a s3://b/\\nrm s3://b/old\\n' | haul run -
-  haul run --jobs 16 commands.txt     16 lines at once, in any order"
+  haul run --jobs 16 commands.txt     16 lines at a time"
 )]
 pub struct BatchArgs {
-    /// Command lines; - is standard input
+    /// Command lines (- reads standard input)
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     from: OsString,
-    /// Run N lines at the same time, in any order
+    /// Run up to N lines at the same time, in any order
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
-    /// Begin no other line once one has failed
+    /// Start no further line after one has failed
     #[arg(long)]
     exit_on_error: bool,
 }

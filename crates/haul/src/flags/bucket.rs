@@ -19,7 +19,7 @@ pub struct MbFlags {
     pub connect: Connect,
 }
 
-/// Make buckets
+/// Create buckets
 #[derive(Args)]
 #[command(
     override_usage = "haul mb [OPTIONS] s3://BUCKET...",
@@ -63,22 +63,22 @@ pub struct RbFlags {
 
 /// Remove buckets
 ///
-/// A bucket must be empty. --force empties it first: all objects, all their versions and all unfinished uploads.
+/// A bucket must be empty; --force empties it first: all objects, versions and unfinished uploads.
 #[derive(Args)]
 #[command(
     override_usage = "haul rb [OPTIONS] s3://BUCKET...",
     before_help = "Examples:
   haul rb s3://results
-  haul rb --force -n s3://results     says what would go with it"
+  haul rb --force -n s3://results     show what would be removed"
 )]
 pub struct RbArgs {
     /// The buckets
     #[arg(value_name = "s3://BUCKET", required = true)]
     paths: Vec<OsString>,
-    /// Remove all that is in it first, for good: objects, versions, unfinished uploads
+    /// Empty the bucket first, permanently: objects, versions, unfinished uploads
     #[arg(long)]
     force: bool,
-    /// Say what would be removed, and do nothing
+    /// Show what would be removed, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
@@ -100,10 +100,10 @@ pub struct HeadFlags {
     pub connect: Connect,
 }
 
-/// Say all that an object store tells of objects, without reading them
+/// Show object metadata
 ///
-/// Size, times, what the ETag means, checksums, class, encryption, the attributes of a file that were kept, metadata. Of a
-/// bucket it says the region. With --json one line of JSON for each.
+/// Size, times, the meaning of the ETag, checksums, class, encryption, preserved file attributes, user metadata; for a bucket
+/// its region. With --json one JSON object per line.
 #[derive(Args)]
 #[command(
     override_usage = "haul head [OPTIONS] s3://BUCKET/KEY...",
@@ -115,7 +115,7 @@ pub struct HeadArgs {
     /// The objects
     #[arg(value_name = "s3://BUCKET/KEY", required = true)]
     paths: Vec<OsString>,
-    /// This version of the object, not the latest
+    /// Use this version of the object (default: the latest)
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]
@@ -165,12 +165,12 @@ pub struct PresignFlags {
     pub connect: Connect,
 }
 
-/// Print addresses with which anybody can read or write an object, for a while
+/// Create presigned URLs
 #[derive(Args)]
 #[command(
     override_usage = "haul presign [OPTIONS] s3://BUCKET/KEY...",
     before_help = "Examples:
-  haul presign s3://results/out.nc                    good for an hour
+  haul presign s3://results/out.nc                    valid for an hour
   haul presign --expires 7d s3://results/out.nc
   curl -T in.nc \"$(haul presign --method PUT s3://results/in.nc)\""
 )]
@@ -178,13 +178,13 @@ pub struct PresignArgs {
     /// The objects
     #[arg(value_name = "s3://BUCKET/KEY", required = true)]
     paths: Vec<OsString>,
-    /// How long the address is good: 1s to 7d
+    /// Set how long the URL is valid, 1s to 7d
     #[arg(long, visible_alias = "expire", value_name = "DURATION", value_parser = lifetime, default_value = "1h")]
     expires: Duration,
-    /// What it does: read the object, or write it
+    /// Allow reading (GET) or writing (PUT) the object
     #[arg(long, value_name = "METHOD", value_enum, ignore_case = true, default_value = "GET")]
     method: PresignMethod,
-    /// This version of the object, not the latest
+    /// Use this version of the object (default: the latest)
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub struct MkdirFlags {
     pub connect: Connect,
 }
 
-/// Make directories
+/// Create directories
 #[derive(Args)]
 #[command(
     override_usage = "haul mkdir [OPTIONS] DIR...",
@@ -31,7 +31,7 @@ pub struct MkdirArgs {
     /// The directories
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     paths: Vec<OsString>,
-    /// Their parents too; a directory that is there is no error
+    /// Create missing parents; do not fail if a directory exists
     #[arg(short, long)]
     parents: bool,
     #[command(flatten)]
@@ -75,42 +75,42 @@ pub struct RmFlags {
 
 /// Remove files, and with -r directories
 ///
-/// The root, the home directory, a mount point or a whole bucket need --force too, which -f is not. Objects go by lots of 1,000.
+/// The root, the home directory, a mount point or a whole bucket need --force (not -f). Objects are removed in batches of 1,000.
 #[derive(Args)]
 #[command(
     override_usage = "haul rm [OPTIONS] PATH...",
     before_help = "Examples:
-  haul rm -r scratch/run7       many workers: fast where metadata is slow
-  haul rm -rn scratch/run7      says what would go
-  haul rm 's3://b/run7/*.tmp'   wildcards in keys; * stays between slashes, ** does not
+  haul rm -r scratch/run7       many workers: fast on slow metadata servers
+  haul rm -rn scratch/run7      show what would be removed
+  haul rm 's3://b/run7/*.tmp'   wildcards in keys; ** crosses slashes, * does not
   haul rm --uploads --older-than 7d s3://b"
 )]
 pub struct RmArgs {
-    /// What to remove
+    /// Files, directories or objects
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Directories and all that is in them
+    /// Remove directories and their contents
     #[arg(short, long)]
     recursive: bool,
-    /// What is not there is no error
+    /// Ignore missing files
     #[arg(short = 'f', long)]
     ignore_missing: bool,
-    /// Also /, the home directory, a mount point or a whole bucket
+    /// Allow removing /, the home directory, a mount point or a whole bucket
     #[arg(long)]
     force: bool,
-    /// Say what would be removed, and do nothing
+    /// Show what would be removed, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Objects: this version, for good
+    /// Remove this version of an object permanently
     #[arg(long, value_name = "ID", value_parser = objects::version, conflicts_with_all = ["all_versions", "uploads", "recursive"])]
     version_id: Option<String>,
-    /// Objects: all versions and marks of deletion, for good
+    /// Remove all versions and delete markers of objects permanently
     #[arg(long, conflicts_with = "uploads")]
     all_versions: bool,
-    /// Objects: unfinished uploads in place of objects; with what they hold nothing can be resumed
+    /// Remove unfinished multipart uploads instead of objects; they can no longer be resumed
     #[arg(long)]
     uploads: bool,
-    /// Uploads: only those that were begun before
+    /// Remove only uploads that started before WHEN
     #[arg(long, value_name = "WHEN", value_parser = units::parse_when, requires = "uploads")]
     older_than: Option<When>,
     #[command(flatten)]

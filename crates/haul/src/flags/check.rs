@@ -45,9 +45,9 @@ pub enum Against {
     Manifest(Input),
 }
 
-/// Compare two trees, or a tree with its manifest, and list what is missing, extra or different
+/// Compare two trees, or a tree with its manifest
 ///
-/// The lists are names that --files-from takes. Exit code 0: the same, 1: not the same, 2: usage.
+/// It lists missing, extra and differing names, in a form for --files-from. Exit code 0: identical, 1: different, 2: usage error.
 #[derive(Args)]
 #[command(
     override_usage = "haul check [OPTIONS] SRC DST\n       haul check [OPTIONS] --manifest FILE DIR",
@@ -60,11 +60,11 @@ pub struct CheckArgs {
     /// SRC and DST, or with --manifest one DIR
     #[arg(value_name = "DIR", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Compare DIR with the manifest FILE; - is standard input
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "When is a file the same")]
+    /// Compare DIR with the manifest FILE (- reads standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Comparison")]
     manifest: Option<OsString>,
-    /// Do not list what is at DST only
-    #[arg(long, help_heading = "When is a file the same")]
+    /// Do not list files that only DST has
+    #[arg(long, help_heading = "Comparison")]
     one_way: bool,
     #[command(flatten)]
     same: SameArgs,
@@ -74,14 +74,14 @@ pub struct CheckArgs {
     listed: ListedArgs,
     #[command(flatten)]
     keep: KeepArgs,
-    /// Write the names that are missing at DST to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Seeing it")]
+    /// Write the names that DST lacks to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     missing_to: Option<PathBuf>,
-    /// Write the names that are only at DST to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Seeing it")]
+    /// Write the names that only DST has to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     extra_to: Option<PathBuf>,
     /// Write the names that differ to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Seeing it")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     differing_to: Option<PathBuf>,
     #[command(flatten)]
     run: RunArgs,
@@ -140,7 +140,7 @@ pub struct SumFlags {
 /// How a manifest is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SumFormat {
-    /// Path, size, mtime and BLAKE3: what `haul check --manifest` can do most with
+    /// Path, size, mtime and BLAKE3: recommended for `haul check --manifest`
     Blake3,
     /// As sha256sum writes it
     Sha256sum,
@@ -150,7 +150,7 @@ pub enum SumFormat {
     Sha1sum,
     /// As sha512sum writes it
     Sha512sum,
-    /// As xxh128sum writes it: fast, no protection against intent
+    /// As xxh128sum writes it: fast, not cryptographic
     Xxh128sum,
 }
 
@@ -161,17 +161,17 @@ pub enum SumFormat {
     before_help = "Examples:
   haul sum data/ -o data.sums                      for `haul check --manifest data.sums data/`
   haul sum --format sha256sum data/ > SHA256SUMS   for `sha256sum -c`
-  haul sum --json data/                            one JSON object a file; with -o
-                                                   the manifest is written, too"
+  haul sum --json data/                            one JSON object per file; with -o,
+                                                   write the manifest too"
 )]
 pub struct SumArgs {
     /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// How the manifest is written
+    /// Set the format of the manifest
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "blake3", help_heading = "Output")]
     format: SumFormat,
-    /// Write to FILE, whole or not at all
+    /// Write to FILE, atomically
     #[arg(short = 'o', long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -78,17 +78,17 @@ pub struct Delete {
     pub max: Option<MaxDelete>,
 }
 
-/// Copy files and directories; what is the same already is skipped
+/// Copy files and directories; skips unchanged files
 ///
-/// SRC makes DST/SRC, SRC/ means what is in it. A file goes into DST if that is a directory or ends in a slash.
+/// SRC creates DST/SRC, SRC/ means its contents. A file goes into DST if DST is a directory or ends in a slash.
 #[derive(Args)]
 #[command(
     override_usage = "haul cp [OPTIONS] SRC... DST",
     before_help = "Examples:
-  haul cp -a project /scratch/me          makes /scratch/me/project, with all attributes
-  haul cp results/*.nc /archive/run7/     many files into one directory
+  haul cp -a project /scratch/me          create /scratch/me/project with all attributes
+  haul cp results/*.nc /archive/run7/     copy many files into one directory
   haul cp --verify --deadline 5h30m in/ /lustre/out
-                                          proves what it wrote; stops in time, to be run again"
+                                          read back; stop in time, ready to resume"
 )]
 pub struct CpArgs {
     #[command(flatten)]
@@ -115,8 +115,8 @@ pub struct CpArgs {
     transport: TransportArgs,
     #[command(flatten)]
     see: SeeArgs,
-    /// SRC is this version of an object, not the latest
-    #[arg(long, value_name = "ID", value_parser = objects::version, help_heading = "Which files")]
+    /// Copy this version of the object SRC (default: the latest)
+    #[arg(long, value_name = "ID", value_parser = objects::version, help_heading = "Filters")]
     version_id: Option<String>,
     #[command(flatten)]
     connect: ConnectArgs,
@@ -124,16 +124,16 @@ pub struct CpArgs {
     accepted: AcceptedArgs,
 }
 
-/// Make DST the same as SRC; with --delete, what is not at SRC goes
+/// Make DST identical to SRC; --delete deletes files that SRC does not have
 ///
-/// As `haul cp` with one source. Deletes come last, and not at all if anything failed to list or to copy.
+/// Like `haul cp` with one source. Deletes come last, and are skipped if anything could not be listed or copied.
 #[derive(Args)]
 #[command(
     mut_arg("version_id", |arg| arg.hide(true)),
     override_usage = "haul sync [OPTIONS] SRC DST",
     before_help = "Examples:
-  haul sync -a --delete home/ /backup/home      all that is in home, and nothing else
-  haul sync -anv --delete home/ /backup/home    says what that would do
+  haul sync -a --delete home/ /backup/home      mirror home
+  haul sync -anv --delete home/ /backup/home    show what that would do
   haul sync --exclude '*.tmp' --exclude /cache/ run/ /archive/run"
 )]
 pub struct SyncArgs {
@@ -143,13 +143,13 @@ pub struct SyncArgs {
     delete: DeleteArgs,
 }
 
-/// Move files and directories: copied with all attributes, proven, then removed from SRC
+/// Move files and directories: copy, verify, then delete SRC
 #[derive(Args)]
 #[command(
     override_usage = "haul mv [OPTIONS] SRC... DST",
     before_help = "Examples:
-  haul mv scratch/run7 /archive/       makes /archive/run7
-  haul mv -n scratch/* /archive/       says what would move"
+  haul mv scratch/run7 /archive/       create /archive/run7
+  haul mv -n scratch/* /archive/       show what would be moved"
 )]
 pub struct MvArgs {
     #[command(flatten)]
@@ -178,99 +178,99 @@ pub struct MvArgs {
 
 #[derive(Args)]
 struct PlacesArgs {
-    /// One SRC or more, and last DST. SRC makes DST/SRC, SRC/ means what is in it (haul help addresses)
+    /// One or more SRC, then DST. SRC creates DST/SRC, SRC/ means its contents (haul help addresses)
     #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Safety and resume")]
+#[command(next_help_heading = "Safety")]
 struct SafetyArgs {
-    /// Say what would be done and why, and do nothing
+    /// Show what would be done and why, and do nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Read the destination back and compare with what was read from the source
+    /// Read the destination back and compare it with the data read from the source
     #[arg(long)]
     verify: bool,
-    /// Begin anew: forget what an interrupted run has left
+    /// Start over: discard the state of an interrupted run
     #[arg(long)]
     restart: bool,
-    /// Wait for another run of the same job, do not stop
+    /// Wait while another run of the same job is active (default: stop)
     #[arg(long)]
     wait: bool,
-    /// A file may replace a directory that is not empty
+    /// Let a file replace a non-empty directory
     #[arg(long)]
     force: bool,
-    /// Make the missing parents of DST too
+    /// Create missing parents of DST
     #[arg(long)]
     mkpath: bool,
-    /// Have everything on disk before the end
+    /// fsync before exit
     #[arg(long)]
     fsync: bool,
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Safety and resume")]
+#[command(next_help_heading = "Safety")]
 struct TreeSafetyArgs {
-    /// Write into old files, not beside them: less space, but an interruption leaves a mixture
+    /// Update in place; an interruption leaves partial files
     #[arg(long)]
     inplace: bool,
-    /// Keep what is replaced or deleted in DIR, relative to DST
+    /// Keep replaced and deleted files in DIR, relative to DST
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     backup_dir: Option<PathBuf>,
-    /// Hard-link new files that are the same in DIR, relative to DST and on its file system (more than one: the first that has it)
+    /// Hard-link files that are identical in DIR, relative to DST (same file system; if repeated, the first match wins)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     link_dest: Vec<PathBuf>,
-    /// Remove each source file once its copy is verified (implies --verify)
+    /// Delete each source file after its copy is verified (implies --verify)
     #[arg(long)]
     remove_source_files: bool,
-    /// Only list what would be copied from SRC: mode, size, time, name
+    /// List what would be copied from SRC: mode, size, time, name
     #[arg(long)]
     list_only: bool,
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Safety and resume")]
+#[command(next_help_heading = "Safety")]
 struct DeleteArgs {
-    /// Delete at DST what is not at SRC, after all else went well; what is excluded stays
+    /// Delete files that SRC does not have, after everything else succeeded; excluded files stay
     #[arg(long, visible_aliases = ["delete-after", "delete-delay"])]
     delete: bool,
-    /// --delete, and what is excluded goes too
+    /// Delete excluded files too (implies --delete)
     #[arg(long)]
     delete_excluded: bool,
-    /// Delete nothing at all if it would be more than N or N% of DST
+    /// Delete nothing if more than N files or N% of DST would be deleted
     #[arg(long, value_name = "N|N%", value_parser = units::parse_max_delete)]
     max_delete: Option<MaxDelete>,
-    /// Delete even though something could not be read
+    /// Delete even if some files could not be read
     #[arg(long)]
     ignore_errors: bool,
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Seeing it")]
+#[command(next_help_heading = "Output")]
 struct SeeArgs {
-    /// A line for each change, as rsync's: what and why
+    /// Print one line per change, in rsync's format, with the reason
     #[arg(short = 'i', long)]
     itemize_changes: bool,
-    /// More figures at the end
+    /// Print detailed statistics at the end
     #[arg(long, visible_alias = "stats")]
     stat: bool,
-    /// --partial --progress
+    /// Same as --partial --progress
     #[arg(short = 'P')]
     partial_progress: bool,
 }
 
 /// What haul does anyway, or has no need of.
 #[derive(Args)]
-#[command(next_help_heading = "Accepted for those who know other tools; no effect")]
+#[command(next_help_heading = "Compatibility options (ignored)")]
 struct AcceptedArgs {
-    /// Directories are always copied whole
+    /// Recurse into directories (default)
     #[arg(short, long)]
     recursive: bool,
-    /// What is unfinished is always kept for the next run
+    /// Keep partial files for the next run (default)
     #[arg(long)]
     partial: bool,
-    /// Sizes are always for people to read; without operands print the most used options
+    /// Print human-readable sizes (default); without operands, print the most common options
     #[arg(short = 'h', long)]
     human_readable: bool,
 }

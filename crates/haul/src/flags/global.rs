@@ -38,32 +38,32 @@ pub enum Progress {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Seeing it")]
+#[command(next_help_heading = "Output")]
 pub struct GlobalArgs {
-    /// Name each thing that is done; -vv also says what is left alone and why
-    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Seeing it")]
+    /// List each action; -vv also lists skipped items and the reasons
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Output")]
     verbose: u8,
-    /// Only errors
-    #[arg(short, long, global = true, help_heading = "Seeing it")]
+    /// Print errors only
+    #[arg(short, long, global = true, help_heading = "Output")]
     quiet: bool,
-    /// One event a line as JSON on standard output; text for people goes to standard error
-    #[arg(long, global = true, help_heading = "Seeing it")]
+    /// Print one JSON event per line on standard output (text goes to standard error)
+    #[arg(long, global = true, help_heading = "Output")]
     json: bool,
-    /// Write everything that happens to FILE as well
-    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Seeing it")]
+    /// Write all events to FILE too
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     log: Option<PathBuf>,
-    /// Show progress; with =SECS a line every so many seconds
+    /// Show progress; with =SECS, one line every SECS seconds
     #[arg(long, global = true, value_name = "SECS", num_args = 0..=1, require_equals = true, default_missing_value = "",
-        value_parser = parse_progress, help_heading = "Seeing it")]
+        value_parser = parse_progress, help_heading = "Output")]
     progress: Option<Progress>,
-    /// Keep journals in DIR (else HAUL_STATE_DIR, else ~/.local/state/haul)
-    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Seeing it")]
+    /// Keep journals in DIR (default: HAUL_STATE_DIR, or ~/.local/state/haul)
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "Output")]
     state_dir: Option<PathBuf>,
-    /// No colours (also: NO_COLOR in the environment)
-    #[arg(long, visible_alias = "no-colour", global = true, help_heading = "Seeing it")]
+    /// Disable colors (also: NO_COLOR in the environment)
+    #[arg(long, visible_alias = "no-colour", global = true, help_heading = "Output")]
     no_color: bool,
     /// Print this help
-    #[arg(long, global = true, action = ArgAction::HelpShort, help_heading = "Seeing it")]
+    #[arg(long, global = true, action = ArgAction::HelpShort, help_heading = "Output")]
     help: Option<bool>,
 }
 

@@ -19,27 +19,27 @@ struct Stray {
 }
 
 const STRAYS: [Stray; 13] = [
-    Stray { option: "-i", looks: is_key, meant: "-i itemises changes and takes no value; a key for ssh is --identity FILE" },
-    Stray { option: "-P", looks: is_number, meant: "-P is --partial --progress and takes no value; ssh's port is --port N" },
+    Stray { option: "-i", looks: is_key, meant: "-i itemizes changes and takes no value; an SSH key is --identity FILE" },
+    Stray { option: "-P", looks: is_number, meant: "-P is --partial --progress and takes no value; the SSH port is --port N" },
     Stray {
         option: "-p",
         looks: is_number_or_size,
-        meant: "-p keeps modes and takes no value; ssh's port is --port N, a size of parts is --part-size SIZE",
+        meant: "-p preserves permissions and takes no value; the SSH port is --port N, the chunk size --part-size SIZE",
     },
-    Stray { option: "-n", looks: is_number, meant: "-n is --dry-run and takes no value; a number of workers is -j N" },
-    Stray { option: "-c", looks: is_number, meant: "-c compares contents and takes no value; a number of workers is -j N" },
+    Stray { option: "-n", looks: is_number, meant: "-n is --dry-run and takes no value; the number of workers is -j N" },
+    Stray { option: "-c", looks: is_number, meant: "-c compares by content and takes no value; the number of workers is -j N" },
     Stray {
         option: "-c",
         looks: is_cipher,
-        meant: "-c compares contents and takes no value; a cipher for ssh is --ssh-option Ciphers=NAME",
+        meant: "-c compares by content and takes no value; an SSH cipher is --ssh-option Ciphers=NAME",
     },
-    Stray { option: "-l", looks: is_number, meant: "-l keeps symlinks and takes no value; a limit of bandwidth is --bwlimit RATE" },
-    Stray { option: "-r", looks: is_number, meant: "-r takes no value; a number of retries is --retries N" },
-    Stray { option: "-v", looks: is_number, meant: "-v takes no value; more of it is -vv" },
-    Stray { option: "-o", looks: is_setting, meant: "-o keeps owners and takes no value; an option of ssh is --ssh-option KEY=VALUE" },
-    Stray { option: "-d", looks: is_number, meant: "-d lists directories only and takes no value; a number of levels is -L N" },
-    Stray { option: "--progress", looks: is_interval, meant: "the interval of --progress is written with =, as in --progress=60" },
-    Stray { option: "--preserve", looks: is_list, meant: "the list of --preserve is written with =, as in --preserve=mode,times" },
+    Stray { option: "-l", looks: is_number, meant: "-l preserves symlinks and takes no value; the bandwidth limit is --bwlimit RATE" },
+    Stray { option: "-r", looks: is_number, meant: "-r takes no value; the number of retries is --retries N" },
+    Stray { option: "-v", looks: is_number, meant: "-v takes no value; for more output use -vv" },
+    Stray { option: "-o", looks: is_setting, meant: "-o preserves owners and takes no value; an SSH option is --ssh-option KEY=VALUE" },
+    Stray { option: "-d", looks: is_number, meant: "-d lists directories only and takes no value; the number of levels is -L N" },
+    Stray { option: "--progress", looks: is_interval, meant: "--progress takes its interval with =, as in --progress=60" },
+    Stray { option: "--preserve", looks: is_list, meant: "--preserve takes its list with =, as in --preserve=mode,times" },
 ];
 
 fn is_number(text: &str) -> bool {
@@ -175,52 +175,65 @@ pub fn stray_value(argv: &[OsString], definitions: &clap::Command, exists: &dyn 
 }
 
 /// Options of other tools, and what haul has for them.
-const FOREIGN: [(&[&str], &str); 19] = [
+const FOREIGN: [(&[&str], &str); 26] = [
     (&["-?"], "help is -h or --help"),
-    (&["--delete-before", "--delete-during", "--del"], "--delete deletes when all else has landed"),
-    (&["--info", "--outbuf"], "progress is --progress or --progress=SECS"),
-    (&["--filter", "-f"], "write --include PATTERN and --exclude PATTERN, or rules in a file with --filter-from"),
-    (&["--cvs-exclude", "-C"], "write --exclude PATTERN or --exclude-from FILE; compression is -z"),
-    (&["--backup", "-b"], "write --backup-dir DIR"),
-    (&["--append", "--append-verify"], "what was interrupted is resumed anyway; --inplace writes into old files"),
-    (&["--partial-dir", "--temp-dir", "-T", "--delay-updates"], "unfinished files lie beside their places and are found again"),
-    (&["--compare-dest", "--copy-dest"], "there is --link-dest DIR"),
-    (&["--relative", "-R"], "paths relative to SRC are kept with --files-from LIST"),
-    (&["--transfers", "--checkers", "--threads", "--parallel", "--workers-max"], "haul tunes the number of workers itself; -j N fixes it"),
-    (&["--dryrun"], "it is --dry-run or -n"),
-    (&["--chunksize", "--bufsize", "--s3-chunk-size"], "it is --chunk-size SIZE"),
-    (&["--no-follow-symlinks"], "symlinks are not followed without -L"),
-    (&["--reflink", "--no-dereference", "-d"], "this is what haul does anyway"),
-    (&["--retry-count"], "it is --retries N"),
-    (&["--ignore-checksum", "--checksum-choice", "--cc"], "-c compares contents; --verify reads back what was written"),
-    (&["--usermap", "--groupmap"], "there are --chown USER:GROUP and --numeric-ids"),
-    (&["--human"], "sizes are for people to read; -h in ls, du and tree"),
+    (&["--delete-before", "--delete-during", "--del"], "--delete deletes files after everything else succeeded"),
+    (&["--info", "--outbuf"], "use --progress or --progress=SECS"),
+    (&["--filter"], "use --include PATTERN and --exclude PATTERN, or --filter-from FILE"),
+    (
+        &["-f"],
+        "existing files are replaced anyway, --force also replaces non-empty directories; filters are --include, --exclude and --filter-from",
+    ),
+    (&["--cvs-exclude", "-C"], "use --exclude PATTERN or --exclude-from FILE; compression is -z"),
+    (&["--backup", "-b"], "use --backup-dir DIR"),
+    (&["--append", "--append-verify"], "interrupted files are resumed anyway; --inplace updates files in place"),
+    (&["--partial-dir", "--temp-dir", "--delay-updates"], "partial files are kept next to their final names, and resumed"),
+    (
+        &["-T", "--no-target-directory"],
+        "write SRC/ with a slash to copy the contents of SRC into DST; partial files are kept next to their final names",
+    ),
+    (&["--target-directory"], "write the destination last: SRC... DST"),
+    (&["--compare-dest", "--copy-dest"], "use --link-dest DIR"),
+    (&["--relative", "-R"], "--files-from LIST keeps paths relative to SRC"),
+    (&["--transfers", "--checkers", "--threads", "--parallel", "--workers-max"], "haul tunes the number of workers; -j N fixes it"),
+    (&["--dryrun"], "use --dry-run or -n"),
+    (&["--chunksize", "--bufsize", "--s3-chunk-size"], "use --chunk-size SIZE"),
+    (&["--no-follow-symlinks", "--no-dereference", "-d"], "symlinks are copied as symlinks by default; -L copies their targets"),
+    (&["--reflink"], "haul uses reflinks and in-kernel copies by default"),
+    (&["--retry-count"], "use --retries N"),
+    (&["--ignore-checksum", "--checksum-choice", "--cc"], "-c compares by content; --verify reads the destination back"),
+    (&["--usermap", "--groupmap"], "use --chown USER:GROUP or --numeric-ids"),
+    (&["--human"], "sizes are human-readable by default; in ls, du and tree use -h"),
+    (&["--log-file"], "use --log FILE"),
+    (&["--rsync-path"], "use --agent PATH for haul on the remote host"),
+    (&["--only-show-errors"], "use -q"),
+    (&["--flatten"], "haul keeps the directory structure; name the files one by one to copy them into one directory"),
 ];
 
 const DOWNLOAD: &str = "`haul cp SRC DST` copies in both directions: from HOST:PATH or s3://BUCKET/KEY to a local path, or back";
 const DELETES: &str = "`haul rm` removes files, `haul rm -r` directories";
-const SAME: &str = "`haul sync --delete SRC/ DST` makes DST the same as what is in SRC";
-const SUMS: &str = "`haul sum --format sha256sum` (or md5sum ...) prints sums, `haul check --manifest` compares them";
+const SAME: &str = "`haul sync --delete SRC/ DST` makes DST identical to the contents of SRC";
+const SUMS: &str = "`haul sum --format sha256sum` (or md5sum ...) prints checksums, `haul check --manifest` compares them";
 
 /// Commands of other tools, and what haul has for them.
 const FOREIGN_COMMANDS: [(&[&str], &str); 10] = [
     (&["get", "put", "push", "pull", "fetch", "send", "upload", "download", "scp", "sftp", "transfer"], DOWNLOAD),
-    (&["copy", "copyto", "duplicate", "clone"], "`haul cp SRC DST` copies: SRC makes DST/SRC, SRC/ means what is in it"),
+    (&["copy", "copyto", "duplicate", "clone"], "`haul cp SRC DST` copies: SRC creates DST/SRC, SRC/ means its contents"),
     (&["move", "moveto", "rename", "ren"], "`haul mv SRC DST` moves"),
     (&["mirror"], SAME),
     (&["rsync"], "`haul sync` takes rsync's options: `rsync -av --delete SRC/ DST` is `haul sync -av --delete SRC/ DST`"),
     (&["delete", "del", "remove", "rmdir", "purge", "unlink", "deletefile"], DELETES),
-    (&["list", "dir", "ll", "lsl", "lsd", "lsf", "lsjson"], "`haul ls -l` lists, `haul ls -R --json` for programs"),
-    (&["diff", "compare", "verify", "cmp"], "`haul check SRC DST` compares trees, with -c by content"),
+    (&["list", "dir", "ll", "lsl", "lsd", "lsf", "lsjson"], "use `haul ls -l`, or `haul ls -R --json` in programs"),
+    (&["diff", "compare", "verify", "cmp"], "`haul check SRC DST` compares trees; -c compares by content"),
     (&["md5sum", "sha256sum", "sha1sum", "hashsum", "checksum"], SUMS),
-    (&["stat", "info", "size"], "`haul ls -l` shows files, `haul head` objects, `haul du -s` sums"),
+    (&["stat", "info", "size"], "use `haul ls -l` for files, `haul head` for objects, `haul du -s` for totals"),
 ];
 
 /// What to write in place of a command that haul does not have.
 pub fn foreign_command(error: &clap::Error) -> Option<String> {
     let name = unknown_command(error)?;
     let (_, meant) = FOREIGN_COMMANDS.iter().find(|(names, _)| names.contains(&name))?;
-    Some(format!("there is no command '{name}'; {meant}"))
+    Some(format!("no command '{name}'; {meant}"))
 }
 
 /// The first word, where it is no command.
@@ -233,6 +246,10 @@ pub fn unknown_command(error: &clap::Error) -> Option<&str> {
 
 /// What to write in place of an option that haul does not have.
 pub fn foreign_flag(error: &clap::Error, command: Option<&str>) -> Option<String> {
+    let given = |name: &str| matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(option)) if option == name);
+    if error.kind() == ErrorKind::TooManyValues && given("--sparse") {
+        return Some("--sparse preserves holes and takes no value; --no-sparse turns it off".into());
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
@@ -240,8 +257,8 @@ pub fn foreign_flag(error: &clap::Error, command: Option<&str>) -> Option<String
     let option = option.split('=').next().unwrap_or(option);
     let deletes = ["--delete", "--delete-after", "--delete-delay", "--delete-excluded", "--max-delete", "--ignore-errors"];
     if command == Some("cp") && deletes.contains(&option) {
-        return Some(format!("cp never deletes, so it has no {option}; `haul sync` has it"));
+        return Some(format!("cp never deletes; {option} is an option of `haul sync`"));
     }
     let (_, meant) = FOREIGN.iter().find(|(options, _)| options.contains(&option))?;
-    Some(format!("there is no {option}; {meant}"))
+    Some(format!("no option {option}; {meant}"))
 }

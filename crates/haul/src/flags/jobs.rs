@@ -26,15 +26,15 @@ pub enum JobsCommand {
     },
 }
 
-/// List, show, resume and clean up what runs have left: journals and unfinished files
+/// List, show, resume and clean up jobs: their journals and unfinished files
 #[derive(Args)]
 #[command(
     override_usage = "haul jobs [list [--all]]\n       haul jobs show JOB\n       haul jobs resume JOB\n       haul jobs clean [OPTIONS] [JOB...]",
     before_help = "Examples:
   haul jobs                           running, interrupted and finished jobs
-  haul jobs resume 3f9c               run an interrupted job again, from where it stopped
-  haul jobs clean --older-than 30d    forget the old ones, and remove their unfinished files
-  haul jobs clean -F lab.conf 3f9c    one whose host or store is reached by these flags"
+  haul jobs resume 3f9c               resume an interrupted job
+  haul jobs clean --older-than 30d    remove old journals and their unfinished files
+  haul jobs clean -F lab.conf 3f9c    reach its host with these options"
 )]
 pub struct JobsArgs {
     #[command(subcommand)]
@@ -43,33 +43,33 @@ pub struct JobsArgs {
 
 #[derive(Subcommand)]
 enum JobsSubcommand {
-    /// Running and interrupted jobs, and the last 20 that have finished (done without a word, too)
+    /// List running and interrupted jobs, and the last 20 finished ones (default)
     List {
-        /// All that have finished
+        /// List all finished jobs
         #[arg(short, long)]
         all: bool,
     },
-    /// What is known of one job
+    /// Show one job
     Show {
-        /// The job's id, or the beginning of it
+        /// The job's ID, or a prefix of it
         #[arg(value_name = "JOB")]
         job: String,
     },
-    /// Run an interrupted job again, with its recorded arguments, in its directory, from its journal
+    /// Resume an interrupted job with its recorded arguments and directory
     Resume {
-        /// The job's id, or the beginning of it
+        /// The job's ID, or a prefix of it
         #[arg(value_name = "JOB")]
         job: String,
     },
-    /// Forget jobs that are not running, and remove their unfinished files
+    /// Remove the journals and unfinished files of jobs that are not running
     Clean {
-        /// Ids, or beginnings of them; without one all that are not running
+        /// IDs or prefixes of them (default: all jobs that are not running)
         #[arg(value_name = "JOB")]
         jobs: Vec<String>,
-        /// Only those that ended longer ago: 30d
+        /// Remove only jobs that ended more than DURATION ago: 30d
         #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
         older_than: Option<Duration>,
-        /// Say what would go, and do nothing
+        /// Show what would be removed, and do nothing
         #[arg(short = 'n', long)]
         dry_run: bool,
         #[command(flatten)]

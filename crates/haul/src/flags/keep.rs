@@ -39,91 +39,91 @@ pub enum Principal {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "What is copied")]
+#[command(next_help_heading = "Attributes")]
 pub struct KeepArgs {
-    /// All of it: -rlptgoD and also ACLs, user xattrs, hard links and holes (-A -X -H -S)
+    /// Preserve everything: -rlptgoD plus ACLs, user xattrs, hard links and holes (-A -X -H -S)
     #[arg(short, long)]
     archive: bool,
-    /// Modes with setuid and setgid bits (without it: modes without them)
+    /// Preserve permissions with setuid and setgid bits (default: permissions without them)
     #[arg(short, long)]
     perms: bool,
-    /// Modification times, in nanoseconds (kept without it)
+    /// Preserve modification times to the nanosecond (default)
     #[arg(short, long)]
     times: bool,
-    /// Owners, as far as this user may set them
+    /// Preserve owners, as far as this user may set them
     #[arg(short, long)]
     owner: bool,
-    /// Groups, as far as this user may set them
+    /// Preserve groups, as far as this user may set them
     #[arg(short, long)]
     group: bool,
-    /// Fifos, sockets and devices
+    /// Copy FIFOs, sockets and devices
     #[arg(short = 'D', long, visible_alias = "devices")]
     specials: bool,
-    /// Hard links among what is copied
+    /// Preserve hard links between copied files
     #[arg(short = 'H', long)]
     hard_links: bool,
-    /// ACLs, inherited default ACLs cleared
+    /// Preserve ACLs, and clear inherited default ACLs
     #[arg(short = 'A', long)]
     acls: bool,
-    /// Extended attributes: user.*, as root also security.capability and trusted.*
+    /// Preserve extended attributes: user.*; as root also security.capability and trusted.*
     #[arg(short = 'X', long)]
     xattrs: bool,
-    /// Holes stay holes
+    /// Preserve sparse files
     #[arg(short = 'S', long)]
     sparse: bool,
-    /// More to keep, with commas: mode,times,owner,group,acl,xattr,links,sparse,specials,context,all (alone: mode,times,owner,group,acl,xattr)
+    /// Preserve these too, separated by commas: mode,times,owner,group,acl,xattr,links,sparse,specials,context,all (alone: mode,times,owner,group,acl,xattr)
     #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true, default_missing_value = "mode,times,owner,group,acl,xattr",
         value_parser = parse_preserve)]
     preserve: Option<Preserve>,
-    /// Symlinks as symlinks (done without it; --no-links leaves them out)
+    /// Copy symlinks as symlinks (default; --no-links skips them)
     #[arg(short, long)]
     links: bool,
-    /// What symlinks point to, in their place
+    /// Copy the targets of symlinks
     #[arg(short = 'L', long, visible_alias = "dereference")]
     copy_links: bool,
-    /// Leave out symlinks that point outside the tree
+    /// Skip symlinks that point outside the tree
     #[arg(long)]
     safe_links: bool,
-    /// A symlink to a directory at the destination counts as the directory, if it stays beneath DST
+    /// Follow symlinks to directories at the destination, as long as they stay below DST
     #[arg(short = 'K', long)]
     keep_dirlinks: bool,
-    /// Not the modes
+    /// Do not preserve permissions
     #[arg(long, visible_aliases = ["no-p", "no-mode"])]
     no_perms: bool,
-    /// Not the times: the next run has to look at everything again
+    /// Do not preserve modification times (the next run compares everything again)
     #[arg(long, visible_alias = "no-t")]
     no_times: bool,
-    /// Not the owners
+    /// Do not preserve owners
     #[arg(long, visible_alias = "no-o")]
     no_owner: bool,
-    /// Not the groups
+    /// Do not preserve groups
     #[arg(long, visible_alias = "no-g")]
     no_group: bool,
-    /// Not the fifos, sockets and devices
+    /// Do not copy FIFOs, sockets and devices
     #[arg(long, visible_aliases = ["no-D", "no-devices"])]
     no_specials: bool,
-    /// Not the hard links
+    /// Do not preserve hard links
     #[arg(long, visible_alias = "no-H")]
     no_hard_links: bool,
-    /// Not the ACLs
+    /// Do not preserve ACLs
     #[arg(long, visible_alias = "no-A")]
     no_acls: bool,
-    /// Not the extended attributes
+    /// Do not preserve extended attributes
     #[arg(long, visible_alias = "no-X")]
     no_xattrs: bool,
-    /// Not the holes
+    /// Do not preserve sparse files
     #[arg(long, visible_alias = "no-S")]
     no_sparse: bool,
-    /// Not the symlinks
+    /// Skip symlinks
     #[arg(long, visible_alias = "no-l")]
     no_links: bool,
-    /// Change modes on the way, as in rsync: D755,F644 or u+w,go=rX
+    /// Change permissions, as in rsync: D755,F644 or u+w,go=rX
     #[arg(long, value_name = "MODES")]
     chmod: Vec<String>,
     /// Set owner and group: USER, USER:GROUP or :GROUP, as names or numbers
     #[arg(long, value_name = "USER:GROUP", value_parser = parse_chown)]
     chown: Option<Chown>,
-    /// Owners and groups by number, not by name (within one machine they always are)
+    /// Preserve owners and groups by number, not by name (default within one machine)
     #[arg(long)]
     numeric_ids: bool,
 }

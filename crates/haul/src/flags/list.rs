@@ -30,43 +30,43 @@ pub struct LsFlags {
     pub connect: Connect,
 }
 
-/// List names, and of object stores keys, versions, unfinished uploads and buckets
+/// List files, objects, object versions, unfinished uploads and buckets
 ///
-/// Of objects it shows what a listing tells, which costs one request for 1,000 of them; `haul head` asks for the rest.
+/// Listing objects costs one request per 1,000 of them; `haul head` shows their other metadata.
 #[derive(Args)]
 #[command(
     override_usage = "haul ls [OPTIONS] [PATH...]",
     before_help = "Examples:
-  haul ls -lh /scratch/me       modes, owners, sizes, times
-  haul ls -R data/              everything below
-  haul ls -R --json data/       the same for a program: one JSON object a line
-  haul ls s3://                 the buckets
+  haul ls -lh /scratch/me       with modes, owners, sizes, times
+  haul ls -R data/              recursively
+  haul ls -R --json data/       one JSON object per line
+  haul ls s3://                 all buckets
   haul ls -l 's3://b/2024-*/x*.nc'
-  haul ls --uploads s3://b      what was begun and not completed"
+  haul ls --uploads s3://b      unfinished multipart uploads"
 )]
 pub struct LsArgs {
-    /// What to list
+    /// Directories, files, buckets or keys
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Modes, owners, sizes and times too; of objects classes, sizes and times
+    /// Show modes, owners, sizes and times (objects: classes, sizes and times)
     #[arg(short, long)]
     long: bool,
-    /// Names that begin with a dot too; of objects all are shown anyway
+    /// Show names that begin with a dot too (objects are always shown)
     #[arg(short, long)]
     all: bool,
-    /// Sizes as 5.24 GiB (help is --help)
+    /// Show sizes as 5.24 GiB (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// All that is below, too
+    /// List directories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Objects: their ETags too
+    /// Show ETags of objects
     #[arg(long)]
     etag: bool,
-    /// Objects: all versions and marks of deletion, with their ids
+    /// List all versions and delete markers of objects, with their IDs
     #[arg(long, visible_alias = "versions")]
     all_versions: bool,
-    /// Objects: uploads that were begun and neither completed nor abandoned, in place of objects
+    /// List unfinished multipart uploads instead of objects
     #[arg(long, conflicts_with_all = ["all_versions", "etag"])]
     uploads: bool,
     #[command(flatten)]
@@ -125,33 +125,33 @@ pub struct DuFlags {
     pub connect: Connect,
 }
 
-/// Sizes and counts of directories
+/// Show sizes and file counts of directories
 #[derive(Args)]
 #[command(
     override_usage = "haul du [OPTIONS] [PATH...]",
     before_help = "Examples:
-  haul du -sh /scratch/me          one line
-  haul du -h -d 1 /scratch/me      a line for each directory in it
-  haul du -h --by-class s3://b/    how much is in STANDARD, how much in GLACIER
-  haul du -s --json /scratch/me    exact numbers for a program: one JSON object a line"
+  haul du -sh /scratch/me          only the total
+  haul du -h -d 1 /scratch/me      one line per directory in it
+  haul du -h --by-class s3://b/    totals of STANDARD, GLACIER, ...
+  haul du -s --json /scratch/me    exact numbers, one JSON object per line"
 )]
 pub struct DuArgs {
-    /// What to measure
+    /// Directories, files or keys
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Only the total of each PATH
+    /// Show only the total of each PATH
     #[arg(short, long)]
     summarize: bool,
-    /// Sizes as 5.24 GiB (help is --help)
+    /// Show sizes as 5.24 GiB (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// Show N levels of directories
+    /// Show N levels of directories (default: all)
     #[arg(short = 'd', long, visible_alias = "max-depth", value_name = "N")]
     depth: Option<u32>,
-    /// Objects: how much is in each storage class, too
+    /// Show totals per storage class (objects)
     #[arg(long, visible_alias = "group")]
     by_class: bool,
-    /// Objects: count the versions that are not the latest, too
+    /// Count noncurrent versions too (objects)
     #[arg(long, visible_alias = "versions")]
     all_versions: bool,
     #[command(flatten)]
@@ -209,14 +209,14 @@ pub struct TreeFlags {
     before_help = "Examples:
   haul tree data
   haul tree -d -L 2 host:data   directories only, two levels
-  haul tree --du -h data        sizes too; those of directories with everything below
+  haul tree --du -h data        with sizes; directories include everything below
   haul tree --json s3://b/run7/ one JSON object per line"
 )]
 pub struct TreeArgs {
-    /// What to show
+    /// Directories or key prefixes
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Show names that begin with a dot too; objects are always shown
+    /// Show names that begin with a dot too (objects are always shown)
     #[arg(short, long)]
     all: bool,
     /// List directories only
@@ -273,7 +273,7 @@ pub struct CatArgs {
     /// The files, in this order
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
-    /// Objects: this version, not the latest
+    /// Read this version of the object (default: the latest)
     #[arg(long, value_name = "ID", value_parser = objects::version)]
     version_id: Option<String>,
     #[command(flatten)]

@@ -34,18 +34,18 @@ pub enum Target {
 
 /// Create hard links, and with -s symlinks
 ///
-/// As with ln(1), a LINK that is a directory gets links of the targets' names. Hard links need both names on one host and file system;
-/// the text of a symlink is stored as it is written, without the host if that is the one of LINK.
+/// As with ln(1), if LINK is a directory, the links are created in it under the targets' names. Hard links need both names on one
+/// host and file system. The target of a symlink is stored as written, without the host if LINK is on the same host.
 #[derive(Args)]
 #[command(
     override_usage = "haul ln [OPTIONS] TARGET LINK\n       haul ln [OPTIONS] TARGET... DIR",
     before_help = "Examples:
   haul ln -s ../run7/out latest
   haul ln -sfn /data/v2 cluster:current         replace a link to a directory
-  haul ln cluster:data/big cluster:keep/big     a second name for the file"
+  haul ln cluster:data/big cluster:keep/big     hard link"
 )]
 pub struct LnArgs {
-    /// The targets, and last the link or the directory for the links
+    /// The targets, then the link or the directory for the links
     #[arg(value_name = "PATH", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     /// Create symlinks
@@ -117,23 +117,23 @@ pub struct DfFlags {
 
 /// Show free space of file systems
 ///
-/// By haul on the host or by the SFTP server (statvfs@openssh.com). Without PATH the file system of the current directory.
+/// On remote hosts, haul or the SFTP server reports it (statvfs@openssh.com). Without PATH, the current directory is shown.
 #[derive(Args)]
 #[command(
     override_usage = "haul df [OPTIONS] [PATH...]",
     before_help = "Examples:
   haul df -h . cluster:/scratch
-  haul df -i cluster:            inodes: small files need them
+  haul df -i cluster:            inodes instead of bytes
   haul df --json cluster:/scratch | jq .available"
 )]
 pub struct DfArgs {
-    /// Places on the file systems
+    /// Paths on the file systems
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     /// Show sizes as 5.24 GiB (help is --help)
     #[arg(short = 'h', long)]
     human_readable: bool,
-    /// Show inodes in place of bytes
+    /// Show inodes instead of bytes
     #[arg(short, long)]
     inodes: bool,
     #[command(flatten)]

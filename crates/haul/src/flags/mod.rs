@@ -146,7 +146,7 @@ pub(crate) type Refusal = String;
 
 const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 
-/// Moves data between the places where research and HPC people keep it
+/// Fast, resumable, verified file transfer: local, SSH, S3
 #[derive(Parser)]
 #[command(
     name = "haul",
@@ -158,9 +158,9 @@ const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help
     override_usage = "haul COMMAND [OPTIONS] [ARGUMENTS]",
     help_template = TEMPLATE,
     before_help = "Examples:
-  haul demo                               see a copy killed, resumed, verified
-  haul cp -a project /scratch/me          makes /scratch/me/project, as it was
-  haul sync --delete data/ /backup/data   makes /backup/data the same as data",
+  haul demo                               watch a copy being killed, resumed, verified
+  haul cp -a project /scratch/me          create /scratch/me/project
+  haul sync --delete data/ /backup/data   make /backup/data identical to data",
     after_help = "`haul COMMAND --help` explains a command; `haul help` lists the topics (exit-codes, filters, addresses, ...)."
 )]
 pub struct Cli {

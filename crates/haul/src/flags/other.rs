@@ -20,19 +20,20 @@ pub struct DoctorFlags {
     pub connect: Connect,
 }
 
-/// Say how a host is reached, what it can do, and what would make it better
+/// Diagnose a remote host
 ///
-/// It logs in once, moves no data, and changes nothing there unless --install-agent is given.
+/// Shows how haul reaches the host, the host's abilities, and possible improvements. It logs in once, transfers no data, and
+/// changes nothing on the host unless --install-agent is given.
 #[derive(Args)]
 #[command(
     override_usage = "haul doctor [OPTIONS] HOST...",
     before_help = "Examples:
   haul doctor cluster
-  haul doctor --data-ports 50000:50100 me@cluster     which ports the firewall lets through
-  haul doctor --install-agent cluster                 places haul there, for later runs too"
+  haul doctor --data-ports 50000:50100 me@cluster     test which ports the firewall allows
+  haul doctor --install-agent cluster                 install haul on the host"
 )]
 pub struct DoctorArgs {
-    /// Hosts: HOST, USER@HOST, ssh://HOST:PORT; with sftp:// as if there were no haul
+    /// Hosts: HOST, USER@HOST, ssh://HOST:PORT, or sftp://HOST to test plain SFTP
     #[arg(value_name = "HOST", required = true, value_hint = ValueHint::Hostname)]
     hosts: Vec<OsString>,
     #[command(flatten)]
@@ -67,21 +68,21 @@ pub struct DemoFlags {
     pub keep: bool,
 }
 
-/// Make a small tree, copy it, interrupt, resume, verify and check it
+/// Create a small tree, copy it, interrupt, resume, verify and check it
 ///
-/// Everything happens in a new folder in the temporary directory, which goes away at the end.
+/// Everything happens in a new folder in the temporary directory, which is deleted at the end.
 #[derive(Args)]
 #[command(
     override_usage = "haul demo [OPTIONS]",
     before_help = "Examples:
   haul demo
-  haul demo --keep --dir /scratch/me    to look at what it made, and on another file system"
+  haul demo --keep --dir /scratch/me    keep it, on another file system"
 )]
 pub struct DemoArgs {
-    /// Make the folder in DIR
+    /// Create the folder in DIR
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
-    /// Leave the folder there
+    /// Keep the folder
     #[arg(long)]
     keep: bool,
 }
@@ -94,7 +95,7 @@ impl DemoArgs {
 
 /// Print completions for a shell
 ///
-/// bash, zsh and fish complete hosts of ssh_config, buckets of earlier jobs, profiles and job ids, too.
+/// bash, zsh and fish also complete hosts of ssh_config, buckets of earlier jobs, profiles and job IDs.
 #[derive(Args)]
 #[command(
     override_usage = "haul completions SHELL",
@@ -118,7 +119,7 @@ pub struct CompletionsArgs {
   haul man ~/.local/share/man/man1"
 )]
 pub struct ManArgs {
-    /// Where to put haul.1, haul-cp.1 and the others
+    /// The directory for haul.1, haul-cp.1 and the others
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) dir: Option<PathBuf>,
 }
@@ -149,11 +150,11 @@ pub struct CompleteFlags {
     pub words: Vec<OsString>,
 }
 
-/// Print hosts, buckets, profiles and jobs for a word: what completions ask for
+/// Print hosts, buckets, profiles and jobs for shell completion
 #[derive(Args)]
 #[command(override_usage = "haul complete -- CURRENT [WORD...]")]
 pub struct CompleteArgs {
-    /// The word to be completed, and those before it
+    /// The word to complete, and the words before it
     #[arg(value_name = "WORD", required = true, last = true)]
     words: Vec<OsString>,
 }
@@ -171,7 +172,7 @@ pub struct AgentFlags {
     pub join: Option<String>,
 }
 
-/// Serve another haul over standard input and output: what ssh starts on the remote host
+/// Serve another haul over standard input and output (started through ssh)
 #[derive(Args)]
 #[command(override_usage = "ssh HOST haul agent")]
 pub struct AgentArgs {

@@ -21,18 +21,18 @@ pub struct Run {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Safety and resume")]
+#[command(next_help_heading = "Safety")]
 pub struct RunArgs {
-    /// Stop cleanly after a DURATION (5h30m) or at a TIME (06:00, 2026-01-31T06:00) and keep the journal; exit code 75
+    /// Stop cleanly after a DURATION or at a TIME (5h30m, 06:00, 2026-01-31T06:00; exit code 75; resumable)
     #[arg(long, value_name = "DURATION|TIME", value_parser = units::parse_when)]
     deadline: Option<When>,
-    /// Give up when nothing moved for so long: 60s, 5m
+    /// Abort when no progress was made for DURATION: 60s, 5m
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Try what failed for a passing reason up to N more times (default: 9), within 3 minutes; make a lost ssh link again up to N times (3)
+    /// Retry transient errors up to N times (default: 9) within 3 minutes, and reconnect up to N times (default: 3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     retries: Option<u32>,
-    /// Write the names that failed to FILE, for a later --files-from
+    /// Write the names that failed to FILE, for --files-from
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     failed_to: Option<PathBuf>,
 }

@@ -9,15 +9,15 @@ use super::Refusal;
 use crate::units;
 
 #[derive(Args)]
-#[command(next_help_heading = "When is a file the same")]
+#[command(next_help_heading = "Comparison")]
 pub struct SameArgs {
-    /// Compare contents, not size and time
+    /// Compare by content (default: by size and modification time)
     #[arg(short, long)]
     checksum: bool,
-    /// Compare sizes only
+    /// Compare by size only
     #[arg(long)]
     size_only: bool,
-    /// Times this far apart are equal: 1s for FAT, 2s for some archives
+    /// Treat times that differ by up to DURATION as equal: 1s for FAT, 2s for some archives
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     modify_window: Option<Duration>,
 }
@@ -36,18 +36,18 @@ impl SameArgs {
 
 /// Which of those that differ are copied.
 #[derive(Args)]
-#[command(next_help_heading = "When is a file the same")]
+#[command(next_help_heading = "Comparison")]
 pub struct UpdateArgs {
-    /// Copy all of them, the same or not
+    /// Copy all files, even identical ones
     #[arg(short = 'I', long)]
     ignore_times: bool,
-    /// Leave files that are newer at the destination
+    /// Skip files that are newer at the destination
     #[arg(short, long)]
     update: bool,
-    /// Make nothing that is not at the destination yet
+    /// Skip files that the destination does not have
     #[arg(long)]
     existing: bool,
-    /// Touch nothing that is at the destination already
+    /// Skip files that the destination already has
     #[arg(long)]
     ignore_existing: bool,
 }

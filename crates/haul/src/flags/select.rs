@@ -43,33 +43,33 @@ pub struct Select {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Which files")]
+#[command(next_help_heading = "Filters")]
 pub struct SelectArgs {
-    /// Take what matches, if no filter before it matched (patterns: haul help filters)
+    /// Include matching names, unless an earlier filter matched (patterns: haul help filters)
     #[arg(long, value_name = "PATTERN")]
     include: Vec<OsString>,
-    /// Leave out what matches, if no filter before it matched
+    /// Exclude matching names, unless an earlier filter matched
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
-    /// Rules from FILE, one a line: + PATTERN or - PATTERN; - is standard input
+    /// Read rules from FILE, one per line: + PATTERN or - PATTERN (- reads standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     filter_from: Vec<OsString>,
-    /// --include for each line of FILE
+    /// Read --include patterns from FILE, one per line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     include_from: Vec<OsString>,
-    /// --exclude for each line of FILE
+    /// Read --exclude patterns from FILE, one per line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     exclude_from: Vec<OsString>,
-    /// No file smaller than SIZE (10M is MiB, 10MB millions)
+    /// Skip files smaller than SIZE (10M is 10 MiB, 10MB is 10,000,000 bytes)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     min_size: Option<u64>,
-    /// No file larger than SIZE
+    /// Skip files larger than SIZE
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     max_size: Option<u64>,
-    /// Only files modified after: 7d (ago), 2026-01-31, 2026-01-31T08:00, 08:00
+    /// Select only files modified after WHEN: 7d (ago), 2026-01-31, 2026-01-31T08:00, 08:00
     #[arg(long, value_name = "WHEN", value_parser = units::parse_when)]
     newer_than: Option<When>,
-    /// Only files modified before
+    /// Select only files modified before WHEN
     #[arg(long, value_name = "WHEN", value_parser = units::parse_when)]
     older_than: Option<When>,
     /// Stay on the file system of each source
@@ -129,12 +129,12 @@ pub struct Listed {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Which files")]
+#[command(next_help_heading = "Filters")]
 pub struct ListedArgs {
-    /// Only the names in FILE, one a line, relative to SRC; - is standard input
+    /// Select only the names in FILE, one per line, relative to SRC (- reads standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files_from: Option<OsString>,
-    /// Names in lists (--files-from, --include-from, ...) end with a zero byte
+    /// End names in lists with NUL, not with a newline (--files-from, --include-from, ...)
     #[arg(short = '0', long, visible_alias = "null")]
     from0: bool,
 }

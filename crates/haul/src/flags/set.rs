@@ -62,7 +62,7 @@ pub struct ChmodArgs {
     /// The mode: octal, or clauses separated by commas
     #[arg(value_name = "MODE", allow_hyphen_values = true)]
     mode: String,
-    /// What to change
+    /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub struct ChownArgs {
     /// OWNER, OWNER:GROUP or :GROUP, as names or numbers
     #[arg(value_name = "OWNER", value_parser = parse_chown)]
     owner: Chown,
-    /// What to change
+    /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     /// Change symlinks themselves, not what they point to
@@ -141,7 +141,7 @@ pub struct ChgrpArgs {
     /// The group, by name or number
     #[arg(value_name = "GROUP", value_parser = parse_group)]
     group: Principal,
-    /// What to change
+    /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
     /// Change symlinks themselves, not what they point to

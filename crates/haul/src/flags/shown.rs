@@ -71,8 +71,8 @@ pub(super) fn add_short_help(command: Command) -> Command {
     if command.get_arguments().any(|arg| arg.get_short() == Some('h')) {
         return command;
     }
-    let help = "Print the options that are used most";
-    command.arg(Arg::new("short_help").short('h').action(ArgAction::HelpShort).help(help).help_heading("Seeing it"))
+    let help = "Print the most common options";
+    command.arg(Arg::new("short_help").short('h').action(ArgAction::HelpShort).help(help).help_heading("Output"))
 }
 
 /// Behind the options that a command has of its own.

@@ -14,12 +14,12 @@ pub struct Speed {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "Speed")]
+#[command(next_help_heading = "Performance")]
 pub struct SpeedArgs {
-    /// Fix the number of workers (else it tunes itself)
+    /// Use N workers (default: auto-tuned)
     #[arg(short = 'j', long, visible_alias = "numworkers", value_name = "N", value_parser = workers)]
     workers: Option<u32>,
-    /// At most RATE bytes a second: 400M, 1.5G, 10Gbit; without a unit KiB as in rsync, 0 is no limit
+    /// Limit throughput to RATE per second: 400M, 1.5G, 10Gbit (without a unit KiB as in rsync; 0: unlimited)
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     bwlimit: Option<Rate>,
 }
@@ -57,21 +57,21 @@ pub struct Transport {
 const CHUNK_LEAST: u64 = 64 << 10;
 
 #[derive(Args)]
-#[command(next_help_heading = "Speed")]
+#[command(next_help_heading = "Performance")]
 pub struct TransportArgs {
-    /// Move large files in pieces of SIZE, at least 64K
+    /// Set the chunk size of large files, at least 64K (default: 16M, on most remote hosts 4M)
     #[arg(long, visible_alias = "part-size", value_name = "SIZE", value_parser = units::parse_size)]
     chunk_size: Option<u64>,
-    /// At most N workers move pieces of the same file (-j bounds them all together)
+    /// Let at most N workers transfer chunks of the same file (-j limits all of them together)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: Option<u32>,
-    /// Move data through N connections to each host (default: haul finds the number)
+    /// Use N data connections per host (default: auto-tuned)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     streams: Option<u8>,
-    /// Compress on the way (over networks; no effect on local copies)
+    /// Compress data on the network (no effect on local copies)
     #[arg(short = 'z', long)]
     compress: bool,
-    /// Move changed files whole, not what has changed in them (local copies always do)
+    /// Copy changed files whole, without delta transfer (always so for local copies)
     #[arg(short = 'W', long)]
     whole_file: bool,
 }

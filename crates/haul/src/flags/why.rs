@@ -10,20 +10,20 @@ pub struct WhyFlags {
     pub what: Option<OsString>,
 }
 
-/// Say what limited a run, where its time went, and what to try next
+/// Explain what limited a run, where its time went, and what to try next
 ///
-/// Without an argument it is the last run of this user that came to an end, interrupted or not. Dry runs, check and single
-/// commands such as ls leave nothing behind that could be explained.
+/// Without an argument it explains the user's last run, interrupted or not. Dry runs, check and single commands such as ls
+/// are not recorded.
 #[derive(Args)]
 #[command(
     override_usage = "haul why [OPTIONS] [RUN|JOB]",
     before_help = "Examples:
   haul why                    the last copy
-  haul why 3f2a               a job of `haul jobs`, by the beginning of its id
-  haul why bench/2026-03-01   what a run of haul bench shows"
+  haul why 3f2a               a job of `haul jobs`, by a prefix of its ID
+  haul why bench/2026-03-01   the results of a run of haul bench"
 )]
 pub struct WhyArgs {
-    /// A job's id or the beginning of it, or the directory of a run of haul bench
+    /// A job's ID or a prefix of it, or the directory of a run of haul bench
     #[arg(value_name = "RUN|JOB", value_hint = ValueHint::AnyPath)]
     what: Option<OsString>,
 }

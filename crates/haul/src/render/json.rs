@@ -296,6 +296,8 @@ pub struct Finished {
     dry: bool,
     elapsed: f64,
     found: Counts,
+    created: Counts,
+    /// The old name of `created`, for one release.
     made: Counts,
     hard_links: u64,
     renamed: Counts,
@@ -408,6 +410,7 @@ impl Finished {
             dry: r.dry,
             elapsed: seconds(r.elapsed),
             found: r.found.into(),
+            created: r.made.into(),
             made: r.made.into(),
             hard_links: r.hard_links,
             renamed: r.renamed.into(),

@@ -85,13 +85,13 @@ pub fn left(p: &Progress) -> String {
     }
 }
 
-/// "nothing has moved for 12 s; waiting in read of a/b", the path shortened so that the whole takes `width` columns.
+/// "no progress for 12 s; waiting for read of a/b", the path shortened so that the whole takes `width` columns.
 pub fn stalled(p: &Progress, width: usize) -> Option<String> {
     (p.idle >= STALLED).then(|| {
-        let notice = format!("nothing has moved for {}", roughly(p.idle));
+        let notice = format!("no progress for {}", roughly(p.idle));
         match &p.slowest {
             Some(file) => {
-                let notice = format!("{notice}; waiting in {} of ", doing(file));
+                let notice = format!("{notice}; waiting for {} of ", doing(file));
                 let room = width.saturating_sub(notice.len()).max(8);
                 notice + &middle(&show(&file.path), room)
             }
@@ -204,38 +204,38 @@ pub fn plain(text: &str) -> String {
 pub fn retried(error: &Error, again: Again) -> String {
     let subject = error.path().map(|p| format!("{}: ", show_path(p))).unwrap_or_default();
     let Again { attempt, of, wait } = again;
-    let next = if wait.is_zero() { "next at once".to_string() } else { format!("next in {:.1} s", wait.as_secs_f64()) };
+    let next = if wait.is_zero() { "retrying now".to_string() } else { format!("retrying in {:.1} s", wait.as_secs_f64()) };
     format!("{subject}{}: {}; attempt {attempt} of {of} failed, {next}", error.op(), plain(&error.reason()))
 }
 
 pub fn refused(entry: &Entry, refused: MetaMask) -> String {
-    format!("{}: not kept: {}", path(entry), refused.words().join(", "))
+    format!("{}: not preserved: {}", path(entry), refused.words().join(", "))
 }
 
 pub fn warning(warning: &Warning) -> String {
     match warning {
         Warning::SpaceShort { needed, free } => format!(
-            "the destination has {} free and {} are still to move: {} too little",
+            "the destination has {} free, but {} remain to be transferred: {} short",
             bytes(*free),
             bytes(*needed),
             bytes(needed.saturating_sub(*free))
         ),
         Warning::InodesShort { needed, free } => format!(
-            "the destination has room for {} more files and {} are still to make: {} too few",
+            "the destination has room for {} more files, but {} remain to be created: {} short",
             count(*free),
             count(*needed),
             count(needed.saturating_sub(*free))
         ),
         Warning::NoJournal(reason) => {
-            format!("no journal is kept ({}): a rerun skips whole files but not parts of one", plain(reason))
+            format!("no journal ({}): a rerun skips finished files, but cannot resume inside a file", plain(reason))
         }
         Warning::Stalled { seconds, waiting_for } => {
-            format!("nothing has moved for {}; waiting in {}", duration(Duration::from_secs(*seconds)), plain(waiting_for))
+            format!("no progress for {}; waiting for {}", duration(Duration::from_secs(*seconds)), plain(waiting_for))
         }
-        Warning::DeletesSkipped(why) => format!("nothing is deleted: {}", hints::skipped(why)),
+        Warning::DeletesSkipped(why) => format!("deletes skipped: {}", hints::skipped(why)),
         Warning::SetIdLeft(first) => format!(
-            "setuid and setgid bits are left out where the owner has not the same name at both ends, first of {}; --numeric-ids keeps \
-             owners and bits by number",
+            "setuid and setgid bits are dropped where owner names differ between source and destination, first for {}; \
+             --numeric-ids preserves owners and bits by number",
             show(first)
         ),
         Warning::Note(words) => plain(words),
@@ -259,7 +259,7 @@ mod tests {
         p.walk_done = true;
         p.idle = Duration::from_secs(12);
         p.rate_now = 0.0;
-        insta::assert_snapshot!(progress(&p, Around::default()), @"00:01:30  12,345 of 37,760 files  1.20 of 4.05 GiB  0 B/s now, 13.7 MiB/s mean  8 workers  3 failed  stalled: nothing has moved for 12 s; waiting in write of experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc");
+        insta::assert_snapshot!(progress(&p, Around::default()), @"00:01:30  12,345 of 37,760 files  1.20 of 4.05 GiB  0 B/s now, 13.7 MiB/s mean  8 workers  3 failed  stalled: no progress for 12 s; waiting for write of experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc");
         insta::assert_snapshot!(progress(&Progress::default(), Around::default()), @"00:00:00  0 of at least 0 files  0 B/s now, 0 mean  0 workers  still listing");
         let compared =
             Progress { found: 1_234_567, walk_done: true, workers: 4, phase: "comparing", elapsed: p.elapsed, ..Progress::default() };
@@ -314,7 +314,7 @@ mod tests {
             done(Action::MakeDir, &entry("a", Kind::Dir)),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r"
-        create      not at the destination    a/b
+        create      missing at destination    a/b
         attributes  attributes differ         ./
         replace     size differs              x\x1b[2J\n\xff
         mkdir       a/
@@ -328,14 +328,14 @@ mod tests {
         a/\x1b: open: Permission denied
           try: chmod u+r\x1b it
         ");
-        insta::assert_snapshot!(retried(&e, Again { attempt: 2, of: 10, wait: std::time::Duration::from_millis(310) }), @r"a/\x1b: open: Permission denied; attempt 2 of 10 failed, next in 0.3 s");
+        insta::assert_snapshot!(retried(&e, Again { attempt: 2, of: 10, wait: std::time::Duration::from_millis(310) }), @r"a/\x1b: open: Permission denied; attempt 2 of 10 failed, retrying in 0.3 s");
     }
 
     #[test]
     fn warnings_name_what_is_short() {
-        insta::assert_snapshot!(warning(&Warning::SpaceShort { needed: 5 << 30, free: 3 << 30 }), @"the destination has 3.00 GiB free and 5.00 GiB are still to move: 2.00 GiB too little");
-        insta::assert_snapshot!(warning(&Warning::InodesShort { needed: 2_000, free: 999 }), @"the destination has room for 999 more files and 2,000 are still to make: 1,001 too few");
-        insta::assert_snapshot!(warning(&Warning::Stalled { seconds: 75, waiting_for: "read of a/b".into() }), @"nothing has moved for 1 min 15 s; waiting in read of a/b");
-        insta::assert_snapshot!(warning(&Warning::NoJournal("Read-only file system".into())), @"no journal is kept (Read-only file system): a rerun skips whole files but not parts of one");
+        insta::assert_snapshot!(warning(&Warning::SpaceShort { needed: 5 << 30, free: 3 << 30 }), @"the destination has 3.00 GiB free, but 5.00 GiB remain to be transferred: 2.00 GiB short");
+        insta::assert_snapshot!(warning(&Warning::InodesShort { needed: 2_000, free: 999 }), @"the destination has room for 999 more files, but 2,000 remain to be created: 1,001 short");
+        insta::assert_snapshot!(warning(&Warning::Stalled { seconds: 75, waiting_for: "read of a/b".into() }), @"no progress for 1 min 15 s; waiting for read of a/b");
+        insta::assert_snapshot!(warning(&Warning::NoJournal("Read-only file system".into())), @"no journal (Read-only file system): a rerun skips finished files, but cannot resume inside a file");
     }
 }

@@ -83,10 +83,10 @@ fn speed(p: &Progress, around: Around, width: usize) -> String {
         things(u64::from(p.workers), "worker"),
     ];
     if p.kept > 0 {
-        parts.push(format!("{} kept", count(p.kept)));
+        parts.push(format!("{} unchanged", count(p.kept)));
     }
     if p.resumed_bytes > 0 {
-        parts.push(format!("{} from an earlier run", bytes(p.resumed_bytes)));
+        parts.push(format!("{} resumed", bytes(p.resumed_bytes)));
     }
     let bits = bits(p, around);
     if columns(&parts.join("   ")) + columns(&bits) <= width {
@@ -198,13 +198,13 @@ mod tests {
         let p = Progress { walk_done: false, failed: 3, resumed_bytes: 1 << 30, ..moving() };
         insta::assert_snapshot!(shown(&p, Around::default(), NARROW), @"
         copying  12,345 files done  2.20 GiB
-          15.5 MiB/s now, 13.7 mean   141 files/s   8 workers
+          15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB resumed
           00:01:30 elapsed   3 failed   still listing: at least 37,760 files, 4.05 GiB
           slowest: experime...1-01_00:00:00.nc  write  1.20 of 3.40 GiB (35%)  for 12 s
         ");
         insta::assert_snapshot!(shown(&p, Around::default(), WIDE), @"
         copying  12,345 files done  2.20 GiB
-          15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB from an earlier run
+          15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB resumed
           00:01:30 elapsed   3 failed   still listing: at least 37,760 files, 4.05 GiB
           slowest: experiments/run7/output/d01/2024/wrfout_d01_2024-01-01_00:00:00.nc  write  1.20 of 3.40 GiB (35%)  for 12 s
         ");
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(speed(&moving(), 80), "  15.5 MiB/s now, 13.7 mean (0.130 Gbit/s)   141 files/s   8 workers");
         assert_eq!(speed(&moving(), 60), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers");
         let more = Progress { resumed_bytes: 1 << 30, ..moving() };
-        assert_eq!(speed(&more, 96), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB from an earlier run");
+        assert_eq!(speed(&more, 86), "  15.5 MiB/s now, 13.7 mean   141 files/s   8 workers   1.00 GiB resumed");
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         copying  [#####---------------]  29%  1.20 of 4.05 GiB  12,345 of 37,760 files
           0 B/s now, 13.7 MiB/s mean   141 files/s   8 workers
           00:01:30 elapsed
-          nothing has moved for 12 s; waiting in write of experime...-01-01_00:00:00.nc
+          no progress for 12 s; waiting for write of experiment...024-01-01_00:00:00.nc
         ");
     }
 

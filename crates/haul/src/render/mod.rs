@@ -273,7 +273,7 @@ impl Renderer {
         let state = &mut *self.state();
         let line = match &state.last {
             Some(moment) => lines::progress(moment, self.around(state)),
-            None => "nothing to tell yet".into(),
+            None => "no progress yet".into(),
         };
         self.erase(state);
         state.out.flush();
@@ -462,12 +462,12 @@ impl Renderer {
         }
         if state.failures == FAILURES_INLINE + 1 {
             let all = match (&state.failed_to, &state.log) {
-                (Some(list), _) => format!("{} has the names of all", list.title),
-                (None, Some(_)) => "the log has them all".into(),
-                (None, None) => "--failed-to FILE or --log FILE keeps them all".into(),
+                (Some(list), _) => format!("all names are in {}", list.title),
+                (None, Some(_)) => "the log has all of them".into(),
+                (None, None) => "--failed-to FILE or --log FILE records all".into(),
             };
             self.erase(state);
-            state.err.line(&format!("haul: further failures are only counted here; {all}"));
+            state.err.line(&format!("haul: further errors are only counted; {all}"));
         }
     }
 
@@ -543,7 +543,8 @@ impl Renderer {
             + state.names.left_out()
             + state.lists.iter().map(|(_, list)| list.names.left_out()).sum::<u64>();
         if left_out > 0 {
-            let text = format!("{} with a line end in the name left out of the list; --from0 takes them", text::things(left_out, "entry"));
+            let text =
+                format!("{} with a newline in the name omitted from the list; --from0 includes them", text::things(left_out, "entry"));
             self.error_line(state, "haul: warning: ", "33", &text);
         }
         self.settle(state);

@@ -50,13 +50,13 @@ pub fn summary(report: &Report, context: &Context) -> Vec<String> {
     data(report, context, long, &mut table);
     times(report, context, long, &mut table);
     for (word, n) in &report.refused {
-        table.row("Not kept", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
+        table.row("Not set", format!("{word} of {}: {}", things(*n, "entry"), refusal(word)));
     }
     if let Some(why) = &report.deletes_skipped {
         table.row("Not deleted", hints::skipped(why));
     }
     if !report.limited_by.is_empty() && !report.dry {
-        table.row("Limited by", plain(&report.limited_by));
+        table.row("Bottleneck", plain(&report.limited_by));
         // The rest of it is what `haul why` is for. Nobody has time to gain in a run that took none.
         let matters = report.elapsed >= ADVICE;
         if let Some(next) = report.next.first().filter(|next| matters && !next.starts_with("nothing")) {
@@ -89,7 +89,7 @@ impl Table {
 
 fn head(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let result = match report.ending {
-        Ending::Complete if report.failed > 0 => Some("finished, but not all of it: see the failures below"),
+        Ending::Complete if report.failed > 0 => Some("completed with errors, listed below"),
         Ending::Complete => None,
         other => Some(ended(other)),
     };
@@ -110,11 +110,11 @@ fn head(report: &Report, context: &Context, long: bool, table: &mut Table) {
 pub fn ended(ending: Ending) -> &'static str {
     match ending {
         Ending::Complete => "complete",
-        Ending::Interrupted => "interrupted; the same command goes on where this one stopped",
-        Ending::Deadline => "stopped at the deadline; the same command goes on where this one stopped",
-        Ending::Timeout => "nothing moved for as long as --timeout allows; the same command goes on where this one stopped",
-        Ending::Stopped => "stopped by a failure that concerns the whole run",
-        Ending::TooManyDeletes => "more to delete than --max-delete allows: nothing was deleted",
+        Ending::Interrupted => "interrupted; run the same command again to resume",
+        Ending::Deadline => "stopped at the deadline; run the same command again to resume",
+        Ending::Timeout => "no progress within --timeout; run the same command again to resume",
+        Ending::Stopped => "fatal error",
+        Ending::TooManyDeletes => "--max-delete exceeded: nothing was deleted",
     }
 }
 
@@ -133,7 +133,7 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
     let would = |done: &'static str, dry: &'static str| if report.dry { dry } else { done };
     table.row("Items", kinds(&report.found));
     if context.mode == Mode::Check {
-        table.row("Same", kinds(&report.kept));
+        table.row("Identical", kinds(&report.kept));
         for (label, n) in [("Missing", report.missing), ("Extra", report.extra), ("Differing", report.differing)] {
             if n > 0 || context.stat {
                 table.row(label, count(n));
@@ -144,9 +144,9 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
             0 => String::new(),
             n => format!(", {} of them as hard links", count(n)),
         };
-        table.row(would("Made", "Would make"), kinds(&report.made) + &linked);
+        table.row(would("Created", "Create"), kinds(&report.made) + &linked);
         if report.renamed.total() > 0 {
-            table.row(would("Renamed", "Rename"), format!("{}, with all that is in directories", kinds(&report.renamed)));
+            table.row(would("Renamed", "Rename"), format!("{}, including the contents of directories", kinds(&report.renamed)));
         }
         if report.kept.total() > 0 {
             table.row("Unchanged", kinds(&report.kept));
@@ -159,19 +159,19 @@ fn items(report: &Report, context: &Context, table: &mut Table) {
             table.row(would("Deleted", "Delete"), kinds(&report.deleted));
         }
         if report.left.total() > 0 {
-            table.row("Left", format!("{} at the source", kinds(&report.left)));
+            table.row("Kept", format!("{} at the source", kinds(&report.left)));
         }
     }
     if report.skipped.total() > 0 {
         let only_specials = report.skipped.total() == report.skipped.specials;
-        let how = if only_specials { "-D or -a takes them along" } else { "see -v" };
-        table.row("Skipped", format!("{}: not asked for ({how})", kinds(&report.skipped)));
+        let how = if only_specials { "copied only with -D or -a" } else { "see -v" };
+        table.row("Skipped", format!("{} ({how})", kinds(&report.skipped)));
     }
     if report.vanished > 0 {
-        table.row("Vanished", format!("{} since they were listed", count(report.vanished)));
+        table.row("Vanished", format!("{} after they were listed", count(report.vanished)));
     }
     if report.failed > 0 {
-        table.row("Failed", count(report.failed));
+        table.row("Errors", count(report.failed));
     }
 }
 
@@ -181,18 +181,18 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let written = report.made.files.saturating_sub(report.hard_links);
     if report.dry {
         if report.file_bytes == 0 {
-            return table.row("Data", "nothing to move".into());
+            return table.row("Data", "nothing to transfer".into());
         }
-        table.row("Data", format!("{} to move{}", bytes(report.file_bytes), each(report.file_bytes, written)));
+        table.row("Data", format!("{} to transfer{}", bytes(report.file_bytes), each(report.file_bytes, written)));
         return;
     }
-    let word = if context.mode == Mode::Check { "read" } else { "moved" };
+    let word = if context.mode == Mode::Check { "read" } else { "transferred" };
     // Holes, reflinks and what was resumed make the files larger than what moved.
     let apart = report.file_bytes != report.bytes && report.file_bytes > 0 && (long || report.file_bytes > report.bytes);
     let per_file = each(report.file_bytes, written);
     let moved_nothing = report.bytes + report.file_bytes == 0;
     if moved_nothing && context.mode != Mode::Check {
-        table.row("Data", "nothing to move".into());
+        table.row("Data", "nothing to transfer".into());
     } else if report.bytes > 0 || context.mode != Mode::Check {
         let here = if apart { "" } else { &per_file };
         table.row("Data", format!("{} {word}, {} bytes{here}", bytes(report.bytes), count(report.bytes)));
@@ -201,10 +201,10 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
         table.row("File sizes", bytes(report.file_bytes) + &per_file);
     }
     if report.reused_bytes > 0 {
-        table.row("Unchanged", format!("{} of changed files, taken from the old versions at the destination", bytes(report.reused_bytes)));
+        table.row("Reused", format!("{} of changed files, from their old versions at the destination", bytes(report.reused_bytes)));
     }
     if report.resumed_bytes > 0 {
-        table.row("Resumed", format!("{} were there from an earlier run", bytes(report.resumed_bytes)));
+        table.row("Resumed", format!("{} from an earlier run", bytes(report.resumed_bytes)));
     }
     if report.verified_files > 0 {
         let proof = report.proof.map(|words| format!(": {}", plain(words))).unwrap_or_default();
@@ -212,15 +212,15 @@ fn data(report: &Report, context: &Context, long: bool, table: &mut Table) {
     }
     if context.mode == Mode::Check {
         let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
-        table.row("Rate", format!("{} entries/s", frequency(entries)));
+        table.row("Throughput", format!("{} entries/s", frequency(entries)));
     } else if moved_nothing && report.made.files > 0 {
-        table.row("Rate", format!("{} files/s", frequency(files_rate)));
+        table.row("Throughput", format!("{} files/s", frequency(files_rate)));
     } else if moved_nothing {
         let entries = report.found.total() as f64 / report.elapsed.as_secs_f64().max(1e-9);
-        table.row("Rate", format!("{} entries/s compared", frequency(entries)));
+        table.row("Throughput", format!("{} entries/s compared", frequency(entries)));
     } else {
         let bits = if context.network { format!(" ({})", bit_rate(bytes_rate)) } else { String::new() };
-        table.row("Rate", format!("{}{bits}, {} files/s", rate(bytes_rate), frequency(files_rate)));
+        table.row("Throughput", format!("{}{bits}, {} files/s", rate(bytes_rate), frequency(files_rate)));
     }
     if report.retries > 0 {
         table.row("Retries", count(report.retries));
@@ -249,7 +249,7 @@ fn times(report: &Report, context: &Context, long: bool, table: &mut Table) {
     let busy: f64 = kinds.iter().map(|(_, d)| d.as_secs_f64()).sum();
     let share = |d: Duration| (d.as_secs_f64() / busy.max(1e-9) * 100.0).round() as u64;
     if long && report.workers_peak > 0 {
-        table.row("Workers", format!("{} at the end, {} at the most", report.workers_end, report.workers_peak));
+        table.row("Workers", format!("{} at the end, {} at peak", report.workers_end, report.workers_peak));
     }
     // Times too short to tell anything are not told, nor those of a run that did nothing.
     if busy < 0.001 || (report.dry && !long) {
@@ -276,9 +276,9 @@ fn refusal(word: &str) -> &'static str {
     match word {
         "owner" => "needs root",
         "group" => "needs root or membership in the group",
-        "setid" => "only where the owner could be kept",
-        "acl" | "xattr" | "context" => "the destination does not take them, or needs root",
-        _ => "the destination does not take them",
+        "setid" => "requires the owner to be preserved",
+        "acl" | "xattr" | "context" => "not supported by the destination, or needs root",
+        _ => "not supported by the destination",
     }
 }
 
@@ -299,7 +299,7 @@ fn failures(report: &Report, context: &Context) -> Vec<String> {
     match (total.saturating_sub(shown as u64), &context.failed_to) {
         (0, None) => {}
         (0, Some(file)) => lines.push(format!("  all names are in {file}")),
-        (more, None) => lines.push(format!("  and {} more; --failed-to FILE writes the names of all", count(more))),
+        (more, None) => lines.push(format!("  and {} more; --failed-to FILE writes all names", count(more))),
         (more, Some(file)) => lines.push(format!("  and {} more; all names are in {file}", count(more))),
     }
     lines
@@ -318,22 +318,22 @@ fn ending(report: &Report, context: &Context) -> Vec<String> {
         _ if context.mode == Mode::Check && report.ending == Ending::Complete => {
             let differences = report.missing + report.extra + report.differing;
             return vec![match (differences, report.failed) {
-                (0, 0) => "The same.".into(),
-                (0, _) => "The same as far as it could be read.".into(),
-                (n, _) => format!("Not the same: {}.", things(n, "difference")),
+                (0, 0) => "Identical.".into(),
+                (0, _) => "No differences found, but some files could not be read.".into(),
+                (n, _) => format!("Not identical: {}.", things(n, "difference")),
             }];
         }
-        Ending::Complete if report.failed > 0 => command("Fix the errors and rerun; only what is missing is done"),
+        Ending::Complete if report.failed > 0 => command("Fix the errors and rerun; finished files are skipped"),
         Ending::Complete => return Vec::new(),
         Ending::Interrupted | Ending::Deadline | Ending::Timeout => {
-            command("What has landed is kept. To go on, run the same command again")
+            command("Transferred data is kept. To resume, run the same command again")
         }
         Ending::Stopped => {
             let kinds = &report.failed_kinds;
             let what = kinds.iter().find(|kind| kind.ends_the_run()).or(kinds.first()).map_or("the cause is fixed", |kind| remedy(*kind));
-            command(&format!("What has landed is kept. Once {what}, run the same command again"))
+            command(&format!("Transferred data is kept. Once {what}, run the same command again"))
         }
-        Ending::TooManyDeletes => command("If the deletes are meant, run it again with a larger --max-delete"),
+        Ending::TooManyDeletes => command("If the deletes are intended, rerun with a larger --max-delete"),
     };
     std::iter::once(String::new()).chain(next).collect()
 }
@@ -343,7 +343,7 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::NoSpace => "there is space",
         ErrorKind::Quota => "the quota allows it",
         ErrorKind::Limit => "the limit is raised",
-        ErrorKind::ReadOnly => "the destination can be written",
+        ErrorKind::ReadOnly => "the destination is writable",
         ErrorKind::Broken => "the connection is back",
         _ => "the cause is fixed",
     }
@@ -377,29 +377,29 @@ mod tests {
 
     #[test]
     fn a_plain_copy_is_short() {
-        insta::assert_snapshot!(shown(&copied(), &context(Mode::Copy)), @"
+        insta::assert_snapshot!(shown(&copied(), &context(Mode::Copy)), @r"
         Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
         Items:       37,761 (37,760 files, 1 directory)
-        Made:        37,761 (37,760 files, 1 directory)
-        Data:        234 MiB moved, 245,440,000 bytes (6.35 KiB per file)
-        Rate:        19.0 MiB/s, 3,059 files/s
+        Created:     37,761 (37,760 files, 1 directory)
+        Data:        234 MiB transferred, 245,440,000 bytes (6.35 KiB per file)
+        Throughput:  19.0 MiB/s, 3,059 files/s
         Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
         ");
     }
 
     #[test]
     fn stat_prints_everything() {
         let stat = Context { stat: true, ..context(Mode::Copy) };
-        insta::assert_snapshot!(shown(&copied(), &stat), @"
+        insta::assert_snapshot!(shown(&copied(), &stat), @r"
         Started:     2024-05-01 09:42:21 +03:00
         Completed:   2024-05-01 09:42:33 +03:00
         Seconds:     12.345
         Items:       37,761 (37,760 files, 1 directory)
-        Made:        37,761 (37,760 files, 1 directory)
-        Data:        234 MiB moved, 245,440,000 bytes (6.35 KiB per file)
-        Rate:        19.0 MiB/s, 3,059 files/s
-        Workers:     8 at the end, 16 at the most
+        Created:     37,761 (37,760 files, 1 directory)
+        Data:        234 MiB transferred, 245,440,000 bytes (6.35 KiB per file)
+        Throughput:  19.0 MiB/s, 3,059 files/s
+        Workers:     8 at the end, 16 at peak
         Time:        98.500 worker seconds
           walking           1.200 s    1%
           reading          20.100 s   20%
@@ -407,7 +407,7 @@ mod tests {
           metadata         17.000 s   17%
           idle              0.000 s
           processor        14.800 s
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
         ");
     }
 
@@ -432,27 +432,27 @@ mod tests {
         // The failures in the middle are all alike.
         let text: Vec<&str> = text.lines().filter(|l| !(l.starts_with("  a/1") || l.starts_with("    try"))).collect();
         insta::assert_snapshot!(text.join("\n"), @r"
-        Result:      finished, but not all of it: see the failures below
+        Result:      completed with errors, listed below
         Started:     2024-05-01 09:42:21 +03:00
         Completed:   2024-05-01 09:42:33 +03:00
         Seconds:     12.345
         Items:       37,761 (37,760 files, 1 directory)
-        Made:        14 (12 files, 2 symlinks), 2 of them as hard links
+        Created:     14 (12 files, 2 symlinks), 2 of them as hard links
         Unchanged:   37,701 (37,700 files, 1 directory)
         Attributes:  set on 5 entries
         Deleted:     4 (3 files, 1 directory)
-        Skipped:     1 special file: not asked for (-D or -a takes them along)
-        Vanished:    1 since they were listed
-        Failed:      25
-        Data:        50.8 KiB moved, 52,000 bytes
+        Skipped:     1 special file (copied only with -D or -a)
+        Vanished:    1 after they were listed
+        Errors:      25
+        Data:        50.8 KiB transferred, 52,000 bytes
         File sizes:  76.2 KiB (7.62 KiB per file)
-        Rate:        4.11 KiB/s, 0.97 files/s
+        Throughput:  4.11 KiB/s, 0.97 files/s
         Retries:     4
-        Workers:     8 at the end, 16 at the most
+        Workers:     8 at the end, 16 at peak
         Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-        Not kept:    owner of 12,034 entries: needs root
-        Not kept:    xattr of 1 entry: the destination does not take them, or needs root
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Not set:     owner of 12,034 entries: needs root
+        Not set:     xattr of 1 entry: not supported by the destination, or needs root
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
 
         First failures:
           a/0\x1b: open: permission denied
@@ -464,9 +464,9 @@ mod tests {
           a/7\x1b: open: permission denied
           a/8\x1b: open: permission denied
           a/9\x1b: open: permission denied
-          and 6 more; --failed-to FILE writes the names of all
+          and 6 more; --failed-to FILE writes all names
 
-        Fix the errors and rerun; only what is missing is done:
+        Fix the errors and rerun; finished files are skipped:
           haul cp -a data /scratch/data
         ");
         let named = Context { failed_to: Some("failed.txt".into()), ..context(Mode::Sync) };
@@ -481,20 +481,20 @@ mod tests {
         r.verified_files = 37_760;
         r.verified_bytes = r.file_bytes;
         r.proof = Some("read again past the page cache");
-        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @"
+        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @r"
         Started:     2024-05-01 09:42:21 +03:00
         Completed:   2024-05-01 09:42:33 +03:00
         Seconds:     12.345
         Items:       37,761 (37,760 files, 1 directory)
-        Made:        37,761 (37,760 files, 1 directory)
-        Data:        234 MiB moved, 245,440,000 bytes
+        Created:     37,761 (37,760 files, 1 directory)
+        Data:        234 MiB transferred, 245,440,000 bytes
         File sizes:  1.23 GiB (34.1 KiB per file)
-        Resumed:     1.00 GiB were there from an earlier run
+        Resumed:     1.00 GiB from an earlier run
         Verified:    37,760 files, 1.23 GiB: read again past the page cache
-        Rate:        19.0 MiB/s, 3,059 files/s
-        Workers:     8 at the end, 16 at the most
+        Throughput:  19.0 MiB/s, 3,059 files/s
+        Workers:     8 at the end, 16 at peak
         Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
         ");
     }
 
@@ -503,27 +503,27 @@ mod tests {
         let mut r = copied();
         r.ending = Ending::Interrupted;
         r.made.files = 12_345;
-        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @"
-        Result:      interrupted; the same command goes on where this one stopped
+        insta::assert_snapshot!(shown(&r, &context(Mode::Copy)), @r"
+        Result:      interrupted; run the same command again to resume
         Started:     2024-05-01 09:42:21 +03:00
         Completed:   2024-05-01 09:42:33 +03:00
         Seconds:     12.345
         Items:       37,761 (37,760 files, 1 directory)
-        Made:        12,346 (12,345 files, 1 directory)
-        Data:        234 MiB moved, 245,440,000 bytes (19.4 KiB per file)
-        Rate:        19.0 MiB/s, 1,000 files/s
-        Workers:     8 at the end, 16 at the most
+        Created:     12,346 (12,345 files, 1 directory)
+        Data:        234 MiB transferred, 245,440,000 bytes (19.4 KiB per file)
+        Throughput:  19.0 MiB/s, 1,000 files/s
+        Workers:     8 at the end, 16 at peak
         Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
 
-        What has landed is kept. To go on, run the same command again:
+        Transferred data is kept. To resume, run the same command again:
           haul cp -a data /scratch/data
         ");
         r.ending = Ending::Stopped;
         r.fail(&Error::new(ErrorKind::NoSpace, "write").at(b"a/b"));
         let text = shown(&r, &context(Mode::Copy));
         assert!(
-            text.ends_with("What has landed is kept. Once there is space, run the same command again:\n  haul cp -a data /scratch/data"),
+            text.ends_with("Transferred data is kept. Once there is space, run the same command again:\n  haul cp -a data /scratch/data"),
             "{text}"
         );
     }
@@ -533,12 +533,12 @@ mod tests {
         let mut r = Report { dry: true, ..copied() };
         r.bytes = 0;
         r.deleted.files = 2;
-        insta::assert_snapshot!(shown(&r, &context(Mode::Sync)), @"
+        insta::assert_snapshot!(shown(&r, &context(Mode::Sync)), @r"
         Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
         Items:       37,761 (37,760 files, 1 directory)
-        Would make:  37,761 (37,760 files, 1 directory)
+        Create:      37,761 (37,760 files, 1 directory)
         Delete:      2 files
-        Data:        234 MiB to move (6.35 KiB per file)
+        Data:        234 MiB to transfer (6.35 KiB per file)
         DRY RUN: nothing was copied
         ");
     }
@@ -552,20 +552,20 @@ mod tests {
         r.missing = 12;
         r.extra = 3;
         r.differing = 8;
-        insta::assert_snapshot!(shown(&r, &context(Mode::Check)), @"
+        insta::assert_snapshot!(shown(&r, &context(Mode::Check)), @r"
         Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
         Items:       37,761 (37,760 files, 1 directory)
-        Same:        37,741 (37,740 files, 1 directory)
+        Identical:   37,741 (37,740 files, 1 directory)
         Missing:     12
         Extra:       3
         Differing:   8
-        Rate:        3,059 entries/s
+        Throughput:  3,059 entries/s
         Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-        Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
-        Not the same: 23 differences.
+        Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+        Not identical: 23 differences.
         ");
         (r.missing, r.extra, r.differing) = (0, 0, 0);
-        assert!(shown(&r, &context(Mode::Check)).ends_with("\nThe same."));
+        assert!(shown(&r, &context(Mode::Check)).ends_with("\nIdentical."));
     }
 
     #[test]

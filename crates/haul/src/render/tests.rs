@@ -96,16 +96,16 @@ fn a_job_log_has_plan_progress_and_summary_on_standard_output() {
     00:01:02  12,345 of 37,760 files  1.20 of 4.05 GiB  15.5 MiB/s now, 19.8 mean  8 workers  1 retry  about 3 min 08 s left
     Completed:   2024-05-01 09:42:33 +03:00 after 12.345 s
     Items:       37,761 (37,760 files, 1 directory)
-    Made:        37,761 (37,760 files, 1 directory)
-    Data:        234 MiB moved, 245,440,000 bytes (6.35 KiB per file)
-    Rate:        19.0 MiB/s, 3,059 files/s
+    Created:     37,761 (37,760 files, 1 directory)
+    Data:        234 MiB transferred, 245,440,000 bytes (6.35 KiB per file)
+    Throughput:  19.0 MiB/s, 3,059 files/s
     Time:        walking 1.2 s (1%), reading 20 s (20%), writing 1 min 00 s (61%), metadata 17 s (17%), summed over workers
-    Limited by:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
+    Bottleneck:  writing the destination: 61% of the workers' time, with 8 workers and 1.2 of 2 processors busy
     ");
     insta::assert_snapshot!(run.err.read(), @"
     haul: d/e: open: permission denied
       try: chmod u+r it
-    haul: warning: nothing has moved for 12 s; waiting in read of d/f
+    haul: warning: no progress for 12 s; waiting for read of d/f
     ");
 }
 
@@ -117,11 +117,11 @@ fn quiet_leaves_failures_and_warnings() {
     insta::assert_snapshot!(quiet.err.read(), @"
     haul: d/e: open: permission denied
       try: chmod u+r it
-    haul: warning: nothing has moved for 12 s; waiting in read of d/f
+    haul: warning: no progress for 12 s; waiting for read of d/f
     ");
     let interrupted = run(Options { quiet: true, ..Options::default() });
     interrupted.renderer.on(&Event::Finished(&Report { ending: Ending::Interrupted, ..copied() }));
-    assert_eq!(interrupted.err.read(), "haul: interrupted; the same command goes on where this one stopped\n");
+    assert_eq!(interrupted.err.read(), "haul: interrupted; run the same command again to resume\n");
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn verbose_names_what_is_done_and_twice_says_why() {
     let twice = run(Options { verbose: 2, ..Options::default() });
     insta::assert_snapshot!(first(twice.play()), @"
     copies a into b
-    mkdir       not at the destination    d/
+    mkdir       missing at destination    d/
     tuned: 8 workers
-    create      not at the destination    d/f
+    create      missing at destination    d/f
     ");
     let itemised = run(Options { itemize: true, ..Options::default() });
     insta::assert_snapshot!(first(itemised.play()), @"
@@ -203,8 +203,8 @@ fn after_twenty_failures_one_line_says_where_the_others_are() {
     run.renderer.on(&Event::Finished(&copied()));
     let err = run.err.read();
     assert_eq!(err.matches("permission denied").count(), 20, "{err}");
-    assert_eq!(err.matches("further failures are only counted here; failed.txt has the names of all").count(), 1, "{err}");
-    assert!(err.contains("1 entry with a line end in the name left out"), "{err}");
+    assert_eq!(err.matches("further errors are only counted; all names are in failed.txt").count(), 1, "{err}");
+    assert!(err.contains("1 entry with a newline in the name omitted"), "{err}");
     let names = std::fs::read_to_string(file.path()).unwrap();
     assert_eq!(names, (0..30).map(|n| format!("f{n}\n")).collect::<String>() + "./#x\n");
     let log = std::fs::read_to_string(log.path()).unwrap();
@@ -292,7 +292,7 @@ fn a_signal_gets_the_moment_in_a_line_even_when_quiet() {
     run.renderer.on(&Event::Progress(&moving()));
     run.renderer.show_progress();
     let err = run.err.read();
-    assert!(err.starts_with("nothing to tell yet\n00:01:30  12,345 of 37,760 files"), "{err}");
+    assert!(err.starts_with("no progress yet\n00:01:30  12,345 of 37,760 files"), "{err}");
 }
 
 #[test]

@@ -44,11 +44,11 @@ fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool) -> R
     };
     let is_same = host.contains(from, target)? && host.contains(target, from)?;
     match (&source.leaf, &places.rename) {
-        (None, _) if is_same => return refuse("source and destination are the same directory", "name another destination"),
-        (Some(_), None) if is_same => return refuse("the sources are in the destination already", "name another destination"),
+        (None, _) if is_same => return refuse("source and destination are the same directory", "choose another destination"),
+        (Some(_), None) if is_same => return refuse("the sources already are in the destination", "choose another destination"),
         // On this machine the engine compares inodes, which sees other names of the file too.
         (Some(leaf), Some(name)) if is_same && leaf == name && from_other_machine(source) => {
-            return refuse("source and destination are the same", "name another destination");
+            return refuse("source and destination are the same", "choose another destination");
         }
         _ => {}
     }
@@ -56,10 +56,10 @@ fn check_one(source: &Read, places: &Places, host: &dyn Host, delete: bool) -> R
         return Ok(());
     }
     if host.contains(&path, target)? {
-        return refuse("the destination is inside the source", "copy to a place outside it, or copy its parts by name");
+        return refuse("the destination is inside the source", "copy to a path outside it, or copy its subdirectories one by one");
     }
     if delete && host.contains(target, &path)? {
-        return refuse("the source is inside the destination, and --delete would delete it", "leave --delete out");
+        return refuse("the source is inside the destination; --delete would delete it", "omit --delete");
     }
     Ok(())
 }

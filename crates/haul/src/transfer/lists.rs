@@ -135,7 +135,7 @@ fn clean(line: &[u8]) -> Result<Option<Vec<u8>>> {
     let parts: Vec<&[u8]> = line.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
     if parts.contains(&&b".."[..]) {
         let e = Error::new(ErrorKind::Usage, "--files-from").because(format!("{}: .. would leave the source", show(line)));
-        return Err(e.hint("names are relative to the source; take the line out"));
+        return Err(e.hint("names are relative to the source; remove the line"));
     }
     Ok((!parts.is_empty()).then(|| parts.join(&b'/')))
 }

@@ -169,8 +169,8 @@ fn prepare_at(flags: &CopyFlags, global: &Global, destination: &Location, place:
         root.pick = listed;
     }
     if flags.delete.is_some() && places.roots.iter().any(|root| matches!(root.pick, Pick::Listed(_))) {
-        let e = Error::new(ErrorKind::Usage, "--delete").because("a pattern says nothing about what it does not match");
-        return Err(e.hint("name the directory, and choose with --include and --exclude"));
+        let e = Error::new(ErrorKind::Usage, "--delete").because("--delete cannot be combined with wildcards");
+        return Err(e.hint("name the directory, and select files with --include and --exclude"));
     }
     let (link_dest, notes) = places::link_dest(&flags.link_dest, &places, &asked)?;
     let delete = flags.delete;
@@ -262,7 +262,7 @@ fn host_without_colon(destination: &Location, was_there: bool, config: Option<&s
         return None;
     }
     let name = crate::known::named(&destination.path, config)?;
-    Some(format!("{name} is a name on this machine, and a host of ssh's configuration; for the host write {name}:"))
+    Some(format!("{name} is a local name and also a host in the ssh configuration; for the host write {name}:"))
 }
 
 /// Whether a rename does what the move asks for: everything goes, as it is.

@@ -115,9 +115,7 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
     let What::Like(wild) = &scope.what else { return Ok(None) };
     if wild.dirs {
         let e = Error::new(ErrorKind::Usage, "read pattern").at(&argument.path);
-        return Err(e
-            .because("a pattern has no contents to be meant by a slash at its end")
-            .hint("write /* behind it, or leave the slash out"));
+        return Err(e.because("a wildcard pattern cannot end in a slash").hint("append * to it, or omit the slash"));
     }
     let prefix = scope.prefix();
     let base = &prefix[..prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1)];
@@ -148,10 +146,10 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
             trouble = paths.push(path);
             return if trouble.is_ok() { Flow::Go } else { Flow::Stop };
         }
-        let e = Error::new(ErrorKind::BadName, "copy").at(&scope.address(&object.key)).because("the key can be no file's name");
+        let e = Error::new(ErrorKind::BadName, "copy").at(&scope.address(&object.key)).because("the key is not a valid file name");
         match unfit.len() {
             0..UNFIT_NAMED => unfit.push(e),
-            UNFIT_NAMED => unfit.push(e.because("the key can be no file's name, as others that are not named")),
+            UNFIT_NAMED => unfit.push(e.because("the key is not a valid file name (other such keys are not listed)")),
             _ => {}
         }
         Flow::Go
@@ -195,8 +193,8 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     let (parent, leaf) = host.open_name(&path, asked.source_options(Role::Browse)).map_err(missing)?;
     let entry = super::stands(&*parent, &leaf)?.ok_or_else(none)?;
     if location.scheme.keys && entry.kind == Kind::Dir {
-        let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("there is no object of this key");
-        return Err(e.hint(format!("for what is below it write {location}/")));
+        let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
+        return Err(e.hint(format!("for the objects below it write {location}/")));
     }
     Ok(Source::Name { parent, leaf, kind: entry.kind })
 }
@@ -235,7 +233,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                 match places.roots.last_mut() {
                     Some(Root { store, pick: Pick::Names(names), .. }) if store.place() == parent.place() => {
                         if !names.insert(leaf.clone()) {
-                            places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("named twice; copied once"));
+                            places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("given twice; copied once"));
                         }
                     }
                     _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
@@ -275,18 +273,18 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let (above, leaf) = host.split(&path);
     // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
     let no_parent = || {
-        let hint = "--mkpath makes the directories above the destination";
+        let hint = "--mkpath creates the parent directories";
         match location.is_remote() {
-            true => clash("the directory above it is not there", hint),
+            true => clash("its parent directory does not exist", hint),
             false => Err(open::missing(above).hint(hint)),
         }
     };
     match host.lookup(&path)? {
         Some(Kind::Dir) => return at(&path, None),
         Some(_) if location.trailing_slash => {
-            return clash("is a file, and the slash says it is a directory", "leave the slash out to replace the file");
+            return clash("is a file, but the trailing slash means a directory", "omit the slash to replace the file");
         }
-        Some(_) if !one_file => return clash("is a file, and a directory is needed", "remove it or name another destination"),
+        Some(_) if !one_file => return clash("is a file, but must be a directory", "remove it, or choose another destination"),
         Some(_) => {}
         None if one_file && !location.trailing_slash => {}
         None => {
@@ -303,7 +301,7 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     }
     // One file to another name.
     if matches!(leaf, b"" | b"." | b"..") {
-        return clash("has no name of its own", "name a file in it");
+        return clash("has no file name", "append a file name");
     }
     if host.lookup(above)? != Some(Kind::Dir) {
         if !asked.make_path {
@@ -331,7 +329,7 @@ pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
         Some(path) if !path.is_empty() && path.split(|b| *b == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()) => Ok(path),
         _ => {
             let e = Error::new(ErrorKind::Usage, "--backup-dir").at(bytes).because("is not below the destination");
-            Err(e.hint("name a directory in the destination, by its path from there"))
+            Err(e.hint("give a directory in the destination, relative to it"))
         }
     }
 }
@@ -375,8 +373,8 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
         match (device(store.identity()), device(places.target.identity())) {
             (None, _) => {
                 let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                let e = e.because("plain SFTP and object stores cannot link to what lies beside the destination");
-                return Err(e.hint("haul on the remote host can: --install-agent places it there"));
+                let e = e.because("plain SFTP and object stores cannot link to files outside the destination");
+                return Err(e.hint("haul on the remote host can: --install-agent installs it"));
             }
             (from, to) if places.is_made && from != to => return Err(crosses(&path)),
             _ => found.push(store),
@@ -394,13 +392,13 @@ fn reference(target: &Path, dir: &Path, is_made: bool) -> PathBuf {
 }
 
 fn not_there(path: &Path) -> String {
-    format!("--link-dest {}: not there; nothing is linked to it", show(path.as_os_str().as_bytes()))
+    format!("--link-dest {}: no such directory; ignored", show(path.as_os_str().as_bytes()))
 }
 
 fn crosses(path: &Path) -> Error {
     let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
-    let e = e.because("is on another file system than the destination, and hard links cannot cross them");
-    e.hint("name a directory on the destination's file system, or leave the option out")
+    let e = e.because("is on another file system; hard links cannot cross file systems");
+    e.hint("choose a directory on the destination's file system, or omit --link-dest")
 }
 
 /// The address as a person would look for it: a local path in full.
@@ -433,7 +431,7 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
         sentence.push_str(", verified");
     }
     if job.delete {
-        sentence.push_str(", deleting what is not there");
+        sentence.push_str(", deleting files that the source does not have");
     }
     if let Some(lost) = lost(job) {
         sentence.push_str(&format!(", without {lost}"));

@@ -141,7 +141,7 @@ impl Session {
         };
         let mut sentence = sentence.to_string();
         if !past.is_empty() {
-            sentence.push_str(if choice.restart { ", beginning anew" } else { ", going on where an earlier run stopped" });
+            sentence.push_str(if choice.restart { ", starting over" } else { ", resuming an earlier run" });
         }
         let taken: Arc<Mutex<Option<Error>>> = Arc::default();
         let (beat, noted, stop) = (directory.clone(), taken.clone(), cancel.clone());
@@ -344,7 +344,7 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Res
                 stopping = true;
                 cancel.set(Stop::Signal);
                 let renderer = renderer.clone();
-                let words = "stopping; what has landed is kept (a second signal stops at once)";
+                let words = "stopping; transferred data is kept (a second signal stops at once)";
                 let _not_said = rlimit::spawn("show", move || renderer.say(words));
             }
         }

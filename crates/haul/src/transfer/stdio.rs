@@ -52,7 +52,7 @@ fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
     for source in &flags.sources {
         if source.means_contents() {
             let e = Error::new(ErrorKind::Usage, "read").at(&source.path).because("is a directory");
-            return Err(e.hint("name the file that is to go to standard output"));
+            return Err(e.hint("name a file"));
         }
         command::files::cat(&open::Argument::new(source, &hosts), &mut to)?;
     }
@@ -78,7 +78,7 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
     };
     let kind = place.metadata().map_err(|e| Error::io(e, "open").at(bytes))?.file_type();
     if !kind.is_char_device() && !kind.is_fifo() {
-        return refuse("is a block device or a socket", "dd writes to block devices; --force puts a file in its place");
+        return refuse("is a block device or a socket", "use dd to write to a block device; --force replaces it with a file");
     }
     if flags.verify {
         return refuse("is a device or a pipe, which cannot be read back", "--verify, --remove-source-files and mv need a file");
@@ -116,7 +116,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
     if destination.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.to_bytes());
         let e = e.because("is a directory, and standard input has no name");
-        return Err(e.hint("name the file that it is to become"));
+        return Err(e.hint("append a file name"));
     }
     if !destination.is_remote() {
         // What a link names is meant, as with a shell's redirection.
@@ -137,7 +137,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
     }
     let options = OpenOptions { role: Role::Destination, umask: Some(global.umask), ..OpenOptions::default() };
     let opened = open::in_parent(&*host, &path, options).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => e.hint("--mkpath makes the directories above the destination"),
+        ErrorKind::NotFound => e.hint("--mkpath creates the parent directories"),
         _ => e,
     })?;
     pour_into(&opened, flags, global)
@@ -255,7 +255,7 @@ fn reread(written: &dyn Source, size: u64, hasher: Hasher) -> Result<()> {
         }
     }
     if hasher.finish() != again.finish() {
-        return Err(Error::new(ErrorKind::Corrupt, "verify").because("it reads back differently"));
+        return Err(Error::new(ErrorKind::Corrupt, "verify").because("verification failed: the data read back differs"));
     }
     Ok(())
 }

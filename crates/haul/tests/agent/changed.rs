@@ -97,7 +97,7 @@ fn a_copy_on_one_host_stays_there() {
     let w = World::new("");
     w.tree("src: a=5 d/b=900K");
     put(w.join("src/large"), &noise(4, 9 << 20));
-    let ended = w.haul("cp -a testhost:~/src/ testhost:~/there").run().code(0).says("without passing this machine");
+    let ended = w.haul("cp -a testhost:~/src/ testhost:~/there").run().code(0).says("directly between the hosts");
     assert!(w.content("there/large") == w.content("src/large"), "{ended}");
     assert_eq!(w.server.logins(), 1);
     w.haul("cp -a --verify -I testhost:~/src/ testhost:~/there").run().code(0);

@@ -284,7 +284,7 @@ fn doctor_finds_out_that_connections_are_cut_after_they_opened() {
     w.haul("doctor testhost").run().code(0).says("which fails after").says("open and then fail");
     assert!(learned(&w).exists());
     w.agent = HAUL.into();
-    w.haul("doctor testhost").run().code(0).says("16.0 MiB went through").never_says("open and then fail");
+    w.haul("doctor testhost").run().code(0).says("16.0 MiB transferred").never_says("open and then fail");
     assert!(!learned(&w).exists());
 }
 

@@ -246,7 +246,7 @@ fn a_greeting_that_is_none_ends_it() {
 fn another_version_is_lived_with_or_said() {
     // "unsupported", no remedy, operation, reason, no path, no next step.
     let refused = |w: &World| {
-        let words = b"no version of their protocol in common";
+        let words = b"no common protocol version";
         let mut body = vec![unsupported(), 0, 0, words.len() as u8];
         body.extend(words);
         body.extend([0, 0]);

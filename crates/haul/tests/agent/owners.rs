@@ -58,7 +58,7 @@ fn names_decide_and_setuid_lands_on_nobody_elses_number() {
     for (name, here, _) in cases {
         own(&w.join("src").join(name), here);
     }
-    near(&w, "cp -a src/ testhost:~/there").run().code(0).says("setuid and setgid bits are left out");
+    near(&w, "cp -a src/ testhost:~/there").run().code(0).says("setuid and setgid bits are dropped");
     for (name, here, there) in cases {
         assert_eq!(of(&w.join("there").join(name)), there, "{name}, which is {here:?} here");
     }
@@ -82,8 +82,8 @@ fn numbers_decide_where_they_are_asked_for_and_on_one_machine() {
     for name in ["small", "large", "d"] {
         own(&w.join("src").join(name), (4001, 4003, 0o6755));
     }
-    near(&w, "cp -a --numeric-ids src/ testhost:~/there").run().code(0).never_says("left out");
-    near(&w, "cp -a testhost:~/there/ testhost:~/beside").run().code(0).never_says("left out");
+    near(&w, "cp -a --numeric-ids src/ testhost:~/there").run().code(0).never_says("are dropped");
+    near(&w, "cp -a testhost:~/there/ testhost:~/beside").run().code(0).never_says("are dropped");
     for place in ["there", "beside"] {
         for name in ["small", "large", "d"] {
             assert_eq!(of(&w.join(place).join(name)), (4001, 4003, 0o6755), "{place}/{name}");

@@ -23,7 +23,7 @@ fn what_lies_beside_the_destination_is_linked_there() {
     let monday = w.join("far/monday").display().to_string();
     for (name, reference) in [("tuesday", "../monday"), ("wednesday", &monday)] {
         let ended = w.haul(&format!("cp --link-dest=../sunday --link-dest={reference} src/ testhost:~/far/{name}")).run().code(0);
-        ended.says("sunday: not there");
+        ended.says("sunday: no such directory");
         for (path, same) in [("a", true), ("d/b", true), ("d/e/big", true), ("new", false)] {
             let linked = w.join(format!("far/monday/{path}")).exists()
                 && inode(&format!("far/monday/{path}")) == inode(&format!("far/{name}/{path}"));
@@ -191,7 +191,7 @@ fn two_hosts_at_once() {
     let key = fs::read_to_string(w.server.path("user_key.pub")).expect("written");
     fs::write(other.server.path("authorized_keys"), key).expect("written");
     let there = other.join("there").display().to_string();
-    w.haul(&format!("cp -a testhost:~/src/ otherhost:{there}")).run().code(0).says("large files without passing this machine");
+    w.haul(&format!("cp -a testhost:~/src/ otherhost:{there}")).run().code(0).says("large files go directly between the hosts");
     haul_test::compare::assert_same(&w.join("src"), &other.join("there"), EVERYTHING);
     assert_eq!((w.server.logins(), other.server.logins()), (1, 1));
     w.haul(&format!("check -c testhost:~/src/ otherhost:{there}")).run().code(0);
@@ -221,7 +221,7 @@ fn a_dry_run_says_what_the_real_one_does() {
 fn a_limited_run_is_the_same() {
     let w = World::new("");
     w.tree("src: a=1M b=3 d/c=400K");
-    w.haul("cp --bwlimit 1M src/ testhost:~/there").run().code(0).says("at most 1.00 MiB/s").says("--bwlimit: workers waited");
+    w.haul("cp --bwlimit 1M src/ testhost:~/there").run().code(0).says("at most 1.00 MiB/s").says("--bwlimit, which throttled workers");
     w.assert_same("src", "there", What::USUAL);
 }
 

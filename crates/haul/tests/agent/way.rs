@@ -30,7 +30,7 @@ fn the_first_line_names_the_way() {
 fn one_session_is_said_where_more_would_be_logins() {
     let w = World::new("");
     w.tree("src: a=5 big=9M");
-    let single = "one ssh session: there is no private place here";
+    let single = "one ssh session: no private directory";
     for (flags, words) in [("", "(up to 4 streams or one ssh"), ("--no-direct", "(one ssh")] {
         let ended = w.haul(&format!("cp {flags} src/ testhost:~/there{flags}")).without_a_place_for_sockets().run().code(0);
         ended.says(single).says(words);
@@ -57,7 +57,7 @@ fn a_named_haul_must_be_there() {
     let mut w = World::new("");
     w.tree("src: a=5");
     w.agent = w.join("no/such/haul");
-    w.haul("cp src/ testhost:~/there").run().code(1).says("no haul on").says("--agent");
+    w.haul("cp src/ testhost:~/there").run().code(1).says("no haul found on").says("--agent");
     assert!(!w.join("there").exists());
 }
 

@@ -99,10 +99,10 @@ fn default_keeps_times_and_modes_without_set_id_bits() {
     --- stdout
     copies the contents of [W]/src to [W]/dst
     Items:       19 (9 files, 4 directories, 2 symlinks, 4 special files)
-    Made:        14 (9 files, 3 directories, 2 symlinks)
+    Created:     14 (9 files, 3 directories, 2 symlinks)
     Attributes:  set on 1 entry
-    Skipped:     4 special files: not asked for (-D or -a takes them along)
-    Data:        12.0 MiB moved, 12,593,169 bytes (1.33 MiB per file)
+    Skipped:     4 special files (copied only with -D or -a)
+    Data:        12.0 MiB transferred, 12,593,169 bytes (1.33 MiB per file)
     ");
     assert_eq!(w.mode("dst/big"), 0o755);
     assert_eq!(w.mode("dst/d/e"), 0o1770);
@@ -114,7 +114,7 @@ fn default_keeps_times_and_modes_without_set_id_bits() {
     assert!(!w.has("dst/p") && !w.has("dst/null"));
     assert_eq!(w.tool("getfattr", "-m - dst/a dst/d dst/d/e/f"), "");
     let again = w.haul("cp -v src/ dst").succeeds();
-    assert_eq!(again.summary("Data"), Some("nothing to move"));
+    assert_eq!(again.summary("Data"), Some("nothing to transfer"));
 }
 
 #[test]
@@ -322,10 +322,10 @@ fn times_beyond_what_the_file_system_holds_are_not_copied_again() {
     }
     w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
     let again = w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
-    assert_eq!(again.summary("Made"), Some("0"), "{}", again.stdout);
+    assert_eq!(again.summary("Created"), Some("0"), "{}", again.stdout);
     assert_eq!(again.summary("Unchanged"), Some("3 files"), "{}", again.stdout);
     // A time that the file system holds is another one all the same.
     w.tool("touch", "-d 2400-01-01 src/late");
     let again = w.haul("cp -a src/").arg(volume.path().join("dst")).succeeds();
-    assert_eq!(again.summary("Made"), Some("1 file"), "{}", again.stdout);
+    assert_eq!(again.summary("Created"), Some("1 file"), "{}", again.stdout);
 }

@@ -26,20 +26,20 @@ fn a_missing_source() {
     --- stderr
     haul: nothing: open: no such file or directory
     ");
-    assert_snapshot!(w.haul("cp a nothing dst").run().snapshot(), @"
+    assert_snapshot!(w.haul("cp a nothing dst").run().snapshot(), @r"
     exit 23
     --- stdout
     copies 2 sources to [W]/dst
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       1 file
-    Made:        1 file
-    Failed:      1
-    Data:        5 B moved, 5 bytes
+    Created:     1 file
+    Errors:      1
+    Data:        5 B transferred, 5 bytes
 
     Failures:
       nothing: open: no such file or directory
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp a nothing dst
     --- stderr
     haul: nothing: open: no such file or directory
@@ -62,7 +62,7 @@ fn a_destination_inside_the_source() {
     exit 1
     --- stderr
     haul: [W]/src: copy: the destination is inside the source
-      try: copy to a place outside it, or copy its parts by name
+      try: copy to a path outside it, or copy its subdirectories one by one
     ");
     for command in
         ["cp src src/d", "cp src/ src/new", "cp link/ src/d", "cp src link/d", "sync --delete src/ src/d", "mv src src/d", "cp src src"]
@@ -114,20 +114,20 @@ fn one_file_by_two_names() {
     fs::hard_link(w.path("a"), w.path("hard")).unwrap();
     symlink("a", w.path("soft")).unwrap();
     fs::hard_link(w.path("a"), w.path("d/a")).unwrap();
-    assert_snapshot!(w.haul("cp a a").run().snapshot(), @"
+    assert_snapshot!(w.haul("cp a a").run().snapshot(), @r"
     exit 23
     --- stdout
     copies [W]/a to [W]/a
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       1 file
-    Made:        0
-    Failed:      1
-    Data:        nothing to move
+    Created:     0
+    Errors:      1
+    Data:        nothing to transfer
 
     Failures:
       a: copy: source and destination are the same file
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp a a
     --- stderr
     haul: a: copy: source and destination are the same file
@@ -147,7 +147,7 @@ fn trees_that_share_files() {
     w.tree("src: a=5 d/b=6");
     w.tool("cp", "-al src dst");
     let ran = w.haul("cp -aI src/ dst").succeeds();
-    assert_eq!(ran.summary("Data"), Some("nothing to move"));
+    assert_eq!(ran.summary("Data"), Some("nothing to transfer"));
     w.haul("mv src/ dst").ends(23);
     w.same("src", "dst", What { directory_mtime: false, ..What::USUAL });
 }
@@ -168,8 +168,8 @@ fn files_where_directories_are_needed() {
     assert_snapshot!(w.haul("cp src/ f").run().snapshot(), @"
     exit 1
     --- stderr
-    haul: f: copy to: is a file, and a directory is needed
-      try: remove it or name another destination
+    haul: f: copy to: is a file, but must be a directory
+      try: remove it, or choose another destination
     ");
     assert_snapshot!(w.haul("cp src/ f/x").run().snapshot(), @"
     exit 23
@@ -179,8 +179,8 @@ fn files_where_directories_are_needed() {
     assert_snapshot!(w.haul("cp f src/a/").run().snapshot(), @"
     exit 1
     --- stderr
-    haul: src/a: copy to: is a file, and the slash says it is a directory
-      try: leave the slash out to replace the file
+    haul: src/a: copy to: is a file, but the trailing slash means a directory
+      try: omit the slash to replace the file
     ");
     assert_eq!(w.read("f"), b"f");
 }
@@ -189,14 +189,14 @@ fn files_where_directories_are_needed() {
 fn a_fifo_named_as_source_is_not_read() {
     let w = World::new();
     w.tree("p| dst:");
-    assert_snapshot!(w.haul("cp p dst").run().snapshot(), @"
+    assert_snapshot!(w.haul("cp p dst").run().snapshot(), @r"
     exit 0
     --- stdout
     copies [W]/p to [W]/dst
     Items:       1 special file
-    Made:        0
-    Skipped:     1 special file: not asked for (-D or -a takes them along)
-    Data:        nothing to move
+    Created:     0
+    Skipped:     1 special file (copied only with -D or -a)
+    Data:        nothing to transfer
     ");
     w.haul("cp -a p dst").succeeds();
     w.haul("cp -L p dst2").succeeds();
@@ -226,9 +226,9 @@ fn names_do_not_reach_the_terminal_raw() {
     create      new\nline
     create      tab\t
     Items:       8 (7 files, 1 directory)
-    Made:        7 files
+    Created:     7 files
     Attributes:  set on 1 entry
-    Data:        7 B moved, 7 bytes (1 B per file)
+    Data:        7 B transferred, 7 bytes (1 B per file)
     ");
     w.same("src", "dst", What::USUAL);
     assert_snapshot!(w.haul("cp").arg(OsStr::from_bytes(b"no\x1b[2J\xff")).arg("dst").run().snapshot(), @r"

@@ -32,11 +32,11 @@ fn check_lists_what_is_missing_extra_and_differing() {
     missing     d/only
     missing     only
     Items:       7 (5 files, 2 directories)
-    Same:        4 (2 files, 2 directories)
+    Identical:   4 (2 files, 2 directories)
     Missing:     2
     Extra:       3
     Differing:   1
-    Not the same: 6 differences.
+    Not identical: 6 differences.
     ");
     assert_snapshot!(w.haul("check --one-way --checksum src/ dst").run().snapshot(), @"
     exit 1
@@ -47,10 +47,10 @@ fn check_lists_what_is_missing_extra_and_differing() {
     missing     d/only
     missing     only
     Items:       7 (5 files, 2 directories)
-    Same:        3 (1 file, 2 directories)
+    Identical:   3 (1 file, 2 directories)
     Missing:     2
     Differing:   2
-    Not the same: 4 differences.
+    Not identical: 4 differences.
     ");
     w.haul("check -q --one-way --missing-to missing --differing-to differing src/ dst").ends(1);
     let lines = |name: &str| {
@@ -70,8 +70,8 @@ fn check_lists_what_is_missing_extra_and_differing() {
     --- stdout
     checks the contents of [W]/src against [W]/dst
     Items:       7 (5 files, 2 directories)
-    Same:        7 (5 files, 2 directories)
-    The same.
+    Identical:   7 (5 files, 2 directories)
+    Identical.
     ");
 }
 
@@ -85,9 +85,9 @@ fn check_refuses_with_two() {
     checks the contents of [W]/src against [W]/nothing
     missing     a
     Items:       2 (1 file, 1 directory)
-    Same:        1 directory
+    Identical:   1 directory
     Missing:     1
-    Not the same: 1 difference.
+    Not identical: 1 difference.
     ");
     assert_snapshot!(w.haul("check nothing src").run().snapshot(), @"
     exit 23
@@ -119,7 +119,7 @@ fn a_tree_of_which_a_part_was_not_seen_is_not_proven() {
     w.tree("src: locked/:0000");
     w.give_all();
     let ran = w.haul("check --manifest manifest src").ends(23);
-    assert_eq!(ran.stdout, "1 same, 0 missing, 0 differing, 0 extra, 1 unreadable\n");
+    assert_eq!(ran.stdout, "1 identical, 0 missing, 0 differing, 0 extra, 1 unreadable\n");
     w.haul("check --one-way --manifest manifest src").succeeds();
 }
 
@@ -143,7 +143,7 @@ fn a_manifest_proves_a_tree_without_its_source() {
     missing  a
     differs  d/b
     extra    new
-    2 same, 1 missing, 1 differing, 1 extra, 0 unreadable
+    2 identical, 1 missing, 1 differing, 1 extra, 0 unreadable
     ");
 }
 
@@ -159,7 +159,7 @@ fn sha256sum_and_we_read_each_other() {
     assert_snapshot!(w.haul("check --one-way --manifest ours .").run().snapshot(), @"
     exit 0
     --- stdout
-    5 same, 0 missing, 0 differing, 0 extra, 0 unreadable
+    5 identical, 0 missing, 0 differing, 0 extra, 0 unreadable
     ");
     let theirs = std::process::Command::new("sh")
         .args(["-c", "find . -type f -print0 | xargs -0 sha256sum"])
@@ -198,7 +198,7 @@ fn ls_cat_mkdir() {
     exit 23
     --- stderr
     haul: x/y: mkdir: No such file or directory
-      try: -p makes the directories above it too
+      try: -p creates the parent directories
     ");
     w.haul("mkdir x").succeeds();
     w.haul("mkdir x").ends(23);
@@ -217,7 +217,7 @@ fn rm_is_careful() {
     exit 1
     --- stderr
     haul: d: remove: is a directory
-      try: -r removes it with all that is in it
+      try: -r removes it and its contents
     ");
     w.haul("rm one").succeeds();
     std::os::unix::fs::symlink("other", w.path("d/link")).unwrap();

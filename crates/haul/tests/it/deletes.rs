@@ -15,7 +15,7 @@ fn sync_delete_makes_the_trees_equal() {
     assert_snapshot!(w.haul("sync -v --delete src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
-    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
     attributes  ./
     attributes  d/
     create      d/b
@@ -29,10 +29,10 @@ fn sync_delete_makes_the_trees_equal() {
     delete      old
     replace     a
     Items:       4 (2 files, 2 directories)
-    Made:        2 files
+    Created:     2 files
     Attributes:  set on 2 entries
     Deleted:     8 (4 files, 3 directories, 1 symlink)
-    Data:        11 B moved, 11 bytes (5 B per file)
+    Data:        11 B transferred, 11 bytes (5 B per file)
     ");
     w.same("src", "dst", What::USUAL);
     assert_eq!(w.rsync_finds("src/", "dst/"), "");
@@ -44,7 +44,7 @@ fn the_directory_of_the_journals_stays() {
     w.tree("src: a=5 dst: old=1 st/old=1 gone/x=1");
     for _again in 0..2 {
         let ran = w.haul("sync --delete --state-dir dst/st/haul src/ dst").succeeds();
-        assert_eq!(ran.stderr, "haul: warning: st/: not removed: something in it stays\n");
+        assert_eq!(ran.stderr, "haul: warning: st/: not removed: it is not empty\n");
         assert!(w.has("dst/st/haul/jobs") && !w.has("dst/st/old") && !w.has("dst/old") && !w.has("dst/gone"));
     }
     let jobs = w.haul("jobs --state-dir dst/st/haul").succeeds();
@@ -91,7 +91,7 @@ fn nothing_is_deleted_after_a_failure() {
         fs::set_permissions(w.path(name), fs::Permissions::from_mode(mode)).unwrap();
         let ran = w.haul("sync --delete src/ dst").ends(23);
         assert!(w.has("dst/old") && w.has("dst/d/kept"), "{name}");
-        assert!(ran.stdout.contains("left"), "it says so: {}", ran.stdout);
+        assert!(ran.stdout.contains("extra names at the destination were kept"), "it says so: {}", ran.stdout);
         w.haul("sync --delete --ignore-errors src/ dst").ends(23);
         assert!(!w.has("dst/old"), "{name}");
         // What could not be listed says nothing of what is in it.
@@ -106,25 +106,25 @@ fn a_failure_to_write_prevents_deletes_too() {
     assert_snapshot!(w.haul("sync --delete src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
-    syncs the contents of [W]/src to [W]/dst, deleting what is not there
-    Result:      finished, but not all of it: see the failures below
+    syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
+    Result:      completed with errors, listed below
     Items:       3 (2 files, 1 directory)
-    Made:        1 file
+    Created:     1 file
     Attributes:  set on 1 entry
-    Failed:      1
-    Data:        1 B moved, 1 bytes
-    Not deleted: 1 names that only the destination has were left, because something could not be listed or copied
+    Errors:      1
+    Data:        1 B transferred, 1 bytes
+    Not deleted: 1 extra names at the destination were kept, because some files could not be listed or copied
 
     Failures:
       f: replace: it is a file at the source and a directory at the destination
-        try: the directory is not empty: --force replaces it with all that is in it
+        try: the directory is not empty; --force replaces it and its contents
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul sync --delete src/ dst
     --- stderr
     haul: f: replace: it is a file at the source and a directory at the destination
-      try: the directory is not empty: --force replaces it with all that is in it
-    haul: warning: nothing is deleted: 1 names that only the destination has were left, because something could not be listed or copied
+      try: the directory is not empty; --force replaces it and its contents
+    haul: warning: deletes skipped: 1 extra names at the destination were kept, because some files could not be listed or copied
     ");
     assert_eq!(w.names("dst"), "f/ f/inner old z");
 }
@@ -136,18 +136,18 @@ fn max_delete_is_all_or_nothing() {
     assert_snapshot!(w.haul("sync --delete --max-delete 4 src/ dst").run().snapshot(), @"
     exit 25
     --- stdout
-    syncs the contents of [W]/src to [W]/dst, deleting what is not there
-    Result:      more to delete than --max-delete allows: nothing was deleted
+    syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
+    Result:      --max-delete exceeded: nothing was deleted
     Items:       5 (4 files, 1 directory)
-    Made:        4 files
+    Created:     4 files
     Attributes:  set on 1 entry
-    Data:        20 B moved, 20 bytes (5 B per file)
-    Not deleted: --max-delete allows 4, 5 names would be deleted: nothing was
+    Data:        20 B transferred, 20 bytes (5 B per file)
+    Not deleted: --max-delete allows 4, but 5 names would be deleted; nothing was deleted
 
-    If the deletes are meant, run it again with a larger --max-delete:
+    If the deletes are intended, rerun with a larger --max-delete:
       haul sync --delete --max-delete 4 src/ dst
     --- stderr
-    haul: warning: nothing is deleted: --max-delete allows 4, 5 names would be deleted: nothing was
+    haul: warning: deletes skipped: --max-delete allows 4, but 5 names would be deleted; nothing was deleted
     ");
     assert_eq!(w.names("dst"), "a b c d dir/ dir/x dir/y old1 old2");
     w.haul("sync --delete --max-delete 0 src/ dst").ends(25);

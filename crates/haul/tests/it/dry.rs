@@ -14,7 +14,7 @@ use crate::support::World;
 fn done(line: &str, reasons: bool) -> (String, String) {
     let (action, rest) = line.split_at(12);
     // The one reason that is wider than its column.
-    let long = "another name of the same file";
+    let long = "hard link to a copied file";
     let rest = if reasons && rest.starts_with(long) { &rest[long.len() - 24..] } else { rest };
     let name = if reasons { rest.get(26..).unwrap_or("") } else { rest };
     (action.trim().to_owned(), name.trim_start().to_owned())
@@ -30,30 +30,30 @@ fn a_dry_run_gives_reasons() {
     assert_snapshot!(w.haul("sync -n --delete src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
-    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
     attributes  attributes differ         ./
     attributes  attributes differ         mode
-    create      not at the destination    d/n
-    create      not at the destination    new
-    delete      not at the source         od/
-    delete      not at the source         od/x
-    delete      not at the source         old
-    link        points elsewhere          l -> new
-    mkdir       not at the destination    d/
+    create      missing at destination    d/n
+    create      missing at destination    new
+    delete      missing at source         od/
+    delete      missing at source         od/x
+    delete      missing at source         old
+    link        link target differs       l -> new
+    mkdir       missing at destination    d/
     replace     size differs              size
     replace     time differs              time
     Items:       9 (6 files, 2 directories, 1 symlink)
-    Would make:  6 (4 files, 1 directory, 1 symlink)
+    Create:      6 (4 files, 1 directory, 1 symlink)
     Unchanged:   1 file
     Attributes:  to set on 2 entries
     Delete:      3 (2 files, 1 directory)
-    Data:        19 B to move (4 B per file)
+    Data:        19 B to transfer (4 B per file)
     DRY RUN: nothing was copied
     ");
     assert_snapshot!(w.haul("sync -ni --delete src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
-    syncs the contents of [W]/src to [W]/dst, deleting what is not there
+    syncs the contents of [W]/src to [W]/dst, deleting files that the source does not have
     *deleting   od/
     *deleting   od/x
     *deleting   old
@@ -66,11 +66,11 @@ fn a_dry_run_gives_reasons() {
     cLc........ l -> new
     cd+++++++++ d/
     Items:       9 (6 files, 2 directories, 1 symlink)
-    Would make:  6 (4 files, 1 directory, 1 symlink)
+    Create:      6 (4 files, 1 directory, 1 symlink)
     Unchanged:   1 file
     Attributes:  to set on 2 entries
     Delete:      3 (2 files, 1 directory)
-    Data:        19 B to move (4 B per file)
+    Data:        19 B to transfer (4 B per file)
     DRY RUN: nothing was copied
     ");
 }

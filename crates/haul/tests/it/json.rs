@@ -325,7 +325,7 @@ fn a_tree_is_held_against_its_manifest() {
 
     let (none, last, said) = told("check --json --manifest blake3 src", 0);
     assert_eq!((none.len(), sums(&last), &last["manifest"]), (0, [7, 0, 0, 0, 0], &"blake3".into()));
-    assert_eq!(said, "7 same, 0 missing, 0 differing, 0 extra, 0 unreadable\n");
+    assert_eq!(said, "7 identical, 0 missing, 0 differing, 0 extra, 0 unreadable\n");
 
     w.write("src/a", "12345");
     w.write("src/d/b", "shorter");

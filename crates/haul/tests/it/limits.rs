@@ -69,7 +69,7 @@ fn little_address_space_is_an_error_with_a_reason() {
     // More workers than there is room for: fewer do it.
     let ran = run("cp -j 64 src/ dst", least + 128 * MIB).end();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("no more workers than ") && ran.stderr.contains("ulimit -v"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("workers limited to ") && ran.stderr.contains("ulimit -v"), "{}", ran.stderr);
     w.same("src", "dst", What::CONTENT);
 }
 

@@ -159,7 +159,7 @@ fn what_a_move_leaves_is_said_and_counted() {
     std::fs::write(d.join("s/dir/old"), "newer").expect("write");
     let ran = world.haul("mv -u s").arg(&d).succeeds();
     assert_eq!(world.names("s"), "dir/ dir/old", "{}", ran.stdout);
-    assert_eq!(ran.summary("Left"), Some("3 (1 file, 2 directories) at the source"), "{}", ran.stdout);
+    assert_eq!(ran.summary("Kept"), Some("3 (1 file, 2 directories) at the source"), "{}", ran.stdout);
 }
 
 /// The source of a move is no source when it is the destination under another name.

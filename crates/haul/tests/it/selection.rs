@@ -35,7 +35,7 @@ fn a_second_run_moves_nothing() {
         w.haul(&format!("{verb} src/ dst")).succeeds();
         let again = w.haul(&format!("{verb} -v src/ dst")).succeeds();
         let done: Vec<String> = again.items().into_iter().filter(|line| !line.starts_with("skip ")).collect();
-        assert_eq!((done, again.summary("Data")), (vec![], Some("nothing to move")), "{verb}");
+        assert_eq!((done, again.summary("Data")), (vec![], Some("nothing to transfer")), "{verb}");
     }
     assert_eq!(w.rsync_finds("src/", "dst/"), "");
 }
@@ -49,14 +49,14 @@ fn update_leaves_what_is_newer() {
     --- stdout
     copies the contents of [W]/src to [W]/dst
     attributes  attributes differ         ./
-    create      not at the destination    only
+    create      missing at destination    only
     keep        the destination is newer  old
     replace     time differs              new
     Items:       4 (3 files, 1 directory)
-    Made:        2 files
+    Created:     2 files
     Unchanged:   1 file
     Attributes:  set on 1 entry
-    Data:        6 B moved, 6 bytes (3 B per file)
+    Data:        6 B transferred, 6 bytes (3 B per file)
     ");
     assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), text(&w, "dst/only")), ("NEW".into(), "new".into(), "one".into()));
 }
@@ -157,8 +157,8 @@ fn files_from_takes_the_names_in_the_list() {
     mkdir       d/
     mkdir       d/e/
     Items:       3 files
-    Made:        5 (3 files, 2 directories)
-    Data:        7 B moved, 7 bytes (2 B per file)
+    Created:     5 (3 files, 2 directories)
+    Data:        7 B transferred, 7 bytes (2 B per file)
     ");
     assert_eq!(w.names("dst"), "a b d/ d/e/ d/e/f");
     w.haul("cp -r --files-from list src/ dst2").succeeds();
@@ -170,23 +170,23 @@ fn files_from_takes_the_names_in_the_list() {
     exit 1
     --- stderr
     haul: --files-from: ../w/left: .. would leave the source
-      try: names are relative to the source; take the line out
+      try: names are relative to the source; remove the line
     ");
     w.write("gone", "a\nnothing\n");
     assert_snapshot!(w.haul("cp --files-from gone src dst5").run().snapshot(), @"
     exit 23
     --- stdout
     copies [W]/src to [W]/dst5
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       1 file
-    Made:        1 file
-    Failed:      1
-    Data:        1 B moved, 1 bytes
+    Created:     1 file
+    Errors:      1
+    Data:        1 B transferred, 1 bytes
 
     Failures:
       nothing: read: no such file or directory
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp --files-from gone src dst5
     --- stderr
     haul: nothing: read: no such file or directory
@@ -229,18 +229,18 @@ fn links_are_followed_only_when_asked() {
     exit 23
     --- stdout
     copies the contents of [W]/src to [W]/three
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       11 (6 files, 5 directories)
-    Made:        10 (6 files, 4 directories)
+    Created:     10 (6 files, 4 directories)
     Attributes:  set on 1 entry
-    Failed:      2
-    Data:        23 B moved, 23 bytes (3 B per file)
+    Errors:      2
+    Data:        23 B transferred, 23 bytes (3 B per file)
 
     Failures:
       dangling: stat: the symlink points to nothing
       loop/self: list: a symlink leads back to loop/
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp -L src/ three
     --- stderr
     haul: dangling: stat: the symlink points to nothing
@@ -258,22 +258,22 @@ fn a_link_to_a_directory_at_the_destination() {
     exit 23
     --- stdout
     copies the contents of [W]/src to [W]/dst
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       2 directories
-    Made:        0
+    Created:     0
     Attributes:  set on 1 entry
-    Failed:      1
-    Data:        nothing to move
+    Errors:      1
+    Data:        nothing to transfer
 
     Failures:
       d: replace: it is a directory at the source and a symlink at the destination
-        try: --force replaces it, --backup-dir keeps it elsewhere
+        try: --force replaces it, --backup-dir keeps the old one
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp src/ dst
     --- stderr
     haul: d: replace: it is a directory at the source and a symlink at the destination
-      try: --force replaces it, --backup-dir keeps it elsewhere
+      try: --force replaces it, --backup-dir keeps the old one
     ");
     assert_eq!(w.names("dst/real"), "");
     w.haul("cp -K src/ dst").succeeds();
@@ -304,7 +304,7 @@ fn backup_dir_keeps_what_is_replaced_or_deleted() {
     exit 1
     --- stderr
     haul: ../out: --backup-dir: is not below the destination
-      try: name a directory in the destination, by its path from there
+      try: give a directory in the destination, relative to it
     ");
 }
 
@@ -316,26 +316,26 @@ fn types_that_clash() {
     exit 23
     --- stdout
     copies the contents of [W]/src to [W]/dst
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       5 (2 files, 2 directories, 1 symlink)
-    Made:        2 (1 file, 1 symlink)
+    Created:     2 (1 file, 1 symlink)
     Attributes:  set on 1 entry
-    Failed:      2
-    Data:        2 B moved, 2 bytes
+    Errors:      2
+    Data:        2 B transferred, 2 bytes
 
     Failures:
       d: replace: it is a directory at the source and a file at the destination
-        try: --force replaces it, --backup-dir keeps it elsewhere
+        try: --force replaces it, --backup-dir keeps the old one
       f: replace: it is a file at the source and a directory at the destination
-        try: the directory is not empty: --force replaces it with all that is in it
+        try: the directory is not empty; --force replaces it and its contents
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp src/ dst
     --- stderr
     haul: d: replace: it is a directory at the source and a file at the destination
-      try: --force replaces it, --backup-dir keeps it elsewhere
+      try: --force replaces it, --backup-dir keeps the old one
     haul: f: replace: it is a file at the source and a directory at the destination
-      try: the directory is not empty: --force replaces it with all that is in it
+      try: the directory is not empty; --force replaces it and its contents
     ");
     assert_eq!((w.has("dst/f/inner"), w.read("dst/d").len()), (true, 5), "nothing is lost");
     w.haul("cp --force src/ dst").succeeds();
@@ -379,9 +379,9 @@ fn mv_renames_where_it_can() {
     w.tree("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
     let before = (inode(&w, "src/d/b"), inode(&w, "src/a"));
     let dry = w.haul("mv -n src/ dst").succeeds();
-    assert_eq!(dry.summary("Rename"), Some("2 (1 file, 1 directory), with all that is in directories"), "{}", dry.stdout);
+    assert_eq!(dry.summary("Rename"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", dry.stdout);
     let ran = w.haul("mv -v src/ dst").succeeds();
-    assert_eq!(ran.summary("Renamed"), Some("2 (1 file, 1 directory), with all that is in directories"), "{}", ran.stdout);
+    assert_eq!(ran.summary("Renamed"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", ran.stdout);
     assert_eq!((inode(&w, "dst/d/b"), inode(&w, "dst/a")), before, "they were not copied");
     assert_eq!((w.names("src"), w.read("dst/d/e/f").len(), w.read("dst/old").len()), (String::new(), 3, 4));
 }

@@ -22,8 +22,8 @@ fn cp_src_to_a_new_name() {
     mkdir       src/
     mkdir       src/d/
     Items:       6 (3 files, 2 directories, 1 symlink)
-    Made:        6 (3 files, 2 directories, 1 symlink)
-    Data:        10.0 KiB moved, 10,240 bytes (3.33 KiB per file)
+    Created:     6 (3 files, 2 directories, 1 symlink)
+    Data:        10.0 KiB transferred, 10,240 bytes (3.33 KiB per file)
     ");
     w.same("src", "dst/src", What::USUAL);
     assert_eq!(w.names("dst"), "src/ src/a src/b src/d/ src/d/c src/l");
@@ -44,9 +44,9 @@ fn cp_src_slash_to_a_new_name() {
     link        l -> a
     mkdir       d/
     Items:       6 (3 files, 2 directories, 1 symlink)
-    Made:        5 (3 files, 1 directory, 1 symlink)
+    Created:     5 (3 files, 1 directory, 1 symlink)
     Attributes:  set on 1 entry
-    Data:        10.0 KiB moved, 10,240 bytes (3.33 KiB per file)
+    Data:        10.0 KiB transferred, 10,240 bytes (3.33 KiB per file)
     ");
     w.same("src", "dst", What { root: true, ..What::USUAL });
 }
@@ -91,8 +91,8 @@ fn cp_file_to_a_name_replaces_or_makes_it() {
     copies [W]/a to [W]/new
     create      a
     Items:       1 file
-    Made:        1 file
-    Data:        5 B moved, 5 bytes
+    Created:     1 file
+    Data:        5 B transferred, 5 bytes
     ");
     w.haul("cp a old").succeeds();
     w.haul("cp a d").succeeds();
@@ -111,8 +111,8 @@ fn cp_many_sources_need_a_directory() {
     assert_snapshot!(w.haul("cp b s a").run().snapshot(), @"
     exit 1
     --- stderr
-    haul: a: copy to: is a file, and a directory is needed
-      try: remove it or name another destination
+    haul: a: copy to: is a file, but must be a directory
+      try: remove it, or choose another destination
     ");
     assert_eq!(w.read("a").len(), 5);
 }
@@ -128,11 +128,11 @@ fn cp_two_sources_of_one_name() {
     --- stdout
     copies 2 sources to [W]/new
     Items:       2 files
-    Made:        1 file
+    Created:     1 file
     Unchanged:   1 file
-    Data:        5 B moved, 5 bytes
+    Data:        5 B transferred, 5 bytes
     --- stderr
-    haul: warning: a: left out: an earlier source has this name
+    haul: warning: a: skipped: an earlier source has this name
     ");
     assert_eq!(w.read("new/a"), b"first");
 }
@@ -145,13 +145,13 @@ fn a_missing_parent_needs_mkpath() {
     exit 23
     --- stderr
     haul: x/y: open: no such file or directory
-      try: --mkpath makes the directories above the destination
+      try: --mkpath creates the parent directories
     ");
     assert_snapshot!(w.haul("cp src/a x/y/z").run().snapshot(), @"
     exit 23
     --- stderr
     haul: x/y: open: no such file or directory
-      try: --mkpath makes the directories above the destination
+      try: --mkpath creates the parent directories
     ");
     assert!(!w.has("x"));
     w.haul("cp --mkpath src/ x/y/z").succeeds();
@@ -180,8 +180,8 @@ fn a_link_as_source_is_copied_and_with_slash_followed() {
     --- stdout
     copies [W]/link2 to [W]/dst
     Items:       1 symlink
-    Made:        1 symlink
-    Data:        nothing to move
+    Created:     1 symlink
+    Data:        nothing to transfer
     ");
     w.haul("cp link2 new").succeeds();
     for copy in ["dst/link2", "new"] {
@@ -245,13 +245,13 @@ fn a_trailing_slash_on_a_file() {
     assert_snapshot!(w.haul("cp a/ new").run().snapshot(), @"
     exit 1
     --- stderr
-    haul: a: open: it is no directory
+    haul: a: open: it is not a directory
     ");
     assert_snapshot!(w.haul("cp a b/").run().snapshot(), @"
     exit 1
     --- stderr
-    haul: b: copy to: is a file, and the slash says it is a directory
-      try: leave the slash out to replace the file
+    haul: b: copy to: is a file, but the trailing slash means a directory
+      try: omit the slash to replace the file
     ");
     assert_eq!(w.path("b").metadata().unwrap().size(), 6);
 }

@@ -346,7 +346,7 @@ impl Ran {
 
 const SUMMARY: [&str; 4] = ["Result:", "Completed:", "Stopped:", "Items:"];
 /// Lines that hold nothing that is the same twice.
-const UNSTEADY: [&str; 8] = ["Completed:", "Started:", "Seconds:", "Rate:", "Time:", "Limited by:", "Try next:", "Workers:"];
+const UNSTEADY: [&str; 8] = ["Completed:", "Started:", "Seconds:", "Throughput:", "Time:", "Bottleneck:", "Try next:", "Workers:"];
 
 /// The program goes by its name, wherever it was started.
 fn plain_program(line: &str) -> String {

@@ -21,12 +21,12 @@ fn archive_says_once_what_it_may_not_keep() {
     --- stdout
     copies the contents of [W]/src to [W]/dst
     Items:       6 (3 files, 2 directories, 1 symlink)
-    Made:        5 (3 files, 1 directory, 1 symlink)
+    Created:     5 (3 files, 1 directory, 1 symlink)
     Attributes:  set on 1 entry
-    Data:        18 B moved, 18 bytes (6 B per file)
-    Not kept:    owner of 3 entries: needs root
-    Not kept:    group of 3 entries: needs root or membership in the group
-    Not kept:    setid of 1 entry: only where the owner could be kept
+    Data:        18 B transferred, 18 bytes (6 B per file)
+    Not set:     owner of 3 entries: needs root
+    Not set:     group of 3 entries: needs root or membership in the group
+    Not set:     setid of 1 entry: requires the owner to be preserved
     ");
     assert_eq!(w.mode("dst/a"), 0o755, "another user's program must not become ours");
     w.same("src", "dst", What { owner: false, mode: 0o1777, ..What::ALL });
@@ -53,20 +53,20 @@ fn devices_cannot_be_made() {
     exit 23
     --- stdout
     copies the contents of [W]/src to [W]/dst
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       3 (1 file, 1 directory, 1 special file)
-    Made:        1 file
+    Created:     1 file
     Attributes:  set on 1 entry
-    Failed:      1
-    Data:        5 B moved, 5 bytes
+    Errors:      1
+    Data:        5 B transferred, 5 bytes
 
     Failures:
-      null: create: a character device cannot be made here by this user or on this file system
+      null: create: this user or this file system cannot create a character device here
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp -a src/ dst
     --- stderr
-    haul: null: create: a character device cannot be made here by this user or on this file system
+    haul: null: create: this user or this file system cannot create a character device here
     ");
 }
 
@@ -91,18 +91,18 @@ fn sealed_directories_and_unreadable_files() {
     mkdir       none/
     mkdir       sealed/
     mkdir       sealed/deep/
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       10 (5 files, 5 directories)
-    Made:        8 (4 files, 4 directories)
+    Created:     8 (4 files, 4 directories)
     Attributes:  set on 1 entry
-    Failed:      2
-    Data:        19 B moved, 19 bytes (4 B per file)
+    Errors:      2
+    Data:        19 B transferred, 19 bytes (4 B per file)
 
     Failures:
       none: list: Permission denied
       zero: open: Permission denied
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp -v src/ dst
     --- stderr
     haul: none: list: Permission denied
@@ -133,23 +133,23 @@ fn no_permission_at_the_destination() {
     }
     // Two workers meet the two failures in either order.
     let said = w.haul("cp src/ dst").ends(23).snapshot();
-    for line in ["haul: a: create: Permission denied", "haul: d/b: create: Permission denied", "Failed:      2", "Made:        0"] {
+    for line in ["haul: a: create: Permission denied", "haul: d/b: create: Permission denied", "Errors:      2", "Created:     0"] {
         assert!(said.contains(line), "{said}");
     }
     assert_snapshot!(w.haul("cp src/a dst/new").run().snapshot(), @"
     exit 23
     --- stdout
     copies [W]/src/a to [W]/dst/new
-    Result:      finished, but not all of it: see the failures below
+    Result:      completed with errors, listed below
     Items:       1 file
-    Made:        0
-    Failed:      1
-    Data:        5 B moved, 5 bytes
+    Created:     0
+    Errors:      1
+    Data:        5 B transferred, 5 bytes
 
     Failures:
       new: create: Permission denied
 
-    Fix the errors and rerun; only what is missing is done:
+    Fix the errors and rerun; finished files are skipped:
       haul cp src/a dst/new
     --- stderr
     haul: new: create: Permission denied
@@ -174,11 +174,11 @@ fn a_state_directory_that_cannot_be_written() {
     --- stdout
     copies the contents of [W]/src to [W]/dst
     Items:       2 (1 file, 1 directory)
-    Made:        1 file
+    Created:     1 file
     Attributes:  set on 1 entry
-    Data:        5 B moved, 5 bytes
+    Data:        5 B transferred, 5 bytes
     --- stderr
-    haul: warning: no journal is kept ([W]/state: make the state directory: Permission denied): a rerun skips whole files but not parts of one
+    haul: warning: no journal ([W]/state: make the state directory: Permission denied): a rerun skips finished files, but cannot resume inside a file
     ");
     w.same("src", "dst", What::USUAL);
 }
@@ -194,7 +194,7 @@ fn jobs_that_finished_long_ago_are_listed_when_all_are_asked_for() {
     let finished = |text: &str| text.lines().filter(|line| line.contains("  finished ")).count();
     let usual = listed("jobs");
     assert_eq!(finished(&usual), 20, "{usual}");
-    assert!(usual.contains("2 jobs that finished earlier: `haul jobs list --all`"), "{usual}");
+    assert!(usual.contains("2 jobs finished earlier: `haul jobs list --all`"), "{usual}");
     assert_eq!(finished(&listed("jobs list --all")), 22);
     assert_eq!(listed("jobs --json").lines().count(), 22);
 }

@@ -73,7 +73,7 @@ fn a_quota_at_close() {
     let mounted = mount(&place, "back");
     mounted.faults().add(Fault::always(".haul-", FaultKind::CloseError { errno: libc::EDQUOT }));
     let command = format!("cp --json --chunk-size {CHUNK_WORDS} src/ {}/dst", mounted.path().display());
-    place.haul(&command).run().code(11).says("make room in the quota").says("run the same command again");
+    place.haul(&command).run().code(11).says("free space in the quota").says("run the same command again");
     assert_eq!(fs::metadata(place.join("back/dst/bad-large")).expect("it is there").len(), 300 << 10);
     mounted.faults().clear();
     place.haul(&command).run().code(0);
@@ -88,7 +88,7 @@ fn a_full_disk_in_the_middle_keeps_what_landed() {
     let mounted = mount(&place, "back");
     mounted.faults().add(Fault::always("", FaultKind::NoSpace { after: 400_000 }));
     let command = format!("cp --json --chunk-size {CHUNK_WORDS} src/ {}/dst", mounted.path().display());
-    place.haul(&command).run().code(11).says("make room and run the same command again");
+    place.haul(&command).run().code(11).says("free space and run the same command again");
     mounted.faults().clear();
     let again = place.haul(&command).run().code(0);
     assert!(number(&again.finished(), "resumed_bytes") >= 128 << 10, "{again}");

@@ -173,7 +173,7 @@ fn killed_while_staging(place: &Place) -> SlowFs {
 fn staged_small_files_are_removed_with_their_job() {
     let place = Place::new();
     let _mounted = killed_while_staging(&place);
-    place.haul("jobs").run().code(0).says("small files to be done again");
+    place.haul("jobs").run().code(0).says("small files to repeat");
     place.haul("jobs clean").run().code(0).says("unfinished file");
     assert_eq!(staging(&place.join("back/dst")), Vec::<PathBuf>::new());
     place.haul("jobs").run().code(0).says("no jobs");

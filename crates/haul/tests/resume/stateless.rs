@@ -28,7 +28,7 @@ fn goes_on_without(place: &Place, haul: impl Fn(&str) -> Haul) {
     run.signal(Signal::INT);
     run.wait(Duration::from_secs(10)).code(20).says("journal");
     assert_eq!(staging(&place.join("dst")).len(), 0, "nobody would know of them");
-    haul("cp --json src/ dst").run().code(0).says("journal").never_says("going on where");
+    haul("cp --json src/ dst").run().code(0).says("journal").never_says("resuming");
     place.assert_same("src", "dst", What::USUAL, "without a journal");
 }
 

@@ -34,7 +34,7 @@ fn the_second_says_who_is_at_work_and_stops() {
     let place = place();
     let mut first = slow(&place, "");
     for flags in ["", "-v -j 3", "--verify", "-a"] {
-        place.haul(&command(flags)).run().code(75).says("another run of this job is at work: process").says("wait for it with --wait");
+        place.haul(&command(flags)).run().code(75).says("another run of this job is active: process").says("wait for it with --wait");
     }
     assert!(first.is_running(), "the first is not disturbed");
     first.signal(Signal::KILL);
@@ -80,9 +80,9 @@ fn other_flags_find_the_same_sessions_and_restart_forgets_them() {
         let again = place.haul(&command(flags)).run().code(0);
         let resumed = number(&again.finished(), "resumed_bytes");
         assert_eq!(resumed, if resumes { landed } else { 0 }, "{again}");
-        let again = if resumes { again.says("going on where an earlier run stopped").says("from an earlier run") } else { again };
+        let again = if resumes { again.says("resuming an earlier run").says("from an earlier run") } else { again };
         place.assert_done("src", "dst", What::USUAL, flags);
         drop(again);
-        place.haul(&command("")).run().code(0).never_says("going on where");
+        place.haul(&command("")).run().code(0).never_says("resuming");
     }
 }

@@ -198,7 +198,7 @@ fn a_key_that_fails_for_ever_costs_as_many_requests_as_are_documented() {
     }
     assert_eq!(requests(&scripted, "PUT", "/up/good"), 3, "{ended}");
     assert!(w.get("up/good") == w.content("src/good") && w.get("up/big") == w.content("src/big"), "{ended}");
-    ended.says("bad: write: ").says("attempt 1 of 3 failed, next in 0.").says("attempt 2 of 3 failed").says("(tried 3 times in ");
+    ended.says("bad: write: ").says("attempt 1 of 3 failed, retrying in 0.").says("attempt 2 of 3 failed").says("(tried 3 times in ");
 
     // A part that fails for ever.
     scripted.clear();
@@ -234,7 +234,7 @@ fn without_a_flag_a_request_is_tried_as_often_as_the_help_says() {
     scripted.rule(When::method("PUT").path("/to/bad"), .., Action::Answer(Answer::error(500, "InternalError")));
     scripted.rule(When::method("PUT").path("/to/good"), 1..=4, Action::Answer(Answer::error(500, "InternalError")));
     let help = w.haul("cp --help").ends(0).out;
-    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains("up to N more times (default: 9)"), "{help}");
+    assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains("up to N times (default: 9)"), "{help}");
     let ended = w.haul("cp --json src/ @/to/").ends(23);
     assert_eq!(scripted.count(&When::method("PUT").path("/to/bad")), 10, "{ended}");
     assert_eq!(w.get("to/good"), w.content("src/good"));
@@ -248,6 +248,6 @@ fn a_service_that_always_asks_for_a_long_wait_is_given_up() {
     w.tree("src: a=10");
     let slow = Answer::slow_down(Duration::from_secs(2));
     scripted.rule(When::method("PUT").path("/to/a"), .., Action::Answer(slow));
-    w.haul("cp -v --retries 1 src/ @/to/").ends(23).says("attempt 1 of 2 failed, next in 2.0 s").says("(tried twice in ");
+    w.haul("cp -v --retries 1 src/ @/to/").ends(23).says("attempt 1 of 2 failed, retrying in 2.0 s").says("(tried twice in ");
     assert_eq!(scripted.count(&When::method("PUT").path("/to/a")), 2);
 }

@@ -43,7 +43,7 @@ fn uploaded() -> World {
         chown(&path, Some(uid), Some(gid)).expect("root may");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
     }
-    on(&w, "one", &ONE, "cp -a src/ @/t/").ends(0).never_says("left out");
+    on(&w, "one", &ONE, "cp -a src/ @/t/").ends(0).never_says("are dropped");
     w
 }
 
@@ -68,7 +68,7 @@ fn names_go_with_the_numbers_and_decide_on_another_machine() {
     on(&w, "one", &ONE, "cp -a src/ @/t/").moves_nothing();
     // From what the service says, and from what the index knows by then.
     for to in ["first", "second"] {
-        on(&w, "two", &TWO, &format!("cp -a --trust-metadata @/t/ {to}")).ends(0).says("setuid and setgid bits are left out");
+        on(&w, "two", &TWO, &format!("cp -a --trust-metadata @/t/ {to}")).ends(0).says("setuid and setgid bits are dropped");
         are(&w, to, |case| case.2);
     }
     // The numbers differ and the names do not: there is nothing to do, in either direction.
@@ -88,7 +88,7 @@ fn names_go_with_the_numbers_and_decide_on_another_machine() {
 fn numbers_decide_where_they_are_asked_for_and_where_there_are_no_names() {
     let w = uploaded();
     for to in ["first", "second"] {
-        on(&w, "two", &TWO, &format!("cp -a --trust-metadata --numeric-ids @/t/ {to}")).ends(0).never_says("left out");
+        on(&w, "two", &TWO, &format!("cp -a --trust-metadata --numeric-ids @/t/ {to}")).ends(0).never_says("are dropped");
         are(&w, to, |case| case.3);
     }
     // As haul wrote them once, and as other tools do; and values that no name can be.

@@ -109,14 +109,14 @@ fn one_object_that_may_not_be_touched() {
     w.tree("src: a=10 denied=10 large-denied=9M z=10");
     scripted.rule(When::method("PUT").path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
     scripted.rule(When::method("POST").path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
-    w.haul("cp src/ @/to/ --part-size 5M").ends(23).says("denied: ").says("access denied").says("Failed:      2");
+    w.haul("cp src/ @/to/ --part-size 5M").ends(23).says("denied: ").says("access denied").says("Errors:      2");
     assert_eq!(w.keys(), ["to/", "to/a", "to/z"]);
     scripted.clear();
     w.haul("cp src/ @/to/").ends(0);
     for method in ["GET", "HEAD"] {
         scripted.rule(When::method(method).path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
     }
-    w.haul("cp @/to/ back").ends(23).says("access denied").says("Failed:      2");
+    w.haul("cp @/to/ back").ends(23).says("access denied").says("Errors:      2");
     assert_eq!((w.content("back/a"), w.content("back/z")), (w.content("src/a"), w.content("src/z")));
     assert!(!w.join("back/denied").exists() && !w.join("back/large-denied").exists());
 }

@@ -153,7 +153,7 @@ fn the_slash_says_what_is_meant() {
     assert_eq!(files(w.keys()), ["four/a", "one/src/a", "one/src/d/e", "three", "two/a", "two/d/e"]);
     // A destination for what is in a directory is one, with or without its slash.
     w.haul("check src/ @/two").ends(0);
-    w.haul("sync -n src/ @/two").ends(0).says("nothing to move");
+    w.haul("sync -n src/ @/two").ends(0).says("nothing to transfer");
     // An object is no prefix, and a prefix is no object.
     w.put(b"twofold", &[], b"x");
     w.haul("cp @/two/ back").ends(0);

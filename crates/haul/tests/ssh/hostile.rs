@@ -121,7 +121,7 @@ fn names_that_lead_out_are_refused_and_all_else_comes() {
     tree.push((b"new\nline \x1b[31m\x07".to_vec(), file("odd")));
     for words in ["cp testhost:/ dst", "cp -a testhost:/ dst", "sync --delete testhost:/ dst"] {
         let v = Victim::honest(Thing::Dir(tree.clone()));
-        v.ends(&[23], words, &["the server sent a name that is none"]);
+        v.ends(&[23], words, &["the server sent an invalid name"]);
         assert_eq!(v.landed(), ["good", "new\nline \x1b[31m\x07"], "{words}");
     }
     let v = Victim::honest(Thing::Dir(tree));
@@ -204,13 +204,13 @@ fn more_data_than_was_asked_for_is_not_taken() {
             _ => Answer::Honest,
         };
         let v = Victim::new(dir([(b"small", file("12345"))]), lie);
-        v.ends(&[10], GET, &["does not keep the protocol"]);
+        v.ends(&[10], GET, &["protocol error"]);
         assert_eq!(v.landed(), Vec::<String>::new());
         let v = Victim::new(dir([(b"large", Thing::File(big(9 << 20)))]), lie);
         // Less than a block is the server's right; what it is worth shows in the size alone.
         let codes: &[i32] = if size < 1 << 15 { &[0, 10] } else { &[10] };
         if size >= 1 << 15 {
-            v.ends(codes, GET, &["does not keep the protocol"]);
+            v.ends(codes, GET, &["protocol error"]);
             assert!(!v.landed().contains(&"large".to_string()));
         }
     }

@@ -110,7 +110,7 @@ fn a_wrong_password_is_the_end_after_three() {
         }
         assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
         let screen = terminal.screen();
-        for words in ["testhost", "Permission denied", "by hand"] {
+        for words in ["testhost", "Permission denied", "run `ssh` to the same host"] {
             assert!(screen.contains(words), "no {words:?} in\n{screen}");
         }
         assert!(!p.account.home().join("there").exists());
@@ -138,7 +138,7 @@ fn without_a_terminal_nobody_is_asked() {
         let p = Person::new(lines);
         p.world.tree("src: a=5");
         let words = p.words("cp src/ @/there");
-        p.world.says(10, &words, &["testhost", "Permission denied", "by hand"]);
+        p.world.says(10, &words, &["testhost", "Permission denied", "run `ssh` to the same host"]);
         assert_eq!(p.world.server.logins(), 0);
     }
 }

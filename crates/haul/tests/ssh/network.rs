@@ -38,7 +38,7 @@ fn a_host_that_has_no_address_is_said() {
     w.tree("src: a=5");
     // A name that is reserved for not being there; ssh asks nobody for the address of what it reaches by a command.
     for words in ["cp src host.invalid:x", "cp host.invalid:x .", "ls host.invalid:"] {
-        w.says(10, words, &["host.invalid", "Could not resolve hostname", "check the name"]);
+        w.says(10, words, &["host.invalid", "Could not resolve hostname", "check the host name"]);
     }
 }
 
@@ -57,7 +57,7 @@ fn a_port_that_never_speaks_is_given_up() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = silent.local_addr().expect("its number").port();
     let words = format!("cp --ssh-option ConnectTimeout=2 src ssh://127.0.0.1:{port}/x");
-    w.says(10, &words, &["127.0.0.1", "timed out", "is the host up"]);
+    w.says(10, &words, &["127.0.0.1", "timed out", "check that the host is up"]);
 }
 
 #[test]

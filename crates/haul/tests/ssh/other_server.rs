@@ -51,7 +51,7 @@ fn a_tree_with_odd_names_goes_there_and_comes_back() {
     assert!(!path("hacked").exists());
     // Again there is nothing to do, and what changed or went is found.
     let again = haul(0, "sync --delete src/ @there");
-    assert!(again.contains("nothing to move"), "{again}");
+    assert!(again.contains("nothing to transfer"), "{again}");
     fs::write(path("src/d/b"), "new").expect("written");
     fs::remove_file(path("src/odd/-rf")).expect("removed");
     fs::remove_dir_all(path("src/many")).expect("removed");
@@ -105,5 +105,5 @@ fn a_server_that_does_requests_side_by_side_gives_each_file_its_time() {
     haul("cp -I -a src/ @there");
     assert_same(&path("src"), &path("there"), SAME);
     let again = haul("cp src/ @there");
-    assert!(again.contains("nothing to move"), "{again}");
+    assert!(again.contains("nothing to transfer"), "{again}");
 }

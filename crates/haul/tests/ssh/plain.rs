@@ -25,7 +25,7 @@ fn a_tree_goes_there_and_comes_back_with_one_login_each() {
         assert_same(&w.path("src"), &w.path(copy), usual);
     }
     let (again, _) = w.ends(0, "sync --delete src/ ssh://root@testhost~/there");
-    assert!(again.contains("Made:        0") && again.contains("nothing to move") || again.contains("0 B moved"), "{again}");
+    assert!(again.contains("Created:     0") && again.contains("nothing to transfer") || again.contains("0 B transferred"), "{again}");
     w.ends(0, "check -c src/ testhost:~/there");
 }
 
@@ -83,7 +83,7 @@ fn a_wrong_key_is_refused() {
     w.tree("src: a=5");
     fs::write(w.server.path("authorized_keys"), "").expect("written");
     let (_, err) = w.ends(10, "cp src testhost:~/there");
-    assert!(err.contains("Permission denied") && err.contains("by hand"), "{err}");
+    assert!(err.contains("Permission denied") && err.contains("run `ssh` to the same host"), "{err}");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_killed_upload_goes_on_where_it_was() {
     child.kill().expect("it runs");
     child.wait().expect("it was started");
     let (jobs, _) = w.ends(0, "jobs");
-    assert!(jobs.contains("1 large file begun"), "{jobs}");
+    assert!(jobs.contains("1 large file started"), "{jobs}");
     let (out, _) = w.ends(0, "cp --chunk-size 1M src/ testhost:~/there");
     assert!(out.contains("Resumed:"), "{out}");
     assert_same(&w.path("src"), &w.path("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
@@ -189,9 +189,9 @@ fn devices_are_refused_for_their_numbers_are_not_told() {
     w.tree("src: a=5");
     w.tool("mknod", &["src/null", "c", "1", "3"]);
     w.tool("mknod", &["src/block", "b", "7", "200"]);
-    w.says(23, "cp -a testhost:~/src/ here", &["null", "does not tell the device's numbers", "block"]);
+    w.says(23, "cp -a testhost:~/src/ here", &["null", "does not report device numbers", "block"]);
     assert!(w.path("here/a").exists() && !w.path("here/null").exists() && !w.path("here/block").exists());
-    w.says(23, "cp -a src/ testhost:~/there", &["null", "keeps no special files"]);
+    w.says(23, "cp -a src/ testhost:~/there", &["null", "does not support special files"]);
     // A device that is there is not replaced by what is none.
     w.tool("cp", &["-a", "src/null", "here/null"]);
     w.says(23, "cp -a testhost:~/src/ here", &["null"]);

@@ -115,7 +115,7 @@ fn a_refusal_behind_a_banner_is_what_is_said() {
     let w = World::new(&format!("Banner {}", banner.display()));
     w.tree("src: a=5");
     std::fs::write(w.server.path("authorized_keys"), "").expect("written");
-    let err = w.says(10, "cp src/ testhost:~/x", &["Permission denied (", "by hand"]);
+    let err = w.says(10, "cp src/ testhost:~/x", &["Permission denied (", "run `ssh` to the same host"]);
     assert!(!err.contains("--port"), "{err}");
 }
 
@@ -163,7 +163,7 @@ fn a_user_in_a_cage_has_its_root_for_a_home() {
 fn an_account_that_may_not_log_in_is_told_so() {
     let w = World::new("");
     w.tree("src: a=5");
-    for (shell, telling) in [("/usr/sbin/nologin", "not available"), ("/bin/false", "may the account use it")] {
+    for (shell, telling) in [("/usr/sbin/nologin", "not available"), ("/bin/false", "offers SFTP to this account")] {
         let a = account(shell);
         w.says(10, &format!("cp src/ {}", at(&a, "there")), &["testhost", telling]);
     }

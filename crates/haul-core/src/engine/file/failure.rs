@@ -53,7 +53,7 @@ pub fn failed(cx: &Context, file: &Arc<OpenFile>, ends: &Ends, entry: &Entry, re
 pub fn give_up(cx: &Context, file: &OpenFile, e: Error) {
     let e = e.on(&file.name());
     let e = match e.kind() {
-        ErrorKind::Changed => e.hint("nothing was put in its place; copy it when nobody writes to it"),
+        ErrorKind::Changed => e.hint("the destination was not changed; copy it when nothing writes to it"),
         ErrorKind::Corrupt if e.next_step().is_none() => e.hint("the copy was discarded; check this disk and this machine's memory"),
         _ => explain(cx, e),
     };

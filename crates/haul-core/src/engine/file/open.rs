@@ -138,7 +138,7 @@ fn may_write_in_place(cx: &Context, name: &Name) -> Result<bool> {
     }
     if !cx.in_place_refused.swap(true, Ordering::Relaxed) {
         let shown = crate::entry::show(&name.path());
-        let note = "has other names (hard links): it is replaced, not written in place; so are all such files";
+        let note = "has other hard links: it and all such files are replaced, not updated in place";
         cx.out.warn(Warning::Note(format!("{shown}: {note}")));
     }
     Ok(false)

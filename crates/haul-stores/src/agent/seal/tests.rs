@@ -43,7 +43,7 @@ fn open(opener: &mut Opener, mut from: Stream) -> Result<Option<Vec<u8>>> {
 fn refused(opener: &mut Opener, stream: Stream) {
     let mut buffer = vec![1; 8];
     let error = opener.open(&mut { stream }, &mut buffer).expect_err("not sealed so");
-    assert_eq!(error.to_string(), "receive: a frame that was not sealed by the other end");
+    assert_eq!(error.to_string(), "receive: a frame that the remote end did not encrypt");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(error.remedy(), Remedy::Reconnect);
     assert!(buffer.is_empty(), "nothing is left of it");
@@ -177,11 +177,11 @@ fn a_hello_is_proved_and_taken_once() {
         assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}");
     }
     let (strange, ..) = Connector::new(Secret::from_bytes([9; 32])).connect(3).unwrap();
-    let stranger = (ErrorKind::Corrupt, "a connection that was not made with this session's secret".to_string());
+    let stranger = (ErrorKind::Corrupt, "a connection without this session's secret".to_string());
     assert_eq!(reason(acceptor.accept(&strange).unwrap_err()), stranger);
 
     assert_eq!(acceptor.accept(&hello).expect("no stranger has used the number up").0, 3);
-    let repeated = (ErrorKind::Corrupt, "a connection that was made before, or too long ago".to_string());
+    let repeated = (ErrorKind::Corrupt, "a replayed or expired connection".to_string());
     assert_eq!(reason(acceptor.accept(&hello).unwrap_err()), repeated);
     let (same_number, ..) = Connector::new(secret()).connect(3).unwrap();
     assert_eq!(reason(acceptor.accept(&same_number).unwrap_err()), repeated);
@@ -215,7 +215,7 @@ fn a_stream_cut_short_is_no_end() {
                 Err(e) => break e,
             }
         };
-        assert_eq!(error.to_string(), "receive: the connection ended before the other end had finished", "{length} bytes");
+        assert_eq!(error.to_string(), "receive: the connection ended too early", "{length} bytes");
         assert_eq!((error.kind(), error.remedy()), (ErrorKind::Broken, Remedy::Reconnect));
     }
 }
@@ -228,7 +228,7 @@ fn a_length_out_of_bounds_is_refused_before_anything_is_allocated() {
         header[0] = kind;
         let mut buffer = Vec::new();
         let error = both().1.1.open(&mut header.as_slice(), &mut buffer).expect_err("out of bounds");
-        assert_eq!(error.to_string(), "receive: a frame that was not sealed by the other end", "{kind} {length}");
+        assert_eq!(error.to_string(), "receive: a frame that the remote end did not encrypt", "{kind} {length}");
         assert_eq!(buffer.capacity(), 0, "{kind} {length}");
     }
 }

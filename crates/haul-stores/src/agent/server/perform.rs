@@ -196,7 +196,7 @@ impl Agent {
         if version < least || version < ops::VERSIONS.0 {
             let e = Error::new(ErrorKind::Unsupported, "connect");
             let ours = self.options.version;
-            return Err(e.because(format!("haul {theirs} here and haul {ours} there have no version of their protocol in common")));
+            return Err(e.because(format!("haul {theirs} here and haul {ours} on the remote host have no common protocol version")));
         }
         // What later versions add stands behind, and may be missing.
         let squeeze = !from.0.is_empty() && from.flag()?;
@@ -585,7 +585,7 @@ fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, t
         match &item.outcome {
             Outcome::Landed(landed) => to.byte(0).landed(landed),
             Outcome::Failed(e) => to.byte(1).error(e),
-            _ => to.byte(1).error(&Error::new(ErrorKind::Other, "write").because("the store did not say what became of it")),
+            _ => to.byte(1).error(&Error::new(ErrorKind::Other, "write").because("no result was reported for it")),
         };
     }
     Ok(bundle.spent)

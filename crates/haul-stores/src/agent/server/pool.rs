@@ -82,7 +82,7 @@ impl Agent {
     }
 
     fn refuse(self: &Arc<Self>, job: Job) {
-        let e = Error::new(ErrorKind::Busy, "work").because("the far side has no thread left for it");
+        let e = Error::new(ErrorKind::Busy, "work").because("the remote host has no free thread");
         self.answer_failed(&job, &Reply::new(self, &job.peer, job.frame.id), &e.remedy_is(Remedy::After(RETRY)));
         self.finished(&job);
     }

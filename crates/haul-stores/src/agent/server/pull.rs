@@ -124,7 +124,7 @@ impl std::io::Read for Hashing<'_, '_> {
 
 fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut hasher: Option<&mut Hasher>) -> Result<()> {
     // The words by which the asking end knows that the bytes have to go another way.
-    let apart = || Error::new(ErrorKind::NotFound, "pull").because("the two far sides are not connected");
+    let apart = || Error::new(ErrorKind::NotFound, "pull").because("the two remote hosts are not connected");
     let lost_as = |e: Error| if e.remedy() == Remedy::Reconnect { apart() } else { e };
     let mut under_way: VecDeque<(Range<u64>, Ticket)> = VecDeque::new();
     let mut asked = at.start;
@@ -142,7 +142,7 @@ fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut 
         let frame = ticket.wait().map_err(lost_as)?;
         let bytes = frame.body().0;
         if bytes.len() as u64 != piece.end - piece.start {
-            return Err(nonsense("other bytes than were asked for"));
+            return Err(nonsense("an unexpected byte range"));
         }
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);

@@ -52,15 +52,15 @@ pub fn run(flags: &DemoFlags, global: &Global) -> Exit {
     };
     let shown = show(demo.folder.as_os_str().as_encoded_bytes());
     if flags.keep {
-        demo.say(&format!("\nEverything is still there, in {shown}"));
+        demo.say(&format!("\nThe folder is kept: {shown}"));
     } else if let Err(e) = std::fs::remove_dir_all(&demo.folder) {
         let e = Error::io(e, "remove").at(demo.folder.as_os_str().as_encoded_bytes());
         return if exit == Exit::Success { out::error(&e) } else { exit };
     } else {
-        demo.say(&format!("\n{shown} is removed; `haul demo --keep` leaves it for a look."));
+        demo.say(&format!("\n{shown} was removed; `haul demo --keep` keeps it."));
     }
     if exit == Exit::Success {
-        demo.say("Next: haul cp -n SRC DST says what a copy would do; haul help cp tells the rest.");
+        demo.say("Next: haul cp -n SRC DST shows what a copy would do; haul help cp explains the rest.");
     }
     exit
 }
@@ -77,7 +77,7 @@ fn new_folder(above: &Path) -> Result<PathBuf> {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => number += 100_000,
             Err(e) => {
                 let e = Error::io(e, "mkdir").at(folder.as_os_str().as_encoded_bytes());
-                return Err(e.hint("--dir DIR names another place; some 450 MiB are needed there for a moment"));
+                return Err(e.hint("choose another directory with --dir DIR; it needs about 450 MiB for a moment"));
             }
         }
     }
@@ -92,20 +92,20 @@ struct Demo {
 impl Demo {
     fn play(&self) -> Result<()> {
         self.say(&format!("A demo, in {}", show(self.folder.as_os_str().as_encoded_bytes())));
-        self.title("1. What a simulation has left: a directory of many small files and a large one");
+        self.title("1. The output of a simulation: many small files and a large one");
         for line in tree::make(&self.folder.join("run7"), &|| self.check())? {
             self.say(&line);
         }
-        self.title("2. Copy and verify it; in the middle of the large file somebody does kill -9");
+        self.title("2. Copy and verify it; kill -9 in the middle of the large file");
         self.killed_copy()?;
-        self.title("3. What is left of that");
+        self.title("3. The interrupted job");
         self.expect_success(&["jobs"])?;
         let landed = self.landed()?;
-        self.title("4. The same command again: what has landed is not moved a second time");
+        self.title("4. The same command again: transferred data is not sent a second time");
         self.expect_success(&COPY)?;
-        self.title("5. Is the copy the same, in every byte and attribute?");
+        self.title("5. Compare every byte and attribute of the copy");
         self.expect_success(&["check", "-a", "--checksum", "run7/", "copy"])?;
-        self.say(&format!("\nAll is well: killed once, {} not moved again, and the copy is the same.", units::bytes(landed)));
+        self.say(&format!("\nSuccess: killed once, {} not sent again, and the copy is identical.", units::bytes(landed)));
         Ok(())
     }
 
@@ -181,7 +181,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
 }
 
 fn unexpected(ended: ExitStatus) -> Error {
-    Error::new(ErrorKind::Other, "demo").because(format!("the command ended with {ended}; that should not be"))
+    Error::new(ErrorKind::Other, "demo").because(format!("the command ended with {ended}, unexpectedly"))
 }
 
 /// Bytes that a process has handed to write calls so far; 0 where the system does not say.

@@ -30,24 +30,18 @@ fn haul(facts: &Facts, connect: &Connect) -> Option<String> {
     let ours = env!("CARGO_PKG_VERSION");
     if let Some(haul) = &facts.haul {
         return (haul.version != ours)
-            .then(|| format!("haul is {} there and {ours} here; the same one on both sides is what is tested", haul.version));
+            .then(|| format!("haul is {} on the host and {ours} here; only equal versions are tested together", haul.version));
     }
     let why = facts.haul_error.as_ref()?;
-    let gain = "whole files and bundles without a round trip each, times to the nanosecond, extended attributes, ACLs and data connections";
+    let gain = "fewer round trips, times to the nanosecond, extended attributes, ACLs and direct data connections";
     match why.as_str() {
-        _ if connect.get::<Flags>().agent.is_some() => {
-            Some("no haul answers at the path that --agent names: runs with that flag fail".into())
-        }
-        "not there" if !connect.get::<Flags>().install_agent => Some(format!("--install-agent places haul there: {gain}")),
-        "not there" => None,
-        _ if why.starts_with("not there") => Some(format!("a haul built for that platform in its PATH would bring {gain}")),
+        _ if connect.get::<Flags>().agent.is_some() => Some("no haul answers at the path of --agent: runs with this option fail".into()),
+        "not installed" if !connect.get::<Flags>().install_agent => Some(format!("--install-agent installs haul: {gain}")),
+        "not installed" => None,
+        _ if why.starts_with("not installed") => Some(format!("install haul for that platform in its PATH: {gain}")),
         // The one that haul has placed.
-        _ if why.contains("/haul/haul-") => {
-            Some("--install-agent places haul there anew, in the place of the one that does not work".into())
-        }
-        _ if facts.system.is_some() => {
-            Some("another haul there, one that starts, would be used; with --no-agent this one is not tried".into())
-        }
+        _ if why.contains("/haul/haul-") => Some("--install-agent replaces the haul that does not work".into()),
+        _ if facts.system.is_some() => Some("install a haul that starts, or skip this one with --no-agent".into()),
         _ => None,
     }
 }
@@ -64,8 +58,8 @@ fn data(facts: &Facts) -> Option<String> {
         && !broken.works
     {
         return Some(
-            "direct connections open and then fail, so something on the way cuts or changes them: runs go through ssh for a day \
-             (--no-direct: always); --data-ports with ports that it leaves alone would avoid it"
+            "direct connections open and then fail: something in the network cuts or changes them; runs use ssh for a day \
+             (--no-direct: always); try other ports with --data-ports"
                 .into(),
         );
     }
@@ -74,27 +68,22 @@ fn data(facts: &Facts) -> Option<String> {
     }
     let gain = if round_trip >= LONG {
         let sessions = facts.sessions.as_ref().map_or(1, |sessions| sessions.opened);
-        format!("would lift one ssh connection's limit of about {} at this round trip", rate(limit(sessions, round_trip)))
+        format!("to exceed the limit of one ssh connection, about {} at this round trip", rate(limit(sessions, round_trip)))
     } else {
-        "would save both processors the ciphers of ssh".into()
+        "to save the CPU time of ssh encryption".into()
     };
-    Some(format!("direct connections are blocked both ways: --data-ports with a range that the firewall lets through {gain}"))
+    Some(format!("direct connections are blocked in both directions: use --data-ports with a range that the firewall allows, {gain}"))
 }
 
 fn sessions(facts: &Facts) -> Option<String> {
     let sessions = facts.sessions.as_ref()?;
     if facts.login.as_ref().is_some_and(|login| login.master == "none") {
-        return Some(
-            "there is no safe place for a control socket here: make $XDG_RUNTIME_DIR, or /tmp/haul-UID yours with mode 0700".into(),
-        );
+        return Some("no safe directory for a control socket: create $XDG_RUNTIME_DIR, or own /tmp/haul-UID with mode 0700".into());
     }
     let direct = facts.data.as_ref().is_some_and(|data| data.out.works || data.into.works);
     let matters = facts.way == Some("sftp") || !direct;
     (sessions.opened < sessions.tried && matters && facts.round_trip.is_some_and(|time| time >= LONG || sessions.opened == 1)).then(|| {
-        format!(
-            "the host allows {} sessions in one login; MaxSessions 10 in its sshd_config, which is the default, lets more be under way",
-            sessions.opened
-        )
+        format!("the host allows {} sessions per login; MaxSessions 10 in its sshd_config, the default, allows more", sessions.opened)
     })
 }
 
@@ -102,16 +91,15 @@ fn login(facts: &Facts) -> Option<String> {
     let login = facts.login.as_ref()?;
     let unattended =
         login.master == "haul" && login.method.as_deref().is_some_and(|method| matches!(method, "publickey" | "none" | "hostbased"));
-    (unattended && login.seconds > SLOW_LOGIN).then(|| {
-        format!("the login takes {}: GSSAPIAuthentication=no here and UseDNS no there are what helps most often", time(login.seconds))
-    })
+    (unattended && login.seconds > SLOW_LOGIN)
+        .then(|| format!("the login takes {}: GSSAPIAuthentication=no here and UseDNS no on the host usually help", time(login.seconds)))
 }
 
 fn noise(facts: &Facts) -> Option<String> {
     let noise = facts.system.as_ref()?.noise;
     (noise > 0).then(|| {
         format!(
-            "its login scripts print {} bytes where no terminal is: haul skips them, SFTP, scp and rsync may fail on them",
+            "its login scripts print {} bytes without a terminal: haul skips them, but SFTP, scp and rsync may fail",
             count(noise as u64)
         )
     })
@@ -121,14 +109,14 @@ fn clock(facts: &Facts) -> Option<String> {
     let clock = facts.clock.as_ref()?;
     (clock.ahead.abs() - clock.within > CLOCKS).then(|| {
         let by = duration(std::time::Duration::try_from_secs_f64(clock.ahead.abs()).unwrap_or_default());
-        format!("the clocks differ by {by}: -u, --newer-than and make compare times of both; ntp or chrony sets them")
+        format!("the clocks differ by {by}, which affects -u, --newer-than and make; synchronize them with ntp or chrony")
     })
 }
 
 fn sftp(facts: &Facts) -> Option<String> {
     let sftp = facts.sftp.as_ref().filter(|_| facts.way == Some("sftp"))?;
     (!sftp.extensions.contains(&"posix-rename"))
-        .then(|| "its SFTP cannot replace a file in one step: for a moment neither the old nor the new one is there".into())
+        .then(|| "its SFTP cannot replace files atomically: for a moment the file is missing".into())
 }
 
 fn space(facts: &Facts) -> Option<String> {
@@ -176,18 +164,18 @@ mod tests {
     fn each_thing_has_its_line() {
         assert_eq!(advise(&sound(), &Connect::default()), Vec::<String>::new());
         assert_eq!(advise(&Facts::default(), &Connect::default()), Vec::<String>::new());
-        says(|f| f.haul = Some(Haul { version: "0.0.1".into(), ..Haul::default() }), "0.0.1 there");
-        says(|f| (f.haul, f.haul_error) = (None, Some("not there".into())), "--install-agent places");
-        says(|f| (f.haul, f.haul_error) = (None, Some("not there; the host is Linux sparc64".into())), "built for that platform");
-        says(|f| f.data = Some(Data::default()), "limit of about 49.6 MiB/s");
+        says(|f| f.haul = Some(Haul { version: "0.0.1".into(), ..Haul::default() }), "0.0.1 on the host");
+        says(|f| (f.haul, f.haul_error) = (None, Some("not installed".into())), "--install-agent installs");
+        says(|f| (f.haul, f.haul_error) = (None, Some("not installed; the host is Linux sparc64".into())), "for that platform");
+        says(|f| f.data = Some(Data::default()), "about 49.6 MiB/s at this round trip");
         let cut = || Direction { bytes: Some(2_000_000), ..Direction::default() };
         says(|f| f.data = Some(Data { out: cut(), into: Direction { works: true, ..cut() } }), "open and then fail");
-        says(|f| (f.data, f.round_trip) = (Some(Data::default()), Some(0.0001)), "ciphers");
+        says(|f| (f.data, f.round_trip) = (Some(Data::default()), Some(0.0001)), "ssh encryption");
         says(|f| (f.sessions, f.data) = (Some(Sessions { opened: 2, tried: 8 }), None), "MaxSessions");
         says(|f| f.login.as_mut().expect("there").seconds = 9.0, "UseDNS");
         says(|f| f.system.as_mut().expect("there").noise = 31, "print 31 bytes");
         says(|f| f.clock = Some(Clock { ahead: -7200.0, within: 0.1 }), "differ by 2h00m");
-        says(|f| (f.way, f.sftp) = (Some("sftp"), Some(Sftp::default())), "in one step");
+        says(|f| (f.way, f.sftp) = (Some("sftp"), Some(Sftp::default())), "atomically");
         says(|f| f.home.as_mut().expect("there").free = Some(1), "nearly full");
         says(|f| f.home.as_mut().expect("there").free_inodes = Some(1), "inodes");
     }

@@ -116,7 +116,7 @@ fn examine(hosts: &Hosts, connect: &Connect, location: &Location, facts: &mut Fa
     }
     let mut agent = None;
     if !plain && probed.is_none() {
-        facts.haul_error = Some("no command can be run there".into());
+        facts.haul_error = Some("no command can be run on the host".into());
     } else if !plain {
         match login.again(|| reach.greet(&location.path, None)) {
             Ok(host) => {
@@ -244,9 +244,9 @@ fn why_not(login: &Login, probed: Option<&Probe>, e: Error) -> String {
     if let Some(far) = agent::missing_platform(&e) {
         let far = safe(far.as_bytes());
         return if far == place::platform() {
-            "not there".into()
+            "not installed".into()
         } else {
-            format!("not there; the host is {far}, this haul is for {}", place::platform())
+            format!("not installed; the host is {far}, this haul is for {}", place::platform())
         };
     }
     let path = probed.and_then(|probed| probed.haul.as_ref()).map_or("it".into(), |path| safe(path.as_bytes()));

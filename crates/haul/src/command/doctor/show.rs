@@ -11,10 +11,10 @@ const NAMES: usize = 14;
 pub fn text(facts: &Facts) -> String {
     let mut block = Block::default();
     let how = match (&facts.error, facts.usable, facts.way) {
-        (Some(failed), ..) => format!("cannot be used: {}", failed.reason),
-        (None, true, Some("haul")) => "can be used, by haul there".into(),
-        (None, true, Some(_)) => "can be used, by plain SFTP".into(),
-        _ => "can be logged in to".into(),
+        (Some(failed), ..) => format!("does not work: {}", failed.reason),
+        (None, true, Some("haul")) => "works, with haul on the host".into(),
+        (None, true, Some(_)) => "works, over plain SFTP".into(),
+        _ => "login works".into(),
     };
     block.add_whole(&format!("{}: {how}", facts.host));
     if let Some(login) = &facts.login {
@@ -24,11 +24,11 @@ pub fn text(facts: &Facts) -> String {
         }
     }
     if let Some(c) = &facts.connection {
-        block.add("connection", &format!("from {} port {} to {} port {}, as the host sees it", c.from, c.from_port, c.to, c.to_port));
+        block.add("connection", &format!("from {} port {} to {} port {}, as seen by the host", c.from, c.from_port, c.to, c.to_port));
     }
     if let Some(system) = &facts.system {
         let shell = system.shell.as_ref().map_or(String::new(), |shell| format!(", login shell {shell}"));
-        let noise = if system.noise > 0 { format!(", prints {} bytes by itself", count(system.noise as u64)) } else { String::new() };
+        let noise = if system.noise > 0 { format!(", login scripts print {} bytes", count(system.noise as u64)) } else { String::new() };
         block.add("system", &format!("{}{shell}{noise}", system.name));
     }
     match (&facts.haul, &facts.haul_error) {
@@ -41,14 +41,14 @@ pub fn text(facts: &Facts) -> String {
     }
     match (&facts.sftp, &facts.sftp_error) {
         (Some(sftp), _) => block.add("SFTP", &sftp_words(sftp)),
-        (None, Some(why)) => block.add("SFTP", &format!("cannot be used: {why}")),
+        (None, Some(why)) => block.add("SFTP", &format!("does not work: {why}")),
         (None, None) => {}
     }
     if let Some(sessions) = &facts.sessions {
         let words = match sessions.opened {
-            opened if sessions.tried == 1 => format!("{opened} was used"),
-            opened if opened >= sessions.tried => format!("{opened} or more at a time in one login"),
-            opened => format!("{opened} at a time in one login"),
+            opened if sessions.tried == 1 => format!("{opened} used"),
+            opened if opened >= sessions.tried => format!("at least {opened} per login"),
+            opened => format!("{opened} per login"),
         };
         block.add("sessions", &words);
     }
@@ -59,7 +59,7 @@ pub fn text(facts: &Facts) -> String {
         block.add("clock", &clock_words(clock));
     }
     if facts.haul.is_none() && facts.haul_error.is_some() {
-        block.add("data", "through ssh alone: direct connections take a haul there");
+        block.add("data", "through ssh only: direct connections need haul on the host");
     }
     if let Some(data) = &facts.data {
         block.add("data out", &direction("this host", &data.out));
@@ -94,8 +94,8 @@ fn login_words(login: &Login) -> String {
     let user = login.user.as_ref().map_or(String::new(), |user| format!("as {user}"));
     let method = login.method.as_ref().map_or(String::new(), |method| format!("by {method}"));
     let how = match login.master {
-        "user" => "through the ssh connection that you have open".to_string(),
-        "none" => format!("in {}, with each session a login of its own", time(login.seconds)),
+        "user" => "through your open ssh connection".to_string(),
+        "none" => format!("in {}, one login per session", time(login.seconds)),
         _ => format!("in {}", time(login.seconds)),
     };
     [user, method, how].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
@@ -109,25 +109,24 @@ fn ciphers(login: &Login) -> Option<String> {
 fn sftp_words(sftp: &Sftp) -> String {
     let extensions = if sftp.extensions.is_empty() { "version 3 without extensions".into() } else { sftp.extensions.join(", ") };
     match (bytes(sftp.read as u64), bytes(sftp.write as u64)) {
-        (read, write) if read == write => format!("{extensions}; {read} a request"),
-        (read, write) => format!("{extensions}; {read} a read, {write} a write"),
+        (read, write) if read == write => format!("{extensions}; {read} per request"),
+        (read, write) => format!("{extensions}; {read} per read, {write} per write"),
     }
 }
 
 fn clock_words(clock: &Clock) -> String {
     if clock.ahead.abs() <= clock.within {
-        return format!("the same as here, within {}", time(clock.within));
+        return format!("equal to this host's within {}", time(clock.within));
     }
     let which = if clock.ahead > 0.0 { "ahead of" } else { "behind" };
-    format!("{} {which} this host's, give or take {}", time(clock.ahead.abs()), time(clock.within))
+    format!("{} {which} this host's, +/- {}", time(clock.ahead.abs()), time(clock.within))
 }
 
 fn direction(who: &str, direction: &Direction) -> String {
-    let why = direction.error.as_deref().unwrap_or("it is not known why");
+    let why = direction.error.as_deref().unwrap_or("unknown reason");
     match (&direction.address, direction.port) {
         (Some(address), Some(port)) if direction.works => {
-            let moved =
-                direction.bytes.filter(|moved| *moved > 0).map_or(String::new(), |moved| format!("; {} went through", bytes(moved)));
+            let moved = direction.bytes.filter(|moved| *moved > 0).map_or(String::new(), |moved| format!("; {} transferred", bytes(moved)));
             format!("{who} connects to {address} port {port}, in {}{moved}", time(direction.seconds))
         }
         (Some(address), Some(port)) if let Some(moved) = direction.bytes => {
@@ -136,7 +135,7 @@ fn direction(who: &str, direction: &Direction) -> String {
         (Some(address), Some(port)) => {
             format!("no: {who} cannot connect to {address} port {port}: {why} (after {})", time(direction.seconds))
         }
-        _ => format!("no: there is no port for {who} to connect to: {why}"),
+        _ => format!("no: no port for {who} to connect to: {why}"),
     }
 }
 

@@ -62,7 +62,7 @@ pub fn clean(state: &State, view: &View, means: &Means<'_>, dry: bool, report: &
     }
     clean.running.iter().for_each(|job| says.running(job));
     if nothing && !says.report.json {
-        let old = older_than.map_or(String::new(), |age| format!(" without a sign of life for {}", units::duration(age)));
+        let old = older_than.map_or(String::new(), |age| format!(" without a heartbeat for {}", units::duration(age)));
         says.report.line(&format!("no jobs{old} in {}", view.root));
     }
     Ok(())
@@ -136,7 +136,7 @@ fn is_reached(place: &Place, reached: &str) -> Result<()> {
         _ => service.to_string(),
     };
     let e = Error::new(ErrorKind::Usage, "clean").because(format!(
-        "its uploads are at {}, not at {}: give the flags of the run (--endpoint-url, --profile)",
+        "its uploads are at {}, not at {}: repeat the options of the run (--endpoint-url, --profile)",
         words(reached),
         words(&place.service())
     ));
@@ -163,12 +163,12 @@ impl Says<'_> {
         self.report.line(&line);
         if names > 0 {
             let (indent, many) = (" ".repeat(self.width + 2), things(names, "small file"));
-            self.report.line(&format!("{indent}{many} at the destination may be incomplete; any new run does them again"));
+            self.report.line(&format!("{indent}{many} at the destination may be incomplete; any new run repeats them"));
         }
     }
 
     fn running(&mut self, job: &JobInfo) {
-        let JobState::Running { pid, host } = &job.state else { return self.left(job, "it is at work") };
+        let JobState::Running { pid, host } = &job.state else { return self.left(job, "it is running") };
         self.left(job, &format!("it is running, as process {pid} on {}", show(host.as_bytes())));
     }
 

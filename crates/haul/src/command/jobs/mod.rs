@@ -122,8 +122,8 @@ pub(super) fn find<'a>(jobs: &'a [JobInfo], id: &str) -> Result<&'a JobInfo> {
     };
     match (meant.next(), meant.next()) {
         (Some(job), None) => Ok(job),
-        (None, _) => refuse("there is no such job", "`haul jobs` lists them"),
-        (Some(_), Some(_)) => refuse("more than one job begins so", "write more of its id"),
+        (None, _) => refuse("no such job", "`haul jobs` lists them"),
+        (Some(_), Some(_)) => refuse("several jobs match", "write more of the ID"),
     }
 }
 
@@ -155,10 +155,10 @@ fn list(state: &State, view: &View, all: bool, report: &mut Report) -> Result<()
         overview(job, view, width, &mut report.text);
     }
     if jobs.iter().any(|job| matches!(job.state, JobState::Unfinished { .. })) {
-        report.line("\n`haul jobs resume JOB` runs it again, `haul jobs show JOB` tells more, `haul jobs clean JOB` gives it up.");
+        report.line("\n`haul jobs resume JOB` resumes a job, `haul jobs show JOB` shows details, `haul jobs clean JOB` removes it.");
     }
     if older > 0 {
-        report.line(&format!("\n{} that finished earlier: `haul jobs list --all`", things(older as u64, "job")));
+        report.line(&format!("\n{} finished earlier: `haul jobs list --all`", things(older as u64, "job")));
     }
     Ok(())
 }
@@ -184,7 +184,7 @@ fn overview(job: &JobInfo, view: &View, width: usize, to: &mut String) {
     match &job.state {
         JobState::Running { .. } => {}
         JobState::Unfinished { staging, landed, small, names } => {
-            let _ = writeln!(to, "{indent}{}\n{indent}run again: {}", begun(staging.len(), *landed, *small + *names), command(job));
+            let _ = writeln!(to, "{indent}{}\n{indent}resume: {}", begun(staging.len(), *landed, *small + *names), command(job));
         }
         JobState::Finished { record, .. } => {
             let _ = writeln!(to, "{indent}{}", Did::read(record).line());
@@ -201,24 +201,24 @@ fn from(job: &JobInfo) -> String {
 }
 
 fn command(job: &JobInfo) -> String {
-    if job.command.is_empty() { "(the command line is not known)".into() } else { show(job.command.as_bytes()).replace("\\\\", "\\") }
+    if job.command.is_empty() { "(unknown command line)".into() } else { show(job.command.as_bytes()).replace("\\\\", "\\") }
 }
 
 fn things(n: u64, one: &str) -> String {
     format!("{} {one}{}", units::count(n), if n == 1 { "" } else { "s" })
 }
 
-/// "1 large file begun, 112 MiB of it landed, 30 small files to be done again".
+/// "1 large file started, 112 MiB of it transferred, 30 small files to repeat".
 fn begun(large: usize, landed: u64, names: u64) -> String {
     let mut parts = Vec::new();
     if large > 0 {
         let of = if large == 1 { "it" } else { "them" };
-        parts.push(format!("{} begun, {} of {of} landed", things(large as u64, "large file"), units::bytes(landed)));
+        parts.push(format!("{} started, {} of {of} transferred", things(large as u64, "large file"), units::bytes(landed)));
     }
     if names > 0 {
-        parts.push(format!("{} to be done again", things(names, "small file")));
+        parts.push(format!("{} to repeat", things(names, "small file")));
     }
-    if parts.is_empty() { "no file is half done".into() } else { parts.join(", ") }
+    if parts.is_empty() { "no partial files".into() } else { parts.join(", ") }
 }
 
 /// What is kept of a finished job: see `record` in `transfer/run.rs`.
@@ -247,7 +247,7 @@ impl Did {
     }
 
     fn line(&self) -> String {
-        let mut line = format!("{} and {} moved", things(self.files, "file"), units::bytes(self.bytes));
+        let mut line = format!("{} and {} transferred", things(self.files, "file"), units::bytes(self.bytes));
         if self.kept > 0 {
             let _ = write!(line, ", {} unchanged", units::count(self.kept));
         }
@@ -275,7 +275,7 @@ fn show_one(state: &State, view: &View, id: &str, report: &mut Report) -> Result
         row(to, "Source", source);
     }
     row(to, "Destination", &job.target);
-    row(to, "Begun", &view.time(job.started));
+    row(to, "Started", &view.time(job.started));
     match &job.state {
         JobState::Running { pid, host } => {
             row(to, "State", &format!("running: process {pid} on {}", show(host.as_bytes())));
@@ -286,9 +286,9 @@ fn show_one(state: &State, view: &View, id: &str, report: &mut Report) -> Result
             let seen = job.heartbeat.max(job.started);
             row(to, "State", &format!("unfinished: {}", begun(staging.len(), *landed, *small + *names)));
             row(to, "Last seen", &format!("{}{}", view.time(seen), view.ago(seen)));
-            row(to, "Run again", &command(job));
+            row(to, "Resume", &command(job));
             if !staging.is_empty() {
-                to.push_str("\nUnfinished files at the destination, under the names that they have till then:\n");
+                to.push_str("\nPartial files at the destination, under their temporary names:\n");
                 for (path, token) in staging {
                     to.push_str(&format!("  {}\n    will be {}\n", show(&staged(path, token)), show(path)));
                 }
@@ -360,8 +360,8 @@ pub(super) mod tests {
             text,
             "3f2a91bc  unfinished since 2023-11-14 22:18:20 (1h00m ago)
           /home/me/run7/ -> /scratch/run7
-          1 large file begun, 112 MiB of it landed, 30 small files to be done again
-          run again: cd /home/me && haul cp -a run7/ /scratch/run7
+          1 large file started, 112 MiB of it transferred, 30 small files to repeat
+          resume: cd /home/me && haul cp -a run7/ /scratch/run7
 "
         );
     }
@@ -370,9 +370,9 @@ pub(super) mod tests {
     fn a_finished_job_is_told_in_one_line() {
         assert_eq!(
             Did::read("files 1204\nbytes 3651000000\nkept 7\ndeleted 0\nseconds 12.345\nlimited by the disk\n").line(),
-            "1,204 files and 3.40 GiB moved, 7 unchanged, in 12 s"
+            "1,204 files and 3.40 GiB transferred, 7 unchanged, in 12 s"
         );
-        assert_eq!(Did::read("a record of another kind").line(), "0 files and 0 B moved");
+        assert_eq!(Did::read("a record of another kind").line(), "0 files and 0 B transferred");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn resume(state: &State, id: &str, global: &Global) -> Result<()> {
     if let Some(directory) = &job.directory {
         std::env::set_current_dir(open::path_of(directory)).map_err(|e| {
             let e = Error::io(e, "change to the directory of the job").at(directory);
-            e.hint("its arguments are relative to it; `haul jobs clean` gives the job up")
+            e.hint("its arguments are relative to it; `haul jobs clean` removes the job")
         })?;
     }
     let program = std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?;
@@ -43,17 +43,15 @@ pub fn resume(state: &State, id: &str, global: &Global) -> Result<()> {
 fn arguments(job: &JobInfo, json: bool) -> Result<Vec<OsString>> {
     let refuse = |kind, why: String, hint: String| Err(Error::new(kind, "resume").at(job.id.as_bytes()).because(why).hint(hint));
     match &job.state {
-        JobState::Finished { .. } => {
-            refuse(ErrorKind::Usage, "the job is finished".into(), format!("to run it once more: {}", command(job)))
-        }
+        JobState::Finished { .. } => refuse(ErrorKind::Usage, "the job is finished".into(), format!("to repeat it: {}", command(job))),
         JobState::Running { pid, host } => refuse(
             ErrorKind::Busy,
             format!("the job is running, as process {pid} on {}", show(host.as_bytes())),
-            "wait until it has ended, or stop it: it keeps what has landed".into(),
+            "wait until it ends, or stop it: it keeps the transferred data".into(),
         ),
         JobState::Unfinished { .. } if job.arguments.is_empty() => refuse(
             ErrorKind::Usage,
-            "its arguments are not recorded: an earlier version of haul began it".into(),
+            "its arguments are not recorded: an earlier version of haul started it".into(),
             format!("run it again: {}", command(job)),
         ),
         JobState::Unfinished { .. } => {

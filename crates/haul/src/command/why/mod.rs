@@ -44,7 +44,7 @@ fn one(what: &OsStr, global: &Global) -> Result<String> {
     let bytes = what.as_bytes();
     let is_id = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_hexdigit);
     if !is_id {
-        let reason = if Path::new(what).is_dir() { "no run of haul bench lies there" } else { "neither a job nor a directory" };
+        let reason = if Path::new(what).is_dir() { "no haul bench run in that directory" } else { "neither a job nor a directory" };
         return Err(refuse(bytes, reason, "`haul jobs` lists the jobs; a run of haul bench is named by its directory"));
     }
     let state = state(global)?;
@@ -60,8 +60,8 @@ fn last(global: &Global) -> Result<String> {
     let jobs = state.list(SystemTime::now())?;
     let Some(job) = jobs.iter().find(|job| !matches!(job.state, JobState::Running { .. })) else {
         let root = printable(state.root().as_os_str().as_bytes());
-        let reason = if jobs.is_empty() { "no run has left anything here" } else { "no run has come to an end here yet" };
-        let hint = "run a copy first; a dry run, check and a copy without a state directory leave nothing to explain";
+        let reason = if jobs.is_empty() { "no run is recorded" } else { "no run has ended yet" };
+        let hint = "run a copy first; dry runs, check and copies without a state directory are not recorded";
         return Err(refuse(root.as_bytes(), reason, hint));
     };
     explain(job, &jobs, &state, global)
@@ -73,12 +73,10 @@ fn explain(job: &JobInfo, jobs: &[JobInfo], state: &State, global: &Global) -> R
     let Some(figures) = job.figures.as_deref().and_then(Figures::read) else {
         let (reason, hint) = match &job.state {
             JobState::Running { pid, host } => (
-                format!("it is running, as process {pid} on {host}, and says what limited it when it ends"),
+                format!("it is running, as process {pid} on {host}; the analysis follows when it ends"),
                 "`kill -USR1 PID` shows how far it is",
             ),
-            JobState::Unfinished { .. } => {
-                ("its last run was killed before it could say what limited it".to_string(), "run it again: it goes on where it stopped")
-            }
+            JobState::Unfinished { .. } => ("its last run was killed before its analysis".to_string(), "run it again: it resumes"),
             JobState::Finished { .. } => ("it was run by another version of haul".to_string(), "run it again with this one"),
         };
         return Err(refuse(short.as_bytes(), reason, hint));

@@ -191,21 +191,21 @@ fn ranked<'a>(measure: Measure, work: &[&'a Group]) -> Vec<(&'a Group, Summary)>
 fn sentences(header: &Header, groups: &[Group]) -> Vec<String> {
     let host = show(header.host.name.as_bytes());
     let begun = show(header.started.as_bytes());
-    let mut all = vec![format!("A run of haul bench {} on {host}, begun {begun}.", header.kind.words())];
+    let mut all = vec![format!("A run of haul bench {} on {host}, started {begun}.", header.kind.words())];
     if header.ended.is_none() {
-        all.push("It was interrupted or is still under way: what is said here holds for what there is.".into());
+        all.push("It was interrupted or is still running: these results are partial.".into());
     }
     let measure = Measure::of(header.kind);
     let works = works(header.kind, groups);
     let best: Vec<Vec<(&Group, Summary)>> = works.iter().map(|work| ranked(measure, work)).filter(|ranked| !ranked.is_empty()).collect();
     if best.is_empty() {
-        all.push("Nothing in it went well enough to be counted.".into());
+        all.push("No measurement succeeded.".into());
     }
     for ranked in best.iter().take(MOST) {
         all.extend(order(measure, ranked));
     }
     if best.len() > MOST {
-        all.push(format!("{} more kinds of work are left out here; `haul bench report` has them all.", best.len() - MOST));
+        all.push(format!("{} more workloads are omitted here; `haul bench report` lists all.", best.len() - MOST));
     }
     let wrong: Vec<&str> = groups.iter().filter(|group| is_wrong(group)).map(|group| group.name.as_str()).collect();
     if !wrong.is_empty() {
@@ -225,15 +225,14 @@ fn sentences(header: &Header, groups: &[Group]) -> Vec<String> {
         let Some((limit, times)) = usual(&group.limits) else { continue };
         said += 1;
         if said <= MOST {
-            let often =
-                if times == group.limits.len() { String::new() } else { format!(" (said by {times} of {} runs)", group.limits.len()) };
+            let often = if times == group.limits.len() { String::new() } else { format!(" (in {times} of {} runs)", group.limits.len()) };
             all.push(format!("  {} was limited by {}{often}.", group.name, show(limit.as_bytes())));
         }
     }
     if said == 0 {
-        all.push("None of its contenders says what limited it: only haul does, when it copies.".into());
+        all.push("No tool reported a bottleneck: only haul does, when it copies.".into());
     } else if said > MOST {
-        all.push(format!("  {} others are left out here; --json has them all.", said - MOST));
+        all.push(format!("  {} others are omitted here; --json lists all.", said - MOST));
     }
     for group in groups {
         for (outcome, (count, reason)) in &group.bad {
@@ -355,12 +354,12 @@ pub mod tests {
         let lost = Sample { outcome: Outcome::Wrong, reason: Some("2 files differ".into()), ..sample("rcp", 1, 0.1, None) };
         samples.push(lost);
         insta::assert_snapshot!(told(&samples), @r"
-        A run of haul bench compare on node7, begun 2026-01-02T03:04:05Z.
-        It was interrupted or is still under way: what is said here holds for what there is.
+        A run of haul bench compare on node7, started 2026-01-02T03:04:05Z.
+        It was interrupted or is still running: these results are partial.
         Fastest was haul: 2.03 s in the median of 5, 14.8 MiB/s.
         Next was cp with 4.03 s, 1.99 times as long.
         Not ranked, because of WRONG results: rcp.
-          haul was limited by writing the destination: 80% (said by 4 of 5 runs).
+          haul was limited by writing the destination: 80% (in 4 of 5 runs).
         1 run of rcp did not count: WRONG (2 files differ).
         ");
     }
@@ -370,7 +369,7 @@ pub mod tests {
         let close = told(&[sample("haul", 1, 2.0, None), sample("cp", 1, 2.1, None)]);
         assert!(close.contains("too close, or measured too few times"), "{close}");
         let none = told(&[Sample { outcome: Outcome::Missing, ..sample("cp", 1, 1.0, None) }]);
-        assert!(none.contains("Nothing in it went well") && none.contains("1 run of cp did not count: missing"), "{none}");
+        assert!(none.contains("No measurement succeeded") && none.contains("1 run of cp did not count: missing"), "{none}");
     }
 
     /// It had five runs that went well and were the quickest; that one gave a wrong copy is enough.

@@ -19,15 +19,15 @@ pub fn text(job: &JobInfo, short: &str, figures: &Figures, view: &View, width: u
     let mut to = String::new();
     let ended = figures.ended.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second);
     let how = match (&job.state, figures.ending.as_str()) {
-        (JobState::Running { .. }, _) => "its run before the one that is under way, ended",
-        (_, "complete") if figures.failed > 0 => "ended with failures",
+        (JobState::Running { .. }, _) => "its previous run, ended",
+        (_, "complete") if figures.failed > 0 => "ended with errors",
         (_, "complete") => "finished",
         _ => "stopped",
     };
     put(&mut to, &format!("job {short}, {how} {}{}", view.time(ended), view.ago(ended)), width, 2);
     put(&mut to, &format!("  {} -> {}", figures.source, figures.destination), width, 4);
     to.push('\n');
-    put(&mut to, &format!("Limited by:  {}", figures.limited_by), width, 13);
+    put(&mut to, &format!("Bottleneck:  {}", figures.limited_by), width, 13);
     to.push('\n');
     stages(figures, width, &mut to);
     to.push('\n');
@@ -71,11 +71,11 @@ fn stages(figures: &Figures, width: usize, to: &mut String) {
         let _ = writeln!(to, "  {:<20}  {}   <1%", "the rest", bar(0.0));
     }
     let processors = &figures.processors;
-    let mut beside = format!("{:.1} of {} busy", processors.busy, processors.count);
+    let mut beside = format!("{:.1} of {} cores busy", processors.busy, processors.count);
     if processors.queue > 0.05 * figures.elapsed {
-        let _ = write!(beside, ", waited for them {}", seconds(processors.queue));
+        let _ = write!(beside, ", {} waiting for CPU", seconds(processors.queue));
     }
-    put(to, &format!("  Processors: {beside}. Workers without a task: {}.", seconds(figures.idle)), width, 4);
+    put(to, &format!("  CPU: {beside}. Idle workers: {}.", seconds(figures.idle)), width, 4);
     for far in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
         put(to, &format!("  {}", far_words(far)), width, 4);
     }
@@ -83,15 +83,15 @@ fn stages(figures: &Figures, width: usize, to: &mut String) {
 
 /// What the other machine did, in its own words.
 fn far_words(far: &FarFigures) -> String {
-    let trip = far.round_trip.map_or(String::new(), |trip| format!(", {:.1} ms there and back", trip * 1e3));
+    let trip = far.round_trip.map_or(String::new(), |trip| format!(", round trip {:.1} ms", trip * 1e3));
     format!(
-        "{} says: {} reading, {} writing, {} metadata, {} of processor time on {}{trip}.",
+        "{} reports: {} reading, {} writing, {} metadata, {} of CPU time on {}{trip}.",
         far.host,
         seconds(far.reading),
         seconds(far.writing),
         seconds(far.metadata),
         seconds(far.processor),
-        if far.processors == 1 { "1 processor".to_string() } else { format!("{} processors", far.processors) }
+        if far.processors == 1 { "1 core".to_string() } else { format!("{} cores", far.processors) }
     )
 }
 
@@ -100,7 +100,7 @@ fn course(figures: &Figures, width: usize, to: &mut String) {
     let elapsed = figures.elapsed.max(1e-9);
     let workers = match (figures.workers.fixed, figures.workers.peak) {
         (true, n) => format!("{n} by -j"),
-        (false, peak) => format!("{peak} at the most, {} at the end", figures.workers.end),
+        (false, peak) => format!("{} at the end, {peak} at peak", figures.workers.end),
     };
     let rate = units::rate(figures.bytes as f64 / elapsed);
     let files = (figures.files + figures.unchanged) as f64 / elapsed;
@@ -172,16 +172,16 @@ pub mod tests {
             source: "/home/me/run7".into(),
             destination: "cluster:/scratch/run7".into(),
             limited_by: "the network to cluster: 73% of the workers' time, with 8 workers and 0.3 of 2 processors busy".into(),
-            next: vec!["nothing: this is what the link gives; `haul bench net cluster` measures it alone".into()],
+            next: vec!["nothing: this is the network's throughput; `haul bench net cluster` measures it directly".into()],
             elapsed: 12.0,
             files: 1_204,
             bytes: 1_200 << 20,
             workers: crate::figures::Workers { peak: 8, end: 8, fixed: false },
             processors: crate::figures::Processors { count: 2, busy: 0.31, queue: 0.1 },
             stages: vec![
-                stage("network", "the way between machines", 70.0, 0.729),
-                stage("destination writes", "waiting until it took data", 20.0, 0.208),
-                stage("destination metadata", "creates, look-ups, deletes", 6.0, 0.0625),
+                stage("network", "network between hosts", 70.0, 0.729),
+                stage("destination writes", "writing data", 20.0, 0.208),
+                stage("destination metadata", "creates, lookups, deletes", 6.0, 0.0625),
                 stage("planning", "sorting, comparing names", 0.01, 0.0001),
             ],
             idle: 2.5,
@@ -223,28 +223,28 @@ pub mod tests {
         job 3f2a91bc, finished 2023-11-14 22:13:20 (2m00s ago)
           /home/me/run7 -> cluster:/scratch/run7
 
-        Limited by:  the network to cluster: 73% of the workers' time, with 8 workers
+        Bottleneck:  the network to cluster: 73% of the workers' time, with 8 workers
                      and 0.3 of 2 processors busy
 
         Where the workers' time went:
-          network               #########...   73%    70.0 s  the way between machines
-          destination writes    ##..........   21%    20.0 s  waiting until it took data
-          destination metadata  #...........    6%     6.0 s  creates, look-ups, deletes
+          network               #########...   73%    70.0 s  network between hosts
+          destination writes    ##..........   21%    20.0 s  writing data
+          destination metadata  #...........    6%     6.0 s  creates, lookups, deletes
           the rest              ............   <1%
-          Processors: 0.3 of 2 busy. Workers without a task: 2.5 s.
-          cluster says: 0.0 s reading, 20.0 s writing, 0.0 s metadata, 0.0 s of
-            processor time on 64 processors, 21.3 ms there and back.
+          CPU: 0.3 of 2 cores busy. Idle workers: 2.5 s.
+          cluster reports: 0.0 s reading, 20.0 s writing, 0.0 s metadata, 0.0 s of CPU
+            time on 64 cores, round trip 21.3 ms.
 
         Over the run: 1,204 files, 1.17 GiB in 12.0 s: 100 MiB/s, 100 files/s; workers:
-          8 at the most, 8 at the end.
+          8 at the end, 8 at peak.
               until  workers   busy          rate
               4.0 s        8    8.0     150 MiB/s  ############
               8.0 s        8    8.0     125 MiB/s  ##########..
              12.0 s        8    1.5    25.0 MiB/s  ##..........
 
         Try next:
-          1. nothing: this is what the link gives; `haul bench net cluster` measures it
-             alone
+          1. nothing: this is the network's throughput; `haul bench net cluster`
+             measures it directly
         ");
     }
 

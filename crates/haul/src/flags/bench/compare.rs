@@ -24,42 +24,42 @@ pub struct CompareFlags {
     pub contest: ContestFlags,
 }
 
-/// Time other tools beside haul on the same work, and check every copy
+/// Compare haul with other tools on the same data, and check every copy
 ///
-/// Each round runs every tool once, in an order of chance, into a fresh directory below DST that is removed again. A copy that
-/// is not the same as SRC counts as wrong, however fast it was. DST must be empty; nothing else is touched.
+/// Each round runs every tool once, in random order, into a fresh directory below DST that is removed afterwards. A copy that
+/// differs from SRC counts as wrong. DST must be empty; nothing else is changed.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench compare [OPTIONS] SRC DST\n       haul bench compare --print-table [--table FILE]",
     before_help = "Examples:
-  haul bench compare data /scratch/me/empty              all tools found here, five times
+  haul bench compare data /scratch/me/empty              all installed tools, five times
   haul bench compare --tools haul,rsync,scp data cluster:/scratch/me/empty
   haul bench compare --extrapolate 13TB data s3://bucket/empty/
-  haul bench compare --print-table > tools.conf          the command lines, to be changed and
-  haul bench compare --table tools.conf data /mnt/empty  used
+  haul bench compare --print-table > tools.conf          edit the command lines,
+  haul bench compare --table tools.conf data /mnt/empty  then use them
 
-The copies are made by other programs as their users would run them; --print-table shows how."
+The tools run with their usual options; --print-table shows the command lines."
 )]
 pub struct CompareArgs {
-    /// A directory or file to copy: here, HOST:PATH or s3://BUCKET/KEY
+    /// A directory or file to copy: a local path, HOST:PATH or s3://BUCKET/KEY
     #[arg(value_name = "SRC", required_unless_present = "print_table", value_hint = ValueHint::AnyPath)]
     source: Option<OsString>,
-    /// An empty directory, or one to be made; SRC or DST is on this machine
+    /// An empty or new directory; SRC or DST must be on this machine
     #[arg(value_name = "DST", required_unless_present = "print_table", value_hint = ValueHint::DirPath)]
     destination: Option<OsString>,
-    /// Only these, in this order; the others are held against the first
+    /// Compare only these tools, in this order; the first is the baseline
     #[arg(long, value_name = "NAME,NAME,...", value_delimiter = ',')]
     tools: Vec<String>,
-    /// Add the tools in FILE, or change those with the same names
+    /// Add the tools in FILE; they override tools of the same name
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     table: Option<PathBuf>,
-    /// Print the table of tools and how they are run, and do nothing else
+    /// Print the table of tools and their command lines, and exit
     #[arg(long)]
     print_table: bool,
-    /// How much a tool does at once that must be told (else the number of processors, at least 4)
+    /// Pass N threads to tools that need a number (default: number of cores, at least 4)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Also say how long so much of the same would take: 13TB
+    /// Also estimate the time for SIZE of the same data: 13TB
     #[arg(long, value_name = "SIZE", value_parser = named_size)]
     extrapolate: Option<(String, u64)>,
     #[command(flatten)]

@@ -27,19 +27,19 @@ pub struct ContestArgs {
     /// Measure each N times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Do it N times before that without counting
+    /// Run N times first, uncounted
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     warmup: u32,
-    /// The order in each round comes from this number (else from chance, and the number is printed)
+    /// Use this seed for the order in each round (default: random, and printed)
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Stop a copy that takes longer, and do not try it again
+    /// Stop a copy that takes longer, and do not repeat it
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = limit)]
     limit: Duration,
-    /// Before each copy: drop this machine's caches, leave them warm, or drop them where that is allowed
+    /// Drop the local caches before each copy, keep them warm, or drop them if permitted (auto)
     #[arg(long, value_name = "HOW", default_value = "auto", value_parser = caches)]
     caches: Caches,
-    /// Keep the samples in DIR (else below the state directory); a run that was interrupted there goes on
+    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     #[command(flatten)]

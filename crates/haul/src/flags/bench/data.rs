@@ -34,10 +34,10 @@ pub struct DataFlags {
     pub verify: bool,
 }
 
-/// Make a data set: files of chosen sizes and shapes, the same each time
+/// Create a reproducible data set: files of chosen sizes and shapes
 ///
-/// The same SPEC, options and --seed give the same bytes, names and times everywhere. The bytes do not compress unless
-/// --compressible says so. A run that was interrupted goes on when it is given again. Nothing but the data is left in DIR.
+/// The same SPEC, options and --seed give the same bytes, names and times everywhere. The bytes do not compress without
+/// --compressible. Run an interrupted command again to resume it. DIR holds nothing but the data.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench data [OPTIONS] SPEC DIR\n       haul bench data [OPTIONS] --like TREE DIR",
@@ -46,71 +46,71 @@ pub struct DataFlags {
   haul bench data 10x1GiB,37760x6.5kB --per-dir 500 /scratch/me/mixed
   haul bench data lognormal:median=64KiB,sigma=2,count=10000 --depth 3 set
   haul bench data uniform:min=4KiB,max=1MiB,count=500 --odd-names 20 set
-  haul bench data kaust:small set            the 37,760 files of a published study
-  haul bench data uab --scale 100 set        a hundredth of another
+  haul bench data kaust:small set            37,760 files, from a published study
+  haul bench data uab --scale 100 set        another one, a hundred times smaller
   haul bench data --like ~/project --count 5000 set
-  haul bench data --verify 1000x10MiB copy   is that copy right, byte by byte?
+  haul bench data --verify 1000x10MiB copy   verify a copy byte by byte
 
 Presets: kaust (small, files, project), efs (data-1m), epcc (bin1M, bin500M,
 bin1G, bin2G), uab (many, large, single), arcts (single, many).
-kaust:small is one of the sets; without :SET each set has a directory."
+kaust:small is one set; without :SET each set gets its own directory."
 )]
 pub struct DataArgs {
-    /// SPEC, what to make: COUNTxSIZE, lognormal, uniform, a preset, or several joined by , or +; and DIR, where
+    /// SPEC: COUNTxSIZE, lognormal, uniform, a preset, or several joined by , or +; then DIR
     #[arg(value_name = "SPEC DIR", required = true, num_args = 1..=2, value_hint = ValueHint::DirPath)]
     words: Vec<OsString>,
-    /// Another number makes other bytes, names and times
+    /// Use another seed for content, names and times
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// As TREE: its sizes, directories, names' lengths and links, not its content
+    /// Imitate TREE: sizes, directories, name lengths and links
     #[arg(long, value_name = "TREE", value_hint = ValueHint::DirPath, help_heading = "Files")]
     like: Option<PathBuf>,
-    /// With --like: so many files (else as many as TREE has)
+    /// Create N files with --like (default: as many as TREE has)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), requires = "like", help_heading = "Files")]
     count: Option<u64>,
-    /// Make it N times smaller: fewer files, then smaller ones
+    /// Make the data set N times smaller (first fewer files, then smaller ones)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
     scale: u64,
-    /// Let so many percent of every block compress
+    /// Make PERCENT of every block compressible
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(100), help_heading = "Files")]
     compressible: u32,
-    /// Leave so many percent of the files' length as holes
+    /// Leave PERCENT of the files' length as holes
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(100), help_heading = "Files")]
     sparse: u32,
-    /// Add hard links, so many for every hundred files
+    /// Add PERCENT hard links per hundred files
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(1000), help_heading = "Files")]
     hard_links: u32,
-    /// Add symbolic links, so many for every hundred files
+    /// Add PERCENT symlinks per hundred files
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(1000), help_heading = "Files")]
     symlinks: u32,
-    /// Give every file so many extended attributes
+    /// Give every file N extended attributes
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = percent(1000), help_heading = "Files")]
     xattrs: u32,
-    /// Give so many percent of the files and directories names with spaces, newlines, escapes, bytes that are no text, 255 bytes
+    /// Give PERCENT of files and directories odd names: spaces, newlines, escapes, non-UTF-8, 255 bytes
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(100), help_heading = "Files")]
     odd_names: u32,
-    /// Files in a directory (else 1000)
+    /// Put N files in each directory (default: 1000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Directories")]
     per_dir: Option<u64>,
-    /// Levels of directories; the files are in the last
+    /// Create N levels of directories; the last level holds the files
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000), help_heading = "Directories")]
     depth: Option<u32>,
-    /// Directories in each directory above the last level
+    /// Create N subdirectories in each directory above the last level
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Directories")]
     width: Option<u64>,
-    /// All files in one directory
+    /// Put all files in one directory
     #[arg(long, conflicts_with_all = ["per_dir", "depth", "width"], help_heading = "Directories")]
     flat: bool,
-    /// Fix the number of workers (else one a processor)
+    /// Use N workers (default: one per core)
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Other things may be in DIR
+    /// Allow other files in DIR
     #[arg(long)]
     add: bool,
-    /// Say what would be made, and make nothing
+    /// Show what would be created, and create nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Compare every byte of DIR with what SPEC makes, and make nothing
+    /// Verify every byte of DIR against SPEC, and create nothing
     #[arg(long, conflicts_with_all = ["dry_run", "add"])]
     verify: bool,
 }

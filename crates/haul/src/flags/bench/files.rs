@@ -46,81 +46,81 @@ enum SameDir {
     Both,
 }
 
-/// How many operations on files a place bears: create, stat, read, rename, delete, ...
+/// Measure metadata and small-file rates: create, stat, read, rename, delete, ...
 ///
-/// All threads start together and counting stops when the first has done its part, as in smallfile. It works in a new
-/// directory of its own below DIR, which is gone at the end, and touches nothing else.
+/// All threads start together, and counting stops when the first one finishes, as in smallfile. haul works in a new directory
+/// below DIR, removes it at the end, and changes nothing else.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench files [OPTIONS] DIR",
     before_help = "Examples:
-  haul bench files /scratch/me                        the usual operations
+  haul bench files /scratch/me                        the default operations
   haul bench files --same-dir both --threads 1,2,4,8,16,32 --total 1024 \\
        --operation create /efs
   haul bench files --operation create,read --file-size 1M --fsync /scratch/me
   haul bench files --operation create,stat,delete s3://bucket/try/
-  haul bench files --cleanup /scratch/me              what a killed run has left",
+  haul bench files --cleanup /scratch/me              remove the leftovers of a killed run",
     after_help = "Operations: create append overwrite truncate-overwrite read stat chmod rename
 setxattr getxattr symlink hardlink mkdir rmdir readdir ls-l delete
 delete-renamed cleanup.
-What an operation needs is made before it, uncounted: stat alone creates files."
+Prerequisites are created first, uncounted: stat alone creates files."
 )]
 pub struct FilesArgs {
-    /// A directory that is there, or an address: HOST:DIR, sftp://HOST/DIR, s3://BUCKET/PREFIX/
+    /// An existing directory: a local path, HOST:DIR, sftp://HOST/DIR, s3://BUCKET/PREFIX/
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     place: OsString,
-    /// Operations, in this order
+    /// Measure these operations, in this order
     #[arg(long, visible_alias = "operations", value_name = "LIST", default_value = "create,stat,read,rename,delete", value_parser = operations)]
     operation: Operations,
-    /// Numbers of threads: one run each
+    /// Use these numbers of threads, one run each
     #[arg(long, value_name = "LIST", default_value = "1,2,4,8", value_parser = threads)]
     threads: List<u32>,
-    /// Sizes of the files: one run each
+    /// Use these file sizes, one run each
     #[arg(long, value_name = "LIST", default_value = SIZE, value_parser = sizes)]
     file_size: List<u64>,
-    /// Files of each thread (4096, and then no operation is measured for longer than 10 s)
+    /// Use N files per thread (default: 4096, but at most 10 s per operation)
     #[arg(long, visible_alias = "files", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with = "total")]
     file_count: Option<u64>,
-    /// Files of all threads together, split over them
+    /// Use N files in total, split over the threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     total: Option<u64>,
-    /// Y: all threads work in the same directories; N: each in its own; both: one run each
+    /// Share directories between threads (Y), give each thread its own (N), or run both
     #[arg(long, value_name = "Y|N|both", default_value = "N", hide_possible_values = true)]
     same_dir: SameDir,
-    /// A thread goes on to the next directory after N files
+    /// Put N files in each directory
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     files_per_dir: u64,
-    /// Bytes of one read or write (the file's size, 1M at the most)
+    /// Read or write SIZE bytes per call (default: the file size, at most 1M)
     #[arg(long, value_name = "SIZE", value_parser = record)]
     record_size: Option<u64>,
-    /// Bring each file to stable storage before the next
+    /// fsync each file before the next
     #[arg(long)]
     fsync: bool,
-    /// Compare what is read with what was written; a wrong byte is a failure
+    /// Compare the data read with the data written; a wrong byte is a failure
     #[arg(long)]
     verify_read: bool,
-    /// Measure no operation for longer: 30s
+    /// Limit each operation to DURATION: 30s
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     duration: Option<Duration>,
-    /// Do everything N times; the tables show medians
+    /// Repeat everything N times; the tables show medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Bytes of an extended attribute's value
+    /// Use extended attribute values of SIZE bytes
     #[arg(long, value_name = "SIZE", default_value = "32B", value_parser = xattr_size)]
     xattr_size: u64,
-    /// Extended attributes of each file
+    /// Use N extended attributes per file
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     xattr_count: u32,
-    /// Keep the samples in DIR (else below the state directory); a run that was interrupted there goes on
+    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
-    /// Leave the files of the last case there
+    /// Keep the files of the last case
     #[arg(long)]
     keep: bool,
-    /// Remove what interrupted runs have left in DIR, and do nothing else
+    /// Remove the leftovers of interrupted runs in DIR, and exit
     #[arg(long, conflicts_with_all = ["keep", "out"])]
     cleanup: bool,
-    /// With --cleanup: remove what runs of other machines have left, too; one at work there loses its files
+    /// Let --cleanup remove leftovers of other machines too; a run that is active there loses its files
     #[arg(long, requires = "cleanup")]
     force: bool,
     #[command(flatten)]

@@ -29,18 +29,17 @@ pub enum BenchCommand {
     Report(ReportFlags),
 }
 
-/// Measure what a storage and a link can do, and which tool does it best
+/// Measure storage, networks and other tools
 ///
-/// Each measurement leaves a directory with its raw samples and a report for a browser: --out names it, and otherwise it
-/// lies below the state directory.
+/// Each measurement writes its raw samples and an HTML report to a directory: --out, or one below the state directory.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench data|files|net|sweep|compare|report [OPTIONS] ...",
     before_help = "Examples:
-  haul bench files --same-dir both /scratch/me    files a second, in one directory and in several
-  haul bench net cluster                          the link alone, by streams
-  haul bench compare data /scratch/me/copies      haul beside cp, rsync, ...
-  haul bench data 1000x10MiB /scratch/me/set      a data set to try things on"
+  haul bench files --same-dir both /scratch/me    files per second, one directory or several
+  haul bench net cluster                          network only, by number of streams
+  haul bench compare data /scratch/me/copies      haul against cp, rsync, ...
+  haul bench data 1000x10MiB /scratch/me/set      create a test data set"
 )]
 pub struct BenchArgs {
     #[command(subcommand)]

@@ -40,41 +40,41 @@ enum Ways {
 
 /// Measure network throughput to a host, by streams and direction, without any disk
 ///
-/// Files that are made up go there and come from there through the code that moves files; nothing is read from a disk or
-/// written to one. It logs in once. A run that was interrupted goes on with the same command and its --out.
+/// Generated data goes through the code that transfers files; no disk is read or written. It logs in once. To resume an
+/// interrupted run, run the same command with its --out.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench net [OPTIONS] HOST",
     before_help = "Examples:
   haul bench net cluster
   haul bench net --streams 1,8,32 --seconds 10 --repeat 6 --out run1 me@cluster
-  haul bench net --no-direct cluster            what ssh alone carries
+  haul bench net --no-direct cluster            without direct TCP connections
   haul bench net --small cluster                files of 6.35 KiB, in bundles
-  haul bench net sftp://archive                 /dev/zero, /dev/null there"
+  haul bench net sftp://archive                 /dev/zero and /dev/null on the host"
 )]
 pub struct NetArgs {
-    /// HOST, USER@HOST or ssh://HOST:PORT; with sftp:// as if there were no haul
+    /// HOST, USER@HOST, ssh://HOST:PORT, or sftp://HOST for plain SFTP
     #[arg(value_name = "HOST", value_hint = ValueHint::Hostname)]
     host: OsString,
-    /// Numbers of streams: workers, and connections beside ssh or sessions in it, at a time
+    /// Use these numbers of streams (workers, and direct connections or SSH sessions)
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,6,8,16", value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: Vec<u32>,
-    /// How long each measurement takes, without the time in which the connections find their rate
+    /// Measure each point for SECS, after the connections have ramped up
     #[arg(long, value_name = "SECS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// From here (out), to here (in), or one after the other
+    /// Measure sending (out), receiving (in) or both in turn
     #[arg(long, value_name = "WAY", value_enum, default_value = "both")]
     direction: Ways,
-    /// Measure each point N times, in rounds; fewer than 4 cannot show a difference, 6 give an interval of 95 %
+    /// Measure each point N times, in rounds; comparisons need at least 4, a 95 % interval needs 6
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
-    /// Move files of 6.35 KiB in bundles, in place of large ones in chunks
+    /// Transfer files of 6.35 KiB in bundles, not large files in chunks
     #[arg(long)]
     small: bool,
-    /// Of the order of the measurements in each round; printed where it was drawn
+    /// Use this seed for the order in each round (default: random, and printed)
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Keep the samples in DIR (else below the state directory); a run that was interrupted there goes on
+    /// Keep samples in DIR (default: below the state directory); an interrupted run in DIR resumes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     #[command(flatten)]

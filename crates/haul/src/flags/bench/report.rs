@@ -17,30 +17,30 @@ pub struct ReportFlags {
     pub width: Option<usize>,
 }
 
-/// Make the report of runs again, and say how they differ
+/// Regenerate the report of a run, or compare runs
 ///
-/// One run: its report.html is written anew, and what it found is printed. Several: each is set beside the first of its kind,
-/// point by point: faster, slower, or not significant.
+/// One run: rewrites its report.html and prints its tables. Several: compares each with the first of its kind, point by
+/// point: faster, slower, or not significant.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench report [OPTIONS] RUN...",
     before_help = "Examples:
   haul bench report run1                        the tables, and run1/report.html
   haul bench report --plot run1                 with plots for the terminal
-  haul bench report before after                what is faster, what is slower
-  haul bench report --out all.html run1 run2    one page of both"
+  haul bench report before after                compare two runs
+  haul bench report --out all.html run1 run2    one page for both"
 )]
 pub struct ReportArgs {
-    /// Directories that haul bench has left
+    /// Directories of haul bench runs
     #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
     runs: Vec<PathBuf>,
-    /// Write the page to FILE: one page of all runs
+    /// Write one page of all runs to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
-    /// Draw the plots as text, too
+    /// Draw plots as text too
     #[arg(long)]
     plot: bool,
-    /// As wide as COLUMNS [default: the terminal's width, or 80]
+    /// Set the width [default: the terminal's width, or 80]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..=1000))]
     width: Option<u16>,
 }

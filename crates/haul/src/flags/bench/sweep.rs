@@ -23,10 +23,10 @@ pub struct SweepFlags {
     pub contest: ContestFlags,
 }
 
-/// Time a copy over a grid of workers, chunk sizes and directions
+/// Measure a copy over a grid of workers, chunk sizes and directions
 ///
-/// Each point is `haul cp` with these settings, into a fresh directory below DST that is removed again; haul's own choice is one
-/// more contender, and how near it comes to the best point is said. DST must be empty; nothing else is touched.
+/// Each point runs `haul cp` with these settings into a fresh directory below DST that is removed afterwards; haul's own tuning
+/// is measured too and compared with the best point. DST must be empty; nothing else is changed.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench sweep [OPTIONS] SRC DST",
@@ -36,29 +36,29 @@ pub struct SweepFlags {
   haul bench sweep --direction both --back /scratch/back data cluster:/scratch/me/empty"
 )]
 pub struct SweepArgs {
-    /// A directory or file to copy: here, HOST:PATH or s3://BUCKET/KEY
+    /// A directory or file to copy: a local path, HOST:PATH or s3://BUCKET/KEY
     #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
     source: OsString,
-    /// An empty directory, or one to be made; SRC or DST is on this machine
+    /// An empty or new directory; SRC or DST must be on this machine
     #[arg(value_name = "DST", value_hint = ValueHint::DirPath)]
     destination: OsString,
-    /// Workers: -j of haul cp
+    /// Try these numbers of workers (haul cp -j)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', default_value = "1,2,4,8,16",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Vec<u32>,
-    /// Sizes of the pieces of large files: --chunk-size of haul cp
+    /// Try these chunk sizes (haul cp --chunk-size)
     #[arg(long, value_name = "SIZE,SIZE,...", value_delimiter = ',', value_parser = chunk)]
     chunk: Vec<u64>,
-    /// Workers at the same file: --concurrency of haul cp
+    /// Try these numbers of workers per file (haul cp --concurrency)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     concurrency: Vec<u32>,
-    /// Logins by ssh: --logins of haul cp
+    /// Try these numbers of SSH logins (haul cp --logins)
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     connections: Vec<u32>,
-    /// Which way, seen from this machine: put, get or both; the other way than SRC to DST needs --back
+    /// Measure put, get or both, seen from this machine; the reverse of SRC to DST needs --back
     #[arg(long, value_name = "WAY", value_parser = ["put", "get", "both"])]
     direction: Option<String>,
-    /// An empty directory of this machine, or one to be made, for copies that are read back from DST
+    /// Copy back from DST into DIR, an empty or new directory on this machine
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     back: Option<PathBuf>,
     #[command(flatten)]
