@@ -289,7 +289,7 @@ fn it_is_for_reading_only() {
     for words in ["cp www/big @/new", "cp www/big @/", "rm @/big", "mkdir @/x", "sync www/ @/d/", "mv @/d/a.txt here"] {
         let ran = w.haul(words, &[]);
         let text = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.code() != Some(0) && text.contains("can only be read"), "{words}: {text}");
+        assert!(ran.status.code() != Some(0) && text.contains("read-only"), "{words}: {text}");
     }
     assert_eq!(w.read("www/d/a.txt"), b"hello\n");
     // A name that the server wants is no path.
@@ -350,5 +350,5 @@ fn a_file_goes_through_to_a_bucket() {
     w.ends_in(0, "mb s3://through", &environment);
     w.ends_in(0, "cp @/big s3://through/big", &environment);
     let text = w.ends_in(0, "check -c @/big s3://through/big", &environment);
-    assert!(text.contains("Same:"), "{text}");
+    assert!(text.contains("Identical:"), "{text}");
 }

@@ -119,12 +119,12 @@ impl Host for WebHost {
     }
 
     fn make_dir(&self, path: &[u8], _parents: bool) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "mkdir").at(path).because("web servers can only be read"))
+        Err(Error::new(ErrorKind::Unsupported, "mkdir").at(path).because("web servers are read-only"))
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
         if options.role == Role::Destination {
-            let e = Error::new(ErrorKind::Unsupported, "write").at(path).because("web servers can only be read");
+            let e = Error::new(ErrorKind::Unsupported, "write").at(path).because("web servers are read-only");
             return Err(e.hint("name a local path, HOST:PATH or s3://BUCKET/KEY as the destination"));
         }
         Ok(Arc::new(self.store(path)?))

@@ -373,8 +373,13 @@ pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result
         match (device(store.identity()), device(places.target.identity())) {
             (None, _) => {
                 let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                let e = e.because("plain SFTP and object stores cannot link to files outside the destination");
-                return Err(e.hint("haul on the remote host can: --install-agent installs it"));
+                return Err(match asked.destination.scheme.keys {
+                    true => e.because("object stores have no hard links"),
+                    false => {
+                        let e = e.because("plain SFTP cannot link to files outside the destination");
+                        e.hint("haul on the remote host can: --install-agent installs it")
+                    }
+                });
             }
             (from, to) if places.is_made && from != to => return Err(crosses(&path)),
             _ => found.push(store),
