@@ -20,8 +20,8 @@ const PART: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').r
 
 /// Requests of one look at many names that are under way at the same time, and files that are read so.
 const AT_ONCE: usize = 8;
-/// Connections for the parts of one file.
-const READERS: u32 = 16;
+/// Connections for the parts of one file: at 50 ms more of them were slower (`bench/web.sh`).
+const READERS: u32 = 8;
 /// Files that were looked at and not opened yet are remembered up to this many.
 const SEEN_MOST: usize = 4096;
 

@@ -146,7 +146,7 @@ pub(crate) type Refusal = String;
 
 const TEMPLATE: &str = "{about-section}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
 
-/// Fast, resumable, verified file transfer: local, SSH, S3
+/// Fast, resumable, verified file transfer: local, SSH, S3, HTTP
 #[derive(Parser)]
 #[command(
     name = "haul",
