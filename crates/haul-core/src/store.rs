@@ -59,9 +59,9 @@ pub struct Caps {
     pub attach: bool,
     /// A small new file may be created under its final name (see rules on intents).
     pub direct_create: bool,
-    /// More than one writer of one file gains; at least 1.
+    /// Workers that gain by writing one file at the same time; at least 1.
     pub writers_per_file: u32,
-    /// More than one reader of one file gains; at least 1.
+    /// Workers that gain by reading one file at the same time; at least 1.
     pub readers_per_file: u32,
     /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
     pub file_names: bool,

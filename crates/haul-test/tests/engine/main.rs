@@ -8,6 +8,7 @@ mod memory;
 mod network;
 mod objects;
 mod property;
+mod readers;
 mod roots;
 mod stress;
 mod support;

@@ -55,10 +55,8 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     let ends = Arc::new(opened.inspect_err(|_| cx.clock.end(&flight))?);
     state.active = 1;
     state.ends = Some(ends.clone());
-    let (from, to) = (cx.source(&file.work).caps(), cx.target().caps());
-    let in_order = shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
-    let gains = !in_order && (to.writers_per_file > 1 || from.readers_per_file > 1);
-    if gains && file.most > 1 && to.write != WriteStyle::InOrder && state.left.len() > 1 {
+    let in_order = cx.target().caps().write == WriteStyle::InOrder || shown::is_in_order(&*ends.source, &*ends.sink, ends.chunk);
+    if file.most > 1 && !in_order && state.left.len() > 1 {
         file.open_to_all.store(true, Ordering::Relaxed);
         drop(state);
         cx.sched.share(file);

@@ -77,6 +77,13 @@ impl fmt::Debug for OpenFile {
     }
 }
 
+/// Workers that may move one file: as many as gain at both ends, or as many as was asked for where more than one gains.
+fn most_workers(job: &Job, work: &DirWork) -> u32 {
+    let (readers, writers) = (job.roots[work.root].store.caps().readers_per_file, job.target.caps().writers_per_file);
+    let gains = if readers > 1 && writers > 1 { readers.min(writers) } else { readers.max(writers) };
+    if gains > 1 { job.writers.unwrap_or(gains) } else { 1 }
+}
+
 impl OpenFile {
     pub fn new(job: &Job, work: &Arc<DirWork>, entry: Entry, step: Step) -> Arc<Self> {
         Self::linkable(job, work, entry, step, Vec::new())
@@ -91,7 +98,7 @@ impl OpenFile {
             second: AtomicBool::new(false),
             spent: Mutex::default(),
             open_to_all: AtomicBool::new(false),
-            most: job.writers.unwrap_or(u32::MAX),
+            most: most_workers(job, work),
             kept: Mutex::default(),
             references: Mutex::new(references),
             state: Mutex::new(state),
