@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Dir, Kind, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role};
@@ -191,12 +191,21 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         return host.open(&path, asked.source_options(role)).map(Source::Contents).map_err(missing);
     }
     let (parent, leaf) = host.open_name(&path, asked.source_options(Role::Browse)).map_err(missing)?;
-    let entry = super::stands(&*parent, &leaf)?.ok_or_else(none)?;
+    let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
         return Err(e.hint(format!("for the objects below it write {location}/")));
     }
     Ok(Source::Name { parent, leaf, kind: entry.kind })
+}
+
+/// What has this name, whatever it is.
+fn stat(store: &dyn Store, leaf: &[u8]) -> Result<Option<Entry>> {
+    match store.stat(&Name::new(&Dir::root(), leaf), MetaMask::NONE) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
@@ -220,11 +229,11 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         match source {
             Source::Contents(store) => {
                 places.read.push(Read { place: store.place().clone(), leaf: None, kind: Kind::Dir, matched: false });
-                places.roots.push(super::root(store, Pick::Contents));
+                places.roots.push(Root::new(store, Pick::Contents));
             }
             Source::Matched { base, pick, unfit } => {
                 places.read.push(Read { place: base.place().clone(), leaf: None, kind: Kind::Dir, matched: true });
-                places.roots.push(super::root(base, pick));
+                places.roots.push(Root::new(base, pick));
                 places.missing.extend(unfit);
             }
             Source::Name { parent, leaf, kind } => {
@@ -236,7 +245,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                             places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("given twice; copied once"));
                         }
                     }
-                    _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
+                    _ => places.roots.push(Root::new(parent, Pick::Names(BTreeSet::from([leaf])))),
                 }
             }
         }
@@ -435,7 +444,7 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
     if job.verify {
         sentence.push_str(", verified");
     }
-    if job.delete {
+    if job.deletion.is_some() {
         sentence.push_str(", deleting files that the source does not have");
     }
     if let Some(lost) = lost(job) {

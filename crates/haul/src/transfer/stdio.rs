@@ -31,25 +31,26 @@ const PIECE: usize = 1 << 20;
 
 /// `None` where neither end is `-`.
 pub fn copy(flags: &CopyFlags, global: &Global) -> Option<Result<Exit>> {
-    let destination = flags.destination.as_ref()?;
+    let destination = &flags.spec.destination;
     if destination.scheme == Scheme::STDIO {
         return Some(to_stdout(flags));
     }
-    if let Some(place) = special(destination).filter(|_| !flags.policy.force && flags.sources.len() == 1) {
+    if let Some(place) = special(destination).filter(|_| !flags.spec.comparison.force && flags.spec.sources.len() == 1) {
         return Some(into_special(&place, flags, global));
     }
-    flags.sources.iter().any(|s| s.scheme == Scheme::STDIO).then(|| from_stdin(flags, destination, global))
+    flags.spec.sources.iter().any(|s| s.scheme == Scheme::STDIO).then(|| from_stdin(flags, destination, global))
 }
 
 fn to_stdout(flags: &CopyFlags) -> Result<Exit> {
     if flags.dry {
-        let message = format!("would write {} to standard output\nDRY RUN: nothing was copied\n", units::count(flags.sources.len() as u64));
+        let message =
+            format!("would write {} to standard output\nDRY RUN: nothing was copied\n", units::count(flags.spec.sources.len() as u64));
         out::complain(&message.into(), false);
         return Ok(Exit::Success);
     }
     let hosts = Hosts::new(&flags.connect);
     let mut to = io::BufWriter::with_capacity(PIECE, io::stdout().lock());
-    for source in &flags.sources {
+    for source in &flags.spec.sources {
         if source.means_contents() {
             let e = Error::new(ErrorKind::Usage, "read").at(&source.path).because("is a directory");
             return Err(e.hint("name a file"));
@@ -80,11 +81,11 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
     if !kind.is_char_device() && !kind.is_fifo() {
         return refuse("is a block device or a socket", "use dd to write to a block device; --force replaces it with a file");
     }
-    if flags.verify {
+    if flags.spec.safety.verify {
         return refuse("is a device or a pipe, which cannot be read back", "--verify, --remove-source-files and mv need a file");
     }
     if !global.quiet {
-        let source = flags.sources.first().map(ToString::to_string).unwrap_or_default();
+        let source = flags.spec.sources.first().map(ToString::to_string).unwrap_or_default();
         out::complain(&format!("copies {} to {}\n", show(source.as_bytes()), show(bytes)).into(), false);
     }
     if flags.dry {
@@ -95,7 +96,7 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
     let to = std::fs::OpenOptions::new().write(true).open(place).map_err(failed)?;
     let mut to = io::BufWriter::with_capacity(PIECE, to);
     let hosts = Hosts::new(&flags.connect);
-    for source in &flags.sources {
+    for source in &flags.spec.sources {
         if source.scheme == Scheme::STDIO {
             io::copy(&mut io::stdin().lock(), &mut to).map_err(failed)?;
         } else {
@@ -108,8 +109,8 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
 
 /// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
 fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
-    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
-    let hosts = hosts.compressing(flags.transport.compress).streaming(flags.transport.streams);
+    let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.spec.limits.timeout);
+    let hosts = hosts.compressing(flags.spec.performance.compress).streaming(flags.spec.performance.streams);
     let host = hosts.reach(destination)?;
     let mut path = host.path(destination);
     let shown = if destination.is_remote() { destination.to_string() } else { show(&super::places::absolute(&destination.path)) };
@@ -132,7 +133,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
         return Ok(Exit::Success);
     }
     let above = host.split(&path).0;
-    if flags.make_path && host.lookup(above)? != Some(Kind::Dir) {
+    if flags.spec.safety.make_path && host.lookup(above)? != Some(Kind::Dir) {
         host.make_dir(above, true)?;
     }
     let options = OpenOptions { role: Role::Destination, umask: Some(global.umask), ..OpenOptions::default() };
@@ -153,7 +154,7 @@ fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit
     if !global.quiet {
         let seconds = began.elapsed();
         let rate = units::rate(size as f64 / seconds.as_secs_f64().max(1e-9));
-        let verified = if flags.verify { ", verified" } else { "" };
+        let verified = if flags.spec.safety.verify { ", verified" } else { "" };
         let exact = if size < 1000 { String::new() } else { format!(", {} bytes", units::count(size)) };
         let line = format!("{}{exact} in {}, {rate}{verified}\n", units::bytes(size), units::duration(seconds));
         out::complain(&line.into(), false);
@@ -171,12 +172,13 @@ fn new_entry(opened: &Opened) -> Entry {
 
 fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     let entry = new_entry(opened);
-    let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
+    let spec =
+        Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.spec.safety.in_place, sync: flags.spec.safety.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();
     listen(cancel.clone(), Arc::new(Mutex::new(Some(sink.clone()))))?;
-    let meter = Meter::new(cancel, flags.speed.bwlimit);
-    let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
+    let meter = Meter::new(cancel, flags.spec.performance.bandwidth);
+    let landed = pour(&*sink, &meter, flags.spec.safety.verify).and_then(|size| {
         let whole = Entry { size, ..entry.clone() };
         sink.commit(&whole, &[Receipt { index: 0, tag: Box::default(), hash: None }]).map(|_| size)
     });
@@ -189,12 +191,12 @@ const PART: u64 = 32 << 20;
 
 /// Where a file is put together from parts: each is read whole before it sets out. Input of one part is an ordinary file.
 fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
-    let part = chunk_size(flags.transport.chunk.unwrap_or(PART), 0, opened.store.caps().write);
+    let part = chunk_size(flags.spec.performance.chunk.unwrap_or(PART), 0, opened.store.caps().write);
     let cancel = Cancel::default();
-    let meter = Meter::new(cancel.clone(), flags.speed.bwlimit);
+    let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
     let begun = Begun::default();
     listen(cancel, begun.clone())?;
-    let mut hasher = flags.verify.then(|| Algorithm::Xxh128.begin());
+    let mut hasher = flags.spec.safety.verify.then(|| Algorithm::Xxh128.begin());
     let mut bytes = Vec::new();
     let mut next = |bytes: &mut Vec<u8>, meter: &Meter| -> Result<()> {
         bytes.clear();
@@ -212,7 +214,7 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
         entry.size = bytes.len() as u64;
         entry.have = entry.have.with(MetaMask::BASIC);
     }
-    let spec = Spec { entry: &entry, keep: MetaMask::MTIME, chunk: part, in_place: false, sync: flags.sync };
+    let spec = Spec { entry: &entry, keep: MetaMask::MTIME, chunk: part, in_place: false, sync: flags.spec.safety.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     *begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink.clone());
     let sent = (|| {

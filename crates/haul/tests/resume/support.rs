@@ -176,6 +176,16 @@ impl Haul {
         self
     }
 
+    pub fn stdin_from(mut self, file: &Path) -> Self {
+        self.command.stdin(fs::File::open(file).expect("it can be read"));
+        self
+    }
+
+    pub fn directory(mut self, directory: &Path) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
     pub fn start(mut self) -> Running {
         let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let out = drain(child.stdout.take().expect("piped"));
