@@ -10,7 +10,7 @@ mod only;
 mod places;
 mod resolve;
 mod run;
-mod stdio;
+mod stdout;
 
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
@@ -45,7 +45,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             Err(e) => return crate::out::error(&e),
         },
     };
-    if let Some(done) = stdio::copy(flags, global) {
+    if let Some(done) = stdout::copy(flags, global) {
         return done.unwrap_or_else(|e| crate::out::error(&e));
     }
     run_copy(flags, global).unwrap_or_else(|e| crate::out::error(&e))
@@ -102,7 +102,7 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
 
 fn identity(spec: &TransferSpec) -> Identity {
     let absolute = |location: &Location| {
-        if location.is_remote() {
+        if location.is_remote() || location.scheme == haul_core::place::Scheme::STDIO {
             return location.to_string();
         }
         let mut path = places::absolute(&location.path);

@@ -4,18 +4,21 @@
 //! ends in a slash.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, Pick, Root};
-use haul_core::place::{Host, OpenOptions, Role};
+use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store, WriteStyle};
 use haul_stores::memory::Memory;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
+use haul_stores::stream::Stream;
 
 use super::lists;
 use crate::command::scope::{self, Match, What, key_of, nothing};
@@ -174,6 +177,10 @@ fn named(location: &Location) -> Vec<u8> {
 
 /// A source: the directory itself, or a name in the directory above it.
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    if location.scheme == Scheme::STDIO {
+        let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::io(e, "open standard input"))?;
+        return Ok(Source::Name { parent: Arc::new(Stream::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File });
+    }
     if let Some(matched) = matched_source(location, asked)? {
         return Ok(matched);
     }
@@ -265,7 +272,10 @@ struct Destination {
 fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let location = asked.destination;
     let host = asked.hosts.reach(location)?;
-    let path = host.path(location);
+    let mut path = host.path(location);
+    if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
+        path = stream_target(location, &*host, path)?;
+    }
     let options = OpenOptions { role: Role::Destination, ..asked.options };
     let clash = |reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
@@ -322,6 +332,19 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
         host.make_dir(above, true)?;
     }
     at(above, Some(leaf.to_vec()))
+}
+
+/// Where standard input goes: what a link names is meant, as with a shell's redirection.
+fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<Vec<u8>> {
+    if location.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.to_bytes());
+        let e = e.because("is a directory, and standard input has no name");
+        return Err(e.hint("append a file name"));
+    }
+    if location.is_remote() {
+        return Ok(path);
+    }
+    Ok(std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec()))
 }
 
 /// `--backup-dir` as a path below the destination.
@@ -417,13 +440,16 @@ fn crosses(path: &Path) -> Error {
 
 /// The address as a person would look for it: a local path in full.
 fn shown(location: &Location) -> String {
+    if location.scheme == Scheme::STDIO {
+        return "standard input".into();
+    }
     if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
 }
 
 /// The first line of the output: what the run understood.
 pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts) -> String {
     let what = match sources {
-        [one] if one.means_contents() => format!("the contents of {}", shown(one)),
+        [one] if one.means_contents() && one.scheme != Scheme::STDIO => format!("the contents of {}", shown(one)),
         [one] => shown(one),
         many => format!("{} sources", many.len()),
     };

@@ -6,8 +6,9 @@ use std::time::Duration;
 use haul_core::entry::MetaMask;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Bounds, Job, Links, Mode, Pick};
-use haul_core::place::OpenOptions;
-use haul_core::spec::{Operation, TransferSpec};
+use haul_core::place::{OpenOptions, Scheme};
+use haul_core::plan::{Compare, Policy};
+use haul_core::spec::{Operation, Selection, TransferSpec};
 use haul_core::store::Store;
 use haul_stores::provider::Access;
 
@@ -21,6 +22,9 @@ use crate::owners;
 const CHUNK: u64 = 16 << 20;
 /// The same where several workers write one file over a network: small enough that they end together.
 const CHUNK_REMOTE: u64 = 4 << 20;
+
+/// Parts of an object where nobody knows how many there will be: 10,000 of them are 305 GiB.
+const STREAM_PART: u64 = 32 << 20;
 
 /// How this run does what the spec says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,7 +65,25 @@ pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: 
     })
 }
 
+/// As much of a spec as holds for standard input: a file of now, which always replaces what is there.
+fn of_stream(spec: &TransferSpec) -> TransferSpec {
+    let keep = if spec.destination.scheme.keys { MetaMask::MTIME } else { MetaMask::NONE };
+    let mut spec = spec.clone();
+    spec.comparison = Policy { compare: Compare::Never, force: spec.comparison.force, ..Policy::DEFAULT };
+    (spec.selection, spec.attributes.keep) = (Selection::default(), keep);
+    spec.performance.chunk = Some(spec.performance.chunk.unwrap_or(STREAM_PART));
+    spec
+}
+
 fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global, existed: bool) -> Result<Prepared> {
+    let streamed;
+    let is_stream = spec.sources.iter().any(|source| source.scheme == Scheme::STDIO);
+    let spec = if is_stream {
+        streamed = of_stream(spec);
+        &streamed
+    } else {
+        spec
+    };
     let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
     let is_check = matches!(spec.operation, Operation::Check { .. });
     // What can be wrong with the arguments alone is reported before anything is created.

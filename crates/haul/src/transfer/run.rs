@@ -140,7 +140,8 @@ impl Session {
             }
         };
         let mut sentence = sentence.to_string();
-        if !past.is_empty() {
+        let streams = job.roots.iter().any(|root| root.store.caps().streams);
+        if !past.is_empty() && !streams {
             sentence.push_str(if usage.choice.restart { ", starting over" } else { ", resuming an earlier run" });
         }
         let taken: Arc<Mutex<Option<Error>>> = Arc::default();

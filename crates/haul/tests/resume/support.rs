@@ -214,6 +214,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// What is written to a program that was started with [`Haul::piped`].
+    pub fn input(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().expect("piped")
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _it_may_have_ended = rustix::process::kill_process(pid, signal);
