@@ -4,10 +4,6 @@
 
 #[cfg(feature = "ssh")]
 pub mod agent;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod discard;
-#[cfg(feature = "ssh")]
-pub mod load;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "ssh")]
@@ -33,8 +29,6 @@ pub mod sftp;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 mod staging;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod synthetic;
 #[cfg(feature = "web")]
 pub mod web;
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, MadeUp, Pending, Streams};
-use haul_stores::discard::Counts;
 use haul_stores::sftp;
-use haul_stores::synthetic::Synthetic;
 
 use super::plan::{Plan, SMALL};
+use crate::discard::{Counts, Discard};
+use crate::synthetic::Synthetic;
 
 /// A host, by the way that was found to it.
 #[derive(Clone, Copy, Debug)]
@@ -74,9 +74,9 @@ impl Far<'_> {
         match self {
             Far::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
             Far::Sftp(host) => {
-                let device = host.null(streams as usize, counts.clone())?;
+                let device = host.null(streams as usize)?;
                 let channels = device.channels();
-                Ok((Arc::new(device), channels))
+                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
             }
         }
     }
@@ -89,9 +89,9 @@ impl Far<'_> {
                 Ok((Arc::new(host.open_made_up(made)?), 0))
             }
             Far::Sftp(host) => {
-                let device = host.zeros(files.files, files.size, streams as usize)?;
+                let device = host.zeros(streams as usize)?;
                 let channels = device.channels();
-                Ok((Arc::new(device), channels))
+                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
             }
         }
     }

@@ -1,10 +1,10 @@
 //! What the samples say of the way. Pure.
 
-use haul_stores::agent::Streams;
-use haul_stores::load::Load;
+use haul_stores::agent::{Load, Streams};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::load::{share, ssh_processors};
 use super::plan::Direction;
 use super::{CONTENDER, ROUND_TRIP};
 use crate::record::{Latency, Outcome, Sample};
@@ -57,14 +57,14 @@ impl Limit {
         let there = there.unwrap_or(&idle);
         let full = |load: &Load| {
             let own = (load.own + load.ssh).as_secs_f64() / load.all.as_secs_f64().max(1e-9);
-            load.share().is_some_and(|share| share >= FULL) && own >= OWN
+            share(load).is_some_and(|share| share >= FULL) && own >= OWN
         };
         let threads = |load: &Load| load.own.as_secs_f64() / load.at.as_secs_f64().max(1e-9) / streams.links.max(1) as f64 >= FULL;
         match () {
             () if full(here) => Limit::ProcessorsHere,
             () if full(there) => Limit::ProcessorsThere,
-            () if !streams.direct && here.ssh_processors() >= FULL => Limit::SshHere,
-            () if !streams.direct && there.ssh_processors() >= FULL => Limit::SshThere,
+            () if !streams.direct && ssh_processors(here) >= FULL => Limit::SshHere,
+            () if !streams.direct && ssh_processors(there) >= FULL => Limit::SshThere,
             () if streams.direct && threads(here) => Limit::ThreadsHere,
             () if streams.direct && threads(there) => Limit::ThreadsThere,
             () => Limit::Way,

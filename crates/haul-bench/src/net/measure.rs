@@ -13,15 +13,14 @@ use haul_core::journal::{Journal, Progress as Past};
 use haul_core::report::{Ending, Report};
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
-use haul_stores::agent::{Pending, Streams};
-use haul_stores::discard::{Counts, Discard};
-use haul_stores::load::Load;
+use haul_stores::agent::{Load, Pending, Streams};
 use serde_json::Value;
 
 use super::far::{Far, Files};
 use super::findings::Limit;
 use super::plan::{Direction, Plan, Point};
-use super::{CONTENDER, ROUND_TRIP};
+use super::{CONTENDER, ROUND_TRIP, load};
+use crate::discard::{Counts, Discard};
 use crate::record::{Latency, Outcome, Sample};
 
 /// Bytes of a chunk, as copies to and from other machines have it.
@@ -187,7 +186,7 @@ impl Moments<'_> {
     fn take(&mut self) -> Result<()> {
         let asked = self.begun.elapsed();
         let pending = self.far.tally()?;
-        let here = Load::now();
+        let here = load::now();
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         let received = if self.as_it_comes { self.far.received() } else { None };
         let bytes = received.unwrap_or_else(|| get(&self.counts.bytes));
@@ -311,20 +310,20 @@ fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, mo
         if let (Some(first), Some(last)) = (counted.next(), counted.next_back()) {
             let (seconds, bytes) = (last.at.saturating_sub(first.at).as_secs_f64(), last.bytes.saturating_sub(first.bytes));
             (sample.seconds, sample.bytes, sample.files) = (Some(seconds), Some(bytes), Some(last.files.saturating_sub(first.files)));
-            let here = last.here.since(&first.here);
-            let there = last.there.zip(first.there).map(|(last, first)| last.since(&first));
+            let here = load::since(&last.here, &first.here);
+            let there = last.there.zip(first.there).map(|(last, first)| load::since(&last, &first));
             sample.limited_by = Some(Limit::of(&here, there.as_ref(), streams).word().into());
-            for (side, load) in [("here", Some(here)), ("there", there)] {
-                let Some(load) = load else { continue };
+            for (side, used) in [("here", Some(here)), ("there", there)] {
+                let Some(used) = used else { continue };
                 let names = if side == "here" {
                     ("here_cpu_seconds", "here_ssh_seconds", "here_busy")
                 } else {
                     ("there_cpu_seconds", "there_ssh_seconds", "there_busy")
                 };
                 // By the clock of that machine; the time that was counted is about the same.
-                more.push((names.0, number(load.own.as_secs_f64())));
-                more.push((names.1, number(load.ssh.as_secs_f64())));
-                more.extend(load.share().map(|share| (names.2, number(share))));
+                more.push((names.0, number(used.own.as_secs_f64())));
+                more.push((names.1, number(used.ssh.as_secs_f64())));
+                more.extend(load::share(&used).map(|share| (names.2, number(share))));
             }
         }
     }

@@ -7,13 +7,16 @@
 
 mod far;
 mod findings;
+mod load;
 mod measure;
 mod plan;
+mod served;
 
 pub use far::Far;
 pub use findings::{Beyond, Curve, Findings, Gain, Level, Limit, round_trip};
 pub use measure::{Window, measure, round_trips};
 pub use plan::{Direction, Plan, Point, SMALL};
+pub use served::measuring;
 
 /// What the samples of the round trip are called; those of the streams are called `haul`.
 pub const ROUND_TRIP: &str = "round trip";
