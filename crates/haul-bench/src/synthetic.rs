@@ -13,6 +13,8 @@ use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source,
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::sftp::{Device, Stream};
 
+use crate::order::mix;
+
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
 pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
     let mut done = 0;
@@ -24,14 +26,6 @@ pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
         into[done..done + length].copy_from_slice(&word[skip..skip + length]);
         done += length;
     }
-}
-
-/// The finaliser of SplitMix64: every bit of the input changes half of the output.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// `dirs` directories `d0`, `d1`, ... with `files` files `f0`, `f1`, ... each, all of `size` bytes.
