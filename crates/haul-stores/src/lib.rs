@@ -29,6 +29,7 @@ pub mod sftp;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 mod staging;
+pub mod stream;
 #[cfg(feature = "web")]
 pub mod web;
 
