@@ -4,10 +4,6 @@
 
 #[cfg(feature = "ssh")]
 pub mod agent;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod discard;
-#[cfg(feature = "ssh")]
-pub mod load;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(feature = "ssh")]
@@ -34,8 +30,6 @@ pub mod sftp;
 pub mod ssh;
 mod staging;
 pub mod stream;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod synthetic;
 #[cfg(feature = "web")]
 pub mod web;
 

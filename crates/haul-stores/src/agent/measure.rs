@@ -1,10 +1,13 @@
 //! What the asking side needs to measure the way to another haul: made-up places there, so many links as are wanted and no
 //! others, and what the far side has taken in by its own clock.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
 
 use super::data::Way;
 use super::link::{Ticket, lock};
@@ -12,13 +15,11 @@ use super::ops;
 use super::session::Session;
 use super::store::{Host, Remote};
 use super::wire::Writer;
-use crate::load::Load;
 
 /// A place of the far side that is no directory of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeUp {
-    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read: see
-    /// [`crate::synthetic::Synthetic::repeating`].
+    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read.
     Source { dirs: u64, files: u64, size: u64 },
     /// Takes everything and keeps nothing.
     Sink,
@@ -31,6 +32,32 @@ pub struct Streams {
     pub links: usize,
     /// Beside ssh.
     pub direct: bool,
+}
+
+/// Stores without disks and the load of this machine: what the program gives a remote haul to be measured with.
+pub trait Measuring: fmt::Debug + Send + Sync {
+    /// `dirs` directories with `files` files of `size` bytes each, which cost nothing to read.
+    fn source(&self, dirs: u64, files: u64, size: u64) -> Arc<dyn Store>;
+
+    /// Takes everything and keeps nothing. All sinks count together.
+    fn sink(&self) -> Arc<dyn Store>;
+
+    fn tally(&self) -> Tally;
+}
+
+/// A reading of processor times; the difference of two is a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Of a monotonic clock.
+    pub at: Duration,
+    /// Processor time of this process.
+    pub own: Duration,
+    /// Of the ssh programs that this process has started and of the ssh server below which it runs.
+    pub ssh: Duration,
+    /// Of all processors together: busy, and busy or idle. Zero if the system does not say.
+    pub busy: Duration,
+    pub all: Duration,
+    pub processors: u64,
 }
 
 /// What the sinks of the remote haul have taken since it began, and the load of its machine, by its clock.

@@ -27,7 +27,7 @@ pub use direct::Ports;
 pub use examine::Attempt;
 pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
 pub use link::Carrier;
-pub use measure::{MadeUp, Pending, Streams, Tally};
+pub use measure::{Load, MadeUp, Measuring, Pending, Streams, Tally};
 pub use server::{Options, join, serve};
 pub use session::{Connect, Direct, Learned, Reached, Wishes};
 pub use store::{Host, Remote, RootOptions};

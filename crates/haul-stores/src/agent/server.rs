@@ -31,6 +31,7 @@ use haul_core::store::Store;
 use rustix::fd::OwnedFd;
 
 use super::link::{Bounded, Frame, HEAD, Input, LONGEST, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
+use super::measure::Measuring;
 use super::ops;
 use super::squeeze::{self, Squeezing};
 use super::wire::{Writer, nonsense};
@@ -50,6 +51,8 @@ const DIRS: usize = 4096;
 /// What the one who started the agent has told it.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// For measurements from another host.
+    pub measuring: Arc<dyn Measuring>,
     /// The mask of the user's shell; the process itself has none.
     pub umask: u32,
     /// The version of this program, for messages.
@@ -69,7 +72,6 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
-    made: made::Made,
     friends: pull::Friends,
     account: account::Account,
     /// Answers are compressed where that helps.
@@ -91,8 +93,8 @@ impl Root {
     }
 
     /// A root that is made up.
-    pub fn made_up(store: impl Store + 'static) -> Root {
-        Root { store: Arc::new(store), local: None, dirs: Mutex::default() }
+    pub fn made_up(store: Arc<dyn Store>) -> Root {
+        Root { store, local: None, dirs: Mutex::default() }
     }
 
     /// The node of a path below the root; each part is checked.
@@ -264,7 +266,6 @@ impl Agent {
             heard: Mutex::new(Instant::now()),
             joining,
             data: data::Data::default(),
-            made: made::Made::default(),
             friends: pull::Friends::default(),
             account: account::Account::default(),
             squeeze: Arc::default(),

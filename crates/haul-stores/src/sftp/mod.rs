@@ -11,7 +11,7 @@
 
 mod channel;
 mod client;
-mod devices;
+mod device;
 mod listing;
 mod meta;
 mod packet;
@@ -31,7 +31,7 @@ pub use channel::Channel;
 pub(crate) use channel::detach;
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
-pub use devices::Device;
+pub use device::{Device, Stream};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::agent::{self, MadeUp, Pending, Streams};
-use haul_stores::discard::Counts;
 use haul_stores::sftp;
-use haul_stores::synthetic::Synthetic;
 
 use super::plan::{Plan, SMALL};
+use crate::discard::{Counts, Discard};
+use crate::synthetic::Synthetic;
 
 /// A host, by the way that was found to it.
 #[derive(Clone, Copy, Debug)]
-pub enum Far<'a> {
+pub enum Remote<'a> {
     Agent(&'a agent::Host),
     Sftp(&'a sftp::Host),
 }
@@ -37,46 +37,46 @@ impl Files {
     }
 }
 
-impl Far<'_> {
+impl Remote<'_> {
     /// `Unsupported` where the host cannot be measured as planned.
     pub fn check(&self, plan: &Plan) -> Result<()> {
         match self {
-            Far::Agent(host) => {
+            Remote::Agent(host) => {
                 host.measures().map_err(|e| e.hint("place this haul there with --install-agent, or leave haul out with --no-agent"))
             }
-            Far::Sftp(_) if plan.small => {
+            Remote::Sftp(_) if plan.small => {
                 let e = Error::new(ErrorKind::Unsupported, "measure");
                 let why = "plain SFTP has /dev/zero and /dev/null to offer, which are no small files";
                 Err(e.because(why).hint("leave --small out, or have haul on the host (--install-agent)"))
             }
-            Far::Sftp(_) => Ok(()),
+            Remote::Sftp(_) => Ok(()),
         }
     }
 
     /// How long one question takes.
     pub(super) fn ping(&self) -> Result<Duration> {
         match self {
-            Far::Agent(host) => host.ping(),
-            Far::Sftp(host) => host.ping(),
+            Remote::Agent(host) => host.ping(),
+            Remote::Sftp(host) => host.ping(),
         }
     }
 
-    /// Makes so many links, neither more nor fewer, as far as the host allows.
+    /// Makes so many links, neither more nor fewer, as remote as the host allows.
     pub(super) fn settle(&self, streams: u32) -> Result<Option<Streams>> {
         match self {
-            Far::Agent(host) => host.fix_streams(streams as usize).map(Some),
-            Far::Sftp(_) => Ok(None),
+            Remote::Agent(host) => host.fix_streams(streams as usize).map(Some),
+            Remote::Sftp(_) => Ok(None),
         }
     }
 
     /// A destination that keeps nothing, and how many channels it has; by SFTP it counts what the server has taken.
     pub(super) fn sink(&self, streams: u32, counts: &Arc<Counts>) -> Result<(Arc<dyn Store>, usize)> {
         match self {
-            Far::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
-            Far::Sftp(host) => {
-                let device = host.null(streams as usize, counts.clone())?;
+            Remote::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
+            Remote::Sftp(host) => {
+                let device = host.null(streams as usize)?;
                 let channels = device.channels();
-                Ok((Arc::new(device), channels))
+                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
             }
         }
     }
@@ -84,39 +84,39 @@ impl Far<'_> {
     /// A source of made-up files, and how many channels it has.
     pub(super) fn source(&self, files: Files, streams: u32) -> Result<(Arc<dyn Store>, usize)> {
         match self {
-            Far::Agent(host) => {
+            Remote::Agent(host) => {
                 let made = MadeUp::Source { dirs: files.dirs, files: files.files, size: files.size };
                 Ok((Arc::new(host.open_made_up(made)?), 0))
             }
-            Far::Sftp(host) => {
-                let device = host.zeros(files.files, files.size, streams as usize)?;
+            Remote::Sftp(host) => {
+                let device = host.zeros(streams as usize)?;
                 let channels = device.channels();
-                Ok((Arc::new(device), channels))
+                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
             }
         }
     }
 
-    /// What the far end has taken, asked without waiting; `None` where it cannot tell.
+    /// What the remote end has taken, asked without waiting; `None` where it cannot tell.
     pub(super) fn tally(&self) -> Result<Option<Pending>> {
         match self {
-            Far::Agent(host) => host.ask_tally().map(Some),
-            Far::Sftp(_) => Ok(None),
+            Remote::Agent(host) => host.ask_tally().map(Some),
+            Remote::Sftp(_) => Ok(None),
         }
     }
 
     /// Bytes that have come from the host; `None` where only whoever reads them counts.
     pub(super) fn received(&self) -> Option<u64> {
         match self {
-            Far::Agent(host) => Some(host.received()),
-            Far::Sftp(_) => None,
+            Remote::Agent(host) => Some(host.received()),
+            Remote::Sftp(_) => None,
         }
     }
 
     /// Bytes that are on their way.
     pub(super) fn under_way(&self) -> u64 {
         match self {
-            Far::Agent(host) => host.under_way(),
-            Far::Sftp(_) => 0,
+            Remote::Agent(host) => host.under_way(),
+            Remote::Sftp(_) => 0,
         }
     }
 }

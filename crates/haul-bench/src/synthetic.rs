@@ -11,6 +11,9 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::hash::xxh128;
 use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Spec, Store, Token};
 use haul_core::{Error, ErrorKind, Result};
+use haul_stores::sftp::{Device, Stream};
+
+use crate::order::mix;
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
 pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
@@ -25,14 +28,6 @@ pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the input changes half of the output.
-fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 /// `dirs` directories `d0`, `d1`, ... with `files` files `f0`, `f1`, ... each, all of `size` bytes.
 /// Listings come scrambled, as those of a real file system do.
 #[derive(Debug)]
@@ -41,10 +36,20 @@ pub struct Synthetic {
     pub files: u64,
     /// Bytes.
     pub size: u64,
-    /// What all files hold again and again, in place of bytes of their own.
-    block: Option<Arc<[u8]>>,
+    holds: Holds,
     caps: Caps,
     place: Place,
+}
+
+/// What the files hold.
+#[derive(Debug)]
+enum Holds {
+    /// Each bytes of its own.
+    Own,
+    /// All one block again and again.
+    Block(Arc<[u8]>),
+    /// What is read from the device of a host.
+    Device(Device),
 }
 
 /// Bytes of a block that repeats: more than any compressor of one frame or of one window of zlib sees again.
@@ -66,7 +71,7 @@ impl Synthetic {
         };
         let place =
             Place { scheme: "synthetic", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
-        Synthetic { dirs, files, size, block: None, caps, place }
+        Synthetic { dirs, files, size, holds: Holds::Own, caps, place }
     }
 
     /// All files hold one block of noise again and again, which costs no more than to copy it: for whoever measures how
@@ -75,7 +80,15 @@ impl Synthetic {
     pub fn repeating(mut self) -> Self {
         let mut block = vec![0; BLOCK];
         pattern(1, 0, &mut block);
-        self.block = Some(block.into());
+        self.holds = Holds::Block(block.into());
+        self
+    }
+
+    /// Reads are those of `device`; names and attributes are still computed here.
+    #[must_use]
+    pub fn from_device(mut self, device: Device) -> Self {
+        self.caps.cheap_stat = false;
+        self.holds = Holds::Device(device);
         self
     }
 
@@ -116,9 +129,10 @@ impl Synthetic {
     }
 
     fn content_of(&self, name: &Name) -> Content {
-        match &self.block {
-            Some(block) => Content::Block(block.clone()),
-            None => Content::Own(seed(&name.path())),
+        match &self.holds {
+            Holds::Own => Content::Own(seed(&name.path())),
+            Holds::Block(block) => Content::Block(block.clone()),
+            Holds::Device(device) => Content::Device(device.stream()),
         }
     }
 
@@ -255,13 +269,15 @@ enum Content {
     /// Its seed.
     Own(u64),
     Block(Arc<[u8]>),
+    Device(Stream),
 }
 
 impl Content {
-    /// What stands from `at` on.
+    /// The bytes from `at` on; zeros for a device, as a bundle of small files is not read from it.
     fn fill(&self, at: u64, into: &mut [u8]) {
         match self {
             Content::Own(seed) => pattern(*seed, at, into),
+            Content::Device(_) => into.fill(0),
             Content::Block(block) => {
                 let (mut done, mut from) = (0, (at % block.len() as u64) as usize);
                 while done < into.len() {
@@ -281,7 +297,10 @@ struct Open {
 
 impl Source for Open {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
-        Ok(Box::new(Reader { open: self, at }))
+        match &self.content {
+            Content::Device(stream) => Ok(stream.read(&self.entry.name, at)),
+            _ => Ok(Box::new(Reader { open: self, at })),
+        }
     }
 
     fn stamp(&self) -> Result<Stamp> {

@@ -1,7 +1,5 @@
 //! A grid of settings of haul itself, and how far its own choice is from the best of them.
 
-pub mod summary;
-
 use std::collections::BTreeMap;
 
 use serde_json::Value;

@@ -3,65 +3,48 @@
 use std::fs;
 use std::time::Duration;
 
-/// A reading; two of them make a share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Of a clock that never goes back.
-    pub at: Duration,
-    /// Processor time of this process.
-    pub own: Duration,
-    /// Of the ssh programs that this process has started and of the ssh server below which it runs: what they have used since
-    /// they began.
-    pub ssh: Duration,
-    /// Of all processors together: at work, and at work or not. Zero where the system does not say.
-    pub busy: Duration,
-    pub all: Duration,
-    pub processors: u64,
-}
+use haul_stores::agent::Load;
 
 /// Generations that are looked at above and below this process: a shell or two stand between.
 const GENERATIONS: usize = 4;
 
-impl Load {
-    pub fn now() -> Load {
-        use rustix::time::{ClockId, clock_gettime};
-        let clock = |id| {
-            let now = clock_gettime(id);
-            Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
-        };
-        let (busy, all) = machine(&fs::read_to_string("/proc/stat").unwrap_or_default());
-        Load {
-            at: clock(ClockId::Monotonic),
-            own: clock(ClockId::ProcessCPUTime),
-            ssh: ssh(),
-            busy,
-            all,
-            processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
-        }
+pub(super) fn now() -> Load {
+    use rustix::time::{ClockId, clock_gettime};
+    let clock = |id| {
+        let now = clock_gettime(id);
+        Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
+    };
+    let (busy, all) = machine(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    Load {
+        at: clock(ClockId::Monotonic),
+        own: clock(ClockId::ProcessCPUTime),
+        ssh: ssh(),
+        busy,
+        all,
+        processors: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
     }
+}
 
-    /// What was used since an earlier reading. What went away in between counts as nothing.
-    #[must_use]
-    pub fn since(&self, before: &Load) -> Load {
-        Load {
-            at: self.at.saturating_sub(before.at),
-            own: self.own.saturating_sub(before.own),
-            ssh: self.ssh.saturating_sub(before.ssh),
-            busy: self.busy.saturating_sub(before.busy),
-            all: self.all.saturating_sub(before.all),
-            processors: self.processors,
-        }
+/// What was used since an earlier reading. A process that ended in between counts as nothing.
+pub(super) fn since(now: &Load, before: &Load) -> Load {
+    Load {
+        at: now.at.saturating_sub(before.at),
+        own: now.own.saturating_sub(before.own),
+        ssh: now.ssh.saturating_sub(before.ssh),
+        busy: now.busy.saturating_sub(before.busy),
+        all: now.all.saturating_sub(before.all),
+        processors: now.processors,
     }
+}
 
-    /// Of a difference: the share of all processors that were at work, 0 to 1; `None` where the system does not say.
-    pub fn share(&self) -> Option<f64> {
-        (!self.all.is_zero()).then(|| (self.busy.as_secs_f64() / self.all.as_secs_f64()).min(1.0))
-    }
+/// Of a difference: the share of all processors that were busy, 0 to 1; `None` if the system does not say.
+pub(super) fn share(load: &Load) -> Option<f64> {
+    (!load.all.is_zero()).then(|| (load.busy.as_secs_f64() / load.all.as_secs_f64()).min(1.0))
+}
 
-    /// Of a difference: how many processors the one ssh program kept busy.
-    pub fn ssh_processors(&self) -> f64 {
-        self.ssh.as_secs_f64() / self.at.as_secs_f64().max(1e-9)
-    }
+/// Of a difference: how many processors the one ssh program kept busy.
+pub(super) fn ssh_processors(load: &Load) -> f64 {
+    load.ssh.as_secs_f64() / load.at.as_secs_f64().max(1e-9)
 }
 
 /// A tick of `/proc`: 100 a second on every Linux that haul is built for.
@@ -144,12 +127,12 @@ mod tests {
 
     #[test]
     fn work_shows() {
-        let before = Load::now();
+        let before = now();
         let mut x = 1_u64;
-        while Load::now().since(&before).own < Duration::from_millis(20) {
+        while since(&now(), &before).own < Duration::from_millis(20) {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
-        let used = Load::now().since(&before);
+        let used = since(&now(), &before);
         assert!(used.own >= Duration::from_millis(20) && used.at > Duration::ZERO && used.processors > 0, "{used:?}");
     }
 

@@ -10,6 +10,7 @@ use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::store::{Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
+use haul_stores::sftp::{Device, Stream};
 
 /// Nothing is ever found here, so every file is new.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub struct Discard {
     caps: Caps,
     place: Place,
     counts: Arc<Counts>,
+    device: Option<Device>,
 }
 
 /// What was taken so far.
@@ -59,7 +61,7 @@ impl Default for Discard {
         };
         let place =
             Place { scheme: "discard", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
-        Discard { caps, place, counts: Arc::default() }
+        Discard { caps, place, counts: Arc::default(), device: None }
     }
 }
 
@@ -75,6 +77,14 @@ impl Discard {
     /// One that counts where another does.
     pub fn counting(counts: Arc<Counts>) -> Self {
         Discard { counts, ..Self::default() }
+    }
+
+    /// Writes content to `device`, and counts the bytes that its host has acknowledged.
+    pub fn into_device(device: Device, counts: Arc<Counts>) -> Self {
+        let mut discard = Self::counting(counts);
+        discard.caps.cheap_stat = false;
+        discard.device = Some(device);
+        discard
     }
 
     fn absent<T>(&self, op: &'static str, name: &Name) -> Result<T> {
@@ -120,7 +130,8 @@ impl Store for Discard {
     }
 
     fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        Ok(Box::new(Hole { name: name.clone(), counts: self.counts.clone() }))
+        let stream = self.device.as_ref().map(Device::stream);
+        Ok(Box::new(Hole { name: name.clone(), counts: self.counts.clone(), stream }))
     }
 
     fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
@@ -187,6 +198,7 @@ const BUFFER: usize = 64 << 10;
 struct Hole {
     name: Name,
     counts: Arc<Counts>,
+    stream: Option<Stream>,
 }
 
 impl Sink for Hole {
@@ -195,6 +207,9 @@ impl Sink for Hole {
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        if let Some(stream) = &self.stream {
+            return stream.write(at, from, &mut |bytes| add(&self.counts.bytes, bytes)).map_err(|e| e.on(&self.name));
+        }
         let mut left = usize::try_from(at.end - at.start).unwrap_or(usize::MAX);
         let mut buffer = vec![0; left.min(BUFFER)];
         while left > 0 {
