@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::direct::{self, ATTEMPT, Kernel, Listener, Ports, Sealed, addresses};
-use super::link::{Frame, Link, SILENCE, Ticket, lock};
+use super::direct::{self, ATTEMPT, EncryptedLink, Kernel, Listener, Ports, addresses};
+use super::encrypt::{Acceptor, Connector, Secret};
+use super::frame::Frame;
+use super::link::{IDLE_TIMEOUT, Link, Ticket};
 use super::ops;
-use super::seal::{Acceptor, Connector, Secret};
-use super::session::{Client, Direct, Learned, Session};
-use super::wire::{Writer, nonsense};
+use super::session::{Client, Direct, DirectOutcome, Session};
+use super::wire::{Writer, protocol_error};
+use crate::lock::lock;
 
 pub struct DataLink {
     pub link: Arc<Link>,
@@ -22,7 +24,7 @@ pub struct DataLink {
 }
 
 /// Data connections that were made and then cut, damaged or silent. Those that were made before one failed are one round:
-/// they go the same way, and are given up together.
+/// they go the same route, and are given up together.
 #[derive(Debug, Default)]
 pub struct Failures {
     rounds: u32,
@@ -38,9 +40,9 @@ const FORGIVEN: Duration = Duration::from_secs(3600);
 
 /// How data connections are made.
 #[derive(Clone)]
-pub enum Way {
+pub enum DataRoute {
     /// Nobody has tried yet; the far end may have been asked to listen, and this is under which secret and what it said.
-    Untried(Option<Asked>),
+    Untried(Option<ListeningPort>),
     /// This end connects.
     Out { at: SocketAddr, connector: Arc<Connector>, next: u32 },
     /// The far end connects to this one.
@@ -49,10 +51,10 @@ pub enum Way {
     None,
 }
 
-/// Data connections, to begin with: over a long way, and over a short one.
+/// Data connections, to begin with: over a long route, and over a short one.
 pub const DATA: usize = 4;
 pub const DATA_NEAR: usize = 2;
-/// As many as share the losses of a bad way at the most.
+/// As many as share the losses of a bad route at the most.
 const DATA_MOST: usize = 64;
 /// Of so many segments one is lost: more streams gain.
 const LOSS: u64 = 3000;
@@ -75,7 +77,7 @@ pub struct Watch {
     bears: bool,
 }
 
-/// Each connection first finds its rate: what is lost in that time says nothing of the way.
+/// Each connection first finds its rate: what is lost in that time says nothing of the route.
 const FINDING: Duration = Duration::from_secs(1);
 /// How long the rate is measured before anything is changed.
 const WATCHED: Duration = Duration::from_millis(500);
@@ -99,7 +101,7 @@ impl Default for Watch {
 
 /// A port that the far end was asked to listen on.
 #[derive(Clone)]
-pub struct Asked {
+pub struct ListeningPort {
     pub(super) secret: Arc<Secret>,
     pub(super) port: u16,
 }
@@ -119,73 +121,75 @@ impl ToListen {
         Ok(ToListen { request: to.out, secret })
     }
 
-    pub fn answered(mut self, answer: Result<Frame>) -> Result<Asked> {
+    pub fn answered(mut self, answer: Result<Frame>) -> Result<ListeningPort> {
         self.request.fill(0);
-        let port = u16::try_from(answer?.body().number()?).map_err(|_| nonsense("an impossible port"))?;
-        Ok(Asked { secret: self.secret, port })
+        let port = u16::try_from(answer?.body().number()?).map_err(|_| protocol_error("an impossible port"))?;
+        Ok(ListeningPort { secret: self.secret, port })
     }
 }
 
 /// Where the far end is to be connected to.
-pub fn far_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
+pub fn remote_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
     let failed = |reason: String| Error::new(ErrorKind::Unsupported, "connect").because(reason);
     let (_near, claimed) = addresses(connection).ok_or_else(|| failed("the host does not report its own address".into()))?;
     reached(claimed).ok_or_else(|| failed(format!("the host reports the address {claimed}, but ssh did not connect to it")))
 }
 
 /// Whether a failure tells that the network lets no connection through, and not that nobody listened or was asked.
-fn is_of_the_network(e: &Error) -> bool {
+fn is_network_failure(e: &Error) -> bool {
     e.op() != direct::LISTEN && e.kind() != ErrorKind::Unsupported
 }
 
 impl Session {
     /// Makes data connections as far as they are wanted; `false` where they cannot be made.
-    pub(super) fn goes_direct(self: &Arc<Self>, client: &Client) -> bool {
-        let Some(direct) = &client.wishes.direct else {
-            *lock(&self.way) = Way::None;
+    pub(super) fn connect_data(self: &Arc<Self>, client: &Client) -> bool {
+        let Some(direct) = &client.options.direct else {
+            *lock(&self.route) = DataRoute::None;
             return false;
         };
-        let untried = match &*lock(&self.way) {
-            Way::Untried(asked) => Some(asked.clone()),
+        let untried = match &*lock(&self.route) {
+            DataRoute::Untried(asked) => Some(asked.clone()),
             _ => None,
         };
         if let Some(asked) = untried {
             let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
             match &tried {
-                Ok(_) => (direct.learned)(&Learned::Works),
-                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(&Learned::Blocked),
+                Ok(_) => (direct.report_outcome)(&DirectOutcome::Works),
+                Err(both) if both.iter().all(is_network_failure) && !self.control.is_over() => {
+                    (direct.report_outcome)(&DirectOutcome::Blocked)
+                }
                 // The ports that were wanted were taken, say: in another run they are not.
                 Err(_) => {}
             }
-            let way = tried.unwrap_or_else(|both| {
+            let route = tried.unwrap_or_else(|both| {
                 *lock(&self.blocked) = Some(both);
-                Way::None
+                DataRoute::None
             });
-            self.go(way);
+            self.go(route);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
             }
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
-        let (numbers, way) = {
-            let mut way = lock(&self.way);
-            let (Way::Out { next, .. } | Way::In { next, .. }) = &mut *way else { return false };
+        let (numbers, route) = {
+            let mut route = lock(&self.route);
+            let (DataRoute::Out { next, .. } | DataRoute::In { next, .. }) = &mut *route else { return false };
             let first = *next;
             *next = next.saturating_add(u32::try_from(missing).unwrap_or(0));
-            (first..*next, way.clone())
+            (first..*next, route.clone())
         };
-        let made = match &way {
-            Way::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
-            Way::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
-            Way::None | Way::Untried(_) => 0,
+        let made = match &route {
+            DataRoute::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
+            DataRoute::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
+            DataRoute::None | DataRoute::Untried(_) => 0,
         };
         if made == 0 && missing > 0 {
             // What worked before does not any more: ssh does.
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
             if left == 0 {
-                self.go(Way::None);
+                self.go(DataRoute::None);
                 self.wanted.store(1, Ordering::Relaxed);
             }
         }
@@ -193,9 +197,9 @@ impl Session {
     }
 
     /// The far end listens, this one connects.
-    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<Asked>) -> Result<Way> {
-        let far = far_address(&self.far.connection, &*direct.reached)?;
-        let Asked { secret, port } = match asked {
+    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<ListeningPort>) -> Result<DataRoute> {
+        let remote = remote_address(&self.remote.connection, &*direct.reached)?;
+        let ListeningPort { secret, port } = match asked {
             Some(asked) => asked,
             None => {
                 let listen = ToListen::new(direct.ports)?;
@@ -204,11 +208,11 @@ impl Session {
             }
         };
         let connector = Arc::new(Connector::new(Secret::from_bytes(*secret.as_bytes())));
-        let at = SocketAddr::new(far, port);
-        let mut first = direct::connect(at, &connector, 0, SILENCE)?;
+        let at = SocketAddr::new(remote, port);
+        let mut first = direct::connect(at, &connector, 0, IDLE_TIMEOUT)?;
         first.welcomed()?;
-        self.add(first, SILENCE)?;
-        Ok(Way::Out { at, connector, next: 1 })
+        self.add(first, IDLE_TIMEOUT)?;
+        Ok(DataRoute::Out { at, connector, next: 1 })
     }
 
     fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
@@ -218,7 +222,7 @@ impl Session {
                 let (connector, made) = (connector.clone(), &made);
                 let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
                     // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
-                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed, SILENCE)).is_ok() {
+                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|sealed| self.add(sealed, IDLE_TIMEOUT)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -228,28 +232,28 @@ impl Session {
     }
 
     /// This end listens, the far one connects.
-    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<Way> {
-        let (near, _far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<DataRoute> {
+        let (near, _remote) = addresses(&self.remote.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
         let secret = Arc::new(Secret::random()?);
         let listener = Listener::new(direct.ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
         let at = SocketAddr::new(near, listener.port()?);
         let session = Arc::downgrade(self);
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
+        let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |sealed| {
             if let Some(session) = session.upgrade() {
-                let _one_less = session.add(sealed, SILENCE);
+                let _one_less = session.add(sealed, IDLE_TIMEOUT);
             }
         });
         let control = self.control.clone();
         let take = move || {
             while !control.is_over() {
-                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, &each);
+                listener.accept(Some(Instant::now() + Duration::from_secs(1)), IDLE_TIMEOUT, &each);
             }
         };
         std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         if self.be_connected(at, &secret, 0..1) == 0 {
-            return Err(super::link::lost("it cannot be reached"));
+            return Err(super::frame::lost("it cannot be reached"));
         }
-        Ok(Way::In { at, secret, next: 1 })
+        Ok(DataRoute::In { at, secret, next: 1 })
     }
 
     fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
@@ -269,9 +273,9 @@ impl Session {
         lock(&self.data).len().saturating_sub(before)
     }
 
-    pub(super) fn add(&self, sealed: Sealed, silence: Duration) -> Result<()> {
-        let Sealed { output, input, carrier, over, socket } = sealed;
-        let link = Link::start(output, input, carrier, over, self.squeeze, self.window.clone(), silence)?;
+    pub(super) fn add(&self, sealed: EncryptedLink, silence: Duration) -> Result<()> {
+        let EncryptedLink { output, input, transport, over, socket } = sealed;
+        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), silence)?;
         let mut data = lock(&self.data);
         let failures = lock(&self.failures);
         if failures.given_up {
@@ -282,9 +286,9 @@ impl Session {
     }
 
     /// Sets how data connections are made, unless they have been given up meanwhile.
-    fn go(&self, way: Way) {
-        let mut now = lock(&self.way);
-        *now = if lock(&self.failures).given_up { Way::None } else { way };
+    fn go(&self, route: DataRoute) {
+        let mut now = lock(&self.route);
+        *now = if lock(&self.failures).given_up { DataRoute::None } else { route };
     }
 
     /// Takes out the data connections that are over, and with one that failed all of its round. After [`ROUNDS`] of them
@@ -297,7 +301,7 @@ impl Session {
             }
             let mut failures = lock(&self.failures);
             let dead = data.iter().find(|one| one.round == failures.rounds && one.link.is_over());
-            // With the session everything ends, and that is no failure of this way.
+            // With the session everything ends, and that is no failure of this route.
             let Some(reason) = dead.and_then(|one| one.link.why_over()).filter(|_| !self.control.is_over()) else {
                 data.retain(|one| !one.link.is_over());
                 return;
@@ -309,13 +313,13 @@ impl Session {
             (std::mem::take(&mut *data), failures.given_up.then_some(reason))
         };
         for one in ended {
-            one.link.end(super::link::lost("another data connection failed"));
+            one.link.end(super::frame::lost("another data connection failed"));
         }
         if let Some(reason) = gave_up {
-            *lock(&self.way) = Way::None;
+            *lock(&self.route) = DataRoute::None;
             self.wanted.store(1, Ordering::Relaxed);
-            if let Some(learned) = &self.learned {
-                learned(&Learned::Fails(reason));
+            if let Some(report_outcome) = &self.report_outcome {
+                report_outcome(&DirectOutcome::Fails(reason));
             }
         }
     }

@@ -10,15 +10,16 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Spec, Store, chunks};
 
-use super::data::{ToListen, far_address};
-use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
-use super::greeting::Far;
-use super::link::{SILENCE, Ticket, lock};
+use super::data::{ToListen, remote_address};
+use super::direct::{self, ATTEMPT, EncryptedLink, Listener, Ports, addresses};
+use super::encrypt::{Acceptor, Connector, Secret};
+use super::greeting::RemoteInfo;
+use super::host::Host;
+use super::link::{IDLE_TIMEOUT, Ticket};
 use super::measure::MadeUp;
 use super::ops;
-use super::seal::{Acceptor, Connector, Secret};
-use super::store::Host;
-use super::wire::{Writer, nonsense};
+use super::wire::{Writer, protocol_error};
+use crate::lock::lock;
 
 /// One attempt to make a data connection.
 #[derive(Debug)]
@@ -36,10 +37,10 @@ const VOLUME: u64 = 8 << 20;
 /// How long the test of one direction may take; over a slow link less than [`VOLUME`] goes through.
 const TESTED: Duration = Duration::from_secs(3);
 /// A connection that is tested is given up sooner than one that carries data.
-const TEST_SILENCE: Duration = Duration::from_secs(15);
+const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Attempt {
-    fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, Sealed)>) -> Attempt {
+    fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, EncryptedLink)>) -> Attempt {
         let (mut at, begun) = (None, Instant::now());
         match begin(&mut at) {
             Ok((took, sealed)) => {
@@ -54,19 +55,19 @@ impl Attempt {
 
 impl Host {
     /// What the remote haul has said of itself.
-    pub fn far(&self) -> Result<Far> {
-        Ok(self.client.session()?.far.clone())
+    pub fn remote(&self) -> Result<RemoteInfo> {
+        Ok(self.client.session()?.remote.clone())
     }
 
     /// Moves data both ways through a connection that was made, and ends it. A remote haul that is too old to make data up is
     /// not asked for any.
-    fn test(&self, sealed: Sealed, moved: &mut u64) -> Result<()> {
+    fn test(&self, sealed: EncryptedLink, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;
         session.fixed.store(1, Ordering::Relaxed);
-        session.add(sealed, TEST_SILENCE)?;
+        session.add(sealed, TEST_TIMEOUT)?;
         let tested = if self.measures().is_ok() { self.receive(moved).and_then(|()| self.send(moved)) } else { Ok(()) };
         for one in std::mem::take(&mut *lock(&session.data)) {
-            one.link.end(super::link::lost("it was tested"));
+            one.link.end(super::frame::lost("it was tested"));
         }
         tested
     }
@@ -81,7 +82,7 @@ impl Host {
                 found.get_or_insert(entry);
                 Flow::Stop
             })?;
-            let entry = found.ok_or_else(|| nonsense("no generated data"))??;
+            let entry = found.ok_or_else(|| protocol_error("no generated data"))??;
             if entry.kind != Kind::Dir {
                 break entry;
             }
@@ -121,15 +122,15 @@ impl Host {
     pub fn try_out(&self, ports: Ports, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Attempt {
         Attempt::made(self, |at| {
             let session = self.client.session()?;
-            let far = far_address(&session.far.connection, reached)?;
+            let remote = remote_address(&session.remote.connection, reached)?;
             let listen = ToListen::new(ports)?;
             let answer = session.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
             let asked = listen.answered(answer)?;
-            let place = SocketAddr::new(far, asked.port);
+            let place = SocketAddr::new(remote, asked.port);
             *at = Some(place);
             let connector = Connector::new(Secret::from_bytes(*asked.secret.as_bytes()));
             let begun = Instant::now();
-            let mut made = direct::connect(place, &connector, 0, SILENCE)?;
+            let mut made = direct::connect(place, &connector, 0, IDLE_TIMEOUT)?;
             let welcomed = made.welcomed();
             let took = begun.elapsed();
             welcomed.map(|()| (took, made))
@@ -140,14 +141,14 @@ impl Host {
     pub fn try_in(&self, ports: Ports) -> Attempt {
         Attempt::made(self, |at| {
             let session = self.client.session()?;
-            let (near, _far) = addresses(&session.far.connection).ok_or_else(unknown_address)?;
+            let (near, _remote) = addresses(&session.remote.connection).ok_or_else(unknown_address)?;
             let secret = Secret::random()?;
             let listener = Listener::new(ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
             let place = SocketAddr::new(near, listener.port()?);
             *at = Some(place);
             let (send, came) = mpsc::channel();
             let send = Mutex::new(send);
-            let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed: Sealed| {
+            let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |sealed: EncryptedLink| {
                 // Nobody may wait for it any more.
                 let _ = lock(&send).send(sealed);
             });
@@ -155,7 +156,7 @@ impl Host {
             let done = over.clone();
             let take = move || {
                 while !done.load(Ordering::Relaxed) {
-                    listener.accept(Some(Instant::now() + Duration::from_millis(100)), SILENCE, &each);
+                    listener.accept(Some(Instant::now() + Duration::from_millis(100)), IDLE_TIMEOUT, &each);
                 }
             };
             std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
@@ -165,7 +166,7 @@ impl Host {
             let asked = session.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
             to.out.fill(0);
             let connected =
-                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| nonsense("it reported a connection that was not made")));
+                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| protocol_error("it reported a connection that was not made")));
             over.store(true, Ordering::Relaxed);
             connected.map(|sealed| (begun.elapsed(), sealed))
         })

@@ -11,27 +11,28 @@ use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Carrier, Frame, Input, Link, Output, Plain, SILENCE, Window, kind};
+use super::frame::{Frame, Input, Output, Plain, kind};
+use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
-use super::wire::{Writer, nonsense};
+use super::wire::{Writer, protocol_error};
+use crate::bounded::Bounded;
 
 /// A conversation with a program that speaks for the far side: its standard input and output.
 pub struct Pipes {
     pub input: OwnedFd,
     pub output: OwnedFd,
-    pub carrier: Box<dyn Carrier>,
+    pub transport: Box<dyn Transport>,
 }
 
-impl Carrier for Child {
+impl Transport for Child {
     fn end(&mut self) {
-        let _it_may_be_gone = self.kill();
-        let _reaped = self.wait();
+        crate::child::end(self);
     }
 }
 
 /// What was agreed on and found out when the two ends met.
 #[derive(Clone, Debug)]
-pub struct Far {
+pub struct RemoteInfo {
     /// Of the protocol.
     pub version: u64,
     /// Of the remote haul.
@@ -51,9 +52,9 @@ pub struct Far {
 pub struct Greeted {
     output: Box<dyn Output>,
     input: Plain<Greeting>,
-    carrier: Box<dyn Carrier>,
+    transport: Box<dyn Transport>,
     over: Arc<AtomicBool>,
-    pub far: Option<Far>,
+    pub remote: Option<RemoteInfo>,
     /// What was answered to the early requests, in their order.
     pub early: Vec<Result<Frame>>,
 }
@@ -163,15 +164,15 @@ const NOT_THERE: &str = "no haul found on ";
 impl Greeted {
     /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
     /// after one round trip.
-    pub fn new(pipes: Pipes, version: &str, squeeze: bool, patience: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
+    pub fn new(pipes: Pipes, version: &str, compress: bool, timeout: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
         let mut hello = Writer::new();
-        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(squeeze);
+        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(compress);
         let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello.out)];
         asked.extend(early.iter().map(|(kind, request)| (*kind, &request[..])));
-        let mut greeted = Self::begin(pipes, patience, &asked)?;
+        let mut greeted = Self::begin(pipes, timeout, &asked)?;
         let read = |frame: Frame| {
             let mut from = frame.body();
-            Ok(Far {
+            Ok(RemoteInfo {
                 version: from.number()?,
                 haul: from.words()?,
                 home: from.bytes()?.to_vec(),
@@ -182,23 +183,23 @@ impl Greeted {
                 boot: from.words()?,
             })
         };
-        let hello = if greeted.early.is_empty() { Err(nonsense("no greeting")) } else { greeted.early.remove(0) };
-        let known = |far: &Far| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&far.version);
+        let hello = if greeted.early.is_empty() { Err(protocol_error("no greeting")) } else { greeted.early.remove(0) };
+        let known = |remote: &RemoteInfo| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&remote.version);
         match hello.and_then(read) {
-            Ok(far) if !known(&far) => {
-                greeted.carrier.end();
+            Ok(remote) if !known(&remote) => {
+                greeted.transport.end();
                 let e = Error::new(ErrorKind::Unsupported, "greet");
                 Err(e.because(format!(
                     "haul {} on the remote host speaks version {} of the protocol, which haul {version} does not",
-                    far.haul, far.version
+                    remote.haul, remote.version
                 )))
             }
-            Ok(far) => {
-                greeted.far = Some(far);
+            Ok(remote) => {
+                greeted.remote = Some(remote);
                 Ok(greeted)
             }
             Err(e) => {
-                greeted.carrier.end();
+                greeted.transport.end();
                 Err(e)
             }
         }
@@ -209,12 +210,12 @@ impl Greeted {
         Self::begin(pipes, Duration::from_secs(30), &[])
     }
 
-    fn begin(pipes: Pipes, patience: Duration, asked: &[(u8, &[u8])]) -> Result<Greeted> {
-        let Pipes { input, output, mut carrier } = pipes;
+    fn begin(pipes: Pipes, timeout: Duration, asked: &[(u8, &[u8])]) -> Result<Greeted> {
+        let Pipes { input, output, mut transport } = pipes;
         let over = Arc::new(AtomicBool::new(false));
         let greeted = (|| {
-            let mut to = Plain(Bounded::new(input, SILENCE, over.clone()).map_err(|e| Error::io(e, "connect"))?);
-            let until = Instant::now() + patience;
+            let mut to = Plain(Bounded::new(input, IDLE_TIMEOUT, over.clone()).map_err(|e| Error::io(e, "connect"))?);
+            let until = Instant::now() + timeout;
             for (id, (kind, request)) in (0_u32..).zip(asked) {
                 // It is sent before anything has come: a round trip less. That it could not be shows when nothing comes.
                 let [a, b, c, d] = id.to_be_bytes();
@@ -233,16 +234,16 @@ impl Greeted {
             Ok((to, from, early))
         })();
         match greeted {
-            Ok((to, input, early)) => Ok(Greeted { output: Box::new(to), input, carrier, over, far: None, early }),
+            Ok((to, input, early)) => Ok(Greeted { output: Box::new(to), input, transport, over, remote: None, early }),
             Err(e) => {
-                carrier.end();
+                transport.end();
                 Err(e)
             }
         }
     }
 
-    pub fn link(self, squeeze: bool, window: Arc<Window>) -> Result<Arc<Link>> {
-        Link::start(self.output, Box::new(self.input), self.carrier, self.over, squeeze, window, SILENCE)
+    pub fn link(self, compress: bool, window: Arc<Window>) -> Result<Arc<Link>> {
+        Link::start(self.output, Box::new(self.input), self.transport, self.over, compress, window, IDLE_TIMEOUT)
     }
 }
 
@@ -250,19 +251,19 @@ impl Greeted {
 fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>>> {
     let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
     while answers.iter().any(Option::is_none) {
-        let Some(frame) = from.receive()?.map(super::squeeze::open).transpose()? else {
-            return Err(super::link::lost("the remote end closed it"));
+        let Some(frame) = from.receive()?.map(super::compress::open).transpose()? else {
+            return Err(super::frame::lost("the remote end closed it"));
         };
-        if frame.kind == kind::PULSE {
+        if frame.kind == kind::HEARTBEAT {
             continue;
         }
         let Some(slot) = answers.get_mut(frame.id as usize).filter(|slot| slot.is_none()) else {
-            return Err(nonsense("an unexpected answer"));
+            return Err(protocol_error("an unexpected answer"));
         };
         *slot = Some(match frame.kind {
             kind::DONE => Ok(frame),
             kind::FAILED => Err(frame.body().error()?),
-            _ => return Err(nonsense("an unexpected answer")),
+            _ => return Err(protocol_error("an unexpected answer")),
         });
     }
     Ok(answers.into_iter().flatten().collect())

@@ -1,4 +1,4 @@
-//! What the asking side needs to measure the way to another haul: made-up places there, so many links as are wanted and no
+//! What the asking side needs to measure the route to another haul: made-up places there, so many links as are wanted and no
 //! others, and what the far side has taken in by its own clock.
 
 use std::sync::atomic::Ordering;
@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::data::Way;
-use super::link::{Ticket, lock};
+use super::data::DataRoute;
+use super::host::Host;
+use super::link::Ticket;
 use super::ops;
 use super::session::Session;
-use super::store::{Host, Remote};
+use super::store::Remote;
 use super::wire::Writer;
 use crate::load::Load;
+use crate::lock::lock;
 
 /// A place of the far side that is no directory of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Tally {
     pub load: Load,
 }
 
-/// A tally that was asked for: the question goes behind whatever is on its way on the same link.
+/// A tally that was asked for: the question goes behind whatever is on its route on the same link.
 #[derive(Debug)]
 pub struct Pending(Ticket);
 
@@ -68,14 +70,14 @@ const STALLED: Duration = Duration::from_secs(4);
 impl Host {
     /// `Unsupported` where the remote haul is too old to be measured.
     pub fn measures(&self) -> Result<()> {
-        let far = self.far()?;
-        if far.version >= ops::MEASURES {
+        let remote = self.remote()?;
+        if remote.version >= ops::MEASURES {
             return Ok(());
         }
         let e = Error::new(ErrorKind::Unsupported, "measure").because(format!(
             "haul {} on the remote host speaks version {} of the protocol; measurements without disks need version {}",
-            far.haul,
-            far.version,
+            remote.haul,
+            remote.version,
             ops::MEASURES
         ));
         Err(e)
@@ -102,8 +104,8 @@ impl Host {
         let begun = Instant::now();
         let (mut last, mut grown) = (0, Instant::now());
         loop {
-            let tried = !matches!(*lock(&session.way), Way::Untried(_));
-            let (links, direct) = session.carriers();
+            let tried = !matches!(*lock(&session.route), DataRoute::Untried(_));
+            let (links, direct) = session.data_links();
             let wanted = if direct { streams } else { streams.min(session.sessions.load(Ordering::Relaxed)) };
             if tried && links >= wanted {
                 break;
@@ -123,7 +125,7 @@ impl Host {
     }
 
     fn streams(&self, session: &Session, most: usize) -> Streams {
-        let (links, direct) = session.carriers();
+        let (links, direct) = session.data_links();
         Streams { links: links.min(most.max(1)), direct }
     }
 

@@ -60,7 +60,7 @@ pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
 pub const READER: u8 = 58;
-pub const BEFRIEND: u8 = 59;
+pub const LINK_PEER: u8 = 59;
 pub const LINK_FROM: u8 = 60;
 /// A root that is no place of the file system: see `server/made.rs`.
 pub const MADE_UP: u8 = 61;

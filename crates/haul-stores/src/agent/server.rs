@@ -30,11 +30,14 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Frame, HEAD, Input, LONGEST, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
+use super::compress::{self, Compressing};
+use super::frame::{Frame, HEAD, Input, LONGEST, Output, Plain, kind};
+use super::link::{HEARTBEAT, PARTS_AHEAD};
 use super::ops;
-use super::squeeze::{self, Squeezing};
-use super::wire::{Writer, nonsense};
+use super::wire::{Writer, protocol_error};
+use crate::bounded::Bounded;
 use crate::local::Local;
+use crate::lock::lock;
 
 pub use join::join;
 
@@ -43,7 +46,7 @@ const THREADS: usize = 256;
 /// Bytes of requests, and of answers to reads, that are held at a time over all links.
 const ROOM: u64 = 48 << 20;
 /// A link takes nothing for so long: its other end is gone.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const ABANDONED: Duration = Duration::from_secs(3600);
 /// Directories of one root that are remembered by their path.
 const DIRS: usize = 4096;
 
@@ -70,10 +73,10 @@ pub(super) struct Agent {
     joining: join::Joining,
     data: data::Data,
     made: made::Made,
-    friends: pull::Friends,
+    linked_peers: pull::LinkedPeers,
     account: account::Account,
     /// Answers are compressed where that helps.
-    squeeze: Arc<AtomicBool>,
+    compress: Arc<AtomicBool>,
 }
 
 /// A directory that was opened, and the directories below it that were named.
@@ -265,16 +268,16 @@ impl Agent {
             joining,
             data: data::Data::default(),
             made: made::Made::default(),
-            friends: pull::Friends::default(),
+            linked_peers: pull::LinkedPeers::default(),
             account: account::Account::default(),
-            squeeze: Arc::default(),
+            compress: Arc::default(),
         })
     }
 
     /// One link over two descriptors, greeted; comes back when it ends.
     fn serve_fds(self: &Arc<Self>, input: OwnedFd, output: OwnedFd) -> Result<()> {
         let over = Arc::new(AtomicBool::new(false));
-        let mut output = Bounded::new(output, PATIENCE, over.clone()).map_err(|e| Error::io(e, "start"))?;
+        let mut output = Bounded::new(output, ABANDONED, over.clone()).map_err(|e| Error::io(e, "start"))?;
         std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
         // It may be one with the output, which does not block.
         let input = Bounded::new(input, Duration::MAX, over.clone()).map_err(|e| Error::io(e, "start"))?;
@@ -290,7 +293,7 @@ impl Agent {
         over: Arc<AtomicBool>,
         reader: bool,
     ) -> Result<()> {
-        let output: Box<dyn Output> = Box::new(Squeezing::new(output, self.squeeze.clone()));
+        let output: Box<dyn Output> = Box::new(Compressing::new(output, self.compress.clone()));
         let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over, reader });
         lock(&self.peers).push(peer.clone());
         let ended = self.take_all(&peer, input);
@@ -301,10 +304,10 @@ impl Agent {
     }
 
     fn take_all(self: &Arc<Self>, peer: &Arc<Peer>, input: &mut dyn Input) -> Result<()> {
-        while let Some(frame) = input.receive()?.map(squeeze::open).transpose()? {
+        while let Some(frame) = input.receive()?.map(compress::open).transpose()? {
             *lock(&self.heard) = Instant::now();
             match frame.kind {
-                kind::PULSE => {}
+                kind::HEARTBEAT => {}
                 kind::CREDIT => {
                     let parts = frame.body().number()?;
                     if let Some(credit) = lock(&peer.credits).get_mut(&frame.id) {
@@ -318,7 +321,7 @@ impl Agent {
                     }
                     peer.earned.notify_all();
                 }
-                other if peer.reader && other != ops::READ => return Err(nonsense("a request that it may not make")),
+                other if peer.reader && other != ops::READ => return Err(protocol_error("a request that it may not make")),
                 ops::HELLO.. => {
                     if in_parts(frame.kind) {
                         lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });
@@ -328,7 +331,7 @@ impl Agent {
                     self.files.expect(&frame)?;
                     self.dispatch(pool::Job { peer: peer.clone(), frame, room });
                 }
-                _ => return Err(nonsense("a frame of a kind that nobody knows")),
+                _ => return Err(protocol_error("a frame of a kind that nobody knows")),
             }
         }
         Ok(())
@@ -357,10 +360,10 @@ impl Agent {
     /// Signs of life on every link, for as long as the process lives; its end when nobody has been heard for too long.
     fn pulse(&self) {
         loop {
-            std::thread::sleep(PULSE);
+            std::thread::sleep(HEARTBEAT);
             self.beat();
             self.data.end_silent();
-            if lock(&self.heard).elapsed() > PATIENCE {
+            if lock(&self.heard).elapsed() > ABANDONED {
                 self.joining.close();
                 std::process::exit(0);
             }
@@ -374,7 +377,7 @@ impl Agent {
         for peer in peers {
             if let Ok(mut output) = peer.output.try_lock()
                 && output.is_ready()
-                && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
+                && output.send([kind::HEARTBEAT, 0, 0, 0, 0], &[]).is_err()
             {
                 peer.over.store(true, Ordering::Relaxed);
             }
@@ -382,6 +385,6 @@ impl Agent {
     }
 
     pub(super) fn root(&self, number: u64) -> Result<Arc<Root>> {
-        lock(&self.roots).get(&number).cloned().ok_or_else(|| nonsense("a root that was not opened"))
+        lock(&self.roots).get(&number).cloned().ok_or_else(|| protocol_error("a root that was not opened"))
     }
 }

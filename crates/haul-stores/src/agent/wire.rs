@@ -13,7 +13,7 @@ use haul_core::store::{Caps, Landed, Proof, Receipt, Space, Volume, Who, WriteSt
 use haul_core::varint;
 
 /// The other end does not keep to the protocol; whatever the connection carries cannot be trusted any more.
-pub fn nonsense(what: &str) -> Error {
+pub fn protocol_error(what: &str) -> Error {
     Error::new(ErrorKind::Broken, "read an answer").because(format!("the remote haul sent {what}"))
 }
 
@@ -262,7 +262,7 @@ const SHORT: &str = "a frame that is too short";
 
 impl<'a> Parser<'a> {
     pub fn byte(&mut self) -> Result<u8> {
-        let (first, rest) = self.0.split_first().ok_or_else(|| nonsense(SHORT))?;
+        let (first, rest) = self.0.split_first().ok_or_else(|| protocol_error(SHORT))?;
         self.0 = rest;
         Ok(*first)
     }
@@ -272,11 +272,11 @@ impl<'a> Parser<'a> {
     }
 
     pub fn number(&mut self) -> Result<u64> {
-        varint::take(&mut self.0).ok_or_else(|| nonsense("a number that is too large or cut short"))
+        varint::take(&mut self.0).ok_or_else(|| protocol_error("a number that is too large or cut short"))
     }
 
     pub fn small(&mut self) -> Result<u32> {
-        u32::try_from(self.number()?).map_err(|_| nonsense("a number that is too large"))
+        u32::try_from(self.number()?).map_err(|_| protocol_error("a number that is too large"))
     }
 
     pub fn signed(&mut self) -> Result<i64> {
@@ -285,8 +285,8 @@ impl<'a> Parser<'a> {
     }
 
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
-        let length = usize::try_from(self.number()?).map_err(|_| nonsense(SHORT))?;
-        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(|| nonsense(SHORT))?;
+        let length = usize::try_from(self.number()?).map_err(|_| protocol_error(SHORT))?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(|| protocol_error(SHORT))?;
         self.0 = rest;
         Ok(bytes)
     }
@@ -294,12 +294,18 @@ impl<'a> Parser<'a> {
     /// How many things follow. Each takes a byte at least, so that a count cannot ask for more memory than the frame has.
     pub fn count(&mut self) -> Result<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if count > self.0.len() { Err(nonsense("a count of what is not there")) } else { Ok(count) }
+        if count > self.0.len() { Err(protocol_error("a count of what is not there")) } else { Ok(count) }
+    }
+
+    /// XXH3-128.
+    pub fn hash(&mut self) -> Result<u128> {
+        let bytes = self.bytes()?.try_into().map_err(|_| protocol_error("a hash of another width"))?;
+        Ok(u128::from_be_bytes(bytes))
     }
 
     /// A number that counts what is elsewhere.
     pub fn count_of(&mut self) -> Result<usize> {
-        usize::try_from(self.number()?).map_err(|_| nonsense("a number that is too large"))
+        usize::try_from(self.number()?).map_err(|_| protocol_error("a number that is too large"))
     }
 
     pub fn words(&mut self) -> Result<String> {
@@ -309,12 +315,12 @@ impl<'a> Parser<'a> {
 
     pub fn range(&mut self) -> Result<Range<u64>> {
         let (start, length) = (self.number()?, self.number()?);
-        let end = start.checked_add(length).ok_or_else(|| nonsense("an impossible range"))?;
+        let end = start.checked_add(length).ok_or_else(|| protocol_error("an impossible range"))?;
         Ok(start..end)
     }
 
     pub fn mask(&mut self) -> Result<MetaMask> {
-        Ok(MetaMask(u16::try_from(self.number()?).map_err(|_| nonsense("attributes that nobody knows"))?))
+        Ok(MetaMask(u16::try_from(self.number()?).map_err(|_| protocol_error("attributes that nobody knows"))?))
     }
 
     /// `dirs` are those that the frame has named so far; `known` makes one of a path.
@@ -323,12 +329,12 @@ impl<'a> Parser<'a> {
         if at == dirs.len() {
             dirs.push(known(self.bytes()?)?);
         }
-        dirs.get(at).cloned().ok_or_else(|| nonsense("a directory that it did not name"))
+        dirs.get(at).cloned().ok_or_else(|| protocol_error("a directory that it did not name"))
     }
 
     pub fn time(&mut self) -> Result<Time> {
         let time = Time { secs: self.signed()?, nanos: self.small()? };
-        if time.nanos < 1_000_000_000 { Ok(time) } else { Err(nonsense("an impossible time")) }
+        if time.nanos < 1_000_000_000 { Ok(time) } else { Err(protocol_error("an impossible time")) }
     }
 
     pub fn stamp(&mut self) -> Result<Stamp> {
@@ -404,7 +410,7 @@ impl<'a> Parser<'a> {
         for _ in 0..count {
             let index = self.signed()?.saturating_add(next);
             next = index.saturating_add(1);
-            let index = u32::try_from(index).map_err(|_| nonsense("a chunk that cannot be"))?;
+            let index = u32::try_from(index).map_err(|_| protocol_error("a chunk that cannot be"))?;
             receipts.push(Receipt { index, tag: Box::default(), hash: None });
         }
         Ok(receipts)
@@ -482,7 +488,7 @@ pub fn kind_to(kind: Kind) -> u8 {
 }
 
 pub fn kind_from(byte: u8) -> Result<Kind> {
-    KINDS.get(usize::from(byte)).copied().ok_or_else(|| nonsense("an entry of no known kind"))
+    KINDS.get(usize::from(byte)).copied().ok_or_else(|| protocol_error("an entry of no known kind"))
 }
 
 /// The numbers are the protocol's: new ones come at the end.
@@ -518,7 +524,7 @@ fn error_from(byte: u8) -> ErrorKind {
 
 /// Hashes by their number in the protocol.
 pub fn algorithm_from(byte: u8) -> Result<Algorithm> {
-    Algorithm::ALL.get(usize::from(byte)).copied().ok_or_else(|| nonsense("a hash that nobody knows"))
+    Algorithm::ALL.get(usize::from(byte)).copied().ok_or_else(|| protocol_error("a hash that nobody knows"))
 }
 
 pub fn who_to(who: Who) -> u8 {
@@ -532,7 +538,7 @@ pub fn who_from(byte: u8) -> Result<Who> {
     match byte {
         0 => Ok(Who::User),
         1 => Ok(Who::Group),
-        _ => Err(nonsense("an owner that is neither a user nor a group")),
+        _ => Err(protocol_error("an owner that is neither a user nor a group")),
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::dirs::Inherited;
 use super::facts::{Facts, look_at};
 use super::fail;
-use super::xattr::{self, Way};
+use super::xattr::{self, XattrTarget};
 
 /// Something whose attributes can be set: open for reading or writing, or only named by an `O_PATH` descriptor.
 pub(super) enum Target<'a> {
@@ -40,10 +40,10 @@ impl<'a> Target<'a> {
         }
     }
 
-    pub fn way(&self) -> Way<'_> {
+    pub fn inode(&self) -> XattrTarget<'_> {
         match self {
-            Target::Open(fd) => Way::Fd(*fd),
-            Target::Named(_, path) => Way::Path(path, true),
+            Target::Open(fd) => XattrTarget::Fd(*fd),
+            Target::Named(_, path) => XattrTarget::Path(path, true),
         }
     }
 
@@ -167,7 +167,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
     let mut default_set = false;
     if now.inherited {
         if keep.has(MetaMask::ACL) {
-            target.way().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
+            target.inode().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
         }
         // The ACL may have taken something from the mode that it was made with.
         mode_is_known = false;
@@ -177,7 +177,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
         if !now.fresh && !rules.privileged && !link && now.mode & 0o200 == 0 {
             mode_is_known &= target.chmod(now.mode | 0o200).is_err();
         }
-        let set = xattr::make_like(target.way(), theirs, keep, now.fresh, entry.kind == Kind::Dir, rules.privileged)
+        let set = xattr::make_like(target.inode(), theirs, keep, now.fresh, entry.kind == Kind::Dir, rules.privileged)
             .map_err(|e| fail(e, "set extended attributes"))?;
         refused = refused.with(set.refused);
         mode_is_known &= !set.access_changed;

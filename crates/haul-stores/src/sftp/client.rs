@@ -9,8 +9,8 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
-use super::packet::{Attrs, kind, nonsense, status};
-use crate::lost::Lost;
+use super::packet::{Attrs, kind, protocol_error, status};
+use crate::reconnect::Reconnect;
 
 /// Opens another channel to the same server.
 pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
@@ -22,7 +22,7 @@ pub type Handle = Vec<u8>;
 pub struct Client {
     connect: Box<Connect>,
     channels: Mutex<Vec<Arc<Channel>>>,
-    lost: Lost,
+    reconnect: Reconnect,
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
@@ -66,7 +66,7 @@ impl Client {
         Ok(Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
-            lost: Lost::default(),
+            reconnect: Reconnect::default(),
             most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
             fixed: AtomicUsize::new(0),
@@ -84,7 +84,7 @@ impl Client {
         let asked = Instant::now();
         let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|channel| !channel.is_over());
-        if let Some(e) = self.lost.answer(asked).filter(|_| channels.is_empty()) {
+        if let Some(e) = self.reconnect.refused(asked).filter(|_| channels.is_empty()) {
             return Err(e);
         }
         let least = channels.iter().min_by_key(|channel| channel.load());
@@ -97,7 +97,7 @@ impl Client {
                 Ok(channels[channels.len() - 1].clone())
             }
             Err(e) if channels.is_empty() => {
-                self.lost.tell(&e);
+                self.reconnect.failed(&e);
                 Err(e)
             }
             // It allows no more sessions: what there is has to do.
@@ -135,13 +135,13 @@ impl Client {
     }
 
     /// Waits until few enough bundles are under way; over when what comes back is dropped.
-    pub fn bundle(&self) -> Turn<'_> {
+    pub fn bundle(&self) -> BundlePermit<'_> {
         let mut count = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
         while *count >= BUNDLES {
             count = self.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
         *count += 1;
-        Turn(self)
+        BundlePermit(self)
     }
 
     pub fn fix_stripes(&self, stripes: Option<usize>) {
@@ -164,9 +164,9 @@ impl Client {
 }
 
 /// A bundle's turn.
-pub struct Turn<'a>(&'a Client);
+pub struct BundlePermit<'a>(&'a Client);
 
-impl Drop for Turn<'_> {
+impl Drop for BundlePermit<'_> {
     fn drop(&mut self) {
         *self.0.bundles.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.fewer.notify_one();
@@ -179,13 +179,13 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Requests of one kind for many things, all under way at once; their answers in order.
+/// Requests of one kind for many things, all in flight at once; their answers in order.
 pub fn ask_all<T>(channel: &Channel, things: &[T], mut request: impl FnMut(&mut Batch<'_>, &T) -> Ticket) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(things.len());
     // So many at a time that neither side has to hold more than a few hundred kB of requests.
-    for lot in things.chunks(256) {
+    for part in things.chunks(256) {
         let mut batch = channel.batch();
-        let tickets: Vec<Ticket> = lot.iter().map(|thing| request(&mut batch, thing)).collect();
+        let tickets: Vec<Ticket> = part.iter().map(|thing| request(&mut batch, thing)).collect();
         match batch.send() {
             Ok(()) => answers.extend(tickets.into_iter().map(|ticket| channel.wait(ticket))),
             Err(e) => answers.extend(tickets.iter().map(|_| Err(e.again()))),
@@ -200,7 +200,7 @@ fn expect<'a>(answer: &'a Answer, wanted: u8, op: &'static str) -> Result<super:
         return Ok(answer.body());
     }
     done(answer, op)?;
-    Err(nonsense("success where something was asked for"))
+    Err(protocol_error("success where something was asked for"))
 }
 
 pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
@@ -209,7 +209,7 @@ pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
 
 pub fn handle(answer: &Answer, op: &'static str) -> Result<Handle> {
     let handle = expect(answer, kind::HANDLE, op)?.bytes()?;
-    if handle.len() > 256 { Err(nonsense("a handle that is too long")) } else { Ok(handle.to_vec()) }
+    if handle.len() > 256 { Err(protocol_error("a handle that is too long")) } else { Ok(handle.to_vec()) }
 }
 
 pub fn attrs(answer: &Answer, op: &'static str) -> Result<Attrs> {
@@ -246,14 +246,14 @@ pub fn names(answer: &Answer, op: &'static str) -> Result<Option<Vec<Listed>>> {
 pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match names(answer, op)?.and_then(|mut names| names.pop()) {
         Some((name, _)) => Ok(name),
-        None => Err(nonsense("no name where one was asked for")),
+        None => Err(protocol_error("no name where one was asked for")),
     }
 }
 
 /// The path that the server makes of one.
 pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match one_name(answer, op)? {
-        path if path.is_empty() || path.contains(&0) => Err(nonsense("a path that is none")),
+        path if path.is_empty() || path.contains(&0) => Err(protocol_error("a path that is none")),
         path => Ok(path),
     }
 }
@@ -261,7 +261,7 @@ pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
 /// The answer to what has none but success.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {
-        return Err(nonsense("an answer of a kind that was not asked for"));
+        return Err(protocol_error("an answer of a kind that was not asked for"));
     }
     let mut from = answer.body();
     let code = from.number()?;

@@ -1,5 +1,5 @@
-//! `/dev/zero` and `/dev/null` of a host as a source and a destination of made-up files: what the way there gives through the
-//! code that moves files, without any disk.
+//! `/dev/zero` and `/dev/null` of a host as a source and a destination of generated large files: measures the network with
+//! the code that moves files, without any disk.
 
 use std::io::Read;
 use std::ops::Range;
@@ -7,16 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Chunk, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Spec, Store, Token};
 
 use super::Host;
 use super::packet::{Attrs, kind, open};
-use super::sink::write_blocks;
-use super::source::{Reader, Way};
+use super::stripes::{Reader, Stripe, write_blocks};
 use crate::discard::{Counts, Discard};
 use crate::synthetic::Synthetic;
 
@@ -26,27 +23,27 @@ const NULL: &[u8] = b"/dev/null";
 /// One of the two, as a store.
 #[derive(Debug)]
 pub struct Device {
-    /// What has the names, and says what else a store has to.
+    /// Has the names; all calls that do not move data go to it.
     made: Box<dyn Store>,
     caps: Caps,
     reads: bool,
-    open: Arc<Ways>,
+    open: Arc<DeviceStripes>,
 }
 
 /// The device, open once in each channel.
 #[derive(Debug)]
-struct Ways {
-    ways: Vec<Arc<Way>>,
+struct DeviceStripes {
+    stripes: Vec<Arc<Stripe>>,
     next: AtomicUsize,
     /// Bytes of one request.
     block: usize,
     counts: Arc<Counts>,
 }
 
-impl Ways {
-    fn next(&self) -> Vec<Arc<Way>> {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ways.len().max(1);
-        self.ways[at..=at].to_vec()
+impl DeviceStripes {
+    fn next(&self) -> Vec<Arc<Stripe>> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.stripes.len().max(1);
+        self.stripes[at..=at].to_vec()
     }
 }
 
@@ -64,16 +61,16 @@ impl Host {
         Ok(Device::new(Box::new(Discard::counting(counts)), false, open))
     }
 
-    fn device(&self, path: &[u8], flags: u32, streams: usize, counts: Arc<Counts>) -> Result<Ways> {
+    fn device(&self, path: &[u8], flags: u32, streams: usize, counts: Arc<Counts>) -> Result<DeviceStripes> {
         // What has that name in a cage may be a file.
         if self.look(path)? != Some(Kind::Char) {
             let e = Error::new(ErrorKind::Unsupported, "measure").at(path);
             return Err(e.because("the server does not expose this device, so all data would go to disk"));
         }
-        let way = |channel| Way::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
-        let ways = self.client.channels(streams.max(1))?.into_iter().map(way).collect::<Result<Vec<_>>>()?;
+        let stripe = |channel| Stripe::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
+        let stripes = self.client.channels(streams.max(1))?.into_iter().map(stripe).collect::<Result<Vec<_>>>()?;
         let block = if flags == open::READ { self.client.read_most } else { self.client.write_most };
-        Ok(Ways { ways, next: AtomicUsize::new(0), block, counts })
+        Ok(DeviceStripes { stripes, next: AtomicUsize::new(0), block, counts })
     }
 
     /// How long one question that is answered at once takes.
@@ -86,7 +83,7 @@ impl Host {
 }
 
 impl Device {
-    fn new(made: Box<dyn Store>, reads: bool, open: Ways) -> Device {
+    fn new(made: Box<dyn Store>, reads: bool, open: DeviceStripes) -> Device {
         // Round trips away, as the host's files are.
         let caps = Caps { cheap_stat: false, ..made.caps().clone() };
         Device { made, caps, reads, open: Arc::new(open) }
@@ -94,7 +91,7 @@ impl Device {
 
     /// Channels that it is open in.
     pub fn channels(&self) -> usize {
-        self.open.ways.len()
+        self.open.stripes.len()
     }
 }
 
@@ -117,46 +114,18 @@ impl Store for Device {
 
     fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
         let stamp = self.made.open(entry, follow)?.stamp()?;
-        Ok(Box::new(Zeros { name: entry.name.clone(), stamp, ways: self.open.next(), block: self.open.block }))
+        Ok(Box::new(Zeros { name: entry.name.clone(), stamp, stripes: self.open.next(), block: self.open.block }))
     }
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         if self.reads {
             return self.made.create(name, spec);
         }
-        Ok(Box::new(Null { name: name.clone(), ways: self.open.next(), open: self.open.clone() }))
-    }
-
-    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.made.attach(name, token, spec)
-    }
-
-    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        self.made.abandon(name, token)
-    }
-
-    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
-        self.made.abandon_all(dir)
-    }
-
-    fn get_bundle(&self, bundle: &mut Bundle) {
-        self.made.get_bundle(bundle);
-    }
-
-    fn put_bundle(&self, bundle: &mut Bundle) {
-        self.made.put_bundle(bundle);
+        Ok(Box::new(Null { name: name.clone(), stripes: self.open.next(), open: self.open.clone() }))
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
         self.made.make_dirs(dirs)
-    }
-
-    fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
-        self.made.make_node(name, entry, keep)
-    }
-
-    fn make_hard_link(&self, name: &Name, existing: &Name) -> Result<()> {
-        self.made.make_hard_link(name, existing)
     }
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
@@ -166,42 +135,18 @@ impl Store for Device {
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
         self.made.read_xattrs(entries, want)
     }
-
-    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
-        self.made.remove(entries)
-    }
-
-    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
-        self.made.rename(from, to, replace)
-    }
-
-    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
-        self.made.digest(entry, algorithm)
-    }
-
-    fn settle(&self, names: &[&Name]) -> Result<()> {
-        self.made.settle(names)
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        self.made.reopen(name)
-    }
-
-    fn forget(&self, dir: &Dir) {
-        self.made.forget(dir);
-    }
 }
 
 struct Zeros {
     name: Name,
     stamp: Stamp,
-    ways: Vec<Arc<Way>>,
+    stripes: Vec<Arc<Stripe>>,
     block: usize,
 }
 
 impl Source for Zeros {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
-        Ok(Box::new(Reader::new(&self.name, self.ways.clone(), self.block, at)))
+        Ok(Box::new(Reader::new(&self.name, self.stripes.clone(), self.block, at)))
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -215,8 +160,8 @@ impl Source for Zeros {
 
 struct Null {
     name: Name,
-    ways: Vec<Arc<Way>>,
-    open: Arc<Ways>,
+    stripes: Vec<Arc<Stripe>>,
+    open: Arc<DeviceStripes>,
 }
 
 impl Sink for Null {
@@ -228,7 +173,7 @@ impl Sink for Null {
         let mut taken = |bytes| {
             self.open.counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         };
-        write_blocks(&self.ways, self.open.block, at, from, &mut taken).map_err(|e| e.on(&self.name))
+        write_blocks(&self.stripes, self.open.block, at, from, &mut taken).map_err(|e| e.on(&self.name))
     }
 
     fn hole(&self, _at: Range<u64>) -> Result<()> {

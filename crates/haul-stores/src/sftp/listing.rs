@@ -78,7 +78,7 @@ impl Shared {
             })
             .collect();
         if follow {
-            self.tell_dangling(&channel, &above, dir, leaves, &mut found);
+            self.mark_dangling(&channel, &above, dir, leaves, &mut found);
         }
         let mut entries: Vec<&mut Found> = found.iter_mut().collect();
         self.read_links(&channel, &above, &mut entries, &[]);
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// With `follow` what a link points to may be absent though the link is there.
-    fn tell_dangling(&self, channel: &Channel, above: &[u8], dir: &Dir, leaves: &[&[u8]], found: &mut [Found]) {
+    fn mark_dangling(&self, channel: &Channel, above: &[u8], dir: &Dir, leaves: &[&[u8]], found: &mut [Found]) {
         let absent: Vec<usize> = found.iter().enumerate().filter(|(_, f)| matches!(f, Found::Absent)).map(|(i, _)| i).collect();
         let answers = ask_all(channel, &absent, |batch, i| batch.push(kind::LSTAT, |r| r.bytes(&super::join(above, leaves[*i]))));
         for (i, answer) in absent.into_iter().zip(answers) {

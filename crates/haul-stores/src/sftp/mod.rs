@@ -18,6 +18,7 @@ mod packet;
 mod sink;
 mod small;
 mod source;
+mod stripes;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,6 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle};
 
 pub use channel::Channel;
-pub(crate) use channel::detach;
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
 pub use devices::Device;

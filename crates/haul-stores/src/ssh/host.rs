@@ -103,7 +103,7 @@ impl Host for SshHost {
 
     fn data_path(&self, source: &dyn Host) -> DataPath {
         let both = match (&self.route, SshHost::of(source).map(|source| &source.route)) {
-            (Route::Agent(to), Some(Route::Agent(from))) if self.direct => to.befriend(from).is_ok(),
+            (Route::Agent(to), Some(Route::Agent(from))) if self.direct => to.link_peer(from).is_ok(),
             _ => false,
         };
         if both { DataPath::Direct } else { DataPath::Through }

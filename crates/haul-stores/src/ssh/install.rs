@@ -9,7 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, hex};
 
 use crate::script::{SHA256, Said, Script, run};
-use crate::ssh::{FAR_CACHE, FAR_OTHERS, Login};
+use crate::ssh::{Login, REMOTE_CACHE, REMOTE_OTHERS};
 
 /// This program, as it is to lie there.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub enum Outcome {
 }
 
 /// Nothing moves for so long: given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// System and machine for which this program was built, as `uname -sm` says them.
 pub fn platform() -> String {
@@ -85,12 +85,12 @@ impl Program {
         let said = run(
             login,
             &format!(
-                "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{FAR_CACHE}/haul-{version}\"; \
+                "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{REMOTE_CACHE}/haul-{version}\"; \
                  if [ -x \"$own\" ]; then h=`{SHA256} < \"$own\"`; echo own $h; \
                  elif [ -e \"$own\" ]; then echo own broken; \
-                 else for haul in {FAR_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
+                 else for haul in {REMOTE_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
             ),
-            PATIENCE,
+            IDLE_TIMEOUT,
         )?;
         let there = match (said.get("own"), said.get("elsewhere")) {
             (Some(digest), _) if digest.starts_with(&self.digest) => There::Same,
@@ -113,7 +113,7 @@ impl Program {
         let (version, digest) = (self.version, &self.digest);
         let temporary = temporary_name();
         let script = format!(
-            "umask 077; d=\"{FAR_CACHE}\"; t={temporary}; \
+            "umask 077; d=\"{REMOTE_CACHE}\"; t={temporary}; \
              no() {{ rm -f \"$t\"; printf \"%s\\n\" \"$*\"; exit 1; }}; \
              e=`mkdir -p \"$d\" 2>&1` || no failed \"$e\"; cd \"$d\" || no failed \"$d cannot be entered\"; \
              trap \"rm -f $t; exit 1\" 1 2 15; \
@@ -129,7 +129,7 @@ impl Program {
         );
         let mut file = self.file.try_clone().map_err(|e| Error::io(e, OP))?;
         file.rewind().map_err(|e| Error::io(e, OP))?;
-        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(PATIENCE)?;
+        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(IDLE_TIMEOUT)?;
         outcome(&said)
     }
 }

@@ -11,8 +11,8 @@ use super::flags::Flags;
 use super::host::{Route, SshHost, Streams};
 use super::install::{self, Outcome, Program, There};
 use super::routes::Routes;
-use super::{Login, Target, far_command};
-use crate::agent::{self, Direct, Wishes};
+use super::{Login, Target, remote_command};
+use crate::agent::{self, Direct, SessionOptions};
 use crate::provider::Access;
 use crate::sftp::{self, CHANNELS};
 
@@ -52,7 +52,7 @@ impl Reach {
             identities: flags.identities.clone(),
             options: flags.ssh_options.iter().map(Into::into).collect(),
             logins: flags.logins.max(1).into(),
-            patience: access.idle_timeout,
+            idle_timeout: access.idle_timeout,
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
@@ -118,9 +118,9 @@ impl Reach {
                 return None;
             }
             let (routes, host, login, access) = (self.routes.clone(), self.endpoint.clone(), self.login.clone(), self.access.clone());
-            let learned = move |seen: &agent::Learned| routes.saw(&host, seen, &|line| access.print(line));
+            let report = move |seen: &agent::DirectOutcome| routes.saw(&host, seen, &|line| access.print(line));
             let reached = Box::new(move |claimed| login.reached(claimed));
-            Some(Direct { ports: self.flags.data_ports, reached, learned: Arc::new(learned) })
+            Some(Direct { ports: self.flags.data_ports, reached, report_outcome: Arc::new(report) })
         };
         let met = match self.flags.install_agent {
             true => self.login.again(|| self.greet(path, direct())),
@@ -152,10 +152,10 @@ impl Reach {
     /// Meets haul on the remote host. `Unsupported` where there is none.
     pub fn greet(&self, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
         let (login, asked) = (self.login.clone(), self.flags.agent.clone());
-        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
-        let (sessions, streams, squeeze) = (self.sessions(), self.access.streams, self.access.compress);
-        let wishes = Wishes { sessions, streams, greeting: GREETING, version: VERSION, squeeze, direct };
-        agent::Host::connect(Box::new(start), wishes, self.endpoint.clone(), path)
+        let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
+        let (sessions, streams, compress) = (self.sessions(), self.access.streams, self.access.compress);
+        let options = SessionOptions { sessions, streams, greeting: GREETING, version: VERSION, compress, direct };
+        agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
 
     /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that

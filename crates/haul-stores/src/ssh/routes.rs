@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_core::entry::show as safe;
 
-use crate::agent::Learned;
+use crate::agent::DirectOutcome;
 
 /// A file for each host, `<state directory>/hosts/<host>`, says that no data connection could be opened. After a day it is tried
 /// again: networks change.
@@ -45,11 +45,11 @@ impl Routes {
     }
 
     /// What a run has seen of its data connections. What the user should know goes to `print`.
-    pub fn saw(&self, endpoint: &str, seen: &Learned, print: &dyn Fn(&str)) {
+    pub fn saw(&self, endpoint: &str, seen: &DirectOutcome, print: &dyn Fn(&str)) {
         match seen {
-            Learned::Works => self.note(endpoint, None),
-            Learned::Blocked => self.note(endpoint, Some(BLOCKED)),
-            Learned::Fails(e) => {
+            DirectOutcome::Works => self.note(endpoint, None),
+            DirectOutcome::Blocked => self.note(endpoint, Some(BLOCKED)),
+            DirectOutcome::Fails(e) => {
                 self.note(endpoint, Some(FAILING));
                 let why = safe(e.reason().as_bytes());
                 print(&format!(

@@ -30,7 +30,7 @@ impl Account {
             // They say themselves what they were.
             ops::GET_BUNDLE | ops::PUT_BUNDLE => {}
             // What the session needs is nobody's work.
-            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::BEFRIEND | ops::WORKED => {}
+            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::LINK_PEER | ops::WORKED => {}
             _ => add(&self.metadata, worked),
         }
     }

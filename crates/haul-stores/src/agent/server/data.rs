@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::error::Result;
 
-use super::{Agent, PATIENCE};
-use crate::agent::direct::{self, Kernel, Listener, Sealed};
-use crate::agent::link::lock;
-use crate::agent::seal::{Acceptor, Connector, Secret};
-use crate::agent::wire::{Parser, Writer, nonsense};
+use super::{ABANDONED, Agent};
+use crate::agent::direct::{self, EncryptedLink, Kernel, Listener};
+
+use crate::agent::encrypt::{Acceptor, Connector, Secret};
+use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::lock::lock;
 
 /// Connections that one request may ask for.
 const MOST: u64 = 64;
@@ -40,12 +41,12 @@ impl Data {
 }
 
 pub fn secret(from: &mut Parser<'_>) -> Result<Secret> {
-    let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| nonsense("a secret of another length"))?;
+    let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| protocol_error("a secret of another length"))?;
     Ok(Secret::from_bytes(bytes))
 }
 
 pub fn port(from: &mut Parser<'_>) -> Result<u16> {
-    u16::try_from(from.number()?).map_err(|_| nonsense("an impossible port"))
+    u16::try_from(from.number()?).map_err(|_| protocol_error("an impossible port"))
 }
 
 impl Agent {
@@ -55,8 +56,8 @@ impl Agent {
         let listener = Listener::new((high > 0).then_some((low, high)), Acceptor::new(secret))?;
         to.number(listener.port()?.into());
         let agent = self.clone();
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, false));
-        let take = move || listener.accept(None, PATIENCE, &each);
+        let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |sealed| agent.serve_encrypted(sealed, false));
+        let take = move || listener.accept(None, ABANDONED, &each);
         std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         Ok(())
     }
@@ -64,28 +65,28 @@ impl Agent {
     /// Secret, address, port, first number, how many; answers with how many were made.
     pub(super) fn connect(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let secret = secret(from)?;
-        let address: IpAddr = from.words()?.parse().map_err(|_| nonsense("an impossible address"))?;
+        let address: IpAddr = from.words()?.parse().map_err(|_| protocol_error("an impossible address"))?;
         let port = port(from)?;
         let (first, count) = (from.small()?, from.number()?.min(MOST));
         let connector = Connector::new(secret);
         let mut made = 0;
         for number in (first..).take(count as usize) {
-            let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, PATIENCE)?;
+            let mut sealed = direct::connect(SocketAddr::new(address, port), &connector, number, ABANDONED)?;
             sealed.welcomed()?;
             let agent = self.clone();
-            let serve = move || agent.serve_sealed(sealed, false);
+            let serve = move || agent.serve_encrypted(sealed, false);
             made += u64::from(std::thread::Builder::new().name("link".into()).spawn(serve).is_ok());
         }
         to.number(made);
         Ok(())
     }
 
-    pub(super) fn serve_sealed(self: &Arc<Self>, sealed: Sealed, reader: bool) {
-        let Sealed { output, mut input, mut carrier, over, socket } = sealed;
+    pub(super) fn serve_encrypted(self: &Arc<Self>, sealed: EncryptedLink, reader: bool) {
+        let EncryptedLink { output, mut input, mut transport, over, socket } = sealed;
         let socket = Arc::new(socket);
         lock(&self.data.sockets).push(socket.clone());
         let _lost_or_over = self.serve_link(output, &mut *input, over, reader);
-        carrier.end();
+        transport.end();
         lock(&self.data.sockets).retain(|other| !Arc::ptr_eq(other, &socket));
     }
 }

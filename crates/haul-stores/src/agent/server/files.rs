@@ -7,9 +7,10 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Sink, Source};
 
-use crate::agent::link::{Frame, lock};
+use crate::agent::frame::Frame;
 use crate::agent::ops;
-use crate::agent::wire::nonsense;
+use crate::agent::wire::protocol_error;
+use crate::lock::lock;
 
 /// Open files at the most: a peer that opens without end is stopped.
 const MOST: usize = 16 << 10;
@@ -23,14 +24,14 @@ impl Open {
     pub fn source(&self) -> Result<&dyn Source> {
         match self {
             Open::Source(source) => Ok(&**source),
-            Open::Sink(_) => Err(nonsense("a read of what is being written")),
+            Open::Sink(_) => Err(protocol_error("a read of what is being written")),
         }
     }
 
     pub fn sink(&self) -> Result<&dyn Sink> {
         match self {
             Open::Sink(sink) => Ok(&**sink),
-            Open::Source(_) => Err(nonsense("a write into what is being read")),
+            Open::Source(_) => Err(protocol_error("a write into what is being read")),
         }
     }
 }
@@ -54,7 +55,7 @@ impl Files {
         if opens(frame.kind) {
             let mut files = lock(&self.files);
             if files.len() >= MOST {
-                return Err(nonsense("too many open files"));
+                return Err(protocol_error("too many open files"));
             }
             files.insert(frame.body().number()?, File::Expected);
         }

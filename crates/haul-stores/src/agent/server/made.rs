@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use haul_core::error::Result;
 
 use super::{Agent, Root};
-use crate::agent::link::lock;
-use crate::agent::wire::{Parser, Writer, nonsense};
+
+use crate::agent::wire::{Parser, Writer, protocol_error};
 use crate::discard::{Counts, Discard};
 use crate::load::Load;
+use crate::lock::lock;
 use crate::synthetic::Synthetic;
 
 /// What the sinks of one agent have taken, together.
@@ -31,12 +32,13 @@ impl Agent {
         let root = match from.byte()? {
             SOURCE => {
                 let (dirs, files, size) = (from.number()?, from.number()?, from.number()?);
-                let count = dirs.checked_mul(files).and_then(|all| all.checked_add(dirs)).ok_or_else(|| nonsense("too many files"))?;
-                count.checked_add(2).ok_or_else(|| nonsense("too many files"))?;
+                let count =
+                    dirs.checked_mul(files).and_then(|all| all.checked_add(dirs)).ok_or_else(|| protocol_error("too many files"))?;
+                count.checked_add(2).ok_or_else(|| protocol_error("too many files"))?;
                 Root::made_up(Synthetic::new(dirs, files, size).repeating())
             }
             SINK => Root::made_up(Discard::counting(self.made.counts.clone())),
-            _ => return Err(nonsense("a made-up place of a kind that nobody knows")),
+            _ => return Err(protocol_error("a made-up place of a kind that nobody knows")),
         };
         let place = root.store.place();
         to.bytes(&place.root).bytes(place.scheme.as_bytes()).number(0).number(0).caps(root.store.caps());

@@ -14,9 +14,9 @@ use haul_core::store::{Flow, Found, MetaSpec, Source, Spec, Store, Token};
 
 use super::files::Open;
 use super::{Agent, Reply, Root};
-use crate::agent::link::{Frame, LONGEST};
+use crate::agent::frame::{Frame, LONGEST};
 use crate::agent::ops;
-use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense, who_from};
+use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, protocol_error, who_from};
 use crate::local;
 
 /// Which start of which machine this is: what is only in memory does not outlive it.
@@ -104,7 +104,7 @@ impl Agent {
             }
             ops::PULL => self.pull(&mut from, &mut to)?,
             ops::READER => self.listen_for_reader(&mut from, &mut to)?,
-            ops::BEFRIEND => self.befriend(&mut from)?,
+            ops::LINK_PEER => self.link_peer(&mut from)?,
             ops::READ => return self.read(&mut from, reply),
             ops::OUTLINE => return self.outline(&mut from, reply),
             ops::REUSE => {
@@ -199,8 +199,8 @@ impl Agent {
             return Err(e.because(format!("haul {theirs} here and haul {ours} on the remote host have no common protocol version")));
         }
         // What later versions add stands behind, and may be missing.
-        let squeeze = !from.0.is_empty() && from.flag()?;
-        self.squeeze.store(squeeze, std::sync::atomic::Ordering::Relaxed);
+        let compress = !from.0.is_empty() && from.flag()?;
+        self.compress.store(compress, std::sync::atomic::Ordering::Relaxed);
         to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
         to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
         let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
@@ -304,7 +304,7 @@ impl Agent {
     fn read(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let (number, at) = (from.number()?, from.range()?);
         if at.end - at.start > ops::PIECE {
-            return Err(nonsense("a read of more than one piece"));
+            return Err(protocol_error("a read of more than one piece"));
         }
         let file = self.files.get(number)?;
         let mut bytes = vec![0; (at.end - at.start) as usize];
@@ -345,7 +345,7 @@ impl Agent {
         let (number, start) = (from.number()?, from.number()?);
         let file = self.files.get(number)?;
         let mut bytes = from.0;
-        let end = start.checked_add(bytes.len() as u64).ok_or_else(|| nonsense("an impossible range"))?;
+        let end = start.checked_add(bytes.len() as u64).ok_or_else(|| protocol_error("an impossible range"))?;
         file.sink()?.write(start..end, &mut bytes)
     }
 }
@@ -353,7 +353,7 @@ impl Agent {
 fn hash(source: &dyn Source, at: std::ops::Range<u64>) -> Result<u128> {
     let mut hasher = haul_core::hash::Algorithm::Xxh128.begin();
     digest(source, at, &mut hasher)?;
-    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| nonsense("a hash of another width"))?;
+    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| protocol_error("a hash of another width"))?;
     Ok(u128::from_be_bytes(digest))
 }
 
@@ -525,7 +525,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             to.volume(&store.volume()?);
         }
         ops::FORGET => root.forget(from.bytes()?),
-        _ => return Err(nonsense("a request that nobody knows")),
+        _ => return Err(protocol_error("a request that nobody knows")),
     }
     Ok(true)
 }
@@ -571,12 +571,12 @@ fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, t
     for _ in 0..from.count()? {
         let entry = names.entry(from)?;
         let length = usize::try_from(from.number()?).unwrap_or(usize::MAX);
-        let end = at.checked_add(length).ok_or_else(|| nonsense("an impossible length"))?;
+        let end = at.checked_add(length).ok_or_else(|| protocol_error("an impossible length"))?;
         bundle.items.push(Item { entry, at: at..end, outcome: Outcome::Read });
         at = end;
     }
     if at != from.0.len() {
-        return Err(nonsense("a bundle that is not as long as its files"));
+        return Err(protocol_error("a bundle that is not as long as its files"));
     }
     bundle.data = from.0.to_vec();
     store.put_bundle(&mut bundle);

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy};
 
 use super::{Agent, Peer, Reply, in_parts};
-use crate::agent::link::{Frame, kind, lock};
+use crate::agent::frame::{Frame, kind};
 use crate::agent::wire::Writer;
+use crate::lock::lock;
 
 /// Answers in parts that may be under way: one for each worker that the other end may have.
 const IN_PARTS: usize = 4096;

@@ -14,11 +14,12 @@ use rustix::io::Errno;
 use super::Agent;
 use super::data::{port, secret};
 use super::files::Open;
-use crate::agent::direct::{self, Listener, Sealed};
-use crate::agent::link::{Link, SILENCE, Ticket, lock};
+use crate::agent::direct::{self, EncryptedLink, Listener};
+use crate::agent::encrypt::{Acceptor, Connector};
+use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
-use crate::agent::seal::{Acceptor, Connector};
-use crate::agent::wire::{Parser, Writer, nonsense};
+use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::lock::lock;
 
 /// Connections to another far side.
 const LINKS: u32 = 4;
@@ -28,7 +29,7 @@ const AHEAD: usize = 16;
 
 /// Other far sides that this one reads from, by the number that the asking end has given them.
 #[derive(Default)]
-pub struct Friends(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
+pub struct LinkedPeers(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
 
 impl Agent {
     /// Secret; answers with the port. Who comes there may read what has been opened here, and nothing else.
@@ -36,28 +37,28 @@ impl Agent {
         let listener = Listener::new(None, Acceptor::new(secret(from)?))?;
         to.number(listener.port()?.into());
         let agent = self.clone();
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, true));
-        let take = move || listener.accept(None, super::PATIENCE, &each);
+        let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |sealed| agent.serve_encrypted(sealed, true));
+        let take = move || listener.accept(None, super::ABANDONED, &each);
         std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
         Ok(())
     }
 
     /// Number of the other far side, secret, address, port.
-    pub(super) fn befriend(&self, from: &mut Parser<'_>) -> Result<()> {
+    pub(super) fn link_peer(&self, from: &mut Parser<'_>) -> Result<()> {
         let (number, secret) = (from.number()?, secret(from)?);
-        let address: IpAddr = from.words()?.parse().map_err(|_| nonsense("an impossible address"))?;
+        let address: IpAddr = from.words()?.parse().map_err(|_| protocol_error("an impossible address"))?;
         let at = SocketAddr::new(address, port(from)?);
         let connector = Connector::new(secret);
         let mut links = Vec::new();
         for connection in 0..LINKS {
-            let mut sealed = direct::connect(at, &connector, connection, SILENCE)?;
+            let mut sealed = direct::connect(at, &connector, connection, IDLE_TIMEOUT)?;
             if connection == 0 {
                 sealed.welcomed()?;
             }
-            let Sealed { output, input, carrier, over, .. } = sealed;
-            links.push(Link::start(output, input, carrier, over, false, Arc::default(), SILENCE)?);
+            let EncryptedLink { output, input, transport, over, .. } = sealed;
+            links.push(Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)?);
         }
-        lock(&self.friends.0).insert(number, links);
+        lock(&self.linked_peers.0).insert(number, links);
         Ok(())
     }
 
@@ -65,14 +66,14 @@ impl Agent {
     /// whether its hash is wanted, which is the answer.
     pub(super) fn pull(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let file = self.files.get(from.number()?)?;
-        let (friend, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);
+        let (peer, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);
         let mut hasher = wanted.then(|| Algorithm::Xxh128.begin());
         let sink = file.sink()?;
-        if friend == 0 {
+        if peer == 0 {
             let source = self.files.get(number)?;
             copy_here(&source, sink, at, hasher.as_mut())?;
         } else {
-            let links = lock(&self.friends.0).get(&friend).cloned();
+            let links = lock(&self.linked_peers.0).get(&peer).cloned();
             let links: Vec<Arc<Link>> = links.unwrap_or_default().into_iter().filter(|link| !link.is_over()).collect();
             fetch(&links, number, sink, at, hasher.as_mut())?;
         }
@@ -142,7 +143,7 @@ fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut 
         let frame = ticket.wait().map_err(lost_as)?;
         let bytes = frame.body().0;
         if bytes.len() as u64 != piece.end - piece.start {
-            return Err(nonsense("an unexpected byte range"));
+            return Err(protocol_error("an unexpected byte range"));
         }
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);

@@ -107,7 +107,7 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
         let (near, far) = UnixStream::pair().expect("a pair");
         near.set_read_timeout(Some(BOUND)).expect("set");
         let over = Arc::new(AtomicBool::new(false));
-        let output = Bounded::new(far.try_clone().expect("copied").into(), PATIENCE, over.clone()).expect("bounded");
+        let output = Bounded::new(far.try_clone().expect("copied").into(), ABANDONED, over.clone()).expect("bounded");
         while full && std::io::Write::write(&mut &far, &[0; 4096]).is_ok() {}
         let output: Mutex<Box<dyn Output>> = Mutex::new(Box::new(Plain(output)));
         lock(&agent.peers).push(Arc::new(Peer { output, credits: Mutex::default(), earned: Condvar::new(), over, reader: false }));
@@ -117,7 +117,7 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
     let beating = agent.clone();
     std::thread::spawn(move || beating.beat());
     let frame = Plain(alive).receive().expect("a sign of life in time").expect("no end");
-    assert_eq!(frame.kind, kind::PULSE);
+    assert_eq!(frame.kind, kind::HEARTBEAT);
 }
 
 #[test]
