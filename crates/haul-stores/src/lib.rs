@@ -11,6 +11,8 @@ mod child;
 #[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod discard;
 #[cfg(feature = "ssh")]
+mod items;
+#[cfg(feature = "ssh")]
 pub mod load;
 #[cfg(feature = "local")]
 pub mod local;

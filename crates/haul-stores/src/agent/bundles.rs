@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::Entry;
-use haul_core::error::{Error, Result};
+use haul_core::error::Result;
 
 use super::ops;
 use super::store::Remote;
 use super::wire::{Parser, protocol_error};
+use crate::items;
 
 /// Bytes of attributes that one request carries, about: a frame has an end.
 const REQUEST: usize = 2 << 20;
@@ -36,29 +37,6 @@ pub(super) fn batches<T>(things: &[T], weight: impl Fn(&T) -> usize) -> Vec<&[T]
     batches
 }
 
-/// Indices of the items with one outcome.
-fn indices(bundle: &Bundle, chosen: fn(&Outcome) -> bool) -> Vec<usize> {
-    (0..bundle.items.len()).filter(|i| chosen(&bundle.items[*i].outcome)).collect()
-}
-
-/// Fails the items that have not got an outcome yet.
-fn fail(bundle: &mut Bundle, items: &[usize], pending: fn(&Outcome) -> bool, e: &Error) {
-    for i in items {
-        let item = &mut bundle.items[*i];
-        if pending(&item.outcome) {
-            item.outcome = Outcome::Failed(e.again().on(&item.entry.name));
-        }
-    }
-}
-
-fn is_listed(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Listed)
-}
-
-fn is_read(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Read)
-}
-
 /// Adds what the remote host spent.
 fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
     bundle.spent.reading += from.duration()?;
@@ -69,18 +47,18 @@ fn spent(bundle: &mut Bundle, from: &mut Parser<'_>) -> Result<()> {
 
 impl Remote {
     pub(super) fn get_items(&self, bundle: &mut Bundle) {
-        let listed = indices(bundle, is_listed);
+        let listed = items::listed(bundle);
         if let Err(e) = self.get(bundle, &listed) {
-            fail(bundle, &listed, is_listed, &e);
+            items::fail_all(bundle, &listed, &e);
         }
     }
 
     pub(super) fn put_items(&self, bundle: &mut Bundle) {
-        let read = indices(bundle, is_read);
+        let read = items::read(bundle);
         let batches: Vec<Vec<usize>> = batches(&read, |i| weight_of(&bundle.items[*i].entry)).into_iter().map(<[usize]>::to_vec).collect();
         for read in batches {
             if let Err(e) = self.put(bundle, &read) {
-                fail(bundle, &read, is_read, &e);
+                items::fail_all(bundle, &read, &e);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Compression of frames (`-z`), for as long as it helps: what it saves on the way must be worth the time that it takes.
+//! Compression of frames (`-z`), for as long as it helps: it must save more time on the network than it takes.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use haul_core::error::Result;
 use super::frame::{Frame, HEAD, LONGEST, Output};
 use super::wire::protocol_error;
 
-/// Of a frame's kind: what follows the head is one zstd frame.
+/// A flag of a frame's kind: the body is one zstd frame.
 pub const COMPRESSED: u8 = 0x80;
 /// zstd's level: the fastest of those that have a table for repeats.
 const LEVEL: i32 = 1;
-/// Shorter frames are not worth a try.
+/// Shorter frames are not compressed.
 const LEAST: usize = 512;
-/// Frames that are looked at before it is decided.
+/// Frames that are compressed before it is decided.
 const TRIAL: u32 = 16;
-/// Frames that then go as they are, at first and at the most: what is sent changes.
+/// Frames that are then sent uncompressed, at first and at the most: the content changes.
 const REST: u32 = 64;
 const REST_MOST: u32 = 1024;
 
-/// An output that compresses while `wanted` says so.
+/// An output that compresses while `wanted` is set.
 pub struct Compressing {
     to: Box<dyn Output>,
     wanted: Arc<AtomicBool>,
@@ -31,24 +31,24 @@ pub struct Compressing {
     trial: Trial,
 }
 
-/// What compression has cost and saved since it was last judged.
+/// What compression has cost and saved since the last decision.
 #[derive(Debug, Default)]
 struct Trial {
     frames: u32,
-    /// Frames that still go as they are.
+    /// Frames still to be sent uncompressed.
     rest: u32,
     /// How long the last rest was.
     last_rest: u32,
     spent: Duration,
     before: u64,
     after: u64,
-    /// Bytes that went out, and how long the way took them.
+    /// Bytes that went out, and how long sending took.
     sent: u64,
     sending: Duration,
 }
 
 impl Trial {
-    /// Whether to go on, judged by the time that the saved bytes would have taken on the way.
+    /// Whether to continue: the saved bytes would have taken longer to send than to compress.
     fn helps(&self) -> bool {
         let saved = self.before.saturating_sub(self.after) as f64;
         if saved * 20.0 < self.before as f64 {
@@ -73,7 +73,7 @@ impl Compressing {
         Compressing { to, wanted, encoder: None, buffer: Vec::new(), trial: Trial::default() }
     }
 
-    /// The frame's content in fewer bytes; `None` where it is none the shorter.
+    /// The frame's body in fewer bytes; `None` where it does not become shorter.
     fn compress(&mut self, parts: &[&[u8]], length: usize) -> Option<Vec<u8>> {
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,
@@ -88,7 +88,7 @@ impl Compressing {
             }
         };
         let mut out = Vec::with_capacity(length);
-        // What does not fit into its own length is none the shorter.
+        // What does not fit into its own length does not become shorter.
         encoder.compress_to_buffer(whole, &mut out).ok().filter(|count| *count < length).map(|_| out)
     }
 }
@@ -130,7 +130,7 @@ impl Output for Compressing {
     }
 }
 
-/// The frame as it was before it was compressed. What it becomes is bounded, whatever the other end sends.
+/// The frame as it was before compression; its length is bounded, whatever the other end sends.
 pub fn open(frame: Frame) -> Result<Frame> {
     if frame.kind & COMPRESSED == 0 {
         return Ok(frame);

@@ -1,5 +1,5 @@
-//! Data connections beside ssh: TCP, sealed with keys that came through ssh, made in whichever direction the network
-//! lets them. How they are sealed is in [`super::encrypt`] and in `docs/data-connections.md`.
+//! Data connections beside ssh: TCP, encrypted with keys that came through ssh, in whichever direction the network allows.
+//! For the encryption see [`super::encrypt`] and `docs/data-connections.md`.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::encrypt::{Acceptor, Connector, Decryptor, Encryptor, HELLO, Hello};
-use super::frame::{Frame, HEAD, Input, Output, kind, lost};
+use super::frame::{Frame, HEAD, Input, Output, head, kind, lost};
 use super::link::{IDLE_TIMEOUT, Transport};
 use crate::bounded::Bounded;
 use crate::lock::lock;
@@ -19,9 +19,9 @@ use crate::lock::lock;
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
 /// The operation of an error when no port could be listened on.
 pub const LISTEN: &str = "listen";
-/// How long a stranger who has connected may take to say what only the other end can.
+/// How long a stranger who has connected may take to send a valid hello.
 const STRANGER: Duration = Duration::from_secs(5);
-/// Bytes of a sealed frame that carries nothing: its length, its head and the tag of AES-GCM.
+/// Bytes of an encrypted frame without a body: its length, its head and the tag of AES-GCM.
 const WELCOME: usize = 4 + HEAD + 16;
 
 /// Ports that a firewall lets through; `None` for whichever the system gives.
@@ -68,11 +68,12 @@ struct Socket(TcpStream);
 
 impl Transport for Socket {
     fn end(&mut self) {
-        let _it_may_be_closed = self.0.shutdown(Shutdown::Both);
+        // It may be closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// A connection on which each end has shown that it knows the secret, or will with its first frame.
+/// A connection on which each end has proved that it knows the secret, or will with its first frame.
 pub struct EncryptedLink {
     pub output: Box<dyn Output>,
     pub input: Box<dyn Input>,
@@ -82,10 +83,10 @@ pub struct EncryptedLink {
     pub socket: TcpStream,
 }
 
-/// An idle connection is asked for a sign of life after this long, and then this often: firewalls forget what is silent.
+/// An idle connection is asked for a heartbeat after this long, and then this often: firewalls forget what is silent.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_AGAIN: Duration = Duration::from_secs(10);
-/// Questions without an answer that end an idle connection, within [`IDLE_TIMEOUT`] of its last sign of life.
+/// Questions without an answer that end an idle connection, within [`IDLE_TIMEOUT`] of its last heartbeat.
 const KEEPALIVE_COUNT: u32 = 4;
 
 fn set_socket_options(stream: &TcpStream) {
@@ -116,17 +117,17 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     (told == 0).then_some(info)
 }
 
-/// It measures the way instead of taking each loss for a queue that is full. `false` where the system does not allow it.
-pub fn bear_losses(stream: &TcpStream) -> bool {
+/// BBR measures the network instead of treating each loss as a full queue. `false` where the system does not allow it.
+pub fn tolerate_losses(stream: &TcpStream) -> bool {
     rustix::net::sockopt::set_tcp_congestion(stream, "bbr").is_ok()
 }
 
-fn sealed(stream: TcpStream, encryptor: Encryptor, decryptor: Decryptor, idle_timeout: Duration) -> Result<EncryptedLink> {
+fn link(stream: TcpStream, encryptor: Encryptor, decryptor: Decryptor, idle_timeout: Duration) -> Result<EncryptedLink> {
     let failed = |e: io::Error| Error::io(e, "connect");
     let over = Arc::new(AtomicBool::new(false));
     let copy = || stream.try_clone().map_err(failed);
     let to = Bounded::new(copy()?.into(), idle_timeout, over.clone()).map_err(failed)?;
-    // Whoever waits for an answer knows how long; here nothing may come for as long as nothing is asked.
+    // Waits for answers are bounded elsewhere; here nothing comes for as long as nothing is requested.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
     let from = io::BufReader::with_capacity(64 << 10, from);
     Ok(EncryptedLink {
@@ -144,14 +145,14 @@ pub fn connect(at: SocketAddr, connector: &Connector, number: u32, idle_timeout:
     set_socket_options(&stream);
     let (hello, encryptor, decryptor) = connector.connect(number)?;
     stream.write_all(&hello).map_err(|e| Error::io(e, "connect"))?;
-    sealed(stream, encryptor, decryptor, idle_timeout)
+    link(stream, encryptor, decryptor, idle_timeout)
 }
 
 impl EncryptedLink {
     /// Waits for the first frame, by which the accepting end shows that it knows the secret; it carries nothing.
     pub fn welcomed(&mut self) -> Result<()> {
         let until = Instant::now() + ATTEMPT;
-        // Looked at before it is taken: who sends a part of it and stops keeps nobody waiting.
+        // Peeked at before it is read: an end that sends a part of it keeps nobody waiting.
         let mut seen = [0; WELCOME];
         loop {
             let count =
@@ -187,7 +188,7 @@ pub struct Listener {
     strangers: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-/// Connections at a time that have not said hello yet.
+/// Connections at a time that have not sent a hello yet.
 const STRANGERS: usize = 32;
 
 impl Listener {
@@ -210,11 +211,22 @@ impl Listener {
         self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
-    /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its
-    /// own, so that a stranger who says nothing keeps nobody waiting.
-    pub fn accept(&self, until: Option<Instant>, idle_timeout: Duration, each: &Arc<dyn Fn(EncryptedLink) + Send + Sync>) {
-        let _waited_on_by_poll = self.listener.set_nonblocking(true);
-        while until.is_none_or(|until| Instant::now() < until) {
+    /// Accepts connections on a thread of its own until `over`. Each is greeted on another thread, so that a stranger who
+    /// sends nothing keeps nobody waiting.
+    pub fn accept_on_thread(
+        self,
+        over: impl Fn() -> bool + Send + 'static,
+        idle_timeout: Duration,
+        each: Arc<dyn Fn(EncryptedLink) + Send + Sync>,
+    ) -> Result<()> {
+        let accept = move || self.accept(&over, idle_timeout, &each);
+        std::thread::Builder::new().name("accept".into()).spawn(accept).map(|_| ()).map_err(haul_core::rlimit::no_thread)
+    }
+
+    fn accept(&self, over: &dyn Fn() -> bool, idle_timeout: Duration, each: &Arc<dyn Fn(EncryptedLink) + Send + Sync>) {
+        // Without it accept(2) may wait once a connection that poll(2) reported is gone.
+        let _ = self.listener.set_nonblocking(true);
+        while !over() {
             let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
             let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
             if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
@@ -230,8 +242,8 @@ impl Listener {
             let greet = move || {
                 let greeted = greet(stream, &acceptor, idle_timeout);
                 strangers.fetch_sub(1, Relaxed);
-                if let Ok(sealed) = greeted {
-                    each(sealed);
+                if let Ok(link) = greeted {
+                    each(link);
                 }
             };
             if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
@@ -241,7 +253,7 @@ impl Listener {
     }
 }
 
-/// Who does not know the secret is told nothing.
+/// Whoever does not know the secret gets no answer.
 fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, idle_timeout: Duration) -> Result<EncryptedLink> {
     let failed = |e: io::Error| Error::io(e, "greet");
     stream.set_nonblocking(false).map_err(failed)?;
@@ -263,12 +275,12 @@ fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, idle_timeout: Durati
     }
     let (_number, encryptor, decryptor) = lock(acceptor).accept(&hello)?;
     set_socket_options(&stream);
-    let mut sealed = sealed(stream, encryptor, decryptor, idle_timeout)?;
-    sealed.output.send([kind::HEARTBEAT, 0, 0, 0, 0], &[]).map_err(failed)?;
-    Ok(sealed)
+    let mut link = link(stream, encryptor, decryptor, idle_timeout)?;
+    link.output.send(head(kind::HEARTBEAT, 0), &[]).map_err(failed)?;
+    Ok(link)
 }
 
-/// The addresses in `SSH_CONNECTION`: that of the asking end, then that of the far one.
+/// The addresses in `SSH_CONNECTION`: that of the local end, then that of the remote one.
 pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     let mut words = connection.split(' ');
     let near = words.next()?.parse().ok()?;
@@ -276,7 +288,7 @@ pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     Some((near, words.next()?.parse().ok()?))
 }
 
-/// What the kernel says of connections (tcp_info of linux/tcp.h), summed.
+/// The kernel's counters of connections (tcp_info of linux/tcp.h), summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Segments that were sent, and those of them that were sent again.

@@ -22,7 +22,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
-/// The most bytes in one frame before sealing: a chunk of 4 MiB and what is said about it. 256 KiB to 1 MiB is best:
+/// The most bytes in one frame before encryption: a chunk of 4 MiB and its description. 256 KiB to 1 MiB is best:
 /// below, the cost of a frame shows; above, the processor's cache is left.
 pub const MOST: usize = (4 << 20) + (64 << 10);
 
@@ -42,7 +42,7 @@ const SALT: &[u8] = b"haul data connections 1";
 const HEADER: usize = 4;
 const TAG: usize = 16;
 
-/// Frames sealed with one key. A frame of `MOST` bytes is 2^18.02 blocks, so a key sees at most 2^34.02 blocks: fewer than
+/// Frames encrypted with one key. A frame of `MOST` bytes is 2^18.02 blocks, so a key sees at most 2^34.02 blocks: fewer than
 /// the 2^34.5 that RFC 8446, section 5.5, allows AES-GCM. With frames of 1 MiB it sees 2^32.
 const FRAMES_OF_A_KEY: u64 = 1 << 16;
 
@@ -54,6 +54,7 @@ const WINDOW: u64 = 1024;
 /// It is for one accepting end: if both ends accept, each needs a secret of its own, or an end could be made to talk to
 /// itself. It travels inside the authenticated session and nowhere else, neither in arguments nor in the environment.
 /// It is wiped when dropped and cannot be printed.
+#[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
 impl Secret {
@@ -153,7 +154,7 @@ impl Acceptor {
         Acceptor { root: Root::new(&secret), numbers: Numbers::default() }
     }
 
-    /// Judges the first `HELLO` bytes of a connection and answers its number. `Corrupt` for what was not made with the
+    /// Checks the first `HELLO` bytes of a connection and returns its number. `Corrupt` for what was not made with the
     /// secret and for a connection that was there before; then nothing is to be sent. A stranger's hello changes nothing here.
     ///
     /// A hello that is accepted may still be a recorded one that never arrived: the other end is proved by its first frame.
@@ -345,7 +346,7 @@ impl Decryptor {
         Decryptor { keys, state: State::Open }
     }
 
-    /// Reads one frame, and no byte behind it; `None` when the other end has said that this was all, now and ever after.
+    /// Reads one frame, and no byte behind it; `None` once the final frame has come.
     /// The buffer is grown as needed, to `MOST` + 16 bytes at most, and is meant to be used again.
     ///
     /// `Corrupt` for what the other end did not send here and now, `Broken` for a connection that ends without the final

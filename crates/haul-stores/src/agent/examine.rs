@@ -1,4 +1,4 @@
-//! What can be found out of a host without moving anything: for `haul doctor`.
+//! Tests of the connections to a host, for `haul doctor`.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -7,24 +7,21 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, Result};
 use haul_core::store::{Flow, Spec, Store, chunks};
 
-use super::data::{ToListen, remote_address};
-use super::direct::{self, ATTEMPT, EncryptedLink, Listener, Ports, addresses};
-use super::encrypt::{Acceptor, Connector, Secret};
+use super::direct::{ATTEMPT, EncryptedLink, Ports};
+use super::frame::lost;
 use super::greeting::RemoteInfo;
 use super::host::Host;
-use super::link::{IDLE_TIMEOUT, Ticket};
 use super::measure::MadeUp;
-use super::ops;
-use super::wire::{Writer, protocol_error};
+use super::wire::protocol_error;
 use crate::lock::lock;
 
 /// One attempt to make a data connection.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Where the listening end was to be reached, as far as that was known.
+    /// The address of the listening end, as far as it was known.
     pub at: Option<SocketAddr>,
     pub took: Duration,
     /// Bytes that went through it, both directions together; `None` where no connection could be made.
@@ -32,7 +29,7 @@ pub struct Attempt {
     pub failed: Option<Error>,
 }
 
-/// What one test of a connection may see: firewalls and proxies that cut look at more than the first bytes.
+/// Bytes of one test in each direction: firewalls and proxies may cut a connection after its first bytes.
 const VOLUME: u64 = 8 << 20;
 /// How long the test of one direction may take; over a slow link less than [`VOLUME`] goes through.
 const TESTED: Duration = Duration::from_secs(3);
@@ -54,20 +51,20 @@ impl Attempt {
 }
 
 impl Host {
-    /// What the remote haul has said of itself.
+    /// What the remote haul said of itself.
     pub fn remote(&self) -> Result<RemoteInfo> {
         Ok(self.client.session()?.remote.clone())
     }
 
-    /// Moves data both ways through a connection that was made, and ends it. A remote haul that is too old to make data up is
-    /// not asked for any.
+    /// Moves data both ways through a connection, and ends it. A remote haul that is too old to generate data is not asked for
+    /// any.
     fn test(&self, sealed: EncryptedLink, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;
         session.fixed.store(1, Ordering::Relaxed);
         session.add(sealed, TEST_TIMEOUT)?;
         let tested = if self.measures().is_ok() { self.receive(moved).and_then(|()| self.send(moved)) } else { Ok(()) };
         for one in std::mem::take(&mut *lock(&session.data)) {
-            one.link.end(super::frame::lost("it was tested"));
+            one.link.end(lost("it was tested"));
         }
         tested
     }
@@ -118,61 +115,33 @@ impl Host {
         sink.abort()
     }
 
-    /// Whether this end can connect to the far one. The connection is closed again.
+    /// Whether this end can connect to the remote one. The connection is closed again.
     pub fn try_out(&self, ports: Ports, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Attempt {
         Attempt::made(self, |at| {
-            let session = self.client.session()?;
-            let remote = remote_address(&session.remote.connection, reached)?;
-            let listen = ToListen::new(ports)?;
-            let answer = session.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
-            let asked = listen.answered(answer)?;
-            let place = SocketAddr::new(remote, asked.port);
-            *at = Some(place);
-            let connector = Connector::new(Secret::from_bytes(*asked.secret.as_bytes()));
-            let begun = Instant::now();
-            let mut made = direct::connect(place, &connector, 0, IDLE_TIMEOUT)?;
-            let welcomed = made.welcomed();
-            let took = begun.elapsed();
-            welcomed.map(|()| (took, made))
+            let (_, link, took) = self.client.session()?.dial((ports, reached), None, at)?;
+            Ok((took, link))
         })
     }
 
-    /// Whether the far end can connect to this one. The connection is closed again.
+    /// Whether the remote end can connect to this one. The connection is closed again.
     pub fn try_in(&self, ports: Ports) -> Attempt {
         Attempt::made(self, |at| {
             let session = self.client.session()?;
-            let (near, _remote) = addresses(&session.remote.connection).ok_or_else(unknown_address)?;
-            let secret = Secret::random()?;
-            let listener = Listener::new(ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
-            let place = SocketAddr::new(near, listener.port()?);
-            *at = Some(place);
             let (send, came) = mpsc::channel();
             let send = Mutex::new(send);
-            let each: Arc<dyn Fn(EncryptedLink) + Send + Sync> = Arc::new(move |sealed: EncryptedLink| {
-                // Nobody may wait for it any more.
-                let _ = lock(&send).send(sealed);
-            });
             let over = Arc::new(AtomicBool::new(false));
             let done = over.clone();
-            let take = move || {
-                while !done.load(Ordering::Relaxed) {
-                    listener.accept(Some(Instant::now() + Duration::from_millis(100)), IDLE_TIMEOUT, &each);
-                }
+            let each = move |link| {
+                // Nobody may wait for it any more.
+                let _ = lock(&send).send(link);
             };
-            std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
-            let mut to = Writer::new();
-            to.bytes(secret.as_bytes()).bytes(place.ip().to_string().as_bytes()).number(place.port().into()).number(0).number(1);
+            let (place, secret) = session.listen(ports, move || done.load(Ordering::Relaxed), each)?;
+            *at = Some(place);
             let begun = Instant::now();
-            let asked = session.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
-            to.out.fill(0);
-            let connected =
-                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| protocol_error("it reported a connection that was not made")));
+            let not_made = |_| protocol_error("a report of a connection that was not made");
+            let connected = session.call_back(place, &secret, 0..1).and_then(|_| came.recv_timeout(ATTEMPT).map_err(not_made));
             over.store(true, Ordering::Relaxed);
-            connected.map(|sealed| (begun.elapsed(), sealed))
+            connected.map(|link| (begun.elapsed(), link))
         })
     }
-}
-
-fn unknown_address() -> Error {
-    Error::new(ErrorKind::Unsupported, "connect").because("the host does not report its own address")
 }

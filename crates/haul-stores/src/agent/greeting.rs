@@ -1,5 +1,5 @@
-//! How two hauls meet: the far one is found behind whatever a login script prints, says who it is, and answers what the
-//! first round trip can carry.
+//! The greeting: the remote haul is found behind whatever a login script prints, describes itself, and answers the requests
+//! of the first round trip.
 
 use std::io::Read;
 use std::process::Child;
@@ -17,7 +17,7 @@ use super::ops;
 use super::wire::{Writer, protocol_error};
 use crate::bounded::Bounded;
 
-/// A conversation with a program that speaks for the far side: its standard input and output.
+/// Standard input and output of a program that is connected to the remote host.
 pub struct Pipes {
     pub input: OwnedFd,
     pub output: OwnedFd,
@@ -30,7 +30,7 @@ impl Transport for Child {
     }
 }
 
-/// What was agreed on and found out when the two ends met.
+/// What the remote haul said of itself in the greeting.
 #[derive(Clone, Debug)]
 pub struct RemoteInfo {
     /// Of the protocol.
@@ -38,28 +38,28 @@ pub struct RemoteInfo {
     /// Of the remote haul.
     pub haul: String,
     pub home: Vec<u8>,
-    /// With what further sessions join it; empty where they cannot.
+    /// By which further sessions join it; empty where they cannot.
     pub word: String,
-    /// `SSH_CONNECTION`: address and port of this end, of that end, as the far side sees them.
+    /// `SSH_CONNECTION`: address and port of the local and of the remote end, as the remote host sees them.
     pub connection: String,
     pub host: String,
     pub machine: String,
-    /// Which start of that machine it was.
+    /// The boot of the remote host.
     pub boot: String,
 }
 
-/// A conversation in which the far side has said who it is.
+/// A connection whose greeting is over.
 pub struct Greeted {
     output: Box<dyn Output>,
     input: Plain<Greeting>,
     transport: Box<dyn Transport>,
     over: Arc<AtomicBool>,
     pub remote: Option<RemoteInfo>,
-    /// What was answered to the early requests, in their order.
+    /// The answers to the early requests, in their order.
     pub early: Vec<Result<Frame>>,
 }
 
-/// What comes from the far side, with a bound on every wait until the greeting is over.
+/// What comes from the remote host, with a bound on every wait until the greeting is over.
 struct Greeting {
     fd: std::fs::File,
     /// Bytes that were read behind the greeting.
@@ -107,7 +107,7 @@ impl Greeting {
         self.fd.read(buffer)
     }
 
-    /// Reads until `mark` has come, whatever a login script prints before it; says what stood there.
+    /// Reads until `mark` or `other` has come, whatever a login script prints before it.
     fn find(&mut self, mark: &[u8], other: &[u8]) -> Result<Found> {
         let failed = |kind, reason: &str| Error::new(kind, "greet").because(reason.to_string());
         loop {
@@ -140,16 +140,16 @@ impl Greeting {
 
 enum Found {
     Agent,
-    /// There is no haul; the system and the machine as `uname -sm` says them.
+    /// There is no haul; system and machine as `uname -sm` prints them.
     Missing(String),
 }
 
-/// Why there is no agent, where the far shell has said so: system and machine.
+/// System and machine of a host without haul, where its shell has printed them.
 pub fn missing_platform(e: &Error) -> Option<String> {
     e.reason().strip_prefix(NOT_THERE).map(str::to_string)
 }
 
-/// Whether the far side ended without having said anything of haul: there is none, or the connection was cut.
+/// Whether the connection ended without a word of haul: there is none, or the connection was cut.
 pub fn ended_silently(e: &Error) -> bool {
     e.kind() == ErrorKind::Unsupported && e.reason() == ENDED
 }
@@ -162,8 +162,7 @@ const ENDING: Duration = Duration::from_secs(2);
 const NOT_THERE: &str = "no haul found on ";
 
 impl Greeted {
-    /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
-    /// after one round trip.
+    /// Asks the remote haul to describe itself, and sends the early requests: one write, one round trip.
     pub fn new(pipes: Pipes, version: &str, compress: bool, timeout: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
         let mut hello = Writer::new();
         hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(compress);
@@ -205,7 +204,7 @@ impl Greeted {
         }
     }
 
-    /// A link that joins needs no more than the other end's sign.
+    /// A link that joins waits for the magic words only.
     pub fn joining(pipes: Pipes) -> Result<Greeted> {
         Self::begin(pipes, Duration::from_secs(30), &[])
     }

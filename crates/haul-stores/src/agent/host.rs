@@ -34,18 +34,18 @@ pub struct RootOptions {
     pub follow: bool,
     /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
     pub keep_dirlinks: bool,
-    /// Modes of new directories come from the source; else from the far user's mask.
+    /// Modes of new directories come from the source; else from the remote user's mask.
     pub keep_modes: bool,
 }
 
-/// What was asked with the greeting and not used yet.
+/// Answers that came with the greeting and have not been used yet.
 #[derive(Debug, Default)]
 struct Early {
     looks: HashMap<Vec<u8>, Option<Kind>>,
     roots: HashMap<Vec<u8>, (u64, Frame)>,
 }
 
-/// Options with which a root is opened before anybody has said how: as most are.
+/// The options of most roots, with which one is opened ahead of `open`.
 const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
 
 impl Host {
@@ -88,7 +88,7 @@ impl Host {
         crate::sftp::absolute(&self.home, path)
     }
 
-    /// What stands at an absolute path, links followed; `None` if nothing does.
+    /// The kind of what is at an absolute path, links followed; `None` if nothing is.
     pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
         if let Some(kind) = lock(&self.early).looks.remove(path) {
             return Ok(kind);
@@ -120,8 +120,8 @@ impl Host {
         self.opened(&session, number, &answer, |real| (ops::ROOT, root_request(number, real, options)))
     }
 
-    /// What a root is by the answer to its opening; `again` makes the request that opens it after a lost connection, by its
-    /// real path.
+    /// The root of the answer to its opening; `again` makes the request that opens it after a lost connection, by its real
+    /// path.
     pub(super) fn opened(
         &self,
         session: &Session,
@@ -143,8 +143,8 @@ impl Host {
 }
 
 impl Host {
-    /// Whether this host can read from the other one by itself, so that what goes from there to here passes nobody else: it
-    /// connects to it once, for as long as both conversations last.
+    /// Connects this host to the other one, for as long as both sessions last, so that copies from there to here pass no third
+    /// machine.
     pub fn link_peer(&self, other: &Host) -> Result<()> {
         let (here, there) = (self.client.session()?, other.client.session()?);
         if here.id == there.id {

@@ -1,5 +1,5 @@
-//! What the asking side needs to measure the route to another haul: made-up places there, so many links as are wanted and no
-//! others, and what the far side has taken in by its own clock.
+//! Measuring the network to another haul: generated roots on the remote host, a fixed number of links, and what the remote
+//! host has received by its own clock.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::wire::Writer;
 use crate::load::Load;
 use crate::lock::lock;
 
-/// A place of the far side that is no directory of it.
+/// A generated root of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeUp {
     /// So many directories with so many files in each, of so many bytes each, which cost nothing to read: see
@@ -43,7 +43,7 @@ pub struct Tally {
     pub load: Load,
 }
 
-/// A tally that was asked for: the question goes behind whatever is on its route on the same link.
+/// A tally that was requested: the request goes behind whatever was sent before on the same link.
 #[derive(Debug)]
 pub struct Pending(Ticket);
 
@@ -96,8 +96,8 @@ impl Host {
         self.opened(&session, number, &answer, |_| (ops::MADE_UP, to.out))
     }
 
-    /// From now on data go over so many links, as far as they can be made; comes back when they are there. Data connections
-    /// beside ssh are the links where they can be had, sessions of ssh where not.
+    /// From now on data goes over so many links, as far as they can be made, and returns when they are. They are data
+    /// connections beside ssh where those work, else sessions of ssh.
     pub fn fix_streams(&self, streams: usize) -> Result<Streams> {
         let session = self.client.session()?;
         session.fixed.store(streams.max(1), Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Host {
                 break;
             }
             session.want(wanted, wanted);
-            // Whoever asks for the session sees to its links.
+            // A call for the session sees to its links.
             self.client.session()?;
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -2,9 +2,9 @@
 //! every attribute that its file systems can.
 //!
 //! ```text
-//! store, file (the contract)  ->  session (links to one remote haul)  ->  link (frames, answers)  ->  wire (values)
-//!                                                                          |
-//! server (the far side's own stores)  <------------------------------------+
+//! store, source, sink (the contract)  ->  session (links to one remote haul)  ->  link, frame  ->  wire (values)
+//!                                                                                   |
+//! server (the remote host's own stores)  <------------------------------------------+
 //! ```
 
 mod bundles;

@@ -173,7 +173,7 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.source.readers.fetch_sub(1, Ordering::Relaxed);
         self.source.last.store(self.position, Ordering::Relaxed);
-        // A whole range was read and more was asked for: kept for whoever goes on there.
+        // A whole range was read and more was requested: kept for the reader that continues there.
         let whole = self.position == self.end && self.frame.as_ref().is_none_or(|frame| self.at >= frame.body().0.len());
         if let Some(pieces) = self.pieces.take().filter(|pieces| whole && !pieces.in_flight.is_empty()) {
             lock(&self.source.ahead).push(pieces);

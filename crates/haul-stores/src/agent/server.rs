@@ -1,4 +1,4 @@
-//! The far side: a haul that does on its own file systems what another one asks.
+//! The remote end: a haul that serves the requests of another one on its own file systems.
 //!
 //! ```text
 //! links (frames come, answers go)  ->  pool of threads  ->  perform (this folder)  ->  Local
@@ -8,10 +8,14 @@
 //! keeps no state that matters: what was written and not committed is found again by its token.
 
 mod account;
+mod bundles;
+mod content;
 mod data;
 mod files;
 mod join;
+mod listing;
 mod made;
+mod names;
 mod perform;
 mod pool;
 mod pull;
@@ -41,16 +45,16 @@ use crate::lock::lock;
 
 pub use join::join;
 
-/// Requests that are done at a time.
+/// Requests that are served at a time.
 const THREADS: usize = 256;
 /// Bytes of requests, and of answers to reads, that are held at a time over all links.
 const ROOM: u64 = 48 << 20;
-/// A link takes nothing for so long: its other end is gone.
+/// A link that accepts nothing for so long has lost its other end.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// Directories of one root that are remembered by their path.
 const DIRS: usize = 4096;
 
-/// What the one who started the agent has told it.
+/// How the agent was started.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The mask of the user's shell; the process itself has none.
@@ -142,14 +146,14 @@ impl Root {
     }
 }
 
-/// One link, as the far side has it.
+/// The serving end of one link.
 pub(super) struct Peer {
     output: Mutex<Box<dyn Output>>,
     /// Answers of many parts: how many more may go, or that nobody wants them.
     credits: Mutex<HashMap<u32, Credit>>,
     earned: Condvar,
     over: Arc<AtomicBool>,
-    /// Another far side, which may read what is open and nothing else.
+    /// Another remote host, which may read open files and nothing else.
     reader: bool,
 }
 
@@ -159,13 +163,13 @@ struct Credit {
     cancelled: bool,
 }
 
-/// Where the answer to one request goes.
+/// The answer to one request.
 pub(super) struct Reply<'a> {
-    /// Whose thread it is that answers.
+    /// The thread that answers is one of its.
     agent: &'a Arc<Agent>,
     peer: &'a Peer,
     id: u32,
-    /// What sending took, and waiting until the other end took more.
+    /// Time spent in sending, and in waiting until the other end accepted more.
     sending: Cell<Duration>,
 }
 
@@ -357,7 +361,7 @@ impl Agent {
         Ok(wanted)
     }
 
-    /// Signs of life on every link, for as long as the process lives; its end when nobody has been heard for too long.
+    /// Heartbeats on every link, for as long as the process lives, which ends when nobody has been heard for too long.
     fn pulse(&self) {
         loop {
             std::thread::sleep(HEARTBEAT);
@@ -370,8 +374,7 @@ impl Agent {
         }
     }
 
-    /// One sign of life on each link that takes one now. On one that is full whoever has filled it waits for it; and
-    /// whoever is writing gives a sign of life by that.
+    /// One heartbeat on each link that accepts one now. A link that is full needs none: its data is the heartbeat.
     fn beat(&self) {
         let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
         for peer in peers {

@@ -1,4 +1,4 @@
-//! The asking side's view of one remote haul: its links, what it said of itself, and what has been opened there.
+//! The local side's view of one remote haul: its links, its description, and what has been opened there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use super::wire::protocol_error;
 use crate::lock::lock;
 use crate::reconnect::Reconnect;
 
-/// How the remote haul is started, or joined where one is at work already under the word that is given.
+/// Starts the remote haul, or joins the running one that the word names.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
 
 /// What the user allows and wants.
@@ -30,7 +30,7 @@ pub struct SessionOptions {
     /// Links that carry data, neither more nor fewer; `None` is for haul to find out. Sessions of ssh are bounded by
     /// `sessions` all the same.
     pub streams: Option<usize>,
-    /// How long the far side may take to greet.
+    /// How long the remote haul may take to greet.
     pub greeting: Duration,
     /// Of this haul, for messages.
     pub version: &'static str,
@@ -43,13 +43,13 @@ pub struct SessionOptions {
 /// See [`crate::ssh::Login::reached`].
 pub type Reachable = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
 
-/// What became of the data connections, for later runs.
+/// The result of data connections, for later runs.
 #[derive(Debug)]
 pub enum DirectOutcome {
     Works,
     /// None could be made.
     Blocked,
-    /// They were made, and cut, damaged or silent time and again: from now on the data of this session go through ssh.
+    /// They were made, and failed time and again: from now on the data of this session goes through ssh.
     Fails(Error),
 }
 
@@ -59,7 +59,7 @@ pub type ReportOutcome = dyn Fn(&DirectOutcome) + Send + Sync;
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
-    /// Where the far end may be tried that says it is at this address.
+    /// The address to try for a remote end that claims this one.
     pub reached: Box<Reachable>,
     pub report_outcome: Arc<ReportOutcome>,
 }
@@ -89,7 +89,7 @@ pub struct Session {
     pub control: Arc<Link>,
     /// Unique in the process.
     pub id: u64,
-    /// Other far sides that this one can read from.
+    /// Other remote hosts that this one can read from.
     pub linked_peers: Mutex<HashSet<u64>>,
     pub(super) compress: bool,
     pub(super) window: Arc<Window>,
@@ -104,7 +104,7 @@ pub struct Session {
     pub(super) watch: Mutex<Watch>,
     /// Links that carry data, where that was fixed: neither more nor fewer. 0 where haul finds out by itself.
     pub(super) fixed: AtomicUsize,
-    /// Why no data connection could be made: by this end, and by the far one.
+    /// Why no data connection could be made: by this end, and by the remote one.
     pub(super) blocked: Mutex<Option<[Error; 2]>>,
     /// Bytes that have been asked for or sent in requests that carry data.
     pub(super) moved: AtomicU64,
@@ -125,9 +125,9 @@ pub struct Session {
 
 /// Bytes that are asked for ahead over all readers.
 const AHEAD: u64 = 32 << 20;
-/// A link with so much under route has no need of more: another is opened, if there may be one.
+/// A link with so much in flight is full: another is opened, if there may be one.
 const BUSY: u64 = 256 << 10;
-/// A round trip below this is that of a local network, where one connection fills the route.
+/// A round trip below this is that of a local network, where one connection fills the network.
 pub const NEAR: Duration = Duration::from_millis(2);
 
 impl fmt::Debug for Client {
@@ -142,7 +142,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The first number that is given to a root or a file; those below are for what is opened with the greeting.
+/// The first number of a root or a file; those below are for what is opened with the greeting.
 pub const FIRST_NUMBER: u64 = 16;
 
 fn next_id() -> u64 {
@@ -156,8 +156,8 @@ fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
 }
 
 impl Client {
-    /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where no haul found on the
-    /// far side or none that can be spoken with.
+    /// Connects, and sends early requests in the same round trip. `Unsupported` where the remote host has no haul, or none
+    /// with a common protocol version.
     pub fn connect(connect: Box<Connect>, options: SessionOptions, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
         let client =
             Client { connect, options, session: Mutex::default(), reconnect: Reconnect::default(), next: AtomicU64::new(FIRST_NUMBER) };
@@ -238,7 +238,7 @@ impl Client {
 }
 
 impl Session {
-    /// Signs of life for the far end, which would end by itself if it never heard of this one.
+    /// Heartbeats for the remote end, which ends by itself if it hears nothing.
     fn pulse(self: &Arc<Self>) {
         let session = Arc::downgrade(self);
         let beat = move || {
@@ -253,7 +253,7 @@ impl Session {
         let _it_lives_an_hour_without = std::thread::Builder::new().name("pulse".into()).spawn(beat);
     }
 
-    /// The link with the least to do; what carries data goes beside ssh where it can.
+    /// The link with the least in flight; data goes beside ssh where it can.
     pub fn link(&self, weight: u64) -> Result<Arc<Link>> {
         self.moved.fetch_add(weight, Ordering::Relaxed);
         if weight > 0 {
@@ -310,20 +310,20 @@ impl Session {
     fn most_links(&self) -> usize {
         let sessions = self.sessions.load(Ordering::Relaxed);
         match self.fixed.load(Ordering::Relaxed) {
-            // Over a short route the sessions of one login would only share one cipher.
+            // On a local network the sessions of one login would only share one cipher.
             0 if self.is_near() => 1,
             0 => sessions,
             fixed => fixed.min(sessions),
         }
     }
 
-    /// How long the route there and back is, as far as it is known.
+    /// The shortest round trip so far, if there was one.
     pub fn round_trip(&self) -> Option<Duration> {
         let nanos = self.round_trip.load(Ordering::Relaxed);
         (nanos < u64::MAX).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Asks for what is done at once: how long the answer takes is the length of the route.
+    /// For requests that take no time: the time to the answer is the round trip.
     pub fn ask_quick(&self, kind: u8, parts: &[&[u8]]) -> Result<Frame> {
         let begun = Instant::now();
         let answer = self.control.ask(kind, parts, 0)?.wait();
@@ -331,7 +331,7 @@ impl Session {
         answer
     }
 
-    /// As `ask_quick`, for what is not worth more than `most`; `None` if it cannot be had in that time.
+    /// As `ask_quick`, with a limit; `None` if there is no answer in that time.
     pub fn ask_if_quick(&self, kind: u8, parts: &[&[u8]], most: Duration) -> Option<Frame> {
         let begun = Instant::now();
         let ticket = self.control.ask(kind, parts, 0).ok()?;
@@ -377,7 +377,7 @@ impl Session {
                         continue;
                     }
                     if session.join(&client).is_err() {
-                        // It allows no more sessions: what there is has to do.
+                        // The host allows no more sessions.
                         let count = lock(&session.links).len().max(1);
                         session.sessions.store(count, Ordering::Relaxed);
                         session.wanted.store(count, Ordering::Relaxed);

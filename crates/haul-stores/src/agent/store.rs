@@ -48,7 +48,7 @@ fn checked(name: &Name, op: &'static str) -> Result<()> {
 }
 
 impl Remote {
-    /// The type of the file system under the root, as the far side names it.
+    /// The type of the file system under the root, as the remote host names it.
     pub fn fs_name(&self) -> &str {
         &self.fs_name
     }
@@ -90,7 +90,7 @@ impl Store for Remote {
         &self.place
     }
 
-    /// On its machine.
+    /// On the remote host.
     fn identity(&self) -> Option<(u64, u64)> {
         Some(self.root.identity)
     }
@@ -143,7 +143,7 @@ impl Store for Remote {
                     let name = Name::new(dir, leaf);
                     let found = match failed {
                         true => Err(from.error()?),
-                        // What comes from elsewhere is no name until it has been looked at.
+                        // Names from a remote host are checked before use.
                         false => from.attributes(name.clone()).and_then(|entry| checked(&name, "list").map(|()| entry)),
                     };
                     if each(found) == Flow::Stop {
@@ -310,7 +310,7 @@ impl Store for Remote {
     fn forget(&self, dir: &Dir) {
         let mut to = self.root.request();
         to.bytes(&dir.path());
-        // Its answer is nobody's; a lost connection has forgotten it anyway.
+        // Nobody waits for the answer; a lost connection has forgotten it anyway.
         let _asked = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
     }
 
@@ -321,7 +321,7 @@ impl Store for Remote {
         let most = (10 * trip).clamp(Duration::from_secs(1), Duration::from_secs(5));
         let answer = session.ask_if_quick(ops::WORKED, &[], most)?;
         let now = remote_work(&mut answer.body()).ok()?;
-        // A far side that was started again has counted from the start.
+        // A remote haul that was started again has counted from zero.
         let before = if id == session.id { before } else { FarWork::default() };
         Some(FarWork {
             reading: now.reading.saturating_sub(before.reading),

@@ -21,7 +21,7 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Pins down what stands at a leaf without opening it, a device or a fifo included.
+    /// Pins what has a leaf without opening it, a device or a fifo included.
     pub fn named(dir: impl AsFd, leaf: &[u8]) -> rustix::io::Result<Target<'static>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = if leaf.is_empty() {
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What is known of a target before its attributes are set.
+/// The state of a target before its attributes are set.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub facts: Option<Facts>,
@@ -95,16 +95,16 @@ impl Now {
     }
 }
 
-/// What holds for the whole store.
+/// Rules of the whole store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Root: may keep owners, `trusted.*` and capabilities.
     pub privileged: bool,
     /// The process's own file mode creation mask.
     pub umask: u32,
-    /// What new files lose whose mode is not kept.
+    /// The mask of new files whose mode is not kept.
     pub user_umask: u32,
-    /// What new directories lose.
+    /// The mask of new directories.
     pub dir_umask: u32,
     /// ACLs are kept.
     pub keep_acls: bool,

@@ -55,7 +55,7 @@ pub(super) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
-/// Whether a name has no extended attribute at all, as most have none. `false` also where that cannot be said in one
+/// Whether a name has no extended attribute at all, as most have none. `false` also where that takes more than one
 /// call: before Linux 6.13 there is no `listxattrat`, and going through `/proc` costs three times as much.
 pub(super) fn has_none(dir: BorrowedFd<'_>, leaf: &[u8], follow: bool) -> bool {
     /// The number is the same on every architecture: listxattrat came after the tables were unified.
@@ -162,7 +162,7 @@ impl XattrTarget<'_> {
     }
 }
 
-/// What came of setting extended attributes.
+/// The result of setting extended attributes.
 #[derive(Default)]
 pub(super) struct Set {
     pub refused: MetaMask,

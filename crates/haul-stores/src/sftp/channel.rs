@@ -32,7 +32,7 @@ pub struct Extensions {
     pub fsync: bool,
     pub lsetstat: bool,
     pub limits: bool,
-    /// It speaks several versions. Of those ProFTPD mixes up what comes in several sessions of one connection, and falls
+    /// It speaks several versions. Of such servers ProFTPD mixes up the sessions of one connection, and falls
     /// silent or calls handles invalid.
     pub single: bool,
 }
@@ -51,7 +51,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What stands behind the id.
+    /// The body behind the id.
     pub fn body(&self) -> Parser<'_> {
         Parser(self.packet.get(5..).unwrap_or_default())
     }
@@ -67,7 +67,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Adds a request; `fill` writes what stands behind its id.
+    /// Adds a request; `fill` writes the body behind its id.
     pub fn push(&mut self, kind: u8, fill: impl FnOnce(Request<'_>) -> Request<'_>) -> Ticket {
         let ticket = self.channel.shared.mux.begin(());
         fill(Request::new(&mut self.out, kind, ticket.id)).end();

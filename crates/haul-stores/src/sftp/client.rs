@@ -1,5 +1,4 @@
-//! What is asked of a server, in the words of the store: names, attributes and answers as values, and several channels
-//! to the same server.
+//! Requests to a server and their answers as values, over several channels to the same server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,6 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, protocol_error, status};
+use crate::lock::lock;
 use crate::reconnect::Reconnect;
 
 /// Opens another channel to the same server.
@@ -26,9 +26,9 @@ pub struct Client {
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
-    /// Channels of one large file, where that was said; else 0.
+    /// Channels of one large file, where that was set; else 0.
     fixed: AtomicUsize,
-    /// Bundles under way: each has handles open, of which a server allows about a thousand a channel.
+    /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
     bundles: Mutex<usize>,
     fewer: Condvar,
     pub extensions: Extensions,
@@ -38,7 +38,7 @@ pub struct Client {
     pub write_most: usize,
 }
 
-/// What every server takes: section 3 of the draft asks for packets of 34,000 bytes.
+/// Every server accepts this: section 3 of the draft requires packets of 34,000 bytes.
 const BLOCK: usize = 32 << 10;
 /// More than this in one request gains nothing.
 const BLOCK_MOST: usize = 255 << 10;
@@ -82,7 +82,7 @@ impl Client {
     /// A channel with little to do, or a new one.
     pub fn channel(&self) -> Result<Arc<Channel>> {
         let asked = Instant::now();
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = lock(&self.channels);
         channels.retain(|channel| !channel.is_over());
         if let Some(e) = self.reconnect.refused(asked).filter(|_| channels.is_empty()) {
             return Err(e);
@@ -100,7 +100,7 @@ impl Client {
                 self.reconnect.failed(&e);
                 Err(e)
             }
-            // It allows no more sessions: what there is has to do.
+            // The server allows no more sessions.
             Err(_) => {
                 self.most.store(channels.len(), Ordering::Relaxed);
                 let at = self.next.fetch_add(1, Ordering::Relaxed) % channels.len();
@@ -115,14 +115,14 @@ impl Client {
         let mut found = vec![first];
         while found.len() < count {
             let known = {
-                let channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+                let channels = lock(&self.channels);
                 channels.iter().find(|one| !one.is_over() && !found.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
             };
             if let Some(channel) = known {
                 found.push(channel);
                 continue;
             }
-            let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut channels = lock(&self.channels);
             if channels.len() >= self.most.load(Ordering::Relaxed) {
                 break;
             }
@@ -134,9 +134,9 @@ impl Client {
         Ok(found)
     }
 
-    /// Waits until few enough bundles are under way; over when what comes back is dropped.
+    /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.
     pub fn bundle(&self) -> BundlePermit<'_> {
-        let mut count = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.bundles);
         while *count >= BUNDLES {
             count = self.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
@@ -148,7 +148,7 @@ impl Client {
         self.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// How many channels one large file gains from: OpenSSH lets 2 MiB be under way in each.
+    /// How many channels one large file gains from: OpenSSH allows 2 MiB in flight in each.
     pub fn stripes(&self) -> usize {
         match self.fixed.load(Ordering::Relaxed) {
             0 => {}
@@ -163,12 +163,12 @@ impl Client {
     }
 }
 
-/// A bundle's turn.
+/// See [`Client::bundle`].
 pub struct BundlePermit<'a>(&'a Client);
 
 impl Drop for BundlePermit<'_> {
     fn drop(&mut self) {
-        *self.0.bundles.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock(&self.0.bundles) -= 1;
         self.0.fewer.notify_one();
     }
 }
@@ -258,7 +258,7 @@ pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     }
 }
 
-/// The answer to what has none but success.
+/// The answer to a request that returns nothing.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {
         return Err(protocol_error("an answer of a kind that was not asked for"));
@@ -271,10 +271,10 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         status::PERMISSION_DENIED => (ErrorKind::Denied, "Permission denied"),
         status::UNSUPPORTED => (ErrorKind::Unsupported, "the server cannot do that"),
         status::EOF => (ErrorKind::Changed, "the end of the file came early"),
-        // OpenSSH says so of a name that is too long.
+        // OpenSSH's answer to a name that is too long.
         status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not accept the name"),
         status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
-        // What later versions have, and some servers say to a client of version 3 too.
+        // Of later versions; some servers send them to a client of version 3, too.
         status::NO_SUCH_PATH | status::NOT_A_DIRECTORY => (ErrorKind::NotFound, "No such file or directory"),
         status::FILE_EXISTS | status::DIR_NOT_EMPTY => (ErrorKind::Exists, "File exists"),
         status::WRITE_PROTECT => (ErrorKind::ReadOnly, "Read-only file system"),
@@ -285,7 +285,7 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
     let said = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();
-    // "Failure" says no more than the code.
+    // "Failure" adds nothing to the code.
     let plain =
         matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE) || said.is_empty() || said == "Failure";
     Err(Error::new(kind, op).because(if plain { reason.to_string() } else { said }))
@@ -296,13 +296,13 @@ pub fn is_unexplained(error: &Error) -> bool {
     error.kind() == ErrorKind::Other
 }
 
-/// Whether the reason of a failed creation may be that something has the name: the protocol has no word for that, and
-/// servers use several.
+/// Whether a creation may have failed because the name is taken: the protocol has no code for that, and servers use
+/// several.
 pub fn may_exist(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Other | ErrorKind::Denied | ErrorKind::Exists)
 }
 
-/// What SFTP 3 says of an entry: no inode, no number of links, no nanoseconds.
+/// An entry from the attributes of SFTP 3: no inode, no number of links, no nanoseconds.
 pub fn entry(name: Name, attrs: &Attrs) -> Entry {
     let mut entry = Entry::bare(name, attrs.kind());
     if entry.kind == Kind::Unknown {
@@ -326,7 +326,7 @@ pub fn fill(entry: &mut Entry, attrs: &Attrs) {
         entry.have = entry.have.with(MetaMask::MTIME);
     }
     if let Some(mode) = attrs.mode {
-        // Whose bits they would be is not known without an owner.
+        // Without an owner setuid and setgid have no meaning.
         let special = if attrs.owner.is_some() { 0o7000 } else { 0o1000 };
         entry.mode = mode & (0o777 | special);
         entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::SETID);

@@ -11,7 +11,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Xattrs};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Chunk, Flow, Landed, MetaSpec, Place, Receipt, Sink, Source, Spec, Store, Token};
 
-use super::Host;
+use super::host::Host;
 use super::packet::{Attrs, kind, open};
 use super::stripes::{Reader, Stripe, write_blocks};
 use crate::discard::{Counts, Discard};
@@ -55,14 +55,14 @@ impl Host {
         Ok(Device::new(Box::new(Synthetic::new(1, files, size)), true, open))
     }
 
-    /// What is written here over up to `streams` channels is lost; `counts` says how much the host has taken.
+    /// A destination that keeps nothing, over up to `streams` channels; `counts` is how much the host has accepted.
     pub fn null(&self, streams: usize, counts: Arc<Counts>) -> Result<Device> {
         let open = self.device(NULL, open::WRITE, streams, counts.clone())?;
         Ok(Device::new(Box::new(Discard::counting(counts)), false, open))
     }
 
     fn device(&self, path: &[u8], flags: u32, streams: usize, counts: Arc<Counts>) -> Result<DeviceStripes> {
-        // What has that name in a cage may be a file.
+        // In a chroot the name may be a file's.
         if self.look(path)? != Some(Kind::Char) {
             let e = Error::new(ErrorKind::Unsupported, "measure").at(path);
             return Err(e.because("the server does not expose this device, so all data would go to disk"));
@@ -73,7 +73,7 @@ impl Host {
         Ok(DeviceStripes { stripes, next: AtomicUsize::new(0), block, counts })
     }
 
-    /// How long one question that is answered at once takes.
+    /// The time of one request that takes none itself.
     pub fn ping(&self) -> Result<Duration> {
         let channel = self.client.channel()?;
         let begun = Instant::now();

@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The attributes of section 5: what is `None` is not said, or not to be set.
+/// The attributes of section 5; `None` is unknown, or not to be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// Bytes.
@@ -230,10 +230,10 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The operation of an error that means that the peer does not speak the protocol: no other words tell more.
+/// The operation of an error that means that the peer does not speak the protocol; no other message explains it better.
 pub const SPEAK: &str = "speak SFTP";
 
-/// The peer does not speak the protocol: nothing that it says can be believed any more.
+/// The peer violates the protocol: nothing that it sends can be trusted any more.
 pub fn protocol_error(reason: &str) -> Error {
     let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("protocol error: {reason}"));
     e.hint("try `sftp`, and ask the server's administrator")

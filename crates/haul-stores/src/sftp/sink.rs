@@ -1,4 +1,4 @@
-//! A file of the host that is written: beside its final name until it is whole, or in place if that was asked for.
+//! A file of the host that is being written: under a staging name until it is complete, or in place if requested.
 
 use std::io::Read;
 use std::ops::Range;
@@ -24,7 +24,7 @@ const IN_PLACE: &[u8] = b"in-place";
 pub(super) struct RemoteSink {
     shared: Arc<Shared>,
     name: Name,
-    /// Where it will stand.
+    /// Its final path.
     target: Vec<u8>,
     /// Where it is written; `target` itself if in place.
     path: Vec<u8>,
@@ -137,7 +137,7 @@ impl RemoteSink {
         let set = |wanted: &Attrs| {
             channel.ask(kind::FSETSTAT, |r| r.bytes(&stripe.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"))
         };
-        // What an earlier connection landed may have been in the memory of a server that went down since.
+        // A server that has crashed since may have lost what an earlier connection wrote.
         if !self.made && there.size.is_none_or(|size| size < entry.size) {
             return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server lost part of the data"));
         }
@@ -154,7 +154,7 @@ impl RemoteSink {
         }
         let mut rest = rest_of(entry, self.keep, owned);
         if rest.mode.is_none() && self.path != self.target {
-            // Who does not keep modes keeps that of the file that is replaced; a new one gets what its owner may do.
+            // Without modes to keep, a replaced file keeps its mode; a new one gets the owner's bits.
             let old = self.shared.lstat(&self.target).ok().filter(|old| old.kind() == Kind::File);
             rest.mode = Some(old.and_then(|old| old.mode).map_or(0o644 & (entry.mode | 0o600), |mode| mode & 0o777));
         }
@@ -187,7 +187,7 @@ fn no_file() -> Error {
 
 /// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.
 fn staged(token: &Token) -> Result<Option<&[u8]>> {
-    // A haul that was there then has said more behind the name.
+    // The token of a haul on the host has more behind the name.
     match token.0.split(|byte| *byte == b'@').next().unwrap_or_default() {
         IN_PLACE => Ok(None),
         leaf if is_staging(leaf) => Ok(Some(leaf)),

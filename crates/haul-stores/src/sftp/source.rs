@@ -14,7 +14,7 @@ use super::client::{attrs, data};
 use super::packet::{Attrs, kind, open, protocol_error};
 use super::stripes::{Reader, Stripe, Stripes};
 
-/// What is taken at most of a file whose size says nothing: bytes.
+/// Bytes that are read at the most of a file whose size is unknown.
 const GENERATED_MOST: u64 = 16 << 20;
 
 pub(super) struct RemoteFile {
@@ -29,7 +29,7 @@ fn changed(reason: &str) -> Error {
     Error::new(ErrorKind::Changed, "read").because(reason)
 }
 
-/// What a file of the host is stamped with: there is no inode in the protocol.
+/// The stamp of a remote file: the protocol has no inode.
 pub(super) fn stamp(attrs: &Attrs) -> Stamp {
     Stamp { size: attrs.size.unwrap_or(0), mtime: attrs.mtime(), version: 0 }
 }

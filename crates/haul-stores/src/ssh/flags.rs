@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-/// What the flags say of ssh.
+/// Flags of ssh.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[group(skip)]
 #[command(next_help_heading = "Connection (SSH; no effect on local paths)")]

@@ -20,9 +20,9 @@ use crate::lock::lock;
 use crate::private::private_directory;
 use crate::sftp::{Channel, SPEAK};
 
-/// How long a person may take to answer what ssh asks: the password, a code from a phone.
+/// How long a person may take to answer ssh: the password, a code from a phone.
 const LOGIN: Duration = Duration::from_secs(300);
-/// An fsync of a large file or a recall from tape may take minutes; that the host itself is gone ssh finds out by itself.
+/// An fsync of a large file or a recall from tape may take minutes; ssh itself detects a lost host sooner.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long after the last session in it the end of a connection may show.
 const GONE: Duration = Duration::from_millis(300);
@@ -32,7 +32,7 @@ const SESSION: Duration = Duration::from_secs(30);
 /// Options that must be so, before those of the user: the first value of an option counts.
 const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
 
-/// A login that several conversations share.
+/// A login that several sessions share.
 #[derive(Debug)]
 pub struct Login {
     target: Target,
@@ -53,13 +53,13 @@ enum Master {
     Own(Child),
     /// One that the user has running, and its socket where that is known.
     Users(Option<String>),
-    /// No socket can be made: each conversation logs in by itself.
+    /// No socket can be made: each session logs in by itself.
     Each,
 }
 
 impl Login {
     pub fn new(target: Target) -> Result<Login> {
-        // What begins with a dash would be an option of ssh; a host from a file or a script may.
+        // A host from a file or a script may begin with a dash, which makes it an option of ssh.
         let bad =
             |words: &str| words.starts_with('-') || words.is_empty() || words.bytes().any(|byte| byte.is_ascii_control() || byte == b' ');
         if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
@@ -70,7 +70,7 @@ impl Login {
         Ok(Login { target, socket, master: Mutex::default(), messages: Messages::default(), further, sessions: AtomicUsize::new(0) })
     }
 
-    /// ssh with what it is told in every use: `first`, then what must be so, then the user's own.
+    /// ssh with the options of every use: `first`, then the fixed ones, then the user's own.
     fn ssh(&self, first: &[OsString], jump: bool) -> Command {
         let mut words = self.target.command.iter();
         let mut command = Command::new(words.next().map_or(OsStr::new("ssh"), OsString::as_os_str));
@@ -132,7 +132,7 @@ impl Login {
     }
 
     /// The login whose turn it is, if it is not this one. One TCP connection carries no more than its window in a round trip;
-    /// further ones are made only if the user wants them, and only where nobody is asked anything.
+    /// further ones are made only if the user wants them, and only non-interactively.
     fn another(&self) -> Option<Arc<Login>> {
         let turn = self.sessions.fetch_add(1, Ordering::Relaxed) % self.target.logins.max(1);
         if turn == 0 {
@@ -152,7 +152,7 @@ impl Login {
                 logins.last().cloned()
             }
             Err(_) => {
-                // Somebody would have to answer: what there is has to do.
+                // A person would have to answer.
                 *further = None;
                 None
             }
@@ -162,12 +162,12 @@ impl Login {
     /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to
     /// greet.
     fn session(&self) -> Result<(Command, Duration)> {
-        // One at a time: whoever comes first logs in, the others go through the socket.
+        // One at a time: the first caller logs in, the others go through the socket.
         let mut master = lock(&self.master);
         if let Some(Master::Own(child)) = &mut *master
             && !matches!(child.try_wait(), Ok(None))
         {
-            // The connection was lost: whoever asks again logs in again.
+            // The connection was lost: log in again.
             *master = None;
         }
         if matches!(&*master, Some(Master::Users(_))) && !self.users_master() {
@@ -197,7 +197,7 @@ impl Login {
         Ok((command, greeting))
     }
 
-    /// Logs in, where that was not done yet, and says how it went.
+    /// Logs in, unless that was done before, and reports how.
     pub fn enter(&self) -> Result<Entered> {
         let mut master = lock(&self.master);
         let begun = Instant::now();
@@ -219,7 +219,7 @@ impl Login {
         Ok(Entered::new(took, whose, &self.messages.text()))
     }
 
-    /// Whether there is one session and no more: another would be another login, for which a person may be asked.
+    /// Whether there can be only one session: another would be another login, for which a person may be asked.
     pub fn is_single(&self) -> bool {
         matches!(&*lock(&self.master), Some(Master::Each))
     }
@@ -292,9 +292,9 @@ impl Login {
         Ok(Master::Own(child))
     }
 
-    /// For what goes through one session: tried again for two seconds where the host has refused that session, since one
-    /// before it may be about to end. Nothing is gained by it while another is held. Also where the host closed the whole
-    /// connection over the session before: there are servers that do so when they are asked for a command.
+    /// Tries again for two seconds where the host has refused a session, since one before it may be about to end, or where it
+    /// closed the whole connection over the session before, as some servers do after a command. It gains nothing while another
+    /// session is held.
     pub fn again<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let until = Instant::now() + Duration::from_secs(2);
         loop {
@@ -318,17 +318,17 @@ impl Login {
             };
             drop(master);
             if lost || Instant::now() > until {
-                // A server that hangs up of its own will, as some do over a command, takes its leave.
+                // A server that disconnects on purpose, as some do after a command, reports that.
                 return lost && !self.messages.text().contains("Received disconnect from");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// ssh's own words for why it ended, and what can be done.
+    /// Replaces the reason by ssh's own message, with the next step.
     pub fn explain(&self, e: Error) -> Error {
         if e.op() == SPEAK {
-            // What a start-up file complains of has nothing to do with it.
+            // Messages of start-up files are unrelated to it.
             return e.at(self.target.host.as_bytes());
         }
         self.messages.explain(e, &self.target.host)

@@ -18,7 +18,7 @@ const KEPT: usize = 64 << 10;
 /// of a one-time code, a wrong password). Its last message, when it gives up, is in the error.
 const QUIET: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// What the ssh that was started last has printed.
+/// The output of the ssh that was started last.
 #[derive(Clone, Debug, Default)]
 pub struct Messages(Arc<Mutex<Vec<u8>>>);
 
@@ -138,11 +138,11 @@ pub enum Whose {
 pub struct Entered {
     pub took: Duration,
     pub whose: Whose,
-    /// `publickey`, `password` and so on; what follows is known of logins of our own only.
+    /// `publickey`, `password` and so on; this and the rest is known of our own logins only.
     pub method: Option<String>,
-    /// The server's program and version, as it says them.
+    /// The server's program and version, as it reports them.
     pub server: Option<String>,
-    /// The ciphers of what is sent and of what is received.
+    /// The ciphers of sent and of received data.
     pub ciphers: Option<(String, String)>,
 }
 

@@ -18,7 +18,7 @@ use crate::sftp::{self, CHANNELS};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long the remote haul may take to say that it is there: modules that a login script loads may take a while.
+/// How long the remote haul may take to greet: a login script may take a while to load modules.
 const GREETING: Duration = Duration::from_secs(60);
 
 /// A login to a host, before anything goes through it.
@@ -108,7 +108,7 @@ impl Reach {
         self.access.moves_data && !self.flags.no_direct && tried
     }
 
-    /// haul on the remote host; `None` where there is none. What was asked for by `--agent` must be there.
+    /// haul on the remote host; `None` where there is none, unless `--agent` requires it.
     fn agent(&mut self, path: &[u8]) -> Result<Option<agent::Host>> {
         if self.flags.install_agent {
             self.place()?;
@@ -126,7 +126,7 @@ impl Reach {
             true => self.login.again(|| self.greet(path, direct())),
             false => self.greet(path, direct()),
         };
-        // A connection that was cut says nothing of what is there.
+        // A connection that was cut does not show whether haul is there.
         let met = match met {
             Err(e) if agent::ended_silently(&e) && self.login.was_cut() => self.greet(path, direct()),
             met => met,
@@ -135,7 +135,7 @@ impl Reach {
             Ok(host) => Ok(Some(host)),
             Err(e) if self.flags.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 let e = self.login.explain(e);
-                // What keeps ssh itself out has a next step of its own.
+                // Failures of ssh itself have a next step of their own.
                 let hinted = e.next_step().is_some();
                 Err(if hinted { e } else { e.hint("give the path of haul with --agent, or omit it to use plain SFTP") })
             }
@@ -149,7 +149,7 @@ impl Reach {
         }
     }
 
-    /// Meets haul on the remote host. `Unsupported` where there is none.
+    /// Greets haul on the remote host. `Unsupported` where there is none.
     pub fn greet(&self, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
         let (login, asked) = (self.login.clone(), self.flags.agent.clone());
         let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
@@ -158,8 +158,8 @@ impl Reach {
         agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
 
-    /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that
-    /// says so. What keeps it from being placed is said, and the run goes on over plain SFTP; another platform is an error.
+    /// `--install-agent`: installs this program on a remote host without a usable one, and prints a line about it. If it
+    /// cannot be installed, that is printed and the run continues over plain SFTP; another platform is an error.
     pub fn place(&self) -> Result<()> {
         let endpoint = &self.endpoint;
         let program = Program::own(VERSION)?;

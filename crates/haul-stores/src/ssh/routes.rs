@@ -1,4 +1,4 @@
-//! What earlier runs have learned of data connections to hosts.
+//! Results of data connections to hosts in earlier runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Routes {
 
     fn note(&self, endpoint: &str, trouble: Option<&str>) {
         let Some(file) = self.file(endpoint) else { return };
-        // It saves time the next time; that it cannot be kept is no failure.
+        // It saves time in the next run; failing to keep it is no failure.
         let _ = match trouble {
             None => std::fs::remove_file(&file),
             Some(trouble) => {
@@ -44,7 +44,7 @@ impl Routes {
         };
     }
 
-    /// What a run has seen of its data connections. What the user should know goes to `print`.
+    /// The result of a run's data connections. What the user should know goes to `print`.
     pub fn saw(&self, endpoint: &str, seen: &DirectOutcome, print: &dyn Fn(&str)) {
         match seen {
             DirectOutcome::Works => self.note(endpoint, None),

@@ -83,7 +83,7 @@ impl Files {
             match files.get(&number) {
                 Some(File::Open(open)) => return Ok(open.clone()),
                 Some(File::Expected) => {}
-                // The words under which the asking end knows that it has to open it again.
+                // The words under which the requesting end knows that it has to open it again.
                 None => return Err(Error::new(ErrorKind::NotFound, "use").because("the file is not open")),
             }
             files = self.opened.wait_timeout(files, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;

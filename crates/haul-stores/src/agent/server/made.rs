@@ -1,6 +1,5 @@
-//! Places that are made up: a source whose bytes cost nothing and a sink that keeps nothing, so that the way between two
-//! hauls can be measured by the code that moves files, without any disk. They are asked for by a request of their own and
-//! no path leads to them.
+//! Generated roots: a source whose bytes cost nothing and a sink that keeps nothing, so that the network can be measured by
+//! the code that moves files, without any disk. They have a request of their own, and no path leads to them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -10,7 +10,7 @@ use super::*;
 /// Whoever waits longer waits for ever.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// The asking end, without a thread of its own.
+/// The requesting end, without a thread of its own.
 struct Asker {
     to: Plain<Bounded>,
     from: Plain<UnixStream>,
