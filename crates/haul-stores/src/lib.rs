@@ -4,12 +4,20 @@
 
 #[cfg(feature = "ssh")]
 pub mod agent;
+#[cfg(feature = "ssh")]
+mod bounded;
+#[cfg(feature = "ssh")]
+mod child;
+#[cfg(feature = "ssh")]
+mod items;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(feature = "ssh")]
-mod lost;
+#[cfg(any(feature = "memory", feature = "ssh", feature = "local"))]
+mod lock;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "ssh")]
+mod mux;
 #[cfg(feature = "ssh")]
 /// Users and groups of this machine.
 mod names;
@@ -19,6 +27,8 @@ mod private;
 #[cfg(feature = "ssh")]
 pub mod probe;
 pub mod provider;
+#[cfg(feature = "ssh")]
+mod reconnect;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use haul_core::entry::{Kind, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::Host;
+use super::host::Host;
 use super::packet::{Attrs, kind, open};
-use super::sink::write_blocks;
-use super::source::{Reader, Way};
+
+use super::stripes::{Reader, Stripe, write_blocks};
 
 /// A device, open once in each channel.
 #[derive(Debug)]
 pub struct Device {
-    ways: Vec<Arc<Way>>,
+    stripes: Vec<Arc<Stripe>>,
     next: AtomicUsize,
     /// Bytes of one request.
     block: usize,
@@ -26,32 +26,32 @@ pub struct Device {
 /// A device in one of its channels.
 #[derive(Debug)]
 pub struct Stream {
-    ways: Vec<Arc<Way>>,
+    stripes: Vec<Arc<Stripe>>,
     block: usize,
 }
 
 impl Device {
     /// Channels that it is open in.
     pub fn channels(&self) -> usize {
-        self.ways.len()
+        self.stripes.len()
     }
 
     /// The channels take turns.
     pub fn stream(&self) -> Stream {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ways.len().max(1);
-        Stream { ways: self.ways[at..=at].to_vec(), block: self.block }
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.stripes.len().max(1);
+        Stream { stripes: self.stripes[at..=at].to_vec(), block: self.block }
     }
 }
 
 impl Stream {
     /// `name` is for errors.
     pub fn read<'a>(&self, name: &'a Name, at: Range<u64>) -> Box<dyn Read + Send + 'a> {
-        Box::new(Reader::new(name, self.ways.clone(), self.block, at))
+        Box::new(Reader::new(name, self.stripes.clone(), self.block, at))
     }
 
     /// Calls `taken` with the bytes of each block that the server has acknowledged.
     pub fn write(&self, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
-        write_blocks(&self.ways, self.block, at, from, taken)
+        write_blocks(&self.stripes, self.block, at, from, taken)
     }
 }
 
@@ -72,9 +72,9 @@ impl Host {
             let e = Error::new(ErrorKind::Unsupported, "measure").at(path);
             return Err(e.because("the server does not expose this device, so all data would go to disk"));
         }
-        let way = |channel| Way::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
-        let ways = self.client.channels(streams.max(1))?.into_iter().map(way).collect::<Result<Vec<_>>>()?;
-        Ok(Device { ways, next: AtomicUsize::new(0), block })
+        let stripe = |channel| Stripe::open(channel, path, flags, &Attrs::default(), "open").map(Arc::new).map_err(|e| e.at(path));
+        let stripes = self.client.channels(streams.max(1))?.into_iter().map(stripe).collect::<Result<Vec<_>>>()?;
+        Ok(Device { stripes, next: AtomicUsize::new(0), block })
     }
 
     /// The round trip of one request that the server answers at once.

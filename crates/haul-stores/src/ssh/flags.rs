@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::{Values, root_all};
 
-/// What the flags say of ssh.
+/// Flags of ssh.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[group(skip)]

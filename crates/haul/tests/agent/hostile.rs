@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use haul_stores::agent::{Host, Pipes, Wishes};
+use haul_stores::agent::{Host, Pipes, SessionOptions};
 use haul_test::compare::What;
 use haul_test::content::Random;
 
@@ -304,12 +304,18 @@ fn a_far_side_that_says_nothing_is_given_up() {
             command.args(["-c", &format!("printf '{printed}'; exec sleep 600")]);
             let mut child = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().expect("sh runs");
             let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-            Ok(Pipes { input: input.into(), output: output.into(), carrier: Box::new(child) })
+            Ok(Pipes { input: input.into(), output: output.into(), transport: Box::new(child) })
         }
     };
     for printed in ["", "welcome\\n", "\\nhaul-agent-speaks\\n", "\\nhaul-agent-speaks\\n\\0\\0\\1"] {
-        let wishes =
-            Wishes { sessions: 1, streams: None, greeting: Duration::from_millis(300), version: "0.1.0", squeeze: false, direct: None };
+        let wishes = SessionOptions {
+            sessions: 1,
+            streams: None,
+            greeting: Duration::from_millis(300),
+            version: "0.1.0",
+            compress: false,
+            direct: None,
+        };
         let connected = Host::connect(Box::new(hangs(printed)), wishes, "testhost".into(), b"/tmp");
         let e = connected.map(|_| ()).expect_err("nobody greets");
         println!("{printed:?}: {e}");

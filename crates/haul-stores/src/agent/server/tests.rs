@@ -34,7 +34,7 @@ fn options() -> Options {
     Options { measuring: Arc::new(Unmeasured), umask: 0o022, version: "0" }
 }
 
-/// The asking end, without a thread of its own.
+/// The requesting end, without a thread of its own.
 struct Asker {
     to: Plain<Bounded>,
     from: Plain<UnixStream>,
@@ -131,7 +131,7 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
         let (near, far) = UnixStream::pair().expect("a pair");
         near.set_read_timeout(Some(BOUND)).expect("set");
         let over = Arc::new(AtomicBool::new(false));
-        let output = Bounded::new(far.try_clone().expect("copied").into(), PATIENCE, over.clone()).expect("bounded");
+        let output = Bounded::new(far.try_clone().expect("copied").into(), ABANDONED, over.clone()).expect("bounded");
         while full && std::io::Write::write(&mut &far, &[0; 4096]).is_ok() {}
         let output: Mutex<Box<dyn Output>> = Mutex::new(Box::new(Plain(output)));
         lock(&agent.peers).push(Arc::new(Peer { output, credits: Mutex::default(), earned: Condvar::new(), over, reader: false }));
@@ -141,7 +141,7 @@ fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
     let beating = agent.clone();
     std::thread::spawn(move || beating.beat());
     let frame = Plain(alive).receive().expect("a sign of life in time").expect("no end");
-    assert_eq!(frame.kind, kind::PULSE);
+    assert_eq!(frame.kind, kind::HEARTBEAT);
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn note(facts: &mut Facts, probed: &Probe) {
 
 /// The remote haul was met: what it says, how far away it is, and whether data connections can be made.
 fn met(reach: &Reach, flags: &Flags, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
-    let far = host.far()?;
+    let far = host.remote()?;
     let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
     facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
     if facts.connection.is_none() {

@@ -1,5 +1,4 @@
 use std::collections::HashSet;
-use std::thread;
 
 use proptest::prelude::*;
 
@@ -13,41 +12,41 @@ fn secret() -> Secret {
 }
 
 /// Both ends of connection 7: the connecting one and the accepting one.
-fn both() -> ((Sealer, Opener), (Sealer, Opener)) {
-    let (hello, sealer, opener) = Connector::new(secret()).connect_with(7, std::array::from_fn(|i| 0xa0 + i as u8));
-    let (number, far_sealer, far_opener) = Acceptor::new(secret()).accept(&hello).expect("made with the same secret");
+fn both() -> ((Encryptor, Decryptor), (Encryptor, Decryptor)) {
+    let (hello, encryptor, decryptor) = Connector::new(secret()).connect_with(7, std::array::from_fn(|i| 0xa0 + i as u8));
+    let (number, remote_encryptor, remote_decryptor) = Acceptor::new(secret()).accept(&hello).expect("made with the same secret");
     assert_eq!(number, 7);
-    ((sealer, opener), (far_sealer, far_opener))
+    ((encryptor, decryptor), (remote_encryptor, remote_decryptor))
 }
 
-fn frame(sealer: &mut Sealer, plain: &[u8]) -> Vec<u8> {
+fn frame(encryptor: &mut Encryptor, plain: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    sealer.seal(&mut out, &[plain]).expect("a vector takes it");
+    encryptor.encrypt(&mut out, &[plain]).expect("a vector takes it");
     out
 }
 
-fn final_frame(sealer: &mut Sealer) -> Vec<u8> {
+fn final_frame(encryptor: &mut Encryptor) -> Vec<u8> {
     let mut out = Vec::new();
-    sealer.finish(&mut out).expect("a vector takes it");
+    encryptor.send(&mut out, Kind::End, 0, &[]).expect("a vector takes it");
     out
 }
 
-fn open(opener: &mut Opener, mut from: Stream) -> Result<Option<Vec<u8>>> {
+fn open(decryptor: &mut Decryptor, mut from: Stream) -> Result<Option<Vec<u8>>> {
     let mut buffer = Vec::new();
-    let opened = opener.open(&mut from, &mut buffer)?.map(|plain| plain.to_vec());
+    let opened = decryptor.open(&mut from, &mut buffer)?.map(|plain| plain.to_vec());
     assert!(from.is_empty(), "a frame is read whole");
     Ok(opened)
 }
 
 /// The frame is refused, and so is a good one behind it.
-fn refused(opener: &mut Opener, stream: Stream) {
+fn refused(decryptor: &mut Decryptor, stream: Stream) {
     let mut buffer = vec![1; 8];
-    let error = opener.open(&mut { stream }, &mut buffer).expect_err("not sealed so");
+    let error = decryptor.open(&mut { stream }, &mut buffer).expect_err("not encrypted so");
     assert_eq!(error.to_string(), "receive: a frame that the remote end did not encrypt");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(error.remedy(), Remedy::Reconnect);
     assert!(buffer.is_empty(), "nothing is left of it");
-    let again = opener.open(&mut { stream }, &mut buffer).expect_err("a failure is final");
+    let again = decryptor.open(&mut { stream }, &mut buffer).expect_err("a failure is final");
     assert_eq!(again.to_string(), error.to_string());
 }
 
@@ -70,56 +69,43 @@ fn hkdf_is_that_of_the_rfc() {
 fn the_scheme_is_as_it_is_written_down() {
     let hello =
         hex("6861756c0064310a00000007a0a1a2a3a4a5a6a7a8a9aaabacadaeaf8294d177d562f98e8eeab2a695aae151158cf5d4889ddde03ab074153a3047ae");
-    let (made, mut sealer, _) = Connector::new(secret()).connect_with(7, std::array::from_fn(|i| 0xa0 + i as u8));
+    let (made, mut encryptor, _) = Connector::new(secret()).connect_with(7, std::array::from_fn(|i| 0xa0 + i as u8));
     assert_eq!(made.as_slice(), hello);
-    assert_eq!(frame(&mut sealer, b"first"), hex("00000015034a7ca3437afa9ee659a7a2b0dbb481f5d2e800a1"));
+    assert_eq!(frame(&mut encryptor, b"first"), hex("00000015034a7ca3437afa9ee659a7a2b0dbb481f5d2e800a1"));
     let second = "0000002dc78f12124a272a8a83d35f95dfa33cea35235908bda67e7c557c05a9cfa105b1db9f6fa0570e7ab2e3d1445edd";
-    assert_eq!(frame(&mut sealer, b"second, longer than one block"), hex(second));
-    sealer.keys.frame = 65_535;
-    assert_eq!(frame(&mut sealer, b"last of a key"), hex("0000001d68628d95f7da22066f784144f04893e42ea4f154792af98cf8ca0d960b"));
+    assert_eq!(frame(&mut encryptor, b"second, longer than one block"), hex(second));
+    encryptor.keys.frame = 65_535;
+    assert_eq!(frame(&mut encryptor, b"last of a key"), hex("0000001d68628d95f7da22066f784144f04893e42ea4f154792af98cf8ca0d960b"));
     let next = "000000215680e6294dd647e67a66e6955901570ff136f1c405ff9bbb12c91375ff75a7ba42";
-    assert_eq!(frame(&mut sealer, b"first of the next"), hex(next));
+    assert_eq!(frame(&mut encryptor, b"first of the next"), hex(next));
 
-    let (_, (mut sealer, _)) = both();
-    assert_eq!(frame(&mut sealer, b"ready"), hex("000000150abc5d5cb47ebf5c1e65468eafaab382f5727ae2bb"));
-    assert_eq!(final_frame(&mut sealer), hex("0100001059c506f1ca0ce9c323434dc5c6be67fe"));
+    let (_, (mut encryptor, _)) = both();
+    assert_eq!(frame(&mut encryptor, b"ready"), hex("000000150abc5d5cb47ebf5c1e65468eafaab382f5727ae2bb"));
+    assert_eq!(final_frame(&mut encryptor), hex("0100001059c506f1ca0ce9c323434dc5c6be67fe"));
 }
 
 #[test]
 fn both_directions_arrive_and_end() {
-    let ((mut sealer, mut opener), (mut far_sealer, mut far_opener)) = both();
-    assert_eq!(open(&mut far_opener, &frame(&mut sealer, b"there")).unwrap().unwrap(), b"there");
-    assert_eq!(open(&mut opener, &frame(&mut far_sealer, b"and back")).unwrap().unwrap(), b"and back");
-    assert_eq!(open(&mut far_opener, &frame(&mut sealer, b"")).unwrap().unwrap(), b"");
-    assert!(open(&mut far_opener, &final_frame(&mut sealer)).unwrap().is_none());
-    assert!(open(&mut far_opener, &[]).unwrap().is_none(), "an end stays one");
-    assert_eq!(open(&mut opener, &frame(&mut far_sealer, b"more")).unwrap().unwrap(), b"more");
-    let after = sealer.seal(&mut Vec::new(), &[b"x"]).unwrap_err();
-    assert_eq!(after.to_string(), "send: the connection was finished");
-}
-
-#[test]
-fn halves_work_in_threads_of_their_own() {
-    let ((mut sealer, mut opener), (mut far_sealer, mut far_opener)) = both();
-    let there = thread::spawn(move || frame(&mut sealer, b"there"));
-    let back = thread::spawn(move || frame(&mut far_sealer, b"back"));
-    let (there, back) = (there.join().unwrap(), back.join().unwrap());
-    let far = thread::spawn(move || open(&mut far_opener, &there).unwrap());
-    assert_eq!(open(&mut opener, &back).unwrap().unwrap(), b"back");
-    assert_eq!(far.join().unwrap().unwrap(), b"there");
+    let ((mut encryptor, mut decryptor), (mut remote_encryptor, mut remote_decryptor)) = both();
+    assert_eq!(open(&mut remote_decryptor, &frame(&mut encryptor, b"there")).unwrap().unwrap(), b"there");
+    assert_eq!(open(&mut decryptor, &frame(&mut remote_encryptor, b"and back")).unwrap().unwrap(), b"and back");
+    assert_eq!(open(&mut remote_decryptor, &frame(&mut encryptor, b"")).unwrap().unwrap(), b"");
+    assert!(open(&mut remote_decryptor, &final_frame(&mut encryptor)).unwrap().is_none());
+    assert!(open(&mut remote_decryptor, &[]).unwrap().is_none(), "an end stays one");
+    assert_eq!(open(&mut decryptor, &frame(&mut remote_encryptor, b"more")).unwrap().unwrap(), b"more");
 }
 
 #[test]
 fn a_flipped_bit_anywhere_is_refused() {
-    let sealed = frame(&mut both().0.0, b"what was sent");
-    for at in 0..sealed.len() {
+    let encrypted = frame(&mut both().0.0, b"what was sent");
+    for at in 0..encrypted.len() {
         for bit in 0..8 {
-            let mut changed = sealed.clone();
+            let mut changed = encrypted.clone();
             changed[at] ^= 1 << bit;
-            let mut far_opener = both().1.1;
-            let error = far_opener.open(&mut changed.as_slice(), &mut Vec::new()).expect_err("changed");
+            let mut remote_decryptor = both().1.1;
+            let error = remote_decryptor.open(&mut changed.as_slice(), &mut Vec::new()).expect_err("changed");
             // A length that grew waits for bytes that never come.
-            let wanted = if (1..HEADER).contains(&at) && changed[at] > sealed[at] {
+            let wanted = if (1..HEADER).contains(&at) && changed[at] > encrypted[at] {
                 [ErrorKind::Corrupt, ErrorKind::Broken]
             } else {
                 [ErrorKind::Corrupt; 2]
@@ -141,20 +127,20 @@ fn a_final_frame_is_not_made_of_another() {
 
 #[test]
 fn frames_out_of_their_order_are_refused() {
-    let mut sealer = both().0.0;
-    let [first, second] = [b"one", b"two"].map(|plain| frame(&mut sealer, plain));
+    let mut encryptor = both().0.0;
+    let [first, second] = [b"one", b"two"].map(|plain| frame(&mut encryptor, plain));
     refused(&mut both().1.1, &[second.clone(), first.clone()].concat());
     refused(&mut both().1.1, &second);
-    let mut far_opener = both().1.1;
-    assert_eq!(open(&mut far_opener, &first).unwrap().unwrap(), b"one");
-    refused(&mut far_opener, &[first, second].concat());
+    let mut remote_decryptor = both().1.1;
+    assert_eq!(open(&mut remote_decryptor, &first).unwrap().unwrap(), b"one");
+    refused(&mut remote_decryptor, &[first, second].concat());
 }
 
 #[test]
 fn a_frame_from_elsewhere_is_refused() {
-    let ((mut sealer, mut opener), _) = both();
-    let sent = frame(&mut sealer, b"mine");
-    refused(&mut opener, &sent);
+    let ((mut encryptor, mut decryptor), _) = both();
+    let sent = frame(&mut encryptor, b"mine");
+    refused(&mut decryptor, &sent);
 
     let connector = Connector::new(secret());
     let mut acceptor = Acceptor::new(secret());
@@ -196,20 +182,20 @@ fn a_hello_is_proved_and_taken_once() {
 fn another_secret_opens_nothing() {
     let sent = frame(&mut both().0.0, b"x");
     let other = Connector::new(Secret::from_bytes([9; 32])).connect_with(7, std::array::from_fn(|i| 0xa0 + i as u8)).0;
-    let mut far_opener = Acceptor::new(Secret::from_bytes([9; 32])).accept(&other).unwrap().2;
-    refused(&mut far_opener, &sent);
+    let mut remote_decryptor = Acceptor::new(Secret::from_bytes([9; 32])).accept(&other).unwrap().2;
+    refused(&mut remote_decryptor, &sent);
 }
 
 #[test]
 fn a_stream_cut_short_is_no_end() {
-    let mut sealer = both().0.0;
-    let stream = [frame(&mut sealer, b"all"), final_frame(&mut sealer)].concat();
+    let mut encryptor = both().0.0;
+    let stream = [frame(&mut encryptor, b"all"), final_frame(&mut encryptor)].concat();
     for length in 0..stream.len() {
-        let mut far_opener = both().1.1;
+        let mut remote_decryptor = both().1.1;
         let mut from = &stream[..length];
         let mut buffer = Vec::new();
         let error = loop {
-            match far_opener.open(&mut from, &mut buffer) {
+            match remote_decryptor.open(&mut from, &mut buffer) {
                 Ok(Some(plain)) => assert_eq!(plain, b"all"),
                 Ok(None) => panic!("an end after {length} bytes"),
                 Err(e) => break e,
@@ -235,43 +221,43 @@ fn a_length_out_of_bounds_is_refused_before_anything_is_allocated() {
 
 #[test]
 fn the_longest_frame_goes_through_and_one_byte_more_does_not() {
-    let ((mut sealer, _), (_, mut far_opener)) = both();
+    let ((mut encryptor, _), (_, mut remote_decryptor)) = both();
     let plain = vec![5; MOST + 1];
     let mut out = Vec::new();
-    let error = sealer.seal(&mut out, &[&plain]).unwrap_err();
+    let error = encryptor.encrypt(&mut out, &[&plain]).unwrap_err();
     assert_eq!((error.kind(), out.len()), (ErrorKind::Usage, 0));
-    let sealed = frame(&mut sealer, &plain[..MOST]);
-    assert_eq!(open(&mut far_opener, &sealed).unwrap().unwrap(), plain[..MOST]);
+    let encrypted = frame(&mut encryptor, &plain[..MOST]);
+    assert_eq!(open(&mut remote_decryptor, &encrypted).unwrap().unwrap(), plain[..MOST]);
 }
 
 #[test]
 fn a_new_key_is_made_where_the_old_one_ends() {
-    let ((mut sealer, _), (_, mut far_opener)) = both();
-    (sealer.keys.each, far_opener.keys.each) = (3, 3);
+    let ((mut encryptor, _), (_, mut remote_decryptor)) = both();
+    (encryptor.keys.each, remote_decryptor.keys.each) = (3, 3);
     let mut seen = HashSet::new();
     for count in 0..20_u8 {
-        let sealed = frame(&mut sealer, &[count]);
-        assert_eq!(open(&mut far_opener, &sealed).unwrap().unwrap(), [count]);
-        assert_eq!(sealer.keys.generation, u64::from(count) / 3);
-        seen.insert(sealer.keys.iv);
+        let encrypted = frame(&mut encryptor, &[count]);
+        assert_eq!(open(&mut remote_decryptor, &encrypted).unwrap().unwrap(), [count]);
+        assert_eq!(encryptor.keys.generation, u64::from(count) / 3);
+        seen.insert(encryptor.keys.iv);
     }
     assert_eq!(seen.len(), 7);
 
-    let ((mut sealer, _), (_, mut far_opener)) = both();
-    (sealer.keys.frame, far_opener.keys.frame) = (FRAMES_OF_A_KEY - 1, FRAMES_OF_A_KEY - 1);
+    let ((mut encryptor, _), (_, mut remote_decryptor)) = both();
+    (encryptor.keys.frame, remote_decryptor.keys.frame) = (FRAMES_OF_A_KEY - 1, FRAMES_OF_A_KEY - 1);
     for (plain, generation) in [(b"a", 0), (b"b", 1), (b"c", 1)] {
-        assert_eq!(open(&mut far_opener, &frame(&mut sealer, plain)).unwrap().unwrap(), plain);
-        assert_eq!((sealer.keys.generation, far_opener.keys.generation), (generation, generation));
+        assert_eq!(open(&mut remote_decryptor, &frame(&mut encryptor, plain)).unwrap().unwrap(), plain);
+        assert_eq!((encryptor.keys.generation, remote_decryptor.keys.generation), (generation, generation));
     }
 }
 
 /// An end that changes its key elsewhere is not understood.
 #[test]
 fn generations_have_different_keys() {
-    let ((mut sealer, _), (_, mut far_opener)) = both();
-    sealer.keys.each = 1;
-    assert_eq!(open(&mut far_opener, &frame(&mut sealer, b"a")).unwrap().unwrap(), b"a");
-    refused(&mut far_opener, &frame(&mut sealer, b"b"));
+    let ((mut encryptor, _), (_, mut remote_decryptor)) = both();
+    encryptor.keys.each = 1;
+    assert_eq!(open(&mut remote_decryptor, &frame(&mut encryptor, b"a")).unwrap().unwrap(), b"a");
+    refused(&mut remote_decryptor, &frame(&mut encryptor, b"b"));
 }
 
 /// Takes so many bytes, then fails; counts the calls.
@@ -298,16 +284,15 @@ impl Write for Pipe {
 
 #[test]
 fn a_frame_is_one_write_and_a_failed_one_is_final() {
-    let mut sealer = both().0.0;
+    let mut encryptor = both().0.0;
     let mut pipe = Pipe { room: 1000, calls: 0 };
-    sealer.seal(&mut pipe, &[b"a", &[b'b'; 300], b"", b"c"]).unwrap();
+    encryptor.encrypt(&mut pipe, &[b"a", &[b'b'; 300], b"", b"c"]).unwrap();
     assert_eq!((pipe.calls, pipe.room), (1, 1000 - HEADER - 302 - TAG));
     pipe.room = 10;
-    let error = sealer.seal(&mut pipe, &[b"x"]).unwrap_err();
+    let error = encryptor.encrypt(&mut pipe, &[b"x"]).unwrap_err();
     assert_eq!((error.kind(), error.remedy()), (ErrorKind::Broken, Remedy::Reconnect));
     pipe.room = 1000;
-    assert_eq!(sealer.seal(&mut pipe, &[b"x"]).unwrap_err().to_string(), error.to_string());
-    assert_eq!(sealer.finish(&mut pipe).unwrap_err().to_string(), error.to_string());
+    assert_eq!(encryptor.encrypt(&mut pipe, &[b"x"]).unwrap_err().to_string(), error.to_string());
     assert_eq!(pipe.room, 1000);
 }
 
@@ -331,9 +316,9 @@ fn nothing_secret_is_printed() {
     let secret = Secret::random().unwrap();
     assert_ne!(secret.as_bytes(), Secret::random().unwrap().as_bytes());
     assert_eq!(format!("{secret:?}"), "Secret(..)");
-    let ((sealer, opener), _) = both();
-    let shown = format!("{sealer:?} {opener:?}");
-    let iv = format!("{:?}", sealer.keys.iv);
+    let ((encryptor, decryptor), _) = both();
+    let shown = format!("{encryptor:?} {decryptor:?}");
+    let iv = format!("{:?}", encryptor.keys.iv);
     assert!(shown.contains("Keys { frame: 0, .. }") && !shown.contains(iv.trim_matches(['[', ']'])), "{shown}");
 }
 
@@ -341,26 +326,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_is_sealed_opens(frames in prop::collection::vec(prop::collection::vec(0_usize..5000, 0..5), 0..12), each in 1_u64..5) {
-        let ((mut sealer, _), (_, mut far_opener)) = both();
-        (sealer.keys.each, far_opener.keys.each) = (each, each);
+    fn what_is_encrypted_can_be_decrypted(frames in prop::collection::vec(prop::collection::vec(0_usize..5000, 0..5), 0..12), each in 1_u64..5) {
+        let ((mut encryptor, _), (_, mut remote_decryptor)) = both();
+        (encryptor.keys.each, remote_decryptor.keys.each) = (each, each);
         let mut stream = Vec::new();
         let mut sent = Vec::new();
         for (number, lengths) in frames.iter().enumerate() {
             let parts: Vec<Vec<u8>> = lengths.iter().map(|&n| (0..n).map(|i| (i * 7 + number) as u8).collect()).collect();
             let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-            sealer.seal(&mut stream, &slices).unwrap();
+            encryptor.encrypt(&mut stream, &slices).unwrap();
             sent.push(parts.concat());
         }
-        sealer.finish(&mut stream).unwrap();
+        stream.extend_from_slice(&final_frame(&mut encryptor));
         stream.extend_from_slice(b"behind");
         let mut from = stream.as_slice();
         let mut buffer = Vec::new();
         for wanted in &sent {
-            let opened = far_opener.open(&mut from, &mut buffer).unwrap().expect("not the end yet");
+            let opened = remote_decryptor.open(&mut from, &mut buffer).unwrap().expect("not the end yet");
             prop_assert_eq!(&*opened, wanted.as_slice());
         }
-        prop_assert!(far_opener.open(&mut from, &mut buffer).unwrap().is_none());
+        prop_assert!(remote_decryptor.open(&mut from, &mut buffer).unwrap().is_none());
         prop_assert_eq!(from, b"behind");
     }
 

@@ -1,26 +1,21 @@
-//! Small files, many a call: a few round trips for all of them together.
+//! Small files that are written, many per call: a few round trips for all of them together.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use haul_core::bundle::{Bundle, Item, Outcome};
-use haul_core::entry::{Entry, Kind, MetaMask};
+use haul_core::entry::{Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec};
 
-use super::channel::{Answer, Channel, Ticket};
-use super::client::{self, Handle, ask_all, attrs, data, done, is_unexplained, may_exist};
+use super::channel::{Channel, Ticket};
+use super::client::{self, Handle, ask_all, attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
-use super::source::stamp;
 use super::{Shared, checked, join};
+use crate::items::{self, fail, fail_all};
 use crate::staging::staging_leaf;
 
-fn changed(reason: &str) -> Error {
-    Error::new(ErrorKind::Changed, "read").because(reason)
-}
-
-/// What is known of an item on its way to the server.
+/// The state of an item that is being written.
 struct Put {
     index: usize,
     target: Vec<u8>,
@@ -31,148 +26,12 @@ struct Put {
     landed: Landed,
 }
 
-/// What was asked of one file: parts of its content with their lengths, and what it is then.
-struct Reads {
-    item: usize,
-    reads: Vec<(Ticket, usize)>,
-    stat: Ticket,
-}
-
 impl Shared {
-    /// OPEN; then READ to the end, FSTAT and CLOSE at once: two round trips for all of them, a third to see that nothing
-    /// is a link or a fifo where nobody has looked.
-    pub(super) fn get_bundle(self: &Arc<Self>, bundle: &mut Bundle, most: usize) {
-        let _turn = self.client.bundle();
-        let begun = Instant::now();
-        let listed: Vec<usize> =
-            bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Listed)).map(|(i, _)| i).collect();
-        let channel = match self.client.channel() {
-            Ok(channel) => channel,
-            Err(e) => return fail_all(bundle, &listed, &e),
-        };
-        let follow = bundle.follow;
-        let mut wanted: Vec<(usize, Vec<u8>)> = Vec::new();
-        for i in listed {
-            let item = &mut bundle.items[i];
-            match checked(&item.entry.name, "open").and_then(|leaf| Ok(join(&self.dir(&item.entry.name.dir)?, leaf))) {
-                Ok(path) => wanted.push((i, path)),
-                Err(e) => fail(item, e),
-            }
-        }
-        // A fifo would hold the server, a link would be followed: looked at first, in the same write as the opening.
-        let look = if follow { kind::STAT } else { kind::LSTAT };
-        let looked = ask_all(&channel, &wanted, |batch, (_, path)| batch.push(look, |r| r.bytes(path)));
-        let mut there: Vec<(usize, &[u8])> = Vec::new();
-        for ((i, path), answer) in wanted.iter().zip(looked) {
-            let item = &mut bundle.items[*i];
-            match answer.and_then(|answer| attrs(&answer, "open")) {
-                Ok(found) if found.kind() != Kind::File => {
-                    let e = Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file");
-                    item.outcome = Outcome::Failed(e.on(&item.entry.name));
-                }
-                Ok(found) if item.entry.is_bare() => {
-                    client::fill(&mut item.entry, &found);
-                    if item.entry.size <= most as u64 {
-                        there.push((*i, path));
-                    }
-                }
-                Ok(_) => there.push((*i, path)),
-                Err(e) => item.outcome = Outcome::Failed(e.on(&item.entry.name)),
-            }
-        }
-        let opened = ask_all(&channel, &there, |batch, (_, path)| {
-            batch.push(kind::OPEN, |r| r.bytes(path).number(open::READ).attrs(&Attrs::default()))
-        });
-        let mut handles = Vec::new();
-        for ((i, _), answer) in there.into_iter().zip(opened) {
-            match answer.and_then(|answer| client::handle(&answer, "open")) {
-                Ok(handle) => handles.push((i, handle)),
-                Err(e) => {
-                    fail(&mut bundle.items[i], e);
-                }
-            }
-        }
-        bundle.spent.metadata += begun.elapsed();
-        let begun = Instant::now();
-        self.read_opened(bundle, &channel, handles);
-        bundle.spent.reading += begun.elapsed();
-    }
-
-    fn read_opened(self: &Arc<Self>, bundle: &mut Bundle, channel: &Channel, handles: Vec<(usize, Handle)>) {
-        let block = self.client.read_most as u64;
-        let mut under_way: Vec<Reads> = Vec::new();
-        let mut batch = channel.batch();
-        for (i, handle) in handles {
-            // One byte more than the size shows that it has grown.
-            let end = bundle.items[i].entry.size + 1;
-            let read = |n: u64| (n * block, (end - n * block).min(block));
-            let reads = (0..end.div_ceil(block))
-                .map(read)
-                .map(|(at, length)| (batch.push(kind::READ, |r| r.bytes(&handle).long(at).number(length as u32)), length as usize));
-            let reads = reads.collect();
-            let stat = batch.push(kind::FSTAT, |r| r.bytes(&handle));
-            let _answer_does_not_matter = batch.push(kind::CLOSE, |r| r.bytes(&handle));
-            under_way.push(Reads { item: i, reads, stat });
-        }
-        if let Err(e) = batch.send() {
-            let failed: Vec<usize> = under_way.iter().map(|reads| reads.item).collect();
-            return fail_all(bundle, &failed, &e);
-        }
-        for Reads { item: i, reads, stat } in under_way {
-            let start = bundle.data.len();
-            let read = collect(channel, reads, &mut bundle.data);
-            let now = channel.wait(stat).and_then(|answer: Answer| attrs(&answer, "stat"));
-            let item = &mut bundle.items[i];
-            let read = match read {
-                Ok(true) => now,
-                Ok(false) => {
-                    bundle.data.truncate(start);
-                    self.read_alone(&item.entry, &mut bundle.data).and(now)
-                }
-                Err(e) => Err(e),
-            };
-            let mut count = (bundle.data.len() - start) as u64;
-            let outcome = read.and_then(|now| {
-                if stamp(&now) != item.entry.stamp() {
-                    return Err(changed("its size or time changed since it was listed"));
-                }
-                if count > 0 && item.entry.size == 0 {
-                    bundle.data.truncate(start);
-                    super::source::RemoteFile::open(self, &item.entry, false)?.read_to_end(&mut bundle.data)?;
-                    count = (bundle.data.len() - start) as u64;
-                    item.entry.size = count;
-                }
-                if count != item.entry.size {
-                    return Err(changed("it changed while it was read"));
-                }
-                Ok(())
-            });
-            match outcome {
-                Ok(()) => {
-                    item.at = start..bundle.data.len();
-                    item.outcome = Outcome::Read;
-                }
-                Err(e) => {
-                    bundle.data.truncate(start);
-                    item.outcome = Outcome::Failed(e.on(&item.entry.name));
-                }
-            }
-        }
-    }
-
-    /// A server that gives less than it was asked for is asked for the rest.
-    fn read_alone(self: &Arc<Self>, entry: &Entry, to: &mut Vec<u8>) -> Result<()> {
-        let file = super::source::RemoteFile::open(self, entry, false)?;
-        let mut from = haul_core::store::Source::read(&file, 0..entry.size)?;
-        std::io::Read::read_to_end(&mut from, to).map(|_| ()).map_err(|e| Error::from_io(e, "read"))
-    }
-
     /// OPEN; then WRITE; then FSETSTAT and CLOSE; then the renames of what was staged: all files of a bundle at once.
     pub(super) fn put_bundle(&self, bundle: &mut Bundle) {
         let _turn = self.client.bundle();
         let begun = Instant::now();
-        let read: Vec<usize> =
-            bundle.items.iter().enumerate().filter(|(_, item)| matches!(item.outcome, Outcome::Read)).map(|(i, _)| i).collect();
+        let read = items::read(bundle);
         let channel = match self.client.channel() {
             Ok(channel) => channel,
             Err(e) => return fail_all(bundle, &read, &e),
@@ -208,7 +67,7 @@ impl Shared {
         let keep = bundle.keep;
         let create = |put: &Put, items: &[Item]| {
             let entry = &items[put.index].entry;
-            // Nobody may get in before owner and mode are right; what keeps no mode gets the usual one here.
+            // No access before owner and mode are right; without a mode to keep the file gets the default one.
             let mode = if keep.has(MetaMask::MODE) || put.staged { 0o600 } else { entry.mode & 0o666 | 0o200 };
             Attrs { mode: Some(mode), ..Attrs::default() }
         };
@@ -234,7 +93,7 @@ impl Shared {
         made
     }
 
-    /// Something has the name: a leftover of ours goes, somebody else's file is replaced whole.
+    /// The name is taken: a leftover of ours is removed, another file is replaced by a rename.
     fn create_again(&self, channel: &Channel, put: &mut Put, item: &Item) -> Result<Handle> {
         if put.staged {
             self.remove_file(&put.path, "remove leftover")?;
@@ -254,7 +113,7 @@ impl Shared {
         let block = self.client.write_most;
         let sync = sync && self.client.extensions.fsync;
         let owners = keep.any(MetaMask::OWNER.with(MetaMask::GROUP));
-        // Whose a new file is shows only once it is there.
+        // The owner of a new file is known only once it exists.
         let mut now = vec![None; puts.len()];
         if owners {
             let answers = ask_all(channel, &puts, |batch, put| batch.push(kind::FSTAT, |r| r.bytes(&put.handle)));
@@ -262,10 +121,10 @@ impl Shared {
                 *now = answer.and_then(|answer| attrs(&answer, "stat")).ok().and_then(|attrs| attrs.owner);
             }
         }
-        // Some servers do what is under way side by side: the times of a file come when its content is there, and each new
-        // owner before the mode that it would take bits from.
+        // Some servers serve requests in any order: times are set after the content has been confirmed, and the owner before
+        // the mode, of which it would clear bits.
         let mut batch = channel.batch();
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for (put, now) in puts.into_iter().zip(now) {
             let item = &bundle.items[put.index];
             let bytes = &bundle.data[item.at.clone()];
@@ -280,23 +139,23 @@ impl Shared {
             }
             // Whether it can be given away is not known yet: setuid bits come when it has been.
             let owned = now == Some((item.entry.uid, item.entry.gid));
-            under_way.push((put, owned, steps));
+            in_flight.push((put, owned, steps));
         }
         if let Err(e) = batch.send() {
-            for (put, ..) in under_way {
+            for (put, ..) in in_flight {
                 fail(&mut bundle.items[put.index], e.again());
             }
             return Vec::new();
         }
-        let mut written = Vec::with_capacity(under_way.len());
-        for (mut put, owned, steps) in under_way {
+        let mut written = Vec::with_capacity(in_flight.len());
+        for (mut put, owned, steps) in in_flight {
             let outcome = self.outcome(channel, steps, keep, &mut put.landed);
             written.push((put, owned, outcome));
         }
         self.close_all(bundle, channel, written, keep, sync)
     }
 
-    /// What comes when the content is there: mode, times, and the end.
+    /// After the content: mode, times, sync, close.
     fn close_all(
         &self,
         bundle: &mut Bundle,
@@ -306,7 +165,7 @@ impl Shared {
         sync: bool,
     ) -> Vec<Put> {
         let mut batch = channel.batch();
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         for (put, owned, outcome) in written {
             let item = &bundle.items[put.index];
             let mut steps: Vec<(Step, Ticket)> = Vec::new();
@@ -322,16 +181,16 @@ impl Shared {
                 steps.push((Step::Sync, batch.push(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&put.handle))));
             }
             steps.push((Step::Close, batch.push(kind::CLOSE, |r| r.bytes(&put.handle))));
-            under_way.push((put, outcome, steps));
+            in_flight.push((put, outcome, steps));
         }
         let mut filled = Vec::new();
         if let Err(e) = batch.send() {
-            for (put, ..) in under_way {
+            for (put, ..) in in_flight {
                 fail(&mut bundle.items[put.index], e.again());
             }
             return filled;
         }
-        for (mut put, outcome, steps) in under_way {
+        for (mut put, outcome, steps) in in_flight {
             let closed = self.outcome(channel, steps, keep, &mut put.landed);
             match outcome.and(closed) {
                 Ok(()) => filled.push(put),
@@ -344,7 +203,7 @@ impl Shared {
         filled
     }
 
-    /// The first failure of a file's steps; what only could not be kept is refused.
+    /// The first failure of a file's steps; attributes that could not be set count as refused.
     fn outcome(&self, channel: &Channel, steps: Vec<(Step, Ticket)>, keep: MetaMask, landed: &mut Landed) -> Result<()> {
         let mut outcome = Ok(());
         for (step, ticket) in steps {
@@ -368,14 +227,7 @@ impl Shared {
         for put in direct {
             bundle.items[put.index].outcome = Outcome::Landed(put.landed);
         }
-        let posix = self.client.extensions.posix_rename;
-        let answers = ask_all(channel, &staged, |batch, put| {
-            if posix {
-                batch.push(kind::EXTENDED, |r| r.bytes(b"posix-rename@openssh.com").bytes(&put.path).bytes(&put.target))
-            } else {
-                batch.push(kind::RENAME, |r| r.bytes(&put.path).bytes(&put.target))
-            }
-        });
+        let answers = ask_all(channel, &staged, |batch, put| self.rename_request(batch, &put.path, &put.target));
         for (put, answer) in staged.into_iter().zip(answers) {
             let named = match answer.and_then(|answer| done(&answer, "rename")) {
                 Err(e) if may_exist(&e) => self.replace(&put.path, &put.target),
@@ -390,9 +242,7 @@ impl Shared {
             }
         }
     }
-}
 
-impl Shared {
     /// setuid and setgid bits, of files that are known to be whose they should be.
     fn set_special_bits(&self, bundle: &mut Bundle, keep: MetaMask) {
         let special = |item: &&mut Item| matches!(item.outcome, Outcome::Landed(_)) && item.entry.mode & 0o6000 != 0;
@@ -407,7 +257,7 @@ impl Shared {
     }
 }
 
-/// What was asked for one file, in the order in which it was.
+/// A request about one file.
 enum Step {
     Write,
     Owner,
@@ -426,38 +276,11 @@ impl Step {
     }
 }
 
-/// What was written for a file that failed goes too, but not by another login: a host that is lost would be called once a
-/// file. The journal knows of what stays.
+/// Removes what was written of a file that failed, but not by another login: a lost host would be contacted once per file.
+/// What stays is in the journal.
 fn remove_staged(channel: &Channel, path: &[u8]) {
     if !channel.is_over() {
-        let _nothing_more_to_do = channel.ask(kind::REMOVE, |r| r.bytes(path));
+        // What cannot be removed stays.
+        let _ = channel.ask(kind::REMOVE, |r| r.bytes(path));
     }
-}
-
-fn fail(item: &mut Item, e: Error) {
-    item.outcome = Outcome::Failed(e.on(&item.entry.name));
-}
-
-fn fail_all(bundle: &mut Bundle, which: &[usize], e: &Error) {
-    for i in which {
-        fail(&mut bundle.items[*i], e.again());
-    }
-}
-
-/// The answers of a file's reads in order, up to its end. `false` if one gave less than it could have.
-fn collect(channel: &Channel, reads: Vec<(Ticket, usize)>, to: &mut Vec<u8>) -> Result<bool> {
-    let (mut ended, mut gap) = (false, false);
-    for (ticket, wanted) in reads {
-        let answer = channel.wait(ticket)?;
-        match data(&answer, "read")? {
-            Some(bytes) if bytes.len() > wanted => return Err(super::packet::nonsense("more data than was asked for")),
-            Some(bytes) => {
-                gap |= ended;
-                ended = bytes.len() < wanted;
-                to.extend_from_slice(bytes);
-            }
-            None => ended = true,
-        }
-    }
-    Ok(!gap)
 }

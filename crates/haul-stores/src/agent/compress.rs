@@ -1,4 +1,4 @@
-//! Compression of frames (`-z`), for as long as it helps: what it saves on the way must be worth the time that it takes.
+//! Compression of frames (`-z`), for as long as it helps: it must save more time on the network than it takes.
 
 use std::io;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::Result;
 
-use super::link::{Frame, HEAD, LONGEST, Output};
-use super::wire::nonsense;
+use super::frame::{Frame, HEAD, LONGEST, Output};
+use super::wire::protocol_error;
 
-/// Of a frame's kind: what follows the head is one zstd frame.
-pub const SQUEEZED: u8 = 0x80;
+/// A flag of a frame's kind: the body is one zstd frame.
+pub const COMPRESSED: u8 = 0x80;
 /// zstd's level: the fastest of those that have a table for repeats.
 const LEVEL: i32 = 1;
-/// Shorter frames are not worth a try.
+/// Shorter frames are not compressed.
 const LEAST: usize = 512;
-/// Frames that are looked at before it is decided.
+/// Frames that are compressed before it is decided.
 const TRIAL: u32 = 16;
-/// Frames that then go as they are, at first and at the most: what is sent changes.
+/// Frames that are then sent uncompressed, at first and at the most: the content changes.
 const REST: u32 = 64;
 const REST_MOST: u32 = 1024;
 
-/// An output that compresses while `wanted` says so.
-pub struct Squeezing {
+/// An output that compresses while `wanted` is set.
+pub struct Compressing {
     to: Box<dyn Output>,
     wanted: Arc<AtomicBool>,
     encoder: Option<zstd::bulk::Compressor<'static>>,
@@ -31,24 +31,24 @@ pub struct Squeezing {
     trial: Trial,
 }
 
-/// What compression has cost and saved since it was last judged.
+/// What compression has cost and saved since the last decision.
 #[derive(Debug, Default)]
 struct Trial {
     frames: u32,
-    /// Frames that still go as they are.
+    /// Frames still to be sent uncompressed.
     rest: u32,
     /// How long the last rest was.
     last_rest: u32,
     spent: Duration,
     before: u64,
     after: u64,
-    /// Bytes that went out, and how long the way took them.
+    /// Bytes that went out, and how long sending took.
     sent: u64,
     sending: Duration,
 }
 
 impl Trial {
-    /// Whether to go on, judged by the time that the saved bytes would have taken on the way.
+    /// Whether to continue: the saved bytes would have taken longer to send than to compress.
     fn helps(&self) -> bool {
         let saved = self.before.saturating_sub(self.after) as f64;
         if saved * 20.0 < self.before as f64 {
@@ -68,13 +68,13 @@ impl Trial {
     }
 }
 
-impl Squeezing {
-    pub fn new(to: Box<dyn Output>, wanted: Arc<AtomicBool>) -> Squeezing {
-        Squeezing { to, wanted, encoder: None, buffer: Vec::new(), trial: Trial::default() }
+impl Compressing {
+    pub fn new(to: Box<dyn Output>, wanted: Arc<AtomicBool>) -> Compressing {
+        Compressing { to, wanted, encoder: None, buffer: Vec::new(), trial: Trial::default() }
     }
 
-    /// The frame's content in fewer bytes; `None` where it is none the shorter.
-    fn squeeze(&mut self, parts: &[&[u8]], length: usize) -> Option<Vec<u8>> {
+    /// The frame's body in fewer bytes; `None` where it does not become shorter.
+    fn compress(&mut self, parts: &[&[u8]], length: usize) -> Option<Vec<u8>> {
         let encoder = match &mut self.encoder {
             Some(encoder) => encoder,
             none => none.insert(zstd::bulk::Compressor::new(LEVEL).ok()?),
@@ -88,12 +88,12 @@ impl Squeezing {
             }
         };
         let mut out = Vec::with_capacity(length);
-        // What does not fit into its own length is none the shorter.
+        // What does not fit into its own length does not become shorter.
         encoder.compress_to_buffer(whole, &mut out).ok().filter(|count| *count < length).map(|_| out)
     }
 }
 
-impl Output for Squeezing {
+impl Output for Compressing {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length < LEAST || !self.wanted.load(Ordering::Relaxed) {
@@ -104,13 +104,13 @@ impl Output for Squeezing {
             return self.to.send(head, parts);
         }
         let began = Instant::now();
-        let squeezed = self.squeeze(parts, length);
+        let compressed = self.compress(parts, length);
         self.trial.spent += began.elapsed();
         let began = Instant::now();
-        let (sent, count) = match &squeezed {
+        let (sent, count) = match &compressed {
             Some(short) => {
                 let mut head = head;
-                head[0] |= SQUEEZED;
+                head[0] |= COMPRESSED;
                 (self.to.send(head, &[short]), short.len())
             }
             None => (self.to.send(head, parts), length),
@@ -130,14 +130,14 @@ impl Output for Squeezing {
     }
 }
 
-/// The frame as it was before it was squeezed. What it becomes is bounded, whatever the other end sends.
+/// The frame as it was before compression; its length is bounded, whatever the other end sends.
 pub fn open(frame: Frame) -> Result<Frame> {
-    if frame.kind & SQUEEZED == 0 {
+    if frame.kind & COMPRESSED == 0 {
         return Ok(frame);
     }
-    let mut bytes = vec![frame.kind & !SQUEEZED];
+    let mut bytes = vec![frame.kind & !COMPRESSED];
     bytes.extend_from_slice(&frame.id.to_be_bytes());
-    let content = zstd::bulk::decompress(frame.body().0, LONGEST).map_err(|_| nonsense("a frame that cannot be decompressed"))?;
+    let content = zstd::bulk::decompress(frame.body().0, LONGEST).map_err(|_| protocol_error("a frame that cannot be decompressed"))?;
     bytes.extend_from_slice(&content);
     Frame::new(bytes)
 }
@@ -167,7 +167,7 @@ mod tests {
 
     fn frames(content: &[u8], count: usize, slow: Duration) -> Vec<Vec<u8>> {
         let sent = Sent(Arc::default(), slow);
-        let mut to = Squeezing::new(Box::new(sent.clone()), Arc::new(AtomicBool::new(true)));
+        let mut to = Compressing::new(Box::new(sent.clone()), Arc::new(AtomicBool::new(true)));
         for _ in 0..count {
             to.send([30, 0, 0, 0, 7], &[b"ab", content]).expect("nothing fails");
         }
@@ -179,7 +179,7 @@ mod tests {
     fn what_repeats_is_squeezed_and_comes_back() {
         let content = b"climate ".repeat(4096);
         for frame in frames(&content, 3, Duration::from_millis(2)) {
-            assert!(frame.len() < content.len() / 10 && frame[0] == 30 | SQUEEZED);
+            assert!(frame.len() < content.len() / 10 && frame[0] == 30 | COMPRESSED);
             let back = open(Frame::new(frame).expect("a frame")).expect("it opens");
             assert_eq!((back.kind, back.id, back.body().0), (30, 7, &[b"ab", &content[..]].concat()[..]));
         }
@@ -201,7 +201,7 @@ mod tests {
     fn a_bomb_is_refused() {
         let mut encoder = zstd::bulk::Compressor::new(1).expect("an encoder");
         let bomb = encoder.compress(&vec![0; LONGEST + 1]).expect("it compresses");
-        let mut frame = vec![30 | SQUEEZED, 0, 0, 0, 1];
+        let mut frame = vec![30 | COMPRESSED, 0, 0, 0, 1];
         frame.extend_from_slice(&bomb);
         assert!(open(Frame::new(frame).expect("a frame")).is_err());
     }

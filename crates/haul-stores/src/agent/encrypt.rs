@@ -5,9 +5,8 @@
 //! ```text
 //! connecting end                                accepting end
 //! Connector::connect  -- hello, in the clear -> Acceptor::accept: made with the secret? number new?
-//! Sealer::seal        -- frame, frame, ...   -> Opener::open
-//! Opener::open        <- frame, frame, ...   -- Sealer::seal
-//! Sealer::finish      -- the final frame     -> Opener::open answers None
+//! Encryptor::encrypt        -- frame, frame, ...   -> Decryptor::open
+//! Decryptor::open        <- frame, frame, ...   -- Encryptor::encrypt
 //! ```
 //!
 //! Two directions have different keys and share nothing, so the two halves of a connection work in two threads.
@@ -23,7 +22,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
-/// The most bytes in one frame before sealing: a chunk of 4 MiB and what is said about it. 256 KiB to 1 MiB is best:
+/// The most bytes in one frame before encryption: a chunk of 4 MiB and its description. 256 KiB to 1 MiB is best:
 /// below, the cost of a frame shows; above, the processor's cache is left.
 pub const MOST: usize = (4 << 20) + (64 << 10);
 
@@ -43,7 +42,7 @@ const SALT: &[u8] = b"haul data connections 1";
 const HEADER: usize = 4;
 const TAG: usize = 16;
 
-/// Frames sealed with one key. A frame of `MOST` bytes is 2^18.02 blocks, so a key sees at most 2^34.02 blocks: fewer than
+/// Frames encrypted with one key. A frame of `MOST` bytes is 2^18.02 blocks, so a key sees at most 2^34.02 blocks: fewer than
 /// the 2^34.5 that RFC 8446, section 5.5, allows AES-GCM. With frames of 1 MiB it sees 2^32.
 const FRAMES_OF_A_KEY: u64 = 1 << 16;
 
@@ -55,6 +54,7 @@ const WINDOW: u64 = 1024;
 /// It is for one accepting end: if both ends accept, each needs a secret of its own, or an end could be made to talk to
 /// itself. It travels inside the authenticated session and nowhere else, neither in arguments nor in the environment.
 /// It is wiped when dropped and cannot be printed.
+#[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
 impl Secret {
@@ -122,22 +122,22 @@ impl Connector {
     /// Begins a connection. The hello goes first, before any frame. Every connection of a session has its own number,
     /// in rising order: the other end takes each once, and none that is 1,024 or more behind the newest.
     /// Fails if the system's random source does.
-    pub fn connect(&self, number: u32) -> Result<(Hello, Sealer, Opener)> {
+    pub fn connect(&self, number: u32) -> Result<(Hello, Encryptor, Decryptor)> {
         let mut nonce = [0; NONCE];
         fill_at_random(&mut nonce)?;
         Ok(self.connect_with(number, nonce))
     }
 
-    fn connect_with(&self, number: u32, nonce: [u8; NONCE]) -> (Hello, Sealer, Opener) {
+    fn connect_with(&self, number: u32, nonce: [u8; NONCE]) -> (Hello, Encryptor, Decryptor) {
         let mut hello = [0; HELLO];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..12].copy_from_slice(&number.to_be_bytes());
         hello[12..PROVED].copy_from_slice(&nonce);
         let proof = hmac::sign(&self.0.hello, &hello[..PROVED]);
         hello[PROVED..].copy_from_slice(proof.as_ref());
-        let sealer = Sealer::new(self.0.keys(FROM_CONNECTOR, &hello));
-        let opener = Opener::new(self.0.keys(FROM_ACCEPTOR, &hello));
-        (hello, sealer, opener)
+        let encryptor = Encryptor::new(self.0.keys(FROM_CONNECTOR, &hello));
+        let decryptor = Decryptor::new(self.0.keys(FROM_ACCEPTOR, &hello));
+        (hello, encryptor, decryptor)
     }
 }
 
@@ -154,11 +154,11 @@ impl Acceptor {
         Acceptor { root: Root::new(&secret), numbers: Numbers::default() }
     }
 
-    /// Judges the first `HELLO` bytes of a connection and answers its number. `Corrupt` for what was not made with the
+    /// Checks the first `HELLO` bytes of a connection and returns its number. `Corrupt` for what was not made with the
     /// secret and for a connection that was there before; then nothing is to be sent. A stranger's hello changes nothing here.
     ///
     /// A hello that is accepted may still be a recorded one that never arrived: the other end is proved by its first frame.
-    pub fn accept(&mut self, hello: &Hello) -> Result<(u32, Sealer, Opener)> {
+    pub fn accept(&mut self, hello: &Hello) -> Result<(u32, Encryptor, Decryptor)> {
         let refused = |reason: &str| Error::new(ErrorKind::Corrupt, "accept").because(reason);
         if &hello[..8] != MAGIC {
             return Err(refused("not a data connection of this version of haul"));
@@ -170,9 +170,9 @@ impl Acceptor {
         if !self.numbers.take(number) {
             return Err(refused("a replayed or expired connection"));
         }
-        let sealer = Sealer::new(self.root.keys(FROM_ACCEPTOR, hello));
-        let opener = Opener::new(self.root.keys(FROM_CONNECTOR, hello));
-        Ok((number, sealer, opener))
+        let encryptor = Encryptor::new(self.root.keys(FROM_ACCEPTOR, hello));
+        let decryptor = Decryptor::new(self.root.keys(FROM_CONNECTOR, hello));
+        Ok((number, encryptor, decryptor))
     }
 }
 
@@ -272,7 +272,7 @@ fn header(kind: Kind, length: usize) -> [u8; HEADER] {
 }
 
 /// The sending half of a connection.
-pub struct Sealer {
+pub struct Encryptor {
     keys: Keys,
     buffer: Vec<u8>,
     /// Why nothing can be sent any more.
@@ -280,34 +280,27 @@ pub struct Sealer {
 }
 
 /// Without the last frame.
-impl fmt::Debug for Sealer {
+impl fmt::Debug for Encryptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sealer").field("keys", &self.keys).field("over", &self.over).finish_non_exhaustive()
+        f.debug_struct("Encryptor").field("keys", &self.keys).field("over", &self.over).finish_non_exhaustive()
     }
 }
 
-impl Sealer {
+impl Encryptor {
     fn new(keys: Keys) -> Self {
-        Sealer { keys, buffer: Vec::new(), over: None }
+        Encryptor { keys, buffer: Vec::new(), over: None }
     }
 
     /// Sends the parts, one behind the other, as one frame in one write. They may be empty.
     ///
     /// More than `MOST` bytes are `Usage`, and nothing was sent. A failed write is final, since part of a frame may be
     /// on its way.
-    pub fn seal(&mut self, to: &mut dyn Write, parts: &[&[u8]]) -> Result<()> {
+    pub fn encrypt(&mut self, to: &mut dyn Write, parts: &[&[u8]]) -> Result<()> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > MOST {
             return Err(Error::new(ErrorKind::Usage, "send").because(format!("{length} bytes in one frame, which holds {MOST}")));
         }
         self.send(to, Kind::Data, length, parts)
-    }
-
-    /// Tells the other end that this was all, and flushes. Nothing can be sent afterwards.
-    pub fn finish(&mut self, to: &mut dyn Write) -> Result<()> {
-        self.send(to, Kind::End, 0, &[])?;
-        self.over = Some(Error::new(ErrorKind::Usage, "send").because("the connection was finished"));
-        to.flush().map_err(|e| lost(e, "send"))
     }
 
     fn send(&mut self, to: &mut dyn Write, kind: Kind, length: usize, parts: &[&[u8]]) -> Result<()> {
@@ -336,7 +329,7 @@ impl Sealer {
 
 /// The receiving half of a connection.
 #[derive(Debug)]
-pub struct Opener {
+pub struct Decryptor {
     keys: Keys,
     state: State,
 }
@@ -348,12 +341,12 @@ enum State {
     Failed(Error),
 }
 
-impl Opener {
+impl Decryptor {
     fn new(keys: Keys) -> Self {
-        Opener { keys, state: State::Open }
+        Decryptor { keys, state: State::Open }
     }
 
-    /// Reads one frame, and no byte behind it; `None` when the other end has said that this was all, now and ever after.
+    /// Reads one frame, and no byte behind it; `None` once the final frame has come.
     /// The buffer is grown as needed, to `MOST` + 16 bytes at most, and is meant to be used again.
     ///
     /// `Corrupt` for what the other end did not send here and now, `Broken` for a connection that ends without the final
