@@ -6,6 +6,8 @@
 pub mod agent;
 #[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod discard;
+#[cfg(feature = "s3")]
+pub mod http_client;
 #[cfg(feature = "ssh")]
 pub mod load;
 #[cfg(feature = "local")]

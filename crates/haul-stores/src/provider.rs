@@ -24,9 +24,9 @@ pub trait Provider: Sync + fmt::Debug {
     /// # Errors
     ///
     /// Those of clap.
-    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
         let _ = matches;
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// Addresses with the same key are reached as one host, once in a run.

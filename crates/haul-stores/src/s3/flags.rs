@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
+use crate::http_client::TlsFlags;
+
 /// What the flags say of object stores.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[group(skip)]
@@ -21,12 +23,8 @@ pub struct Flags {
     /// Send unsigned requests, for public buckets
     #[arg(long)]
     pub no_sign_request: bool,
-    /// Accept any TLS certificate (insecure)
-    #[arg(long)]
-    pub no_verify_ssl: bool,
-    /// Trust the CAs in FILE (PEM) instead of the system's
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub ca_bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// Pay for requests to requester-pays buckets
     #[arg(long)]
     pub request_payer: bool,

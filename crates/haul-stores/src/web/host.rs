@@ -1,17 +1,22 @@
 //! A web server: what its addresses are, and the directories that are opened of it.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
-use haul_core::entry::Kind;
+use haul_core::entry::{Kind, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::Store;
 use http::Uri;
 
-use super::client::Client;
+use super::client::{Client, Facts, WebRequest};
 use super::flags::Flags;
+use super::source::differs;
 use super::store::Web;
 use super::sums::{self, Sums};
+use crate::http_client::TlsFlags;
+use crate::http_client::agent::read_error;
+use crate::http_client::digest::{Algorithm, Running, Value};
 use crate::provider::Access;
 
 #[derive(Debug)]
@@ -23,6 +28,14 @@ pub struct WebHost {
     expected: Expected,
 }
 
+/// A file whose length nobody knows before its end.
+pub struct Stream {
+    /// The URL's name, or the server's.
+    pub name: Vec<u8>,
+    pub modified: Option<Time>,
+    pub reader: Box<dyn Read + Send>,
+}
+
 /// What files are verified against while they arrive.
 #[derive(Clone, Debug, Default)]
 pub enum Expected {
@@ -30,6 +43,24 @@ pub enum Expected {
     Nothing,
     One([u8; 32]),
     List(Arc<Sums>),
+}
+
+impl Expected {
+    /// The digest that a file must have.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` where the list does not have the file.
+    pub fn of(&self, path: &[u8]) -> Result<Option<[u8; 32]>> {
+        match self {
+            Expected::Nothing => Ok(None),
+            Expected::One(sum) => Ok(Some(*sum)),
+            Expected::List(sums) => sums.of(path).map(Some).ok_or_else(|| {
+                let e = Error::new(ErrorKind::Corrupt, "verify").because("the list of --sha256sums does not have this file");
+                e.hint("leave the file out, or add it to the list")
+            }),
+        }
+    }
 }
 
 impl WebHost {
@@ -45,8 +76,8 @@ impl WebHost {
             .parse()
             .map_err(|_| Error::new(ErrorKind::Usage, "open").at(&location.to_bytes()).because("is no address of a web server"))?;
         let client = Arc::new(Client::new(access, &example));
-        if access.get::<crate::s3::Flags>().no_verify_ssl && location.scheme == super::HTTPS {
-            access.print("WARNING: --no-verify-ssl: insecure: the server's certificate is not verified");
+        if access.get::<TlsFlags>().no_verify_ssl && location.scheme == super::HTTPS {
+            access.print(TlsFlags::WARNING);
         }
         let flags = access.get::<Flags>();
         let expected = match (flags.sha256, &flags.sha256sums) {
@@ -64,12 +95,68 @@ impl WebHost {
         super::link::join(&base, &written).filter(|url| url.authority() == base.authority()).ok_or_else(|| bad(path))
     }
 
+    /// The last component of the path, decoded. An address with a query is made by a program, whose own name for the file counts
+    /// if it suggests one; with neither it is `index.html`, as with wget.
+    fn name(&self, path: &[u8], facts: &Facts) -> Result<Vec<u8>> {
+        let leaf = self.split(path).1;
+        let (written, query) = leaf.iter().position(|byte| *byte == b'?').map_or((leaf, false), |at| (&leaf[..at], true));
+        let name: Vec<u8> = match &facts.name {
+            Some(suggested) if query => suggested.clone().into_bytes(),
+            _ if written.is_empty() => b"index.html".to_vec(),
+            _ => percent_encoding::percent_decode(written).collect(),
+        };
+        haul_core::entry::check_leaf(&name).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
+        Ok(name)
+    }
+
+    /// A file from its start to its end by one request.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or must not be read; the reader's: it breaks off, or is not what `--sha256` says.
+    pub fn stream(&self, path: &[u8]) -> Result<Stream> {
+        let url = self.url(path)?;
+        let answer = self.client.send(&WebRequest::get(&url, self.user.as_deref())).map_err(|e| e.at(path))?;
+        let facts = answer.facts();
+        let name = self.name(path, &facts)?;
+        let expected = self.expected.of(&name)?.and_then(|sum| Value::parse(Algorithm::Sha256, &sum));
+        let reader = Checked { reader: answer.body.into_reader(), digest: expected.map(|value| (value, Algorithm::Sha256.begin())) };
+        Ok(Stream { name, modified: facts.modified, reader: Box::new(reader) })
+    }
+
     fn store(&self, path: &[u8]) -> Result<Web> {
         let mut url = self.url(path)?;
         if !url.path().ends_with('/') {
             url = format!("{}{}/", self.origin, url.path()).parse().map_err(|_| bad(path))?;
         }
         Ok(Web::new(self.client.clone(), url, self.user.clone(), self.expected.clone()))
+    }
+}
+
+/// A body of unknown length. Its end is an error if it does not have the digest that it should have.
+struct Checked {
+    reader: ureq::BodyReader<'static>,
+    digest: Option<(Value, Running)>,
+}
+
+impl Read for Checked {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = match self.reader.read(into) {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
+            Err(e) => return Err(read_error("read", &e, "the server").into()),
+        };
+        if let Some((_, running)) = &mut self.digest {
+            running.update(&into[..count]);
+        }
+        if count == 0
+            && !into.is_empty()
+            && let Some((expected, running)) = self.digest.take()
+            && running.finish() != expected
+        {
+            return Err(differs().into());
+        }
+        Ok(count)
     }
 }
 
@@ -81,7 +168,7 @@ fn read_list(client: &Client, list: &std::ffi::OsStr) -> Result<Sums> {
     let shown = list.as_encoded_bytes();
     let url = list.to_str().filter(|text| text.starts_with("https://") || text.starts_with("http://")).and_then(|text| text.parse().ok());
     let bytes = match url {
-        Some(url) => client.send(&http::Method::GET, &url, None, &[]).and_then(|answer| answer.text(sums::MOST_BYTES, "read")),
+        Some(url) => client.send(&WebRequest::get(&url, None)).and_then(|answer| answer.text(sums::MOST_BYTES, "read")),
         None => std::fs::read(list).map_err(|e| Error::io(e, "read the list of --sha256sums")),
     };
     let sums = Sums::parse(&bytes.map_err(|e| e.at(shown))?);
@@ -112,7 +199,7 @@ impl Host for WebHost {
             return Ok(Some(Kind::Dir));
         }
         match self.client.look(&self.url(path)?, self.user.as_deref()) {
-            Ok(facts) => Ok(Some(if facts.url.path().ends_with('/') { Kind::Dir } else { Kind::File })),
+            Ok(facts) => Ok(Some(if facts.is_dir() { Kind::Dir } else { Kind::File })),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e.at(path)),
         }
@@ -130,18 +217,12 @@ impl Host for WebHost {
         Ok(Arc::new(self.store(path)?))
     }
 
-    /// The file is looked at first: whether parts of it can be had decides how it is read. Its name is the last part of the path
-    /// without `%xx` and query.
+    /// The file is looked up first: whether the server sends ranges of it decides how it is read.
     fn open_name(&self, path: &[u8], _options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
-        let (above, leaf) = self.split(path);
         let url = self.url(path)?;
         let facts = self.client.look(&url, self.user.as_deref()).map_err(|e| e.at(path))?;
-        let name = leaf.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let name: Vec<u8> = percent_encoding::percent_decode(name).collect();
-        if let Err(reason) = haul_core::entry::check_leaf(&name) {
-            return Err(Error::new(ErrorKind::BadName, "open").at(path).because(reason));
-        }
-        let store = self.store(above)?.knowing(&name, url, facts);
+        let name = self.name(path, &facts)?;
+        let store = self.store(self.split(path).0)?.knowing(&name, url, facts);
         Ok((Arc::new(store), name))
     }
 }

@@ -10,6 +10,7 @@
 //! that a file that changes meanwhile is noticed (RFC 9110, sections 13 and 14).
 
 mod client;
+mod disposition;
 mod flags;
 mod host;
 mod link;
@@ -21,4 +22,6 @@ mod store;
 mod sums;
 
 pub use flags::Flags;
+pub use host::{Stream, WebHost};
 pub use provider::{HTTP, HTTPS, WebProvider};
+pub use store::has_no_length;

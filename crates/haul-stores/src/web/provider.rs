@@ -39,8 +39,8 @@ impl Provider for WebProvider {
         Flags::augment_args(command)
     }
 
-    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
-        Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
+    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
+        Ok(vec![Arc::new(Flags::from_arg_matches_mut(matches)?)])
     }
 
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {

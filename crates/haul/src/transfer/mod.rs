@@ -86,7 +86,7 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
                 Err(e) => crate::out::error(&e),
             }
         }
-        Err(e) => crate::out::error(&e),
+        Err(e) => stdio::from_web(&e, flags, global).unwrap_or(Err(e)).unwrap_or_else(|e| crate::out::error(&e)),
     }
 }
 

@@ -1,5 +1,5 @@
-//! `cp - FILE` and `cp FILE... -`: standard input and output, whose size nobody knows before the end; and devices and pipes as
-//! destinations, which take bytes and have no content.
+//! `cp - FILE` and `cp FILE... -`: standard input and output; files of web servers that do not report a length, which are streams
+//! as well; and devices and pipes as destinations, which take bytes and have no content.
 
 use haul_core::place::{OpenOptions, Role};
 use std::io::{self, Read, Write};
@@ -18,6 +18,7 @@ use haul_core::meter::Meter;
 use haul_core::retry::Tries;
 use haul_core::rlimit;
 use haul_core::store::{Chunk, Receipt, Sink, Source, Spec, WriteStyle, chunk_size};
+use haul_stores::web;
 
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
@@ -106,17 +107,68 @@ fn into_special(place: &Path, flags: &CopyFlags, global: &Global) -> Result<Exit
     Ok(Exit::Success)
 }
 
-/// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
-fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
+/// Bytes from start to end, whose number nobody knows before.
+struct Input {
+    reader: Box<dyn Read>,
+    shown: String,
+    /// The operation of errors.
+    op: &'static str,
+    /// What it is called in a directory.
+    name: Option<Vec<u8>>,
+    /// `None` is now.
+    modified: Option<Time>,
+}
+
+fn hosts(flags: &CopyFlags, global: &Global) -> Hosts {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref()).patient(flags.run.timeout);
-    let hosts = hosts.compressing(flags.transport.compress).streaming(flags.transport.streams);
+    hosts.compressing(flags.transport.compress).streaming(flags.transport.streams)
+}
+
+fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Result<Exit> {
+    let input = Input {
+        reader: Box::new(io::stdin().lock()),
+        shown: "standard input".into(),
+        op: "read standard input",
+        name: None,
+        modified: None,
+    };
+    from_input(input, flags, destination, &hosts(flags, global), global)
+}
+
+/// Copies the one source as a stream if `refused` says that its server does not report its length; `None` otherwise.
+pub fn from_web(refused: &Error, flags: &CopyFlags, global: &Global) -> Option<Result<Exit>> {
+    let ([source], Some(destination), None) = (&flags.sources[..], &flags.destination, &flags.listed.files_from) else { return None };
+    if !web::has_no_length(refused) || flags.remove_source {
+        return None;
+    }
+    let copied = || {
+        let hosts = hosts(flags, global);
+        let host = hosts.reach(source)?;
+        let host_path = host.path(source);
+        let host = (&*host as &dyn std::any::Any).downcast_ref::<web::WebHost>();
+        let stream = host.ok_or_else(|| refused.again())?.stream(&host_path)?;
+        let input =
+            Input { reader: stream.reader, shown: source.to_string(), op: "read", name: Some(stream.name), modified: stream.modified };
+        from_input(input, flags, destination, &hosts, global)
+    };
+    Some(copied())
+}
+
+/// Written beside the final name, which appears with the last byte; an interruption leaves nothing.
+fn from_input(input: Input, flags: &CopyFlags, destination: &Location, hosts: &Hosts, global: &Global) -> Result<Exit> {
     let host = hosts.reach(destination)?;
     let mut path = host.path(destination);
     let shown = if destination.is_remote() { destination.to_string() } else { show(&super::places::absolute(&destination.path)) };
     if destination.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.to_bytes());
-        let e = e.because("is a directory, and standard input has no name");
-        return Err(e.hint("append a file name"));
+        let Some(name) = &input.name else {
+            let e = Error::new(ErrorKind::Usage, "copy to").at(&destination.to_bytes());
+            let e = e.because("is a directory, and standard input has no name");
+            return Err(e.hint("append a file name"));
+        };
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
     }
     if !destination.is_remote() {
         // What a link names is meant, as with a shell's redirection.
@@ -125,7 +177,7 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
     if !global.quiet {
         let reached = hosts.sentence();
         let space = if reached.is_empty() { "" } else { " " };
-        out::complain(&format!("copies standard input to {shown}{space}{reached}\n").into(), false);
+        out::complain(&format!("copies {} to {shown}{space}{reached}\n", input.shown).into(), false);
     }
     if flags.dry {
         out::complain(&"DRY RUN: nothing was copied\n".to_string().into(), false);
@@ -140,14 +192,14 @@ fn from_stdin(flags: &CopyFlags, destination: &Location, global: &Global) -> Res
         ErrorKind::NotFound => e.hint("--mkpath creates the parent directories"),
         _ => e,
     })?;
-    pour_into(&opened, flags, global)
+    pour_into(&opened, input, flags, global)
 }
 
-fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit> {
+fn pour_into(opened: &Opened, mut input: Input, flags: &CopyFlags, global: &Global) -> Result<Exit> {
     let began = Instant::now();
     let poured = match opened.store.caps().write {
-        WriteStyle::Parts { .. } => pour_parts(opened, flags),
-        WriteStyle::Anywhere | WriteStyle::InOrder => pour_stream(opened, flags),
+        WriteStyle::Parts { .. } => pour_parts(opened, &mut input, flags),
+        WriteStyle::Anywhere | WriteStyle::InOrder => pour_stream(opened, &mut input, flags),
     };
     let size = poured?;
     if !global.quiet {
@@ -162,21 +214,22 @@ fn pour_into(opened: &Opened, flags: &CopyFlags, global: &Global) -> Result<Exit
 }
 
 /// A file of now, as a shell's redirection would make it, less what the mask takes.
-fn new_entry(opened: &Opened) -> Entry {
+fn new_entry(opened: &Opened, input: &Input) -> Entry {
     let mut entry = Entry::bare(opened.name(), Kind::File);
-    entry.mtime = now();
+    entry.mtime = input.modified.unwrap_or_else(now);
+    entry.have = if input.modified.is_some() { MetaMask::MTIME } else { MetaMask::NONE };
     entry.mode = 0o666;
     entry
 }
 
-fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
-    let entry = new_entry(opened);
-    let spec = Spec { entry: &entry, keep: MetaMask::NONE, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
+fn pour_stream(opened: &Opened, input: &mut Input, flags: &CopyFlags) -> Result<u64> {
+    let entry = new_entry(opened, input);
+    let spec = Spec { entry: &entry, keep: entry.have, chunk: u64::MAX, in_place: flags.in_place, sync: flags.sync };
     let sink: Arc<dyn Sink> = opened.store.create(&entry.name, &spec)?.into();
     let cancel = Cancel::default();
     listen(cancel.clone(), Arc::new(Mutex::new(Some(sink.clone()))))?;
     let meter = Meter::new(cancel, flags.speed.bwlimit);
-    let landed = pour(&*sink, &meter, flags.verify).and_then(|size| {
+    let landed = pour(input, &*sink, &meter, flags.verify).and_then(|size| {
         let whole = Entry { size, ..entry.clone() };
         sink.commit(&whole, &[Receipt { index: 0, tag: Box::default(), hash: None }]).map(|_| size)
     });
@@ -188,7 +241,7 @@ fn pour_stream(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
 const PART: u64 = 32 << 20;
 
 /// Where a file is put together from parts: each is read whole before it sets out. Input of one part is an ordinary file.
-fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
+fn pour_parts(opened: &Opened, input: &mut Input, flags: &CopyFlags) -> Result<u64> {
     let part = chunk_size(flags.transport.chunk.unwrap_or(PART), 0, opened.store.caps().write);
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.speed.bwlimit);
@@ -196,17 +249,16 @@ fn pour_parts(opened: &Opened, flags: &CopyFlags) -> Result<u64> {
     listen(cancel, begun.clone())?;
     let mut hasher = flags.verify.then(|| Algorithm::Xxh128.begin());
     let mut bytes = Vec::new();
+    let mut entry = new_entry(opened, input);
     let mut next = |bytes: &mut Vec<u8>, meter: &Meter| -> Result<()> {
         bytes.clear();
-        let read = io::stdin().lock().take(part).read_to_end(bytes);
-        read.map_err(|e| Error::io(e, "read standard input"))?;
+        (&mut input.reader).take(part).read_to_end(bytes).map_err(|e| Error::from_io(e, input.op))?;
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);
         }
         meter.take(bytes.len() as u64).map(drop)
     };
     next(&mut bytes, &meter)?;
-    let mut entry = new_entry(opened);
     entry.have = MetaMask::MTIME;
     if (bytes.len() as u64) < part {
         entry.size = bytes.len() as u64;
@@ -261,20 +313,19 @@ fn reread(written: &dyn Source, size: u64, hasher: Hasher) -> Result<()> {
 }
 
 /// Reads to the end; returns how much there was.
-fn pour(sink: &dyn Sink, meter: &Meter, verify: bool) -> Result<u64> {
-    let mut from = io::stdin().lock();
+fn pour(input: &mut Input, sink: &dyn Sink, meter: &Meter, verify: bool) -> Result<u64> {
     let mut buffer = vec![0; PIECE];
     let mut hasher = verify.then(|| Algorithm::Xxh128.begin());
     let mut size = 0;
     loop {
-        let count = match from.read(&mut buffer) {
+        let count = match input.reader.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {
                 meter.take(0)?;
                 continue;
             }
-            Err(e) => return Err(Error::io(e, "read standard input")),
+            Err(e) => return Err(Error::from_io(e, input.op)),
         };
         let piece = &buffer[..count];
         if let Some(hasher) = &mut hasher {
@@ -298,7 +349,7 @@ fn now() -> Time {
 /// What is being written, once it was begun.
 type Begun = Arc<Mutex<Option<Arc<dyn Sink>>>>;
 
-/// A read of standard input may wait for ever: what was written is removed and the program left from here.
+/// A read of the input may wait for ever: what was written is removed and the program left from here.
 fn listen(cancel: Cancel, sink: Begun) -> Result<()> {
     let Ok(mut signals) = signal_hook::iterator::Signals::new(crate::signals::stopping()) else { return Ok(()) };
     let hear = move || {
