@@ -8,6 +8,8 @@ pub mod agent;
 mod bounded;
 #[cfg(feature = "ssh")]
 mod child;
+#[cfg(feature = "s3")]
+pub mod http_client;
 #[cfg(feature = "ssh")]
 mod items;
 #[cfg(feature = "local")]

@@ -195,7 +195,7 @@ impl Asked<'_> {
                 return Err(e);
             }
         };
-        run.finish((!stopped).then(|| runs::now()))?;
+        run.finish((!stopped).then(runs::now))?;
         runs::page(run.dir(), self.global);
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
