@@ -64,7 +64,7 @@ fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         true => fault,
         false => Fault::new("this is no profile's name", "write s3://PROFILE@BUCKET/KEY"),
     };
-    let (user, bucket) = split_user(scheme, authority, advice).map_err(no_profile)?;
+    let (user, bucket) = split_user(scheme.word, authority, advice).map_err(no_profile)?;
     if user.as_deref().is_some_and(is_access_key) {
         return Err(Fault::new("a password or key in the s3 address", advice).hidden());
     }
