@@ -41,6 +41,7 @@ impl Default for Discard {
         let caps = Caps {
             groups: None,
             write: WriteStyle::Anywhere,
+            holes: true,
             read_ranges: true,
             dirs: true,
             links: true,
@@ -49,7 +50,7 @@ impl Default for Discard {
             sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             lists: MetaMask::BASIC,
-            cheap_stat: true,
+            remote: false,
             mtime_grain: Duration::from_nanos(1),
             atomic_commit: true,
             direct_create: true,
@@ -82,7 +83,7 @@ impl Discard {
     /// Writes content to `device`, and counts the bytes that its host has acknowledged.
     pub fn into_device(device: Device, counts: Arc<Counts>) -> Self {
         let mut discard = Self::counting(counts);
-        discard.caps.cheap_stat = false;
+        discard.caps.remote = true;
         discard.device = Some(device);
         discard
     }

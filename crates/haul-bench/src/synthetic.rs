@@ -62,7 +62,7 @@ impl Synthetic {
             read_ranges: true,
             dirs: true,
             lists: STATED,
-            cheap_stat: true,
+            remote: false,
             mtime_grain: Duration::from_nanos(1),
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
@@ -87,7 +87,7 @@ impl Synthetic {
     /// Reads are those of `device`; names and attributes are still computed here.
     #[must_use]
     pub fn from_device(mut self, device: Device) -> Self {
-        self.caps.cheap_stat = false;
+        self.caps.remote = true;
         self.holds = Holds::Device(device);
         self
     }

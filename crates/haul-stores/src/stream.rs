@@ -35,7 +35,7 @@ impl Stream {
             from: Mutex::new(Some(from)),
             mtime: Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() },
             place: Place { scheme: "stream", endpoint, account, volume, root: b"/".to_vec() },
-            caps: Caps { streams: true, cheap_stat: true, ..Caps::minimal() },
+            caps: Caps { streams: true, remote: false, ..Caps::minimal() },
         }
     }
 

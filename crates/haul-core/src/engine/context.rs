@@ -12,7 +12,7 @@ use crate::journal::{Journal, Progress as Past};
 use crate::meter::Meter;
 use crate::plan::Planner;
 use crate::schedule::{BundleLimit, DirWork};
-use crate::store::{Store, WriteStyle};
+use crate::store::Store;
 
 use super::clock::Clock;
 use super::hardlinks::HardLinks;
@@ -67,11 +67,11 @@ impl Context {
     pub fn new(job: Job, observer: Arc<dyn Observer>, records: Records, cancel: Cancel, perform: Perform) -> Self {
         let Records { journal, past, spill } = records;
         let caps = job.target.caps().clone();
-        // Parts have no holes. Where names cannot share a file, each gets one of its own.
+        // Where names cannot share a file, each gets one of its own.
         let links = Links { hard: job.links.hard && caps.hard_links, ..job.links };
         // A source goes on the evidence of its copy, not on the word of a write.
         let verify = job.verify || job.remove_source;
-        let job = Arc::new(Job { sparse: job.sparse && !matches!(caps.write, WriteStyle::Parts { .. }), links, verify, ..job });
+        let job = Arc::new(Job { sparse: job.sparse && caps.holes, links, verify, ..job });
         let sources = || job.roots.iter().map(|root| root.store.caps());
         let grain = sources().map(|source| source.mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
         let keep = job.keep.and(caps.sets);
@@ -80,7 +80,7 @@ impl Context {
             bytes: sources().map(|source| source.bundle_bytes).fold(caps.bundle_bytes, usize::min) as u64,
             files: sources().map(|source| source.bundle_files).fold(caps.bundle_files, usize::min),
         };
-        let slow = job.limit.is_some() || !caps.cheap_stat || sources().any(|source| !source.cheap_stat);
+        let slow = job.limit.is_some() || caps.remote || sources().any(|source| source.remote);
         Context {
             out: Reporter::new(&job, observer, cancel.clone()),
             clock: Clock::start(),

@@ -90,7 +90,7 @@ impl Supervisor {
         if room < most && cx.job.workers.is_some() {
             cx.out.warn(Warning::Note(format!("workers limited to {room} by address space and open files (ulimit -v, -n)")));
         }
-        let near = cx.target().caps().cheap_stat && cx.job.roots.iter().all(|root| root.store.caps().cheap_stat);
+        let near = !cx.target().caps().remote && cx.job.roots.iter().all(|root| !root.store.caps().remote);
         let mut supervisor = Supervisor {
             near,
             cx,

@@ -71,7 +71,7 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
         cx.out.fail(&e.because(format!("a symlink leads back to {}/", crate::entry::show(&ancestor))), Kind::Dir);
     } else {
         let merged =
-            (cx.job.deletion.is_some() || (cx.job.mode == Mode::Check && !cx.job.one_way) || !cx.target().caps().cheap_stat) && !work.fresh;
+            (cx.job.deletion.is_some() || (cx.job.mode == Mode::Check && !cx.job.one_way) || cx.target().caps().remote) && !work.fresh;
         let listed = if merged { list_merged(cx, work, &mut relieved) } else { list_source(cx, work, &mut relieved) };
         if let Err(e) = listed
             && e.kind() != ErrorKind::Cancelled
@@ -102,7 +102,7 @@ fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
 fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut Duration) -> crate::Result<()> {
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
     let mut lot = Vec::with_capacity(LOT);
-    let handed = std::cell::RefCell::new(Handed::new(!cx.source(work).caps().cheap_stat));
+    let handed = std::cell::RefCell::new(Handed::new(cx.source(work).caps().remote));
     let mut each = |found: crate::Result<Entry>| {
         if cx.cancel.is_set() {
             return Flow::Stop;

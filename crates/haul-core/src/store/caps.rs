@@ -10,6 +10,8 @@ use crate::hash::Algorithm;
 #[derive(Clone, Debug)]
 pub struct Caps {
     pub write: WriteStyle,
+    /// Ranges that were not written read as zeros and take no space.
+    pub holes: bool,
     /// `Source::read` may start anywhere.
     pub read_ranges: bool,
     /// Files have no size before their end, and are read once: [`Source::stream`].
@@ -33,8 +35,8 @@ pub struct Caps {
     pub groups: Option<Vec<u32>>,
     /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.
     pub lists: MetaMask,
-    /// Looking a name up costs no round trip: the walk asks for names instead of merging two listings.
-    pub cheap_stat: bool,
+    /// Every call takes a round trip to another machine.
+    pub remote: bool,
     /// Times closer than this cannot be told apart.
     pub mtime_grain: Duration,
     /// `commit` puts a whole new file in the place of an old one in one step.
@@ -72,6 +74,7 @@ impl Caps {
     pub fn minimal() -> Caps {
         Caps {
             write: WriteStyle::InOrder,
+            holes: false,
             read_ranges: false,
             streams: false,
             dirs: false,
@@ -85,7 +88,7 @@ impl Caps {
             untrusted: false,
             groups: None,
             lists: MetaMask::NONE,
-            cheap_stat: false,
+            remote: true,
             mtime_grain: Duration::from_secs(1),
             atomic_commit: false,
             durable: false,

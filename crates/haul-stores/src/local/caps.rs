@@ -87,6 +87,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
     };
     let caps = Caps {
         write: WriteStyle::Anywhere,
+        holes: true,
         read_ranges: true,
         dirs: true,
         links: posix,
@@ -95,7 +96,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         sets: if posix { sets } else { MetaMask::MTIME },
         link_sets: sets,
         groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
-        cheap_stat: true,
+        remote: false,
         mtime_grain,
         atomic_commit: true,
         attach: true,

@@ -72,6 +72,7 @@ impl Memory {
         let caps = Caps {
             groups: None,
             write: WriteStyle::Anywhere,
+            holes: true,
             read_ranges: true,
             dirs: true,
             links: true,
@@ -80,7 +81,7 @@ impl Memory {
             sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
             link_sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
             lists: STATED,
-            cheap_stat: true,
+            remote: false,
             mtime_grain: Duration::from_nanos(1),
             atomic_commit: true,
             attach: true,
@@ -105,13 +106,15 @@ impl Memory {
     pub fn objects() -> Self {
         Self::new().with(|caps| {
             caps.write = WriteStyle::Parts { least: 1024, most: 1 << 30, count: 10_000 };
+            caps.holes = false;
+            caps.durable = true;
             caps.dirs = false;
             caps.links = false;
             caps.specials = false;
             caps.hard_links = false;
             caps.sets = MetaMask::MTIME;
             caps.lists = MetaMask::BASIC.with(MetaMask::MTIME);
-            caps.cheap_stat = false;
+            caps.remote = true;
             caps.mtime_grain = Duration::from_secs(1);
             caps.direct_create = false;
             caps.file_names = false;

@@ -125,6 +125,7 @@ fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
     Caps {
         groups,
         write: WriteStyle::Anywhere,
+        holes: true,
         read_ranges: true,
         dirs: true,
         links: true,

@@ -19,7 +19,7 @@ use crate::support::{Run, content, go, job};
 /// What a store behind SFTP or a REST interface can do.
 fn remote() -> Memory {
     Memory::new().with(|caps| {
-        caps.cheap_stat = false;
+        caps.remote = true;
         caps.lists = MetaMask::BASIC.with(MetaMask::MTIME).with(MetaMask::MODE);
         caps.sets = MetaMask::MTIME;
         caps.mtime_grain = Duration::from_secs(1);

@@ -172,7 +172,7 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
 const REMOTE: usize = 16;
 
 fn threads(store: &dyn Store) -> usize {
-    if store.caps().cheap_stat { open::threads() } else { open::threads().max(REMOTE) }
+    if store.caps().remote { open::threads().max(REMOTE) } else { open::threads() }
 }
 
 /// Where sums go: either or both.

@@ -14,7 +14,7 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
-use haul_core::store::{Flow, Place, Store, WriteStyle};
+use haul_core::store::{Flow, Place, Store};
 use haul_stores::memory::Memory;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
@@ -483,7 +483,7 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
 fn lost(job: &Job) -> Option<&'static str> {
     let caps = job.target.caps();
     let links = job.links.hard && !caps.hard_links;
-    let holes = job.sparse && matches!(caps.write, WriteStyle::Parts { .. });
+    let holes = job.sparse && !caps.holes;
     match (links, holes) {
         (true, true) => Some("hard links and holes"),
         (true, false) => Some("hard links"),

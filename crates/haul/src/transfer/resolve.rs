@@ -121,8 +121,8 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let owner = owner(spec, &*places.target, conduct.dry)?;
     let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
     let target_caps = places.target.caps();
-    let over_network = !target_caps.cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
-    let chunk = if target_caps.writers_per_file > 1 && !target_caps.cheap_stat && !is_check { CHUNK_REMOTE } else { CHUNK };
+    let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
+    let chunk = if target_caps.writers_per_file > 1 && target_caps.remote && !is_check { CHUNK_REMOTE } else { CHUNK };
     let one_way = match spec.operation {
         Operation::Check { one_way } => one_way || places.first_pick != places::FirstPick::Contents,
         _ => false,

@@ -129,13 +129,13 @@ impl Session {
             job: directory.as_ref().map(|directory| directory.id()),
             sources: identity.sources.clone(),
             destination: Some(identity.target.clone()),
-            network: !job.target.caps().cheap_stat || job.roots.iter().any(|root| !root.store.caps().cheap_stat),
+            network: job.target.caps().remote || job.roots.iter().any(|root| root.store.caps().remote),
         });
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let tuner: Box<dyn Tuner> = match job.workers {
             Some(workers) => Box::new(Fixed(Limits { workers })),
             None => {
-                let near = job.target.caps().cheap_stat && job.roots.iter().all(|root| root.store.caps().cheap_stat);
+                let near = !job.target.caps().remote && job.roots.iter().all(|root| !root.store.caps().remote);
                 Box::new(Climb::new(processors, if near { 1 } else { WORKERS_FAR }, MOST_WORKERS))
             }
         };

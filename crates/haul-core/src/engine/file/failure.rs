@@ -9,7 +9,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::event::Warning;
 use crate::retry::Spent;
-use crate::store::{Receipt, WriteStyle};
+use crate::store::Receipt;
 
 use super::open_file::{Ends, Kept, OpenFile};
 
@@ -22,7 +22,7 @@ pub fn failed(cx: &Context, file: &Arc<OpenFile>, ends: &Ends, entry: &Entry, re
     // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     // Where parts are kept by a service, one that failed is no reason to send the others again.
-    let parts = matches!(cx.target().caps().write, WriteStyle::Parts { .. }) && cx.target().caps().attach;
+    let parts = cx.target().caps().durable && cx.target().caps().attach;
     let parts = parts
         && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::BadName);
     let keep = !streams && (keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some()))));

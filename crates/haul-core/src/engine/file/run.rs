@@ -44,7 +44,7 @@ fn stages(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
 /// Moves chunks until none is left for this worker. `true` if no other is at it any more.
 fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
     // Over a network the next chunk sets out while the destination has not said yet that it has the one before.
-    let ahead = usize::from(!cx.target().caps().cheap_stat);
+    let ahead = usize::from(cx.target().caps().remote);
     let mut carried: VecDeque<carry::Carried> = VecDeque::new();
     let mut leaves = false;
     loop {

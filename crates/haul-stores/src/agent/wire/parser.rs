@@ -206,6 +206,7 @@ impl<'a> Parser<'a> {
         let proof = proof_from(self.byte()?);
         Ok(Caps {
             write: WriteStyle::Anywhere,
+            holes: true,
             read_ranges,
             dirs,
             links,
