@@ -125,7 +125,7 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
     let stdout = Tail::of(last);
     let mut seen = vec![0; children.len()];
     let signal = |signal| signal_group(bounds.group.0.load(Ordering::Acquire), signal);
-    let Waited { told, reaped } = wait(&children, began, bounds, Patience { grace: GRACE, killed: KILLED }, &signal, &mut seen);
+    let Waited { told, reaped } = wait(&children, began, bounds, Timeouts { grace: GRACE, killed: KILLED }, &signal, &mut seen);
     // What they left behind must not run on beside the next contender.
     bounds.group.kill();
     bounds.group.is(None);
@@ -235,7 +235,7 @@ fn signal_group(group: libc::pid_t, signal: libc::c_int) {
 type Reaped = (std::io::Result<(libc::c_int, libc::rusage)>, Instant);
 
 /// How long what was told to end may take: until it is killed, and from then on.
-struct Patience {
+struct Timeouts {
     grace: Duration,
     killed: Duration,
 }
@@ -252,7 +252,7 @@ fn wait(
     children: &[Child],
     began: Instant,
     bounds: Bounds<'_>,
-    patience: Patience,
+    timeouts: Timeouts,
     signal: &dyn Fn(libc::c_int),
     seen: &mut [u64],
 ) -> Waited {
@@ -282,13 +282,13 @@ fn wait(
         match (told, killed) {
             (None, _) if bounds.cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
             (None, _) if began.elapsed() >= bounds.limit => told = Some((Ending::Timeout, Instant::now())),
-            (Some((_, since)), None) if since.elapsed() >= patience.grace => {
+            (Some((_, since)), None) if since.elapsed() >= timeouts.grace => {
                 killed = Some(Instant::now());
                 signal(libc::SIGKILL);
                 continue;
             }
             // The threads that wait for the rest wait on.
-            (_, Some(since)) if since.elapsed() >= patience.killed => break,
+            (_, Some(since)) if since.elapsed() >= timeouts.killed => break,
             _ => continue,
         }
         signal(libc::SIGTERM);
@@ -389,14 +389,14 @@ mod tests {
     fn what_cannot_be_killed_is_given_up() {
         let cancel = Cancel::default();
         let bounds = Bounds { limit: Duration::from_millis(10), cancel: &cancel, group: &Group::default() };
-        let patience = Patience { grace: Duration::from_millis(10), killed: Duration::from_millis(10) };
+        let timeouts = Timeouts { grace: Duration::from_millis(10), killed: Duration::from_millis(10) };
         let argv = ["sleep".into(), "600".into()];
         let mut child = begin(&argv, &[], Stdio::null(), None).unwrap();
         let (_, ending) = (child.stdout.take(), child.stderr.take());
         let children = [child];
         let sent = Mutex::new(Vec::new());
         // Nothing that is sent reaches it.
-        let waited = wait(&children, Instant::now(), bounds, patience, &|signal| sent.lock().unwrap().push(signal), &mut [0]);
+        let waited = wait(&children, Instant::now(), bounds, timeouts, &|signal| sent.lock().unwrap().push(signal), &mut [0]);
         assert!(waited.told == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
         assert_eq!(*sent.lock().unwrap(), [libc::SIGTERM, libc::SIGKILL]);
         drop(ending);

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::operation::{Operation, Step, steps};
 use super::pattern::Pattern;
-use super::place::{Hands, Layout, Place, Shape, Task, Tree};
+use super::place::{Layout, OpRunner, Place, Shape, Task, Tree};
 use super::settings::{Case, Settings};
 use super::window::{Tally, Window};
 use crate::record::{Outcome, Sample};
@@ -180,8 +180,8 @@ impl Common {
     }
 
     /// One thread's part, of `count` files.
-    fn work(&self, hands: &mut dyn Hands, count: u64) -> (Tally, Option<Error>) {
-        let entered = hands.enter(0);
+    fn work(&self, runner: &mut dyn OpRunner, count: u64) -> (Tally, Option<Error>) {
+        let entered = runner.enter(0);
         self.gate.wait();
         let (start, deadline) = (self.gate.start.load(Ordering::Relaxed), self.gate.deadline.load(Ordering::Relaxed));
         // All are awake before any begins: being woken takes longer than many an operation.
@@ -197,7 +197,7 @@ impl Common {
         let mut index = 0;
         while index < count && failure.as_ref().is_none_or(|_| tally.failures > 0) {
             if index > 0 && index.is_multiple_of(self.files_per_dir) {
-                if let Err(e) = hands.enter(index / self.files_per_dir) {
+                if let Err(e) = runner.enter(index / self.files_per_dir) {
                     failure = Some(e);
                     tally.failures += 1;
                     break;
@@ -208,7 +208,7 @@ impl Common {
                 break;
             }
             let files = if by_directory { self.files_per_dir.min(count - index) } else { 1 };
-            let result = if by_directory { hands.list(index, files) } else { hands.work(index) };
+            let result = if by_directory { runner.list(index, files) } else { runner.work(index) };
             let now = self.now();
             if after.is_none() && now > self.window.end() {
                 after = Some(processor());
@@ -276,17 +276,17 @@ impl Work<'_> {
             cancel: self.cancel.clone(),
         });
         let active: Vec<(u32, u64)> = usable.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (at as u32, *n)).collect();
-        let mut hands = Vec::new();
+        let mut runners = Vec::new();
         for (thread, _) in &active {
             let (layout, pattern) = (self.layout.clone(), self.pattern.clone());
-            hands.push(self.place.hands(Task { thread: *thread, operation, shape, manner: self.settings.manner, layout, pattern })?);
+            runners.push(self.place.runner(Task { thread: *thread, operation, shape, manner: self.settings.manner, layout, pattern })?);
         }
         let (to, from) = mpsc::channel();
         let mut begun = 0;
-        for ((thread, count), mut hands) in active.iter().copied().zip(hands) {
+        for ((thread, count), mut runner) in active.iter().copied().zip(runners) {
             let (shared, to) = (common.clone(), to.clone());
             let work = move || {
-                let (tally, failure) = shared.work(&mut *hands, count);
+                let (tally, failure) = shared.work(&mut *runner, count);
                 // Nobody listens to a thread that took too long to stop.
                 let _heard = to.send((thread, tally, failure));
             };

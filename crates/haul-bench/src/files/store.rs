@@ -12,7 +12,7 @@ use haul_core::store::{Flow, MetaSpec, Receipt, Space, Spec, Store, chunk_size, 
 
 use super::local::wrong_byte;
 use super::operation::Operation;
-use super::place::{Content, Hands, Layout, Leaf, MARK, Place, Role, Task, Tree};
+use super::place::{Content, Layout, Leaf, MARK, OpRunner, Place, Role, Task, Tree};
 use super::window::Done;
 
 /// Bytes of a file that is too large for a bundle and moves at once: as a copy has it.
@@ -129,7 +129,7 @@ fn landed(mut bundle: Bundle) -> Result<()> {
     match bundle.items.pop().map(|item| item.outcome) {
         Some(Outcome::Landed(_)) => Ok(()),
         Some(Outcome::Failed(e)) => Err(e),
-        _ => Err(Error::new(ErrorKind::Other, "write").because("the store did not say what came of it")),
+        _ => Err(Error::new(ErrorKind::Other, "write").because("the store returned no result")),
     }
 }
 
@@ -143,11 +143,11 @@ impl Place for StorePlace {
         use Operation as Op;
         let caps = self.store.caps();
         let (can, why) = match operation {
-            Op::Append | Op::TruncateOverwrite => (false, "files are only written as a whole there"),
-            Op::Chmod => (caps.sets.has(MetaMask::MODE), "it keeps no modes"),
-            Op::Setxattr | Op::Getxattr => (caps.sets.has(MetaMask::XATTR), "it keeps no extended attributes"),
-            Op::Symlink => (caps.links, "it keeps no symlinks"),
-            Op::Hardlink => (caps.hard_links, "it keeps no hard links"),
+            Op::Append | Op::TruncateOverwrite => (false, "it writes only whole files"),
+            Op::Chmod => (caps.sets.has(MetaMask::MODE), "it has no modes"),
+            Op::Setxattr | Op::Getxattr => (caps.sets.has(MetaMask::XATTR), "it has no extended attributes"),
+            Op::Symlink => (caps.links, "it has no symlinks"),
+            Op::Hardlink => (caps.hard_links, "it has no hard links"),
             Op::Mkdir | Op::Rmdir => (caps.dirs, "directories are only parts of names there"),
             _ => (true, ""),
         };
@@ -191,7 +191,7 @@ impl Place for StorePlace {
         }
     }
 
-    fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
+    fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
         let dirs = matches!(task.operation, Operation::Mkdir | Operation::Rmdir);
         let tree = self.tree(if dirs { Tree::First } else { task.shape.tree });
         let other = self.tree(task.shape.tree.other());
@@ -199,7 +199,7 @@ impl Place for StorePlace {
         let names = (0..task.manner.xattr_count).map(|at| format!("user.haul-bench-{at}").into_bytes().into_boxed_slice());
         let xattrs = names.map(|name| (name, value.clone())).collect();
         let (here, there) = (tree.clone(), other.clone());
-        Ok(Box::new(StoreHands {
+        Ok(Box::new(StoreRunner {
             store: self.store.clone(),
             task,
             tree,
@@ -213,7 +213,7 @@ impl Place for StorePlace {
     }
 }
 
-struct StoreHands {
+struct StoreRunner {
     store: Arc<dyn Store>,
     task: Task,
     tree: Dir,
@@ -241,7 +241,7 @@ impl Read for Bytes<'_> {
     }
 }
 
-impl StoreHands {
+impl StoreRunner {
     fn name(&self, role: Role, index: u64) -> Name {
         Name::new(&self.here, Leaf::new(role, self.task.thread, index).bytes())
     }
@@ -323,7 +323,7 @@ impl StoreHands {
                 }
                 Some(Item { outcome: Outcome::Read, at, .. }) => short(at.len() as u64),
                 Some(Item { outcome: Outcome::Failed(e), .. }) => Err(e),
-                _ => Err(Error::new(ErrorKind::Other, "read").because("the store did not say what came of it")),
+                _ => Err(Error::new(ErrorKind::Other, "read").because("the store returned no result")),
             };
         }
         let source = self.store.open(&entry, false)?;
@@ -361,7 +361,7 @@ impl StoreHands {
     }
 }
 
-impl Hands for StoreHands {
+impl OpRunner for StoreRunner {
     fn enter(&mut self, number: u64) -> Result<()> {
         let leaf = self.task.layout.leaf(self.task.thread, number);
         self.store.forget(&self.here);
@@ -415,7 +415,7 @@ impl Hands for StoreHands {
                 first(self.store.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: MetaMask::XATTR }])).and_then(
                     |landed| match landed.refused.is_empty() {
                         true => Ok(()),
-                        false => Err(Error::new(ErrorKind::Unsupported, "setxattr").because("the far side refuses it")),
+                        false => Err(Error::new(ErrorKind::Unsupported, "setxattr").because("the remote host refuses it")),
                     },
                 )
             }
