@@ -16,7 +16,7 @@ use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::comparison::{self, From, Keeping, PlannedRun, Target, reach};
+use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
@@ -72,7 +72,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let keeping = Keeping::of(&flags.comparison, global, Kind::Compare, &known, &[]);
     let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
-    let from = From::open(source, &hosts)?;
+    let from = Origin::open(source, &hosts)?;
     keeping.apart(&from, &flags.comparison)?;
     let target = Target::open(destination, &hosts, &from, 0, &keeping.own)?;
     let task = Task {
@@ -153,7 +153,7 @@ fn route(source: &Location, destination: &Location) -> Route {
 /// What every tool is to do.
 struct Task<'a> {
     route: Route,
-    from: &'a From,
+    from: &'a Origin,
     target: &'a Target<'a>,
     connect: &'a Connect,
     keeping: &'a Keeping,

@@ -15,7 +15,7 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::comparison::{self, From, Keeping, PlannedRun, Target, reach};
+use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::SweepFlags;
@@ -44,7 +44,7 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     let keeping = Keeping::of(&flags.comparison, global, Kind::Sweep, &known, &[READ_BACK]);
     let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
-    let from = From::open(&flags.source, &hosts)?;
+    let from = Origin::open(&flags.source, &hosts)?;
     keeping.apart(&from, &flags.comparison)?;
     let target = Target::open(&flags.destination, &hosts, &from, 0, &keeping.own)?;
     let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
@@ -133,7 +133,7 @@ fn contender<'a>(
 /// A copy at the destination to be read back, made when it is first needed.
 struct ReadBack<'a> {
     target: &'a Target<'a>,
-    from: &'a From,
+    from: &'a Origin,
     keeping: &'a Keeping,
     connect: &'a Connect,
     flags: &'a SweepFlags,

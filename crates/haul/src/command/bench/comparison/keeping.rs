@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
 
 use super::super::runs;
-use super::From;
+use super::Origin;
 use crate::flags::Global;
 use crate::flags::bench::comparison::ComparisonFlags;
 use crate::open;
@@ -41,7 +41,7 @@ impl Keeping {
     }
 
     /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
-    pub fn apart(&self, from: &From, flags: &ComparisonFlags) -> Result<()> {
+    pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
         }

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use haul_bench::comparison::{Comparison, Contender, Event, Own, Source};
@@ -17,75 +16,25 @@ use haul_bench::stats::{Difference, Summary};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Store;
 use serde_json::{Value, json};
 
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::comparison::ComparisonFlags;
-use crate::hosts::Hosts;
 use crate::location::{Location, Scheme};
-use crate::open::{self, Argument};
+use crate::open;
 use crate::render::command_line;
 use crate::{out, units};
 
 mod keeping;
+mod origin;
 pub mod reach;
 mod target;
 
 pub use keeping::Keeping;
+pub use origin::Origin;
 pub use target::Target;
-
-/// The source, where it is.
-pub struct From {
-    /// Absolute; of an object store's prefix with its slash.
-    pub location: Location,
-    pub is_dir: bool,
-    /// Its own name.
-    pub name: Vec<u8>,
-    store: Arc<dyn Store>,
-    leaf: Option<Vec<u8>>,
-}
-
-impl From {
-    /// Errors: `NotFound`; `Usage` for what has no name of its own.
-    pub fn open(location: &Location, hosts: &Hosts) -> Result<From> {
-        let shown = location.to_bytes();
-        let location = match () {
-            () if location.scheme == Scheme::STDIO => {
-                return Err(Error::new(ErrorKind::Usage, "open").at(&shown).because("is not a directory or file"));
-            }
-            _ if location.scheme.keys => location.clone(),
-            _ if location.is_remote() => {
-                let path = hosts.reach(location)?.path(location);
-                Location { path, trailing_slash: false, ..location.clone() }
-            }
-            _ => {
-                let place = open::path_of(&location.path);
-                let real = place.canonicalize().map_err(|e| Error::io(e, "open").at(&location.path))?;
-                Location::local(real.as_os_str().as_bytes())
-            }
-        };
-        let name = location.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
-        if name.is_empty() || name == b".." || name == b"." {
-            let e = Error::new(ErrorKind::Usage, "open").at(&shown).because("has no name of its own");
-            return Err(e.hint("name a directory or file in it"));
-        }
-        let (opened, entry) = open::existing(&Argument::new(&location, hosts))?;
-        let is_dir = entry.kind == haul_core::entry::Kind::Dir;
-        Ok(From { is_dir, name, store: opened.store, leaf: opened.leaf.filter(|_| !is_dir), location })
-    }
-
-    /// Where it is on this machine, if it is.
-    fn here(&self) -> Option<PathBuf> {
-        (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
-    }
-
-    fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
-        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
-    }
-}
 
 /// What a signal says that ends a comparison.
 const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
@@ -114,7 +63,7 @@ pub struct PlannedRun<'a> {
     pub flags: &'a ComparisonFlags,
     pub global: &'a Global,
     pub keeping: &'a Keeping,
-    pub from: &'a From,
+    pub from: &'a Origin,
     pub targets: &'a [&'a Target<'a>],
     pub contenders: &'a [Contender<'a>],
     pub tools: Vec<Tool>,

@@ -12,7 +12,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
 use haul_stores::s3::admin;
 
-use super::From;
+use super::Origin;
 use crate::command::{files, scope};
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -33,7 +33,7 @@ pub struct Target<'a> {
 impl<'a> Target<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
     /// `Exists` where anything is in it but what is left there of `own`; its place among the run's targets is `number`.
-    pub fn open(location: &Location, hosts: &'a Hosts, from: &From, number: usize, own: &[Left]) -> Result<Target<'a>> {
+    pub fn open(location: &Location, hosts: &'a Hosts, from: &Origin, number: usize, own: &[Left]) -> Result<Target<'a>> {
         if location.scheme.keys && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("a pattern cannot be a destination").hint("name a prefix without * ? ["));
@@ -141,7 +141,7 @@ fn base(location: &Location, hosts: &Hosts) -> Result<Location> {
 }
 
 /// Refuses a destination that is the source or in it.
-fn apart(from: &From, target: &Location) -> Result<()> {
+fn apart(from: &Origin, target: &Location) -> Result<()> {
     let source = &from.location;
     let same_place = source.scheme == target.scheme && source.host == target.host;
     let below = target.path.strip_prefix(&source.path[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
