@@ -6,7 +6,7 @@
 //! ```
 
 pub mod compare;
-pub mod contest;
+pub mod comparison;
 pub mod data;
 pub mod discard;
 pub mod files;

@@ -1,4 +1,4 @@
-//! The colours of plots: seen against their ground, and told apart by eyes of every kind.
+//! The colours of plots: seen against their target, and told apart by eyes of every kind.
 
 use haul_bench::report;
 
@@ -50,14 +50,14 @@ fn lines_are_told_apart_by_all_eyes() {
     let of = |name: &str| -> Vec<Rgb> { page.split(&format!("--{name}: ")).skip(1).map(|rest| linear(&rest[..7])).collect() };
     let (paper, colours): (Vec<Rgb>, Vec<Vec<Rgb>>) = (of("paper"), (0..8).map(|at| of(&format!("c{at}"))).collect());
     assert_eq!(paper.len(), 2, "light and dark");
-    for ground in 0..2 {
+    for target in 0..2 {
         for (at, colour) in colours.iter().enumerate() {
-            assert!(contrast(colour[ground], paper[ground]) >= 3.0, "colour {at} on ground {ground}");
+            assert!(contrast(colour[target], paper[target]) >= 3.0, "colour {at} on target {target}");
             for (eyes, by) in EYES {
                 for (other, against) in colours[..at].iter().enumerate() {
-                    let (a, b) = (seen(colour[ground], by), seen(against[ground], by));
+                    let (a, b) = (seen(colour[target], by), seen(against[target], by));
                     let apart = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
-                    assert!(apart >= 20.0, "colours {at} and {other} on ground {ground}: {apart} for eyes with {eyes}");
+                    assert!(apart >= 20.0, "colours {at} and {other} on target {target}: {apart} for eyes with {eyes}");
                 }
             }
         }

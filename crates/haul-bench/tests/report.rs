@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use generated::{Made, factors, sample};
 use haul_bench::record::{Kind, Outcome};
 use haul_bench::report::{self, compare_runs};
 use haul_bench::stats::Verdict;
-use made_up::{Made, factors, sample};
 use serde_json::json;
 
-mod made_up;
+mod generated;
 
 fn page(made: &Made) -> String {
     report::html(std::slice::from_ref(made))
@@ -63,8 +63,8 @@ fn elements(page: &str) -> Vec<(String, String)> {
 
 #[test]
 fn pages_are_whole_and_need_nothing() {
-    let mut pages: Vec<(String, String)> = made_up::all().iter().map(|(name, made)| (name.clone(), page(made))).collect();
-    let several: Vec<Made> = made_up::all().into_iter().map(|(_, made)| made).collect();
+    let mut pages: Vec<(String, String)> = generated::all().iter().map(|(name, made)| (name.clone(), page(made))).collect();
+    let several: Vec<Made> = generated::all().into_iter().map(|(_, made)| made).collect();
     pages.push(("all".into(), report::html(&several)));
     pages.push(("none".into(), report::html(&[])));
     for (name, page) in &pages {
@@ -134,7 +134,7 @@ fn pages_are_whole_and_need_nothing() {
 
 #[test]
 fn texts_fit_and_cannot_steer_a_terminal() {
-    for (name, made) in made_up::all() {
+    for (name, made) in generated::all() {
         let one = std::slice::from_ref(&made);
         for width in [40, 80, 200] {
             let text = report::text(one, width);
@@ -153,7 +153,7 @@ fn texts_fit_and_cannot_steer_a_terminal() {
 
 #[test]
 fn a_comparison_says_who_was_fastest_and_who_failed() {
-    let text = text(&made_up::compare());
+    let text = text(&generated::compare());
     says(&text, "haul took the least time: 5.09 s. rclone took 1.58 times as long (1.52 to 1.67 times).");
     says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times: file 7: the content differs");
     says(&text, "! scp failed 6 of 7 times: client_loop: send disconnect: Broken pipe.");
@@ -161,7 +161,7 @@ fn a_comparison_says_who_was_fastest_and_who_failed() {
     says(&text, "! s5cmd is not on this machine.");
     says(&text, "Not ranked, because of WRONG results: tar over ssh.");
     says(&text, "Note: The link was emulated");
-    let page = page(&made_up::compare());
+    let page = page(&generated::compare());
     says(&page, "rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota");
     says(&page, "Linux 6.1.0-28-amd64");
     says(&page, "Time for 13TB");
@@ -174,7 +174,7 @@ fn a_comparison_says_who_was_fastest_and_who_failed() {
 /// One wrong copy, in a run or in a warm-up, is enough to be ranked nowhere, however quick the others were.
 #[test]
 fn who_was_wrong_even_once_wins_nothing() {
-    let (header, mut samples) = made_up::compare();
+    let (header, mut samples) = generated::compare();
     for sample in samples.iter_mut().filter(|s| s.contender == "tar over ssh") {
         sample.seconds = sample.seconds.map(|seconds| seconds / 1000.0);
         sample.outcome = if sample.repetition == 0 { Outcome::Wrong } else { Outcome::Ok };
@@ -186,41 +186,41 @@ fn who_was_wrong_even_once_wins_nothing() {
 
 #[test]
 fn few_repetitions_show_nothing() {
-    let text_of_many = text(&made_up::compare_many());
+    let text_of_many = text(&generated::compare_many());
     says(&text_of_many, "but the difference to tool 1 -j 2");
     says(&text_of_many, "Fewer than 4 repetitions of each cannot show a difference.");
-    says(&page(&made_up::compare_many()), "(75 %)");
-    let one = text(&made_up::compare_one());
+    says(&page(&generated::compare_many()), "(75 %)");
+    let one = text(&generated::compare_one());
     says(&one, "haul took the least time: 12.3 s. There is nothing to compare it with.");
-    says(&page(&made_up::compare_one()), "one value");
-    says(&text(&made_up::empty(Kind::Net)), "Nothing has been measured in this run yet.");
+    says(&page(&generated::compare_one()), "one value");
+    says(&text(&generated::empty(Kind::Net)), "Nothing has been measured in this run yet.");
 }
 
 #[test]
 fn directions_have_each_their_best_number_of_streams() {
-    let text = text(&made_up::net());
+    let text = text(&generated::net());
     says(&text, "Out (from here): 6 streams are best (46.7 MiB/s, 0.392 Gbit/s), 4.89 times 1 stream; 16 streams: 26 % less.");
     says(&text, "In (to here): 6 streams are best (25.2 MiB/s, 0.211 Gbit/s), 1.36 times 1 stream; 16 streams: 58 % less.");
 }
 
 #[test]
 fn the_tuner_is_compared_with_the_best_fixed_point() {
-    let text = text(&made_up::sweep());
+    let text = text(&generated::sweep());
     says(&text, "Put (from here): best fixed point: 8 streams, chunks of 4 MiB, 4 logins, 624 MiB/s.");
     says(&text, "haul's own choice: 565 MiB/s, 91 % of the best speed.");
 }
 
 #[test]
 fn directories_of_their_own_make_the_difference() {
-    let text = text(&made_up::files());
+    let text = text(&generated::files());
     says(&text, "Create, files of 4 KiB: 1,939 operations/s at best, with 32 threads, own directories.");
     says(&text, "With 32 threads own directories are 10.4 times as fast as one shared directory.");
-    let page = page(&made_up::files());
+    let page = page(&generated::files());
     says(&page, "Own directories: 32 threads are best (1,939 operations/s), 21.6 times 1 thread.");
 }
 
 /// As 2 processors really show 8 threads: the first ends before the others have begun.
-fn cut_off(share: f64, timed: bool) -> made_up::Made {
+fn cut_off(share: f64, timed: bool) -> generated::Made {
     let mut samples = Vec::new();
     for (threads, rate) in [(1u64, 200_000.0), (8, 800_000.0)] {
         let whole = 300 * threads;
@@ -245,7 +245,7 @@ fn cut_off(share: f64, timed: bool) -> made_up::Made {
         one.more = serde_json::from_value(more).unwrap();
         samples.push(one);
     }
-    (made_up::header(Kind::Files), samples)
+    (generated::header(Kind::Files), samples)
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn settings_are_words_and_units_are_binary() {
 /// As `bench net` keeps them: the round trip is asked by itself, and carries nothing.
 #[test]
 fn a_round_trip_is_no_rate_that_failed() {
-    let (header, samples) = made_up::net();
+    let (header, samples) = generated::net();
     let own = samples.into_iter().filter(|s| s.outcome == Outcome::Ok);
     let latency =
         haul_bench::record::Latency { count: 21, p50: 0.0302, p90: 0.031, p99: 0.04, p999: 0.04, max: 0.04, classes: vec![(0.05, 21)] };
@@ -313,7 +313,7 @@ fn a_round_trip_is_no_rate_that_failed() {
 
 #[test]
 fn runs_are_set_beside_each_other() {
-    let (before, after) = (made_up::compare(), made_up::compare_later());
+    let (before, after) = (generated::compare(), generated::compare_later());
     let changes = compare_runs(&before, &after);
     for change in &changes {
         let verdict = change.difference.map(|found| found.verdict);
@@ -327,9 +327,9 @@ fn runs_are_set_beside_each_other() {
     let back = compare_runs(&after, &before);
     assert!(back.iter().filter(|c| c.contender == "rsync").all(|c| c.words() == "faster"));
     assert!(back.iter().filter(|c| c.contender == "scp").all(|c| c.words() == "only in the second run"));
-    assert!(compare_runs(&before, &made_up::net()).is_empty());
+    assert!(compare_runs(&before, &generated::net()).is_empty());
 
-    let text = report::text(&[before.clone(), after, made_up::net()], 80).split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = report::text(&[before.clone(), after, generated::net()], 80).split_whitespace().collect::<Vec<_>>().join(" ");
     says(&text, "Of 5 points Run 2 is slower at 1: rsync; not significant at 4. 2 cannot be compared: see the table.");
     says(&text, "kernel: Linux 6.1.0-28-amd64 before, Linux 6.12.1-amd64 now");
     says(&text, "there is nothing to compare");
@@ -346,7 +346,7 @@ fn runs_are_set_beside_each_other() {
 
 #[test]
 fn what_went_wrong_is_in_no_number() {
-    let (header, mut samples) = made_up::compare();
+    let (header, mut samples) = generated::compare();
     let clean = report::summaries(&[(header.clone(), samples.clone())]);
     let mut wrong: Vec<_> = samples.iter().filter(|s| s.contender == "cp").cloned().collect();
     for sample in &mut wrong {
@@ -368,7 +368,7 @@ fn what_went_wrong_is_in_no_number() {
 fn a_run_directory_gets_its_page() {
     let dir = tempfile::tempdir().unwrap();
     assert!(report::write(dir.path()).is_err());
-    let (header, samples) = made_up::net();
+    let (header, samples) = generated::net();
     std::fs::write(dir.path().join("run.json"), serde_json::to_vec(&header).unwrap()).unwrap();
     let lines: Vec<String> = samples.iter().map(|s| serde_json::to_string(s).unwrap() + "\n").collect();
     std::fs::write(dir.path().join("samples.jsonl"), lines.concat()).unwrap();

@@ -169,10 +169,10 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     let document = said.json();
     for (tool, outcome, telling) in [
         ("liar", "wrong", "missing"),
-        ("flips", "wrong", "src/big: another content"),
+        ("flips", "wrong", "src/big: different content"),
         ("breaks", "failed", "ended with code 7: the disk is on fire"),
         ("hangs", "timeout", "not done after 1 s"),
-        ("gone", "missing", "no program no-such-program"),
+        ("gone", "missing", "the program no-such-program is not installed"),
         ("scp", "missing", "no local-local command"),
     ] {
         let row = of(&document, tool);
@@ -206,7 +206,7 @@ fn what_a_launcher_would_start_must_be_installed_too() {
     said.has(&["dcp, dsync"]);
     let document = run("--json --repeat 1 --tools dcp,cp src dst", 0).json();
     let reason = of(&document, "dcp")["troubles"][0]["reason"].clone();
-    assert!(reason.as_str().is_some_and(|reason| reason.contains("no program dcp")), "{document}");
+    assert!(reason.as_str().is_some_and(|reason| reason.contains("the program dcp is not installed")), "{document}");
     assert!(!world.path("launched").exists(), "mpirun was started");
 }
 
@@ -216,7 +216,7 @@ fn nothing_that_is_not_its_own_is_touched() {
     fs::create_dir_all(world.path("dst/cp-1")).expect("made");
     fs::write(world.path("dst/cp-1/thesis"), "x").expect("written");
     let said = world.ends(23, "--tools cp --repeat 1 src dst");
-    said.has(&["the directory is not empty: it has cp-1", "try: name an empty directory"]);
+    said.has(&["the directory is not empty: it has cp-1", "try: name an empty or new directory"]);
     assert_eq!(fs::read_to_string(world.path("dst/cp-1/thesis")).expect("still there"), "x");
     world.ends(1, "--tools cp src src/inside").has(&["the destination is the source or inside it"]);
     assert!(!world.path("src/inside").exists());
@@ -232,13 +232,13 @@ fn requests_that_make_no_sense_are_refused_with_a_next_step() {
     fs::create_dir(world.path("empty")).expect("made");
     world.ends(1, "--tools cp,teleport src dst").has(&["teleport", "no such tool", "haul, cp, rsync", "--table FILE"]);
     world.ends(1, "--tools cp,cp src dst").has(&["names cp twice"]);
-    world.ends(1, "--repeat 1 empty dst").has(&["holds no files", "haul bench data"]);
+    world.ends(1, "--repeat 1 empty dst").has(&["the source has no files", "haul bench data"]);
     world.ends(23, "--repeat 1 absent dst").has(&["absent"]);
     world.ends(1, "--limit 5 src dst").has(&["5s for seconds"]);
     world.ends(1, "--caches cold src dst").has(&["drop, warm and auto"]);
     world.ends(1, "--extrapolate 13 src dst").has(&["no unit"]);
     world.ends(1, "src").has(&["DST"]);
-    world.ends(1, "a:/x b:/y").has(&["both on other machines"]);
+    world.ends(1, "a:/x b:/y").has(&["both remote"]);
     fs::write(world.path("table"), "[cp]\nlocal-moon = cp\n").expect("written");
     world.ends(1, "--table table src dst").has(&["table", "line 2", "local-moon", "--print-table"]);
     assert!(!world.path("dst").exists());
@@ -323,7 +323,7 @@ fn an_interrupted_run_is_cleaned_up_and_goes_on() {
         assert_eq!(of(&document, tool)["copies_right"], 3, "{document}");
     }
     assert_eq!(document["seed"], 1);
-    world.ends(23, words).has(&["a run that is complete lies there"]);
+    world.ends(23, words).has(&["the directory has a complete run"]);
     world.ends(23, &words.replace("--repeat 3", "--repeat 4")).has(&["with other settings"]);
 }
 

@@ -69,7 +69,7 @@ fn the_same_words_make_the_same_tree() {
     let (out, _) = world.ends(0, &format!("--verify {EVERYTHING} b"));
     assert!(out.contains(" 0 missing, 0 differing, 0 extra, 0 unreadable"), "{out}");
     let (out, _) = world.ends(1, &format!("--verify {EVERYTHING} c"));
-    assert!(out.contains(": it is missing") && out.contains("... and "), "{out}");
+    assert!(out.contains(": missing") && out.contains("... and "), "{out}");
 }
 
 #[test]
@@ -92,19 +92,22 @@ fn a_plan_is_what_is_made() {
     found.sort_unstable();
     assert_eq!(found.iter().map(|(_, size)| size).sum::<u64>(), bytes, "{found:?}");
     let (out, _) = world.ends(0, "uab --scale 1000 set");
-    assert!(out.contains("nothing to make: all 3 files"), "{out}");
+    assert!(out.contains("nothing to create: all 3 files"), "{out}");
 }
 
 #[test]
 fn it_says_what_it_makes_and_what_it_made() {
     let world = World::new();
     let (out, err) = world.ends(0, "-n 10x1MiB,500x1KiB --per-dir 100 set");
-    assert!(out.starts_with("makes 510 files (10.5 MiB), 6 directories below set; seed 0\n"), "{out}");
-    assert!(out.ends_with("DRY RUN: nothing was made\n") && out.contains("#") && err.is_empty(), "{out}{err}");
+    assert!(out.starts_with("creating 510 files (10.5 MiB), 6 directories in set; seed 0\n"), "{out}");
+    assert!(out.ends_with("DRY RUN: nothing was created\n") && out.contains("#") && err.is_empty(), "{out}{err}");
     assert!(out.lines().all(|line| line.len() <= 80), "{out}");
     let (out, err) = world.ends(0, "10x1MiB,500x1KiB --per-dir 100 set");
     let last = out.lines().last().expect("a last line");
-    assert!(last.starts_with("made 510 files, 10.5 MiB, 6 directories in ") && last.ends_with(" files/s") && err.is_empty(), "{out}{err}");
+    assert!(
+        last.starts_with("created 510 files, 10.5 MiB, 6 directories in ") && last.ends_with(" files/s") && err.is_empty(),
+        "{out}{err}"
+    );
     assert_eq!(world.ends(0, "-q 10x1MiB,500x1KiB --per-dir 100 set"), (String::new(), String::new()));
 }
 
@@ -140,7 +143,7 @@ fn an_interrupted_run_goes_on() {
     let Output { status, stdout, .. } = child.wait_with_output().expect("it ends");
     let out = String::from_utf8_lossy(&stdout);
     assert_eq!(status.code(), Some(20), "{out}");
-    assert!(out.contains("what is made stays and is complete, and the same command goes on from there"), "{out}");
+    assert!(out.contains("the files created so far are complete; the same command resumes"), "{out}");
     // Whatever is there is whole.
     let there: Vec<u64> =
         fs::read_dir(world.path("set")).expect("it is there").map(|e| e.expect("listed").metadata().expect("there").len()).collect();
@@ -213,7 +216,7 @@ fn space_and_inodes_are_asked_for_first() {
     let world = World::new();
     let small = Volume::tmpfs(4 << 20).expect("a volume: root");
     let (_, err) = world.ends(11, &format!("1000x8KiB {}/set", small.path().display()));
-    assert!(err.contains("needs 7.8 MiB") && err.contains("has 4.0 MiB free") && err.contains("--scale"), "{err}");
+    assert!(err.contains("needs 7.81 MiB") && err.contains("has 4.00 MiB free") && err.contains("--scale"), "{err}");
     let few = Volume::new(&Kind::Tmpfs { inodes: Some(100) }, 64 << 20).expect("a volume: root");
     let (_, err) = world.ends(11, &format!("1000x1KiB {}/set", few.path().display()));
     assert!(err.contains("needs 1,000 inodes") && err.contains(" free"), "{err}");

@@ -153,12 +153,12 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
     let w = World::new();
     fs::write(w.path("file"), "x").expect("written");
     for (code, words, said) in [
-        (1, "--operation create,frobnicate d", "'frobnicate' is no operation; there are create, append"),
-        (1, "--operation create,,stat d", "'' is no operation"),
+        (1, "--operation create,frobnicate d", "'frobnicate' is not an operation; use create, append"),
+        (1, "--operation create,,stat d", "'' is not an operation"),
         (1, "--operation cleanup d", "nothing would be measured"),
         (1, "--threads 0 d", "a number of threads is from 1 to 1024"),
         (1, "--threads 1,2000 d", "a number of threads is from 1 to 1024"),
-        (1, "--threads 2,2 d", "'2' stands there twice"),
+        (1, "--threads 2,2 d", "'2' is given twice"),
         (1, "--threads 1,,2 d", "a number of threads is from 1 to 1024"),
         (1, "--file-size 4 d", "the number has no unit"),
         (1, "--file-count 0 d", "--file-count"),
@@ -167,7 +167,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         (1, "--same-dir maybe d", "--same-dir"),
         (1, "--record-size 1G d", "a record is from 1 byte to 64 MiB"),
         (1, "--threads 1024 --record-size 2M --file-size 2M d", "would take more than 1 GiB of memory"),
-        (1, "--duration 0s d", "longer than nothing"),
+        (1, "--duration 0s d", "must be above 0"),
         (1, "--xattr-size 1M d", "at most 64 KiB"),
         (1, "", "DIR"),
         (11, "--file-size 1T d", "MiB are free"),
@@ -257,7 +257,7 @@ fn an_interrupted_run_removes_its_files_keeps_its_samples_and_goes_on() {
     let before = samples();
     // Shorter would be another run: refused, and nothing is lost.
     let other = w.ends(23, "--threads 1,2 --file-count 40 --operation create,stat --repeat 1 --out run d");
-    assert!(other.err.contains("a run with other settings lies there"), "{}", other.err);
+    assert!(other.err.contains("the directory has a run with other settings"), "{}", other.err);
     assert_eq!((samples(), w.names()), (before.clone(), Vec::new()));
     let mut child = w.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
     at_work(&w, &mut child);
@@ -285,7 +285,7 @@ fn a_run_directory_has_header_samples_and_table() {
     assert!(fs::read_to_string(w.path("run/report.html")).expect("a report").contains("</html>"));
     assert_eq!(fs::read_to_string(w.path("run/samples.csv")).expect("a table").lines().count(), 5);
     let again = w.ends(23, "--threads 2 --file-count 20 --operation create,delete --repeat 2 --out run d");
-    assert!(again.err.contains("a run that is complete lies there"), "{}", again.err);
+    assert!(again.err.contains("the directory has a complete run"), "{}", again.err);
     assert_eq!(w.names(), [""; 0]);
 }
 
@@ -304,7 +304,7 @@ fn what_a_killed_run_leaves_is_removed_and_nothing_else() {
         .expect("the program runs");
     let left = at_work(&w, &mut child);
     let busy = w.ends(0, "--cleanup d");
-    assert!(busy.err.contains("its run is at work on this machine"), "{}", busy.err);
+    assert!(busy.err.contains("its run is active on this machine"), "{}", busy.err);
     assert!(left.exists());
     child.kill().expect("killed");
     child.wait().expect("ended");
@@ -323,7 +323,7 @@ fn a_run_of_another_machine_is_left_unless_it_is_forced() {
     fs::create_dir(&far).expect("made");
     fs::write(far.join("ABOUT.txt"), "haul bench files\nhost some-other-node\nprocess 1 1\n").expect("written");
     let left = w.ends(0, "--cleanup d");
-    assert!(left.err.contains("haul-bench-files-far is left: its run is of another machine"), "{}", left.err);
+    assert!(left.err.contains("haul-bench-files-far is left: it belongs to another machine"), "{}", left.err);
     assert!(left.err.contains("--force"), "{}", left.err);
     assert!(far.join("ABOUT.txt").exists());
     let told = w.ends(0, "--json -q --cleanup d");
@@ -339,7 +339,7 @@ fn files_stay_if_asked_to() {
     let w = World::new();
     let ran = w.ends(0, "--keep --threads 2 --file-count 7 --operation create --file-size 100B d");
     let names = w.names();
-    assert!(names.len() == 1 && ran.err.contains(&format!("left there, as asked: d/{}", names[0])), "{names:?} {}", ran.err);
+    assert!(names.len() == 1 && ran.err.contains(&format!("kept: d/{}", names[0])), "{names:?} {}", ran.err);
     let files = |thread: u32| self::names(&w.path("d").join(&names[0]).join(format!("a/t00{thread}-d0000")));
     assert_eq!((files(0).len(), files(1).len()), (7, 7));
     w.ends(0, "--cleanup d");
@@ -357,7 +357,7 @@ fn another_machine_by_sftp_and_by_its_haul() {
     let ssh = format!("-F {} --json --verify-read --threads 2 --file-count 6 --files-per-dir 4", server.config().display());
     let plain =
         w.ends(0, &format!("{ssh} --operation {FOR_ALL},append,chmod,symlink,mkdir,rmdir,setxattr sftp://testhost{}", far.display()));
-    for said in ["append is left out: files are only written as a whole there", "setxattr is left out: it keeps no extended attributes"] {
+    for said in ["append is skipped: it writes only whole files", "setxattr is skipped: it has no extended attributes"] {
         assert!(plain.err.contains(said), "{said}: {}", plain.err);
     }
     all_well(&plain, &format!("{FOR_ALL},chmod,symlink,mkdir,rmdir"));
@@ -388,7 +388,7 @@ fn an_object_store() {
     };
     let ran =
         run(0, &format!("--json --verify-read --threads 2 --file-count 6 --files-per-dir 4 --operation {FOR_ALL},mkdir s3://bench/try"));
-    assert!(ran.err.contains("mkdir is left out: directories are only parts of names there"), "{}", ran.err);
+    assert!(ran.err.contains("mkdir is skipped: directories are only parts of names there"), "{}", ran.err);
     all_well(&ran, FOR_ALL);
     let keys = || {
         let answer = haul_test::objects::plain::request(&endpoint, "GET", "/bench?list-type=2", &[], b"");
@@ -401,7 +401,7 @@ fn an_object_store() {
     assert!(ran.err.contains("removed haul-bench-files-"), "{}", ran.err);
     assert!(!keys().contains("<Key>"), "{}", keys());
     let ran = run(1, "--operation mkdir,rmdir s3://bench/");
-    assert!(ran.err.contains("none of the operations can be done there"), "{}", ran.err);
+    assert!(ran.err.contains("no operation is supported there"), "{}", ran.err);
     assert!(ran.err.contains("haul: s3://bench/haul-bench-files-"), "{}", ran.err);
     assert!(!keys().contains("<Key>"), "{}", keys());
 }

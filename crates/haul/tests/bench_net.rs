@@ -104,7 +104,7 @@ fn a_run_that_was_interrupted_goes_on() {
     points.dedup();
     assert_eq!(points.len(), 9, "each point once: {points:?}");
     assert!(all.iter().all(|sample| sample["outcome"] == "ok"));
-    w.haul(command).run().code(23).says("a run that is complete lies there");
+    w.haul(command).run().code(23).says("the directory has a complete run");
     assert_eq!(names(&w.join("far-home")), Vec::<String>::new());
 }
 

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use generated::Made;
 use haul_bench::report;
-use made_up::Made;
 use serde_json::Value;
 
-#[path = "../../haul-bench/tests/made_up/mod.rs"]
-mod made_up;
+#[path = "../../haul-bench/tests/generated/mod.rs"]
+mod generated;
 
 struct World {
     place: tempfile::TempDir,
@@ -58,13 +58,13 @@ impl World {
 #[test]
 fn one_run_is_printed_and_gets_its_page() {
     let world = World::new();
-    world.run("net", &made_up::net());
+    world.run("net", &generated::net());
     let (out, err) = world.ends(0, "net");
     assert!(out.contains("16 streams: 26 % less") && out.contains("failed 1 of 10"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     assert_eq!(err, "haul: report: net/report.html\n");
     let page = fs::read_to_string(world.path("net/report.html")).expect("the page");
-    assert_eq!(page, report::html(&[made_up::net()]));
+    assert_eq!(page, report::html(&[generated::net()]));
 
     let (plotted, _) = world.ends(0, "--plot --width 100 net");
     assert!(plotted.contains("Streams (number)") && plotted.contains('●'), "{plotted}");
@@ -78,8 +78,8 @@ fn one_run_is_printed_and_gets_its_page() {
 #[test]
 fn several_runs_are_compared() {
     let world = World::new();
-    world.run("before", &made_up::compare());
-    world.run("after", &made_up::compare_later());
+    world.run("before", &generated::compare());
+    world.run("after", &generated::compare_later());
     let (out, err) = world.ends(0, "before after");
     assert!(out.contains("Run 1: before\nRun 2: after\n"), "{out}");
     assert!(out.contains("slower") && out.contains("not significant") && out.contains("only in the first run"), "{out}");
@@ -109,7 +109,7 @@ fn what_is_no_run_is_said() {
     let (out, err) = world.ends(23, "empty");
     assert_eq!(out, "");
     assert!(err.contains("empty/run.json") && err.contains("name the directory of a haul bench run"), "{err}");
-    world.run("torn", &made_up::net());
+    world.run("torn", &generated::net());
     fs::write(world.path("torn/samples.jsonl"), "{}\n").expect("written");
     let (_, err) = world.ends(23, "torn");
     assert!(err.contains("line 1"), "{err}");
@@ -291,7 +291,7 @@ fn measured(world: &World, page: String) -> (Vec<u64>, Vec<String>) {
 #[test]
 fn a_browser_finds_nothing_to_complain_of() {
     let world = World::new();
-    let several: Vec<Made> = made_up::all().into_iter().map(|(_, made)| made).collect();
+    let several: Vec<Made> = generated::all().into_iter().map(|(_, made)| made).collect();
     let pages = Pages::serve(vec![("report.html".into(), report::html(&several))]);
     let looked = look(&world, &format!("{}/report.html", pages.address), 1280);
     assert_eq!(looked.complaints(), Vec::<&str>::new());
@@ -302,7 +302,7 @@ fn a_browser_finds_nothing_to_complain_of() {
 #[test]
 fn a_browser_shows_plots_whole_at_both_widths() {
     let world = World::new();
-    for (name, made) in made_up::all() {
+    for (name, made) in generated::all() {
         if name.starts_with("odd") || name.starts_with("empty") {
             continue;
         }
@@ -316,7 +316,7 @@ fn a_browser_shows_plots_whole_at_both_widths() {
 fn hostile_numbers_and_names_leave_the_page_whole() {
     let world = World::new();
     let odd: Vec<Made> =
-        made_up::all().into_iter().filter(|(name, _)| name.starts_with("odd") || name.starts_with("empty")).map(|(_, m)| m).collect();
+        generated::all().into_iter().filter(|(name, _)| name.starts_with("odd") || name.starts_with("empty")).map(|(_, m)| m).collect();
     let (_, wrong) = measured(&world, report::html(&odd));
     assert_eq!(wrong, Vec::<String>::new());
 }
@@ -324,7 +324,7 @@ fn hostile_numbers_and_names_leave_the_page_whole() {
 #[test]
 fn the_browser_would_complain() {
     let world = World::new();
-    let page = report::html(&[made_up::net()]);
+    let page = report::html(&[generated::net()]);
     // A script and an image that got in are stopped by the policy, and the log says so.
     let bad = page.replace("<main>", "<main><script>document.title = 'taken'</script><img src=\"/picture.png\" alt=\"\"/>");
     let pages = Pages::serve(vec![("report.html".into(), bad)]);

@@ -137,10 +137,10 @@ fn what_appears_in_the_place_of_the_copy_that_is_read_back_is_not_removed() {
 fn requests_that_make_no_sense_are_refused() {
     let world = World::new();
     for (words, telling) in [
-        ("--direction both src dst", "one place on this machine and one elsewhere"),
+        ("--direction both src dst", "one local and one remote place"),
         ("--direction get src host:/x", "--back DIR"),
         ("--back b src host:/x", "--back is for"),
-        ("--direction put host:/x dst", "name the place on this machine as SRC"),
+        ("--direction put host:/x dst", "name the local place as SRC"),
         ("--workers 0 src dst", "1..=1024"),
         ("--workers 1,x src dst", "x"),
         ("--chunk 1KiB src dst", "at least 64K"),

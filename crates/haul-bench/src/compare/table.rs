@@ -3,7 +3,7 @@
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::words::{Words, fill, fill_text};
-use crate::contest::Call;
+use crate::comparison::Call;
 
 /// The table that is built in.
 pub const BUILT_IN: &str = include_str!("tools.conf");
@@ -128,10 +128,10 @@ pub fn parse(text: &str, base: &[Tool]) -> Result<Vec<Tool>> {
             let name = name.trim();
             let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
             if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(plain) {
-                return Err(refuse(format!("'{name}' is no name: letters, digits and . _ + - make one")));
+                return Err(refuse(format!("'{name}' is not a valid name: use letters, digits and . _ + -")));
             }
             if found.iter().any(|tool| tool.name == name) {
-                return Err(refuse(format!("[{name}] is there twice")));
+                return Err(refuse(format!("[{name}] is defined twice")));
             }
             found.push(Tool { name: name.to_string(), ..Tool::default() });
             continue;
@@ -245,8 +245,8 @@ mod tests {
     fn what_is_no_table_is_told_by_its_line() {
         for (text, telling) in [
             ("local-local = cp", "line 1: a tool begins with [NAME]"),
-            ("[a]\n[a]\n", "line 2: [a] is there twice"),
-            ("[../a]", "line 1: '../a' is no name"),
+            ("[a]\n[a]\n", "line 2: [a] is defined twice"),
+            ("[../a]", "line 1: '../a' is not a valid name"),
             ("[a]\nlocal-moon = cp", "line 2: 'local-moon' is none of"),
             ("[a]\nlocal-local.link = cp", "is none of"),
             ("[a]\nlocal-local = cp |", "a command is empty"),

@@ -22,16 +22,16 @@ pub fn admit(standing: &Standing, add: bool) -> Result<()> {
             let names =
                 if taken == 1 { "one name of the data set is".into() } else { format!("{} names of the data set are", count(taken)) };
             refuse(
-                format!("{names} there already, with something else{example}"),
-                "nothing was overwritten; name another directory, or move what is there away",
+                format!("{names} in use by something else{example}"),
+                "nothing was overwritten; name another directory, or move these files away",
             )
         }
         () if add => Ok(()),
         () => {
             let names = if standing.foreign == 1 { "one name".into() } else { format!("{} names", count(standing.foreign)) };
             refuse(
-                format!("the directory is not empty: it has {names} that the data set does not have{example}"),
-                "name another directory, or give --add to make the data set beside them",
+                format!("the directory is not empty: it has {names} that are not in the data set{example}"),
+                "name another directory, or add the data set with --add",
             )
         }
     }
@@ -56,7 +56,7 @@ pub fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()>
     Ok(())
 }
 
-const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was made";
+const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was created";
 
 #[cfg(test)]
 mod tests {

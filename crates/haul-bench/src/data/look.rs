@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat,
 use rustix::io::Errno;
 
 use super::content::Content;
-use super::hand::{BUFFER, Hand, Lots, together};
 use super::plan::{File, GRAIN, Kind, Plan, mtime};
+use super::worker::{BUFFER, Batches, Worker, together};
 
 /// Files that a killed run may have left incomplete: one each worker, and no more workers are of use.
 const MOST_TORN: u64 = 1024;
@@ -148,12 +148,12 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     if is_empty(top)? {
         return Ok(Standing::default());
     }
-    let (found, lots, read) = (Mutex::new(Standing::default()), Lots::of_entries(plan), AtomicU64::new(0));
+    let (found, batches, read) = (Mutex::new(Standing::default()), Batches::of_entries(plan), AtomicU64::new(0));
     together(threads, cancel, || {
-        let (mut hand, mut own) = (Hand::new(plan, top), Standing::default());
-        lots.work(cancel, |part, number| {
+        let (mut worker, mut own) = (Worker::new(plan, top), Standing::default());
+        batches.work(cancel, |part, number| {
             let (set, file) = (&plan.parts[part], plan.parts[part].file(number));
-            let dir = match hand.dir(part, set.skeleton.dir_of(number)) {
+            let dir = match worker.dir(part, set.skeleton.dir_of(number)) {
                 Ok(dir) => dir,
                 Err(e) if is_absent(&e) => return Ok(()),
                 Err(e) => return Err(e),
@@ -211,14 +211,14 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
 pub fn listed(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
     let all = AtomicU64::new(names(top)?.count() as u64);
     let dirs = AtomicU64::new(0);
-    let lots = Lots::new(plan.parts.iter().map(|part| part.skeleton.dirs()));
+    let batches = Batches::new(plan.parts.iter().map(|part| part.skeleton.dirs()));
     together(threads, cancel, || {
-        let mut hand = Hand::new(plan, top);
-        lots.work(cancel, |part, dir| {
+        let mut worker = Worker::new(plan, top);
+        batches.work(cancel, |part, dir| {
             if dir == 0 && plan.parts[part].folder.is_empty() {
                 return Ok(());
             }
-            match hand.dir(part, dir) {
+            match worker.dir(part, dir) {
                 Ok(opened) => {
                     all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
                     dirs.fetch_add(1, Ordering::Relaxed);

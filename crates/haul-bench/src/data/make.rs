@@ -17,10 +17,10 @@ use rustix::fs::{linkat, mkdirat, openat, symlinkat, unlinkat, utimensat};
 use rustix::io::Errno;
 
 use super::admit::{admit, room};
-use super::hand::{BUFFER, Hand, Lots, open_top, together};
 use super::look::{Found, holds_beginning, look, survey};
 use super::order::mix;
 use super::plan::{File, Kind, Plan, mtime};
+use super::worker::{BUFFER, Batches, Worker, open_top, together};
 
 /// Failures that are reported; the others are counted.
 const MOST_FAILURES: usize = 20;
@@ -121,24 +121,24 @@ impl Work<'_> {
         self.dir_times()
     }
 
-    fn together(&self, work: impl Fn(&mut Hand<'_>) -> Result<()> + Sync) -> Result<()> {
-        together(self.how.threads, self.how.cancel, || work(&mut Hand::new(self.plan, self.top)))
+    fn together(&self, work: impl Fn(&mut Worker<'_>) -> Result<()> + Sync) -> Result<()> {
+        together(self.how.threads, self.how.cancel, || work(&mut Worker::new(self.plan, self.top)))
     }
 
     /// Level by level, because a directory needs the one above.
     fn dirs(&self) -> Result<()> {
         for depth in 0..=self.plan.totals().depth {
             let levels: Vec<_> = self.plan.parts.iter().map(|part| part.skeleton.level(depth)).collect();
-            let lots = Lots::new(levels.iter().map(|level| level.end - level.start));
-            self.together(|hand| {
-                lots.work(self.how.cancel, |part, nth| {
+            let batches = Batches::new(levels.iter().map(|level| level.end - level.start));
+            self.together(|worker| {
+                batches.work(self.how.cancel, |part, nth| {
                     let (set, dir) = (&self.plan.parts[part], levels[part].start + nth);
                     let name = set.dir_name(dir);
                     if name.is_empty() {
                         return Ok(());
                     }
                     let above = match set.skeleton.parent(dir) {
-                        Some(parent) => hand.dir(part, parent),
+                        Some(parent) => worker.dir(part, parent),
                         None => Ok(self.top),
                     };
                     match above.and_then(|above| mkdir(above, &name)) {
@@ -154,15 +154,15 @@ impl Work<'_> {
     }
 
     fn files(&self) -> Result<()> {
-        let lots = Lots::of_entries(self.plan);
-        self.together(|hand| {
-            lots.work(self.how.cancel, |part, number| {
+        let batches = Batches::of_entries(self.plan);
+        self.together(|worker| {
+            batches.work(self.how.cancel, |part, number| {
                 let set = &self.plan.parts[part];
                 let file = set.file(number);
                 let made = match file.kind {
                     Kind::HardLink(_) => return Ok(()),
-                    Kind::Regular => self.regular(hand, part, number, &file),
-                    Kind::Symlink(to) => self.symlink(hand, part, number, to, &file),
+                    Kind::Regular => self.regular(worker, part, number, &file),
+                    Kind::Symlink(to) => self.symlink(worker, part, number, to, &file),
                 };
                 self.count(made, part, number)
             })
@@ -174,13 +174,13 @@ impl Work<'_> {
         if self.plan.totals().hard_links == 0 {
             return Ok(());
         }
-        let lots = Lots::of_entries(self.plan);
-        self.together(|hand| {
-            let mut there = Hand::new(self.plan, self.top);
-            lots.work(self.how.cancel, |part, number| {
+        let batches = Batches::of_entries(self.plan);
+        self.together(|worker| {
+            let mut there = Worker::new(self.plan, self.top);
+            batches.work(self.how.cancel, |part, number| {
                 let file = self.plan.parts[part].file(number);
                 match file.kind {
-                    Kind::HardLink(leader) => self.count(self.hard_link(hand, &mut there, part, number, leader, &file), part, number),
+                    Kind::HardLink(leader) => self.count(self.hard_link(worker, &mut there, part, number, leader, &file), part, number),
                     _ => Ok(()),
                 }
             })
@@ -189,15 +189,16 @@ impl Work<'_> {
 
     /// At last, because what is made in a directory changes its time.
     fn dir_times(&self) -> Result<()> {
-        let lots = Lots::new(self.plan.parts.iter().map(|part| part.skeleton.dirs()));
-        self.together(|hand| {
-            lots.work(self.how.cancel, |part, dir| {
+        let batches = Batches::new(self.plan.parts.iter().map(|part| part.skeleton.dirs()));
+        self.together(|worker| {
+            batches.work(self.how.cancel, |part, dir| {
                 let set = &self.plan.parts[part];
                 if dir == 0 && set.folder.is_empty() {
                     return Ok(());
                 }
-                let set_time =
-                    hand.dir(part, dir).and_then(|fd| futimens(fd, &times(set.dir_seed(dir))).map_err(|e| Error::io(e.into(), "set time")));
+                let set_time = worker
+                    .dir(part, dir)
+                    .and_then(|fd| futimens(fd, &times(set.dir_seed(dir))).map_err(|e| Error::io(e.into(), "set time")));
                 // A directory that could not be made has been told.
                 match set_time {
                     Err(e) if e.kind() != ErrorKind::NotFound => self.failed(e, &set.dir_path(dir)),
@@ -252,10 +253,10 @@ impl Work<'_> {
         }
     }
 
-    fn regular(&self, hand: &mut Hand<'_>, part: usize, number: u64, file: &File) -> Result<bool> {
+    fn regular(&self, worker: &mut Worker<'_>, part: usize, number: u64, file: &File) -> Result<bool> {
         let set = &self.plan.parts[part];
-        let (name, mut buffer) = (set.file_name(number), hand.buffer());
-        let made = hand.dir(part, set.skeleton.dir_of(number)).and_then(|dir| {
+        let (name, mut buffer) = (set.file_name(number), worker.buffer());
+        let made = worker.dir(part, set.skeleton.dir_of(number)).and_then(|dir| {
             let Some(again) = self.wanted(dir, &name, file, Vec::new)? else { return Ok(false) };
             let to = create(dir, &name, again)?;
             let mut written = 0;
@@ -268,7 +269,7 @@ impl Work<'_> {
             }
             Ok(true)
         });
-        hand.buffer = buffer;
+        worker.buffer = buffer;
         made
     }
 
@@ -311,10 +312,10 @@ impl Work<'_> {
         futimens(fd, &times(file.seed)).map_err(|e| Error::io(e.into(), "set time"))
     }
 
-    fn symlink(&self, hand: &mut Hand<'_>, part: usize, number: u64, to: u64, file: &File) -> Result<bool> {
+    fn symlink(&self, worker: &mut Worker<'_>, part: usize, number: u64, to: u64, file: &File) -> Result<bool> {
         let set = &self.plan.parts[part];
         let (name, target) = (set.file_name(number), set.target(number, to));
-        let dir = hand.dir(part, set.skeleton.dir_of(number))?;
+        let dir = worker.dir(part, set.skeleton.dir_of(number))?;
         if self.wanted(dir, &name, file, || target.clone())?.is_none() {
             return Ok(false);
         }
@@ -323,10 +324,18 @@ impl Work<'_> {
         timed.map_err(|e| Error::io(e.into(), "set time")).map(|()| true)
     }
 
-    fn hard_link(&self, hand: &mut Hand<'_>, there: &mut Hand<'_>, part: usize, number: u64, leader: u64, file: &File) -> Result<bool> {
+    fn hard_link(
+        &self,
+        worker: &mut Worker<'_>,
+        there: &mut Worker<'_>,
+        part: usize,
+        number: u64,
+        leader: u64,
+        file: &File,
+    ) -> Result<bool> {
         let set = &self.plan.parts[part];
         let name = set.file_name(number);
-        let dir = hand.dir(part, set.skeleton.dir_of(number))?;
+        let dir = worker.dir(part, set.skeleton.dir_of(number))?;
         match self.wanted(dir, &name, file, Vec::new)? {
             None => return Ok(false),
             Some(true) => unlinkat(dir, name.as_slice(), AtFlags::empty()).map_err(|e| Error::io(e.into(), "remove"))?,

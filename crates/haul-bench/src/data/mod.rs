@@ -11,7 +11,6 @@
 
 mod admit;
 mod content;
-mod hand;
 mod law;
 mod look;
 mod make;
@@ -26,6 +25,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod worker;
 
 pub use look::Standing;
 pub(crate) use make::close;

@@ -10,8 +10,8 @@ use haul_core::spill::SpillStack;
 use haul_core::{Error, Result};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
-use super::hand::open_top;
 use super::profile::Profile;
+use super::worker::open_top;
 
 /// Bytes of waiting paths in memory.
 const WAITING: usize = 1 << 20;

@@ -119,7 +119,7 @@ fn every_damage_is_found() {
     let found = checked(&plan, dir.path());
     assert_eq!((found.same, found.missing, found.differing, found.extra, found.unreadable), (28 - 5, 1, 4, 1, 0), "{found:?}");
     let told: Vec<&str> = found.told.iter().map(|d| &d.what[..]).collect();
-    for what in ["from byte 9999 on", "100 bytes instead of 10240", "it is missing", "leads elsewhere", "file of its own"] {
+    for what in ["differs from byte 9999 on", "100 bytes instead of 10240", "missing", "another target", "separate file"] {
         assert!(told.iter().any(|told| told.contains(what)), "{what}: {told:?}");
     }
 }

@@ -10,10 +10,10 @@ use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::{Errno, pread};
 
-use super::hand::{BUFFER, Hand, Lots, open_top, together};
 use super::look::{is_absent, listed};
 use super::make::Tally;
 use super::plan::{File, Kind, Plan};
+use super::worker::{BUFFER, Batches, Worker, open_top, together};
 
 /// Differences that are told; the others are counted.
 const MOST_TOLD: usize = 20;
@@ -42,7 +42,7 @@ impl Verified {
 pub struct Difference {
     /// Below the top.
     pub path: Vec<u8>,
-    /// `it is missing`.
+    /// `missing`.
     pub what: String,
 }
 
@@ -56,11 +56,11 @@ enum Answer {
 /// `tally` counts what was compared.
 pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &Tally) -> Result<Verified> {
     let top = open_top(dir)?;
-    let (found, lots) = (Mutex::new((Verified::default(), 0u64)), Lots::of_entries(plan));
+    let (found, batches) = (Mutex::new((Verified::default(), 0u64)), Batches::of_entries(plan));
     together(threads, cancel, || {
-        let (mut hand, mut there) = (Hand::new(plan, top.as_fd()), Hand::new(plan, top.as_fd()));
-        lots.work(cancel, |part, number| {
-            let answer = compare(&mut hand, &mut there, part, number, cancel);
+        let (mut worker, mut there) = (Worker::new(plan, top.as_fd()), Worker::new(plan, top.as_fd()));
+        batches.work(cancel, |part, number| {
+            let answer = compare(&mut worker, &mut there, part, number, cancel);
             tally.entries.fetch_add(1, Ordering::Relaxed);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             let (sums, present) = &mut *found;
@@ -73,7 +73,7 @@ pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &
                 }
                 Ok(Answer::Missing) => {
                     sums.missing += 1;
-                    "it is missing".into()
+                    "missing".into()
                 }
                 Ok(Answer::Differs(what)) => {
                     sums.differing += 1;
@@ -99,11 +99,11 @@ pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &
     Ok(found)
 }
 
-fn compare(hand: &mut Hand<'_>, there: &mut Hand<'_>, part: usize, number: u64, cancel: &Cancel) -> Result<Answer> {
-    let plan = hand.plan;
+fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, part: usize, number: u64, cancel: &Cancel) -> Result<Answer> {
+    let plan = worker.plan;
     let set = &plan.parts[part];
-    let (file, name, mut buffer) = (set.file(number), set.file_name(number), hand.buffer());
-    let dir = match hand.dir(part, set.skeleton.dir_of(number)) {
+    let (file, name, mut buffer) = (set.file(number), set.file_name(number), worker.buffer());
+    let dir = match worker.dir(part, set.skeleton.dir_of(number)) {
         Ok(dir) => dir,
         Err(e) if is_absent(&e) => return Ok(Answer::Missing),
         Err(e) => return Err(e),
@@ -115,15 +115,13 @@ fn compare(hand: &mut Hand<'_>, there: &mut Hand<'_>, part: usize, number: u64, 
     };
     let kind = FileType::from_raw_mode(stat.st_mode);
     let answer = match file.kind {
-        Kind::Symlink(_) if kind != FileType::Symlink => Answer::Differs("it is no symbolic link".into()),
+        Kind::Symlink(_) if kind != FileType::Symlink => Answer::Differs("not a symlink".into()),
         Kind::Symlink(to) => {
             let found = readlinkat(dir, name.as_slice(), Vec::new()).map_err(|e| Error::io(e.into(), "read link"))?;
-            if found.as_bytes() == set.target(number, to) { Answer::Same(0) } else { Answer::Differs("it leads elsewhere".into()) }
+            if found.as_bytes() == set.target(number, to) { Answer::Same(0) } else { Answer::Differs("another target".into()) }
         }
-        _ if kind != FileType::RegularFile => Answer::Differs("it is no regular file".into()),
-        _ if stat.st_size.cast_unsigned() != file.size => {
-            Answer::Differs(format!("it has {} bytes instead of {}", stat.st_size, file.size))
-        }
+        _ if kind != FileType::RegularFile => Answer::Differs("not a regular file".into()),
+        _ if stat.st_size.cast_unsigned() != file.size => Answer::Differs(format!("{} bytes instead of {}", stat.st_size, file.size)),
         Kind::HardLink(leader) => {
             let leader_name = set.file_name(leader);
             let other = there
@@ -133,14 +131,14 @@ fn compare(hand: &mut Hand<'_>, there: &mut Hand<'_>, part: usize, number: u64, 
                 Ok(other) if (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino) => Answer::Same(0),
                 // A copy that does not keep hard links is a file with the same bytes.
                 _ => match content(plan, dir, &name, &file, &mut buffer, cancel)? {
-                    Answer::Same(_) => Answer::Differs("it is a file of its own instead of a hard link, with the right bytes".into()),
+                    Answer::Same(_) => Answer::Differs("a separate file instead of a hard link, with the right bytes".into()),
                     other => other,
                 },
             }
         }
         Kind::Regular => content(plan, dir, &name, &file, &mut buffer, cancel)?,
     };
-    hand.buffer = buffer;
+    worker.buffer = buffer;
     Ok(answer)
 }
 
@@ -152,7 +150,7 @@ fn content(plan: &Plan, dir: BorrowedFd<'_>, name: &[u8], file: &File, buffer: &
     while at < file.size {
         cancel.check()?;
         let many = match pread(&fd, &mut *found, at) {
-            Ok(0) => return Ok(Answer::Differs(format!("it ends at byte {at}"))),
+            Ok(0) => return Ok(Answer::Differs(format!("ends at byte {at}"))),
             Ok(many) => many.min((file.size - at) as usize),
             Err(Errno::INTR) => continue,
             Err(e) => return Err(Error::io(e.into(), "read")),
@@ -160,7 +158,7 @@ fn content(plan: &Plan, dir: BorrowedFd<'_>, name: &[u8], file: &File, buffer: &
         plan.content.fill(file.seed, at, &mut wanted[..many]);
         if found[..many] != wanted[..many] {
             let first = found.iter().zip(wanted.iter()).position(|(a, b)| a != b).unwrap_or(0) as u64;
-            return Ok(Answer::Differs(format!("its bytes are others from byte {} on", at + first)));
+            return Ok(Answer::Differs(format!("differs from byte {} on", at + first)));
         }
         at += many as u64;
     }

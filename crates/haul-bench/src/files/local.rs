@@ -15,7 +15,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, XattrFlags};
 use rustix::io::Errno;
 
 use super::operation::Operation;
-use super::place::{Hands, Layout, Leaf, MARK, Place, Role, Task, Tree};
+use super::place::{Layout, Leaf, MARK, OpRunner, Place, Role, Task, Tree};
 use super::window::Done;
 use crate::data::close;
 
@@ -184,7 +184,7 @@ impl Place for LocalPlace {
         true
     }
 
-    fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
+    fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
         let open = |tree: Tree| open_dir(&self.top, &c_string(tree.leaf()));
         let (tree, other) = (task.shape.tree, task.shape.tree.other());
         let needs_other = matches!(task.operation, Operation::Rename | Operation::Symlink | Operation::Hardlink);
@@ -196,7 +196,7 @@ impl Place for LocalPlace {
         let names = (0..task.manner.xattr_count).map(|at| c_string(&format!("user.haul-bench-{at}"))).collect();
         let here = open_dir(&tree, c".")?;
         let there = other.as_ref().map(|other| open_dir(other, c".")).transpose()?;
-        Ok(Box::new(LocalHands { task, tree, other, here, there, leaf: String::new(), buffer, value, names }))
+        Ok(Box::new(LocalRunner { task, tree, other, here, there, leaf: String::new(), buffer, value, names }))
     }
 }
 
@@ -210,7 +210,7 @@ impl LocalPlace {
     }
 }
 
-struct LocalHands {
+struct LocalRunner {
     task: Task,
     tree: OwnedFd,
     other: Option<OwnedFd>,
@@ -224,7 +224,7 @@ struct LocalHands {
     names: Vec<CString>,
 }
 
-impl LocalHands {
+impl LocalRunner {
     fn open(&self, leaf: &CStr, flags: OFlags) -> rustix::io::Result<File> {
         fs::openat(&self.here, leaf, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666)).map(File::from)
     }
@@ -326,7 +326,7 @@ fn count(dir: &OwnedFd, buffer: &mut Vec<u8>) -> rustix::io::Result<u64> {
     Ok(names)
 }
 
-impl Hands for LocalHands {
+impl OpRunner for LocalRunner {
     fn enter(&mut self, number: u64) -> Result<()> {
         self.leaf = self.task.layout.leaf(self.task.thread, number);
         let leaf = c_string(&self.leaf);

@@ -14,6 +14,7 @@ pub mod place;
 mod run;
 mod settings;
 pub mod store;
+mod thread;
 pub mod window;
 
 pub use left::{Left, mark};

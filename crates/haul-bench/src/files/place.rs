@@ -234,11 +234,11 @@ pub trait Place: Send + Sync {
         false
     }
 
-    fn hands(&self, task: Task) -> Result<Box<dyn Hands>>;
+    fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>>;
 }
 
 /// One thread's way to the place, for one operation.
-pub trait Hands: Send {
+pub trait OpRunner: Send {
     /// Goes to the directory of the files from `number` times `files_per_dir` on. Its cost is no operation's.
     fn enter(&mut self, number: u64) -> Result<()>;
 

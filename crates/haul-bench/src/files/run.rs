@@ -1,9 +1,9 @@
 //! The cases one after the other, and in each the operations one after the other, each by all threads together.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::cancel::Cancel;
@@ -12,18 +12,16 @@ use serde_json::Value;
 
 use super::operation::{Operation, Step, steps};
 use super::pattern::Pattern;
-use super::place::{Hands, Layout, Place, Shape, Task, Tree};
+use super::place::{Layout, Place, Shape, Task, Tree};
 use super::settings::{Case, Settings};
+use super::thread::{Common, Gate, LOOK};
 use super::window::{Tally, Window};
 use crate::record::{Outcome, Sample};
 
-/// Failures after which a thread gives up.
-const MOST_FAILURES: u64 = 100;
 /// How long threads may take to stop when they are told to; one in a call to a dead mount never does.
 const GRACE: Duration = Duration::from_secs(10);
 /// Why there is no number where the time was over before anything was done.
 const NOTHING: &str = "no operation ended within the time; give --duration more or --file-size less";
-const LOOK: Duration = Duration::from_millis(50);
 /// How long the threads are given to wake up before they begin together, and how long more for each.
 const AWAKE: Duration = Duration::from_millis(1);
 const AWAKE_EACH: Duration = Duration::from_micros(20);
@@ -132,114 +130,6 @@ impl Measured {
     }
 }
 
-/// Where the threads wait for each other.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<(usize, bool)>,
-    changed: Condvar,
-    /// Nanoseconds of the clock: when all begin, and after what nothing more is begun.
-    start: AtomicU64,
-    deadline: AtomicU64,
-}
-
-impl Gate {
-    /// One thread is ready; it goes on when all are.
-    fn wait(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 += 1;
-        self.changed.notify_all();
-        let open = self.changed.wait_while(state, |state| !state.1);
-        drop(open.unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// Opens when `all` are ready, or at once for 0. `before` runs while nobody does.
-    fn open(&self, all: usize, cancel: &Cancel, before: impl FnOnce()) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.0 < all && !cancel.is_set() {
-            state = self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        before();
-        state.1 = true;
-        self.changed.notify_all();
-    }
-}
-
-/// What the threads of one operation have in common.
-struct Common {
-    operation: Operation,
-    files_per_dir: u64,
-    clock: Instant,
-    window: Window,
-    gate: Gate,
-    cancel: Cancel,
-}
-
-impl Common {
-    fn now(&self) -> u64 {
-        self.clock.elapsed().as_nanos() as u64
-    }
-
-    /// One thread's part, of `count` files.
-    fn work(&self, hands: &mut dyn Hands, count: u64) -> (Tally, Option<Error>) {
-        let entered = hands.enter(0);
-        self.gate.wait();
-        let (start, deadline) = (self.gate.start.load(Ordering::Relaxed), self.gate.deadline.load(Ordering::Relaxed));
-        // All are awake before any begins: being woken takes longer than many an operation.
-        while self.now() < start {
-            std::thread::yield_now();
-        }
-        let (before, mut after) = (processor(), None);
-        // The end of one operation is the beginning of the next: the clock is read once for each.
-        let mut last = self.now();
-        let mut tally = Tally::beginning(last);
-        let mut failure = entered.err();
-        let by_directory = self.operation.by_directory();
-        let mut index = 0;
-        while index < count && failure.as_ref().is_none_or(|_| tally.failures > 0) {
-            if index > 0 && index.is_multiple_of(self.files_per_dir) {
-                if let Err(e) = hands.enter(index / self.files_per_dir) {
-                    failure = Some(e);
-                    tally.failures += 1;
-                    break;
-                }
-                last = self.now();
-            }
-            if self.cancel.is_set() || last >= deadline {
-                break;
-            }
-            let files = if by_directory { self.files_per_dir.min(count - index) } else { 1 };
-            let result = if by_directory { hands.list(index, files) } else { hands.work(index) };
-            let now = self.now();
-            if after.is_none() && now > self.window.end() {
-                after = Some(processor());
-            }
-            index += files;
-            tally.reached = index;
-            match result {
-                Ok(done) => tally.add(done, last, now, &self.window),
-                Err(e) => {
-                    tally.ended = now;
-                    tally.failures += 1;
-                    tally.wrong += u64::from(e.kind() == ErrorKind::Corrupt);
-                    let over = e.kind().ends_the_run() || tally.failures >= MOST_FAILURES;
-                    failure.get_or_insert(e);
-                    if over {
-                        break;
-                    }
-                }
-            }
-            last = now;
-        }
-        if failure.is_some() && tally.failures == 0 {
-            tally.failures = 1;
-        }
-        self.window.close(tally.ended.max(tally.began + 1));
-        let after = after.unwrap_or_else(processor);
-        tally.processor = (after.0 - before.0, after.1 - before.1);
-        (tally, failure)
-    }
-}
-
 /// All threads of one operation, each as it ended.
 struct Worked {
     parts: Vec<(u32, Tally)>,
@@ -276,17 +166,17 @@ impl Work<'_> {
             cancel: self.cancel.clone(),
         });
         let active: Vec<(u32, u64)> = usable.iter().enumerate().filter(|(_, n)| **n > 0).map(|(at, n)| (at as u32, *n)).collect();
-        let mut hands = Vec::new();
+        let mut runners = Vec::new();
         for (thread, _) in &active {
             let (layout, pattern) = (self.layout.clone(), self.pattern.clone());
-            hands.push(self.place.hands(Task { thread: *thread, operation, shape, manner: self.settings.manner, layout, pattern })?);
+            runners.push(self.place.runner(Task { thread: *thread, operation, shape, manner: self.settings.manner, layout, pattern })?);
         }
         let (to, from) = mpsc::channel();
         let mut begun = 0;
-        for ((thread, count), mut hands) in active.iter().copied().zip(hands) {
+        for ((thread, count), mut runner) in active.iter().copied().zip(runners) {
             let (shared, to) = (common.clone(), to.clone());
             let work = move || {
-                let (tally, failure) = shared.work(&mut *hands, count);
+                let (tally, failure) = shared.work(&mut *runner, count);
                 // Nobody listens to a thread that took too long to stop.
                 let _heard = to.send((thread, tally, failure));
             };
@@ -333,18 +223,6 @@ impl Work<'_> {
         let limited = reached < asked && failure.is_none() && !self.cancel.is_set();
         Ok(Worked { parts, end: common.window.end(), failure, limited })
     }
-}
-
-/// Processor time that this thread has used, in user mode and in the kernel, seconds.
-fn processor() -> (f64, f64) {
-    // SAFETY: rusage is plain numbers, for which zero is a value; getrusage fills it in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    (seconds(usage.ru_utime), seconds(usage.ru_stime))
 }
 
 /// Measures all cases, as often as was asked for, but for those of which `have` says that they were. What stands below the

@@ -14,7 +14,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
 use haul_stores::local::{Local, Options};
 
-use super::place::{Hands, Layout, Manner, Task};
+use super::place::{Layout, Manner, OpRunner, Task};
 use super::window::Done;
 use super::*;
 use crate::record::Outcome;
@@ -226,7 +226,7 @@ struct Paced {
     cancel: Option<(u64, Cancel)>,
 }
 
-struct PacedHands {
+struct PacedRunner {
     task: Task,
     first: Arc<AtomicU64>,
     each: Duration,
@@ -253,15 +253,15 @@ impl Place for Paced {
     fn remove(&self, _: &Cancel) -> Result<()> {
         Ok(())
     }
-    fn hands(&self, task: Task) -> Result<Box<dyn Hands>> {
-        Ok(Box::new(PacedHands { task, first: self.first.clone(), each: self.each, busy: self.busy, cancel: self.cancel.clone() }))
+    fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
+        Ok(Box::new(PacedRunner { task, first: self.first.clone(), each: self.each, busy: self.busy, cancel: self.cancel.clone() }))
     }
     fn works_in_thread(&self) -> bool {
         self.busy
     }
 }
 
-impl Hands for PacedHands {
+impl OpRunner for PacedRunner {
     fn enter(&mut self, _: u64) -> Result<()> {
         Ok(())
     }

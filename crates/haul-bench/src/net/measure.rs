@@ -1,5 +1,5 @@
-//! One point: the engine moves made-up files one way with a fixed number of workers and links until the time is over, and what
-//! has arrived is counted at the end that takes it, by that end's clock.
+//! One point: the engine moves generated files in one direction with a fixed number of workers and connections until the time is
+//! over. The receiver counts, by its own clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ const EVERY: Duration = Duration::from_millis(200);
 /// How often it is looked whether the run is to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// Longer than a link of haul may be silent: within it either something comes, or the link says that it is lost.
-const PATIENCE: Duration = Duration::from_secs(75);
+const SILENCE: Duration = Duration::from_secs(75);
 /// How long the host may take to say what it has taken, once nothing is on its way any more.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Round trips in which a connection finds its rate: it doubles in each, and begins with ten packets.
@@ -202,7 +202,7 @@ fn await_answer(is_there: impl Fn() -> bool, until: Instant, stop: &Cancel) -> R
     while !is_there() {
         stop.check()?;
         if Instant::now() >= until {
-            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host does not say what it has taken"));
+            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host does not report what it has received"));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -273,8 +273,8 @@ fn drain(remote: &Remote<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<(
         if now != last {
             (last, since) = (now, Instant::now());
         }
-        if since.elapsed() > PATIENCE {
-            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host does not answer any more"));
+        if since.elapsed() > SILENCE {
+            return Err(Error::new(ErrorKind::TimedOut, "measure").because("the host no longer answers"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -1,4 +1,4 @@
-//! The made-up places of a host, by its haul or by plain SFTP.
+//! Stores without disks on a host, by its haul or by plain SFTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::plan::{Plan, SMALL};
 use crate::discard::{Counts, Discard};
 use crate::synthetic::Synthetic;
 
-/// A host, by the way that was found to it.
+/// A host, by its route.
 #[derive(Clone, Copy, Debug)]
 pub enum Remote<'a> {
     Agent(&'a agent::Host),
@@ -42,18 +42,18 @@ impl Remote<'_> {
     pub fn check(&self, plan: &Plan) -> Result<()> {
         match self {
             Remote::Agent(host) => {
-                host.measures().map_err(|e| e.hint("place this haul there with --install-agent, or leave haul out with --no-agent"))
+                host.measures().map_err(|e| e.hint("install this haul on the host with --install-agent, or use SFTP with --no-agent"))
             }
             Remote::Sftp(_) if plan.small => {
                 let e = Error::new(ErrorKind::Unsupported, "measure");
-                let why = "plain SFTP has /dev/zero and /dev/null to offer, which are no small files";
-                Err(e.because(why).hint("leave --small out, or have haul on the host (--install-agent)"))
+                let why = "plain SFTP has only /dev/zero and /dev/null, which are not small files";
+                Err(e.because(why).hint("omit --small, or install haul on the host (--install-agent)"))
             }
             Remote::Sftp(_) => Ok(()),
         }
     }
 
-    /// How long one question takes.
+    /// One round trip.
     pub(super) fn ping(&self) -> Result<Duration> {
         match self {
             Remote::Agent(host) => host.ping(),
@@ -69,7 +69,7 @@ impl Remote<'_> {
         }
     }
 
-    /// A destination that keeps nothing, and how many channels it has; by SFTP it counts what the server has taken.
+    /// A destination that keeps nothing, and its number of channels; by SFTP it counts what the server has acknowledged.
     pub(super) fn sink(&self, streams: u32, counts: &Arc<Counts>) -> Result<(Arc<dyn Store>, usize)> {
         match self {
             Remote::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
@@ -81,7 +81,7 @@ impl Remote<'_> {
         }
     }
 
-    /// A source of made-up files, and how many channels it has.
+    /// A source of generated files, and its number of channels.
     pub(super) fn source(&self, files: Files, streams: u32) -> Result<(Arc<dyn Store>, usize)> {
         match self {
             Remote::Agent(host) => {
@@ -104,7 +104,7 @@ impl Remote<'_> {
         }
     }
 
-    /// Bytes that have come from the host; `None` where only whoever reads them counts.
+    /// Bytes received from the host; `None` if only the reader counts them.
     pub(super) fn received(&self) -> Option<u64> {
         match self {
             Remote::Agent(host) => Some(host.received()),
@@ -112,7 +112,7 @@ impl Remote<'_> {
         }
     }
 
-    /// Bytes that are on their way.
+    /// Bytes in flight.
     pub(super) fn under_way(&self) -> u64 {
         match self {
             Remote::Agent(host) => host.under_way(),

@@ -117,12 +117,12 @@ impl Run {
         };
         let (header, samples) = match read(dir) {
             Ok((old, _)) if old.kind != header.kind || measured(&old.settings) != measured(&header.settings) => {
-                return Err(refuse("a run with other settings lies there", "name another directory with --out"));
+                return Err(refuse("the directory has a run with other settings", "name another directory with --out"));
             }
             Ok((old, _)) if old.ended.is_some() => {
                 return Err(refuse(
-                    "a run that is complete lies there",
-                    "name another directory with --out, or look at it with `haul bench report`",
+                    "the directory has a complete run",
+                    "name another directory with --out, or show the run with `haul bench report`",
                 ));
             }
             Ok((mut old, samples)) => {

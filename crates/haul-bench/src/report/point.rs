@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::plot::Unit;
-use crate::record::{Outcome, Sample};
+use crate::record::{ENOUGH, Outcome, Sample};
 use crate::stats::{Summary, median};
 
 /// A contender at one combination of what was varied.
@@ -109,7 +109,7 @@ impl<'a> Point<'a> {
     /// The median share of the files that counts, where that is too little for a sound rate.
     pub fn partial(&self) -> Option<f64> {
         let any = self.samples.iter().any(|s| s.counts() && s.partial().is_some());
-        if any { self.median_of(|s| s.more.get("share")?.as_f64()) } else { None }
+        if any { self.median_of(|s| s.more.get("share")?.as_f64()).filter(|share| *share < ENOUGH) } else { None }
     }
 
     /// Whether it gave a wrong result even once, in a warm-up or not. However fast such a one is, it is not ranked.

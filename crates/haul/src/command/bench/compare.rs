@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use haul_bench::compare::{BUILT_IN, Route, Tool, Words, table, words};
-use haul_bench::contest::Contender;
+use haul_bench::comparison::Contender;
 use haul_bench::process::Group;
 use haul_bench::record::{self, Kind, Outcome, Sample};
 use haul_bench::report::{Metric, Point, beside, by_cost, points};
@@ -16,7 +16,7 @@ use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::contest::{self, Asked, From, Ground, Keeping, reach};
+use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
@@ -25,7 +25,7 @@ use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::out;
 
-/// What tools that must be told do at once, at least and at most, where nobody says.
+/// The default of --threads, at least and at most.
 const THREADS: (u32, u32) = (4, 16);
 
 pub fn run(flags: &CompareFlags, global: &Global) -> Exit {
@@ -57,28 +57,28 @@ fn tools(file: Option<&Path>) -> Result<Vec<Tool>> {
 }
 
 fn compare(flags: &CompareFlags, source: &Location, destination: &Location, global: &Global) -> Result<Exit> {
-    contest::one_here(source, destination)?;
+    comparison::one_here(source, destination)?;
     for place in [source, destination] {
         if place.scheme.keys && place.user.is_some() {
-            let e = Error::new(ErrorKind::Usage, "begin").at(&place.to_bytes()).because("the other tools know no profile in an address");
-            return Err(e.hint("name it by --profile"));
+            let e = Error::new(ErrorKind::Usage, "begin").at(&place.to_bytes()).because("other tools do not know a profile in an address");
+            return Err(e.hint("use --profile"));
         }
     }
     let tools = tools(flags.table.as_deref())?;
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
-    let group = contest::listen(&cancel);
+    let group = comparison::listen(&cancel);
     let known: Vec<String> = chosen.iter().map(|tool| tool.name.clone()).collect();
-    let keeping = Keeping::of(&flags.contest, global, Kind::Compare, &known, &[]);
-    let connect = &flags.contest.connect;
+    let keeping = Keeping::of(&flags.comparison, global, Kind::Compare, &known, &[]);
+    let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
-    let from = From::open(source, &hosts)?;
-    keeping.apart(&from, &flags.contest)?;
-    let ground = Ground::open(destination, &hosts, &from, 0, &keeping.own)?;
+    let from = Origin::open(source, &hosts)?;
+    keeping.apart(&from, &flags.comparison)?;
+    let target = Target::open(destination, &hosts, &from, 0, &keeping.own)?;
     let task = Task {
         route: route(source, destination),
         from: &from,
-        ground: &ground,
+        target: &target,
         connect,
         keeping: &keeping,
         threads: flags.threads.unwrap_or_else(|| {
@@ -94,13 +94,13 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let templates = chosen.iter().filter(|tool| names.contains(&tool.name));
     let templates: serde_json::Map<String, Value> =
         templates.map(|tool| (tool.name.clone(), tool.template(task.route, from.is_dir).into())).collect();
-    let asked = Asked {
+    let planned = PlannedRun {
         kind: Kind::Compare,
-        flags: &flags.contest,
+        flags: &flags.comparison,
         global,
         keeping: &keeping,
         from: &from,
-        grounds: &[&ground],
+        targets: &[&target],
         contenders: &line_up.contenders,
         tools: line_up.programs,
         settings: extrapolated(flags)
@@ -114,9 +114,9 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         cancel: &cancel,
         group: &group,
     };
-    let held = asked.hold()?;
-    held.show("bench-compare", document(flags, &names, &held.run.samples), global)?;
-    Ok(held.exit())
+    let finished = planned.run()?;
+    finished.show("bench-compare", document(flags, &names, &finished.run.samples), global)?;
+    Ok(finished.exit())
 }
 
 /// What the page needs to show what `--extrapolate` asks for.
@@ -133,8 +133,8 @@ fn chosen<'t>(names: &[String], tools: &'t [Tool]) -> Result<Vec<&'t Tool>> {
     let known = || tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
     let find = |name: &String| {
         tools.iter().find(|tool| tool.name == *name).ok_or_else(|| {
-            let e = Error::new(ErrorKind::Usage, "choose tools").at(name.as_bytes()).because("there is no such tool in the table");
-            e.hint(format!("there are {}; --table FILE adds others", known()))
+            let e = Error::new(ErrorKind::Usage, "choose tools").at(name.as_bytes()).because("no such tool in the table");
+            e.hint(format!("known tools: {}; --table FILE adds others", known()))
         })
     };
     names.iter().map(find).collect()
@@ -153,8 +153,8 @@ fn route(source: &Location, destination: &Location) -> Route {
 /// What every tool is to do.
 struct Task<'a> {
     route: Route,
-    from: &'a From,
-    ground: &'a Ground<'a>,
+    from: &'a Origin,
+    target: &'a Target<'a>,
     connect: &'a Connect,
     keeping: &'a Keeping,
     threads: u32,
@@ -178,11 +178,11 @@ impl Task<'_> {
             let missing = tool
                 .programs(self.route, is_dir)
                 .into_iter()
-                .find(|program| !program.starts_with('{') && contest::found(program).is_none());
+                .find(|program| !program.starts_with('{') && comparison::found(program).is_none());
             let what = if is_dir { "a directory" } else { "a single file" };
             let absent = match missing {
                 _ if !tool.goes(self.route, is_dir) => Some(format!("the table has no {} command for {what}", self.route.word())),
-                Some(program) => Some(format!("no program {program} is found here")),
+                Some(program) => Some(format!("the program {program} is not installed")),
                 None => tool.call(self.route, is_dir, &words).err().map(|e| e.reason()),
             };
             if absent.is_some() && !all {
@@ -202,14 +202,14 @@ impl Task<'_> {
             line_up.contenders.push(Contender {
                 name: tool.name.clone(),
                 factors: [].into(),
-                ground: 0,
+                target: 0,
                 prepare: Box::new(prepare),
                 absent,
             });
         }
         if line_up.contenders.is_empty() {
-            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no tool is here that goes {}", self.route.word()));
-            return Err(e.hint("--print-table shows the tools that are known, --table FILE adds others"));
+            let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route.word()));
+            return Err(e.hint("--print-table shows the known tools, --table FILE adds others"));
         }
         Ok(line_up)
     }
@@ -227,17 +227,17 @@ impl Task<'_> {
 
     fn program(&self, tool: &Tool, words: &Words, cancel: &Cancel, group: &Group) -> record::Tool {
         let programs = tool.programs(self.route, self.from.is_dir);
-        let path = programs.first().and_then(|program| contest::found(program));
+        let path = programs.first().and_then(|program| comparison::found(program));
         let path = path.or_else(|| std::env::current_exe().ok()).unwrap_or_default();
         let argv = words::fill(tool.version(), words).unwrap_or_default();
-        let version = if argv.is_empty() { None } else { contest::version(&argv, cancel, group) };
+        let version = if argv.is_empty() { None } else { comparison::version(&argv, cancel, group) };
         record::Tool { name: tool.name.clone(), path: haul_core::entry::show(path.as_os_str().as_bytes()), version }
     }
 
     /// What the table's words stand for, for a copy into the fresh directory of this name.
     fn words(&self, fresh: &str) -> Result<Words> {
         let mut words = Words::default();
-        let (source, target) = (&self.from.location, self.ground.at(fresh));
+        let (source, target) = (&self.from.location, self.target.at(fresh));
         let bytes = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
         let (above, _) = haul_core::place::host::split(&source.path);
         words.one("src", bytes(&source.path));
@@ -296,7 +296,7 @@ fn document(flags: &CompareFlags, names: &[String], samples: &[Sample]) -> Value
         let rate = point.summary(Metric::Rate).filter(|_| ranked(point)).map(|s| s.median).filter(|rate| *rate > 0.0);
         let median = |of: fn(&Sample) -> Option<f64>| point.median_of(of).filter(|_| ranked(point));
         let made = point.samples.iter().filter(|s| s.repetition > 0 && matches!(s.outcome, Outcome::Ok | Outcome::Wrong));
-        let mut row = contest::point_json(point);
+        let mut row = comparison::point_json(point);
         for (name, value) in [
             ("tool", point.contender.into()),
             ("ranked", ranked(point).into()),
@@ -306,7 +306,7 @@ fn document(flags: &CompareFlags, names: &[String], samples: &[Sample]) -> Value
             ("peak_below_bytes", median(|s| s.more.get("peak_below")?.as_f64()).map(|bytes| bytes as u64).into()),
             (
                 "against_first",
-                against.and_then(|first| beside(first, point, Metric::Seconds)).as_ref().map(contest::difference_json).into(),
+                against.and_then(|first| beside(first, point, Metric::Seconds)).as_ref().map(comparison::difference_json).into(),
             ),
             ("extrapolated_seconds", flags.extrapolate.as_ref().zip(rate).map(|((_, bytes), rate)| *bytes as f64 / rate).into()),
             ("copies_made", made.count().into()),

@@ -1,4 +1,4 @@
-//! `haul bench data`: says what the set comes to, makes it or compares it, and says what was made.
+//! `haul bench data`: show the plan, create or verify the set, show the result.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -27,7 +27,7 @@ const WIDTH: usize = 80;
 
 pub fn run(flags: &DataFlags, global: &Global) -> Exit {
     let cancel = Cancel::default();
-    let kept = "stopping; what is made is kept (a second signal stops at once)";
+    let kept = "stopping; created files are kept (a second signal stops at once)";
     super::signals::listen(&cancel, if flags.verify { "stopping (a second signal stops at once)" } else { kept }, None);
     match work(flags, global, &cancel) {
         Ok(exit) => exit,
@@ -40,39 +40,47 @@ pub fn run(flags: &DataFlags, global: &Global) -> Exit {
 }
 
 fn work(flags: &DataFlags, global: &Global, cancel: &Cancel) -> Result<Exit> {
-    let teller = Teller { global };
+    let reporter = Reporter { global };
     let threads = flags.workers.map_or_else(open::threads, |n| n as usize);
     let refuse = |why: String| Error::new(ErrorKind::Usage, "bench data").because(why);
     let spec = match &flags.wanted {
         Wanted::Spec(spec) => spec.clone().scaled(flags.scale),
-        Wanted::Like(tree, count) => like(tree, *count, flags.scale, threads, &teller, cancel).and_then(|spec| spec.map_err(refuse))?,
+        Wanted::Like(tree, count) => like(tree, *count, flags.scale, threads, &reporter, cancel).and_then(|spec| spec.map_err(refuse))?,
     };
     let plan = Plan::new(&spec, &flags.options).map_err(refuse)?;
     let totals = plan.totals();
     let dir = show(flags.dir.as_os_str().as_encoded_bytes());
-    let verb = if flags.verify { "compares" } else { "makes" };
-    let below = if flags.verify { "that should be in" } else { "below" };
-    teller.text(&sentence(&format!("{verb} {} {below} {dir}; seed {}", amounts(&totals), flags.options.seed)))?;
+    let verb = if flags.verify { "comparing" } else { "creating" };
+    let below = "in";
+    reporter.text(&sentence(&format!("{verb} {} {below} {dir}; seed {}", amounts(&totals), flags.options.seed)))?;
     if flags.dry || global.verbose > 0 {
-        teller.text(&details(&plan))?;
+        reporter.text(&details(&plan))?;
     }
     if flags.dry {
-        teller.text("DRY RUN: nothing was made\n")?;
-        teller.document(json!({ "dry_run": true, "plan": plan_json(&plan, &flags.dir) }))?;
+        reporter.text("DRY RUN: nothing was created\n")?;
+        reporter.document(json!({ "dry_run": true, "plan": plan_json(&plan, &flags.dir) }))?;
         return Ok(Exit::Success);
     }
     let tally = Tally::default();
     if flags.verify {
         let began = Instant::now();
-        let found = teller.while_it_runs("compared", &totals, &tally, || data::verify(&plan, &flags.dir, threads, cancel, &tally))?;
-        return compared(&found, began.elapsed(), &plan, &flags.dir, &teller);
+        let found = reporter.while_it_runs("compared", &totals, &tally, || data::verify(&plan, &flags.dir, threads, cancel, &tally))?;
+        return compared(&found, began.elapsed(), &plan, &flags.dir, &reporter);
     }
     let how = How { threads, add: flags.add, cancel, tally: &tally };
-    let made = teller.while_it_runs("made", &totals, &tally, || data::make(&plan, &flags.dir, how)).map_err(|e| kept_so_far(e, &tally))?;
-    ended(&made, &plan, flags, &teller)
+    let made =
+        reporter.while_it_runs("created", &totals, &tally, || data::make(&plan, &flags.dir, how)).map_err(|e| kept_so_far(e, &tally))?;
+    ended(&made, &plan, flags, &reporter)
 }
 
-fn like(tree: &Path, count: Option<u64>, scale: u64, threads: usize, teller: &Teller<'_>, cancel: &Cancel) -> Result<Result<Spec, String>> {
+fn like(
+    tree: &Path,
+    count: Option<u64>,
+    scale: u64,
+    threads: usize,
+    reporter: &Reporter<'_>,
+    cancel: &Cancel,
+) -> Result<Result<Spec, String>> {
     let unreadable = AtomicU64::new(0);
     let failed = |e: Error| {
         unreadable.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +89,7 @@ fn like(tree: &Path, count: Option<u64>, scale: u64, threads: usize, teller: &Te
     let profile = data::read(tree, threads, cancel, &std::env::temp_dir(), &failed)?;
     let shown = show(tree.as_os_str().as_encoded_bytes());
     let files = units::count(profile.files);
-    teller.text(&sentence(&format!(
+    reporter.text(&sentence(&format!(
         "read {shown}: {files} files, {}, {} directories, {} symbolic links, {} hard links",
         units::bytes(profile.bytes),
         units::count(profile.dirs),
@@ -93,7 +101,7 @@ fn like(tree: &Path, count: Option<u64>, scale: u64, threads: usize, teller: &Te
         out::say(&format!("{} directories could not be read and count as empty", units::count(unread)));
     }
     if profile.specials > 0 {
-        out::say(&format!("{} devices, pipes and sockets are left out", units::count(profile.specials)));
+        out::say(&format!("{} devices, pipes and sockets are skipped", units::count(profile.specials)));
     }
     Ok(Spec::like(&profile, Some((count.unwrap_or(profile.files) / scale).max(1)).filter(|_| profile.files > 0)))
 }
@@ -104,20 +112,20 @@ fn kept_so_far(e: Error, tally: &Tally) -> Error {
     if made == 0 || e.next_step().is_some() {
         return e;
     }
-    e.hint(format!("{} files that were made stay; the same command goes on from there", units::count(made)))
+    e.hint(format!("{} files are kept; the same command resumes", units::count(made)))
 }
 
-fn ended(made: &Made, plan: &Plan, flags: &DataFlags, teller: &Teller<'_>) -> Result<Exit> {
+fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -> Result<Exit> {
     for failure in &made.failures {
         out::failure(failure);
     }
     let untold = made.failed - made.failures.len() as u64;
     if untold > 0 {
-        out::say(&format!("... and {} more that could not be made", units::count(untold)));
+        out::say(&format!("... and {} more", units::count(untold)));
     }
     let seconds = made.elapsed.as_secs_f64().max(1e-9);
     let mut line = format!(
-        "made {}, {}, {} in {}: {}, {} files/s",
+        "created {}, {}, {} in {}: {}, {} files/s",
         things(made.entries, "file", "files"),
         units::bytes(made.bytes),
         things(made.dirs, "directory", "directories"),
@@ -126,18 +134,18 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, teller: &Teller<'_>) -> Re
         units::count((made.entries as f64 / seconds) as u64)
     );
     if made.kept > 0 && made.entries + made.failed == 0 && !made.interrupted {
-        line = format!("nothing to make: all {} files of this data set are there already", units::count(made.kept));
+        line = format!("nothing to create: all {} files of this data set exist", units::count(made.kept));
     } else if made.kept > 0 {
-        line.push_str(&format!("; {} were there already", things(made.kept, "file", "files")));
+        line.push_str(&format!("; {} existed", things(made.kept, "file", "files")));
     }
     if made.failed > 0 {
-        line.push_str(&format!("; {} could not be made", units::count(made.failed)));
+        line.push_str(&format!("; {} failed", units::count(made.failed)));
     }
     if made.interrupted {
-        line.push_str("; stopped by a signal: what is made stays and is complete, and the same command goes on from there");
+        line.push_str("; stopped by a signal: the files created so far are complete; the same command resumes");
     }
-    teller.text(&sentence(&line))?;
-    teller.document(json!({
+    reporter.text(&sentence(&line))?;
+    reporter.document(json!({
         "plan": plan_json(plan, &flags.dir),
         "files": made.entries, "bytes": made.bytes, "dirs": made.dirs, "kept": made.kept, "failed": made.failed,
         "interrupted": made.interrupted, "seconds": made.elapsed.as_secs_f64(),
@@ -150,26 +158,26 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, teller: &Teller<'_>) -> Re
     })
 }
 
-fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, teller: &Teller<'_>) -> Result<Exit> {
+fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, reporter: &Reporter<'_>) -> Result<Exit> {
     for difference in &found.told {
-        teller.text(&format!("{}: {}\n", show(&difference.path), difference.what))?;
+        reporter.text(&format!("{}: {}\n", show(&difference.path), difference.what))?;
     }
     let untold = (found.missing + found.differing + found.unreadable).saturating_sub(found.told.len() as u64);
     if untold > 0 {
-        teller.text(&format!("... and {} more\n", units::count(untold)))?;
+        reporter.text(&format!("... and {} more\n", units::count(untold)))?;
     }
     let of = |n: u64, what: &str| format!("{} {what}", units::count(n));
     let parts = [
-        of(found.same, "the same"),
+        of(found.same, "identical"),
         of(found.missing, "missing"),
         of(found.differing, "differing"),
         of(found.extra, "extra"),
         of(found.unreadable, "unreadable"),
     ];
     let line = format!("{}; {} compared in {}", parts.join(", "), units::bytes(found.bytes), units::duration(elapsed));
-    teller.text(&sentence(&line))?;
+    reporter.text(&sentence(&line))?;
     let told: Vec<Value> = found.told.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
-    teller.document(json!({
+    reporter.document(json!({
         "plan": plan_json(plan, dir), "same": found.same, "missing": found.missing, "differing": found.differing, "extra": found.extra,
         "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": told,
     }))?;
@@ -188,7 +196,7 @@ fn things(n: u64, one: &str, many: &str) -> String {
 fn amounts(totals: &Totals) -> String {
     let mut text = format!("{} ({})", things(totals.files, "file", "files"), units::bytes(totals.bytes));
     if totals.stored < totals.bytes {
-        text.push_str(&format!(", {} of it holes", units::bytes(totals.bytes - totals.stored)));
+        text.push_str(&format!(", of which {} holes", units::bytes(totals.bytes - totals.stored)));
     }
     if totals.symlinks > 0 {
         text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link", "symbolic links")));
@@ -254,11 +262,11 @@ fn sentence(text: &str) -> String {
 }
 
 /// Where text and documents go.
-struct Teller<'a> {
+struct Reporter<'a> {
     global: &'a Global,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     /// For people: standard output, or standard error beside a document; nothing with `--quiet`.
     fn text(&self, text: &str) -> Result<()> {
         if self.global.quiet { Ok(()) } else { runs::text(text.to_string(), self.global) }
@@ -322,7 +330,7 @@ fn progress(verb: &str, totals: &Totals, tally: &Tally, elapsed: Duration) -> St
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let (entries, kept, bytes) = (of(&tally.entries), of(&tally.kept), of(&tally.bytes));
     let seconds = elapsed.as_secs_f64().max(1e-3);
-    let there = if kept > 0 { format!(", {} there already", units::count(kept)) } else { String::new() };
+    let there = if kept > 0 { format!(", {} existing", units::count(kept)) } else { String::new() };
     format!(
         "{verb} {} of {} files{there}, {} of {}, {}, {} files/s",
         units::count(entries),

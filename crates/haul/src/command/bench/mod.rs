@@ -5,7 +5,7 @@ use crate::flags::Global;
 use crate::flags::bench::BenchCommand;
 
 mod compare;
-mod contest;
+mod comparison;
 mod data;
 mod files;
 mod net;

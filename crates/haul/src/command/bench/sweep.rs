@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_bench::contest::{Call, Contender, Ground as _, Own};
+use haul_bench::comparison::{Call, Contender, Own, Target as _};
 use haul_bench::process::{Bounds, Ending, Group};
 use haul_bench::record::{Kind, Sample, Tool};
 use haul_bench::report::{Lead, Metric, Point as Measured, beside, by_cost, is_own, points};
@@ -15,7 +15,7 @@ use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::contest::{self, Asked, From, Ground, Keeping, reach};
+use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::SweepFlags;
@@ -25,32 +25,32 @@ use crate::location::Location;
 use crate::out;
 
 /// The copy at the destination that is read back; the name stands for nothing that is measured.
-const FAR: &str = "read-back";
+const READ_BACK: &str = "read-back";
 
 pub fn run(flags: &SweepFlags, global: &Global) -> Exit {
     sweep(flags, global).unwrap_or_else(|e| out::error(&e))
 }
 
 fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
-    contest::one_here(&flags.source, &flags.destination)?;
+    comparison::one_here(&flags.source, &flags.destination)?;
     let cancel = Cancel::default();
-    let group = contest::listen(&cancel);
+    let group = comparison::listen(&cancel);
     let directions: Vec<Option<Direction>> =
         if flags.directions.is_empty() { vec![None] } else { flags.directions.iter().copied().map(Some).collect() };
     let points = flags.grid.points();
     let measured: Vec<(Option<Direction>, Point)> =
         directions.iter().flat_map(|direction| points.iter().map(|point| (*direction, *point))).collect();
     let known: Vec<String> = measured.iter().map(|(direction, point)| name_of(flags, *point, *direction)).collect();
-    let keeping = Keeping::of(&flags.contest, global, Kind::Sweep, &known, &[FAR]);
-    let connect = &flags.contest.connect;
+    let keeping = Keeping::of(&flags.comparison, global, Kind::Sweep, &known, &[READ_BACK]);
+    let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
-    let from = From::open(&flags.source, &hosts)?;
-    keeping.apart(&from, &flags.contest)?;
-    let target = Ground::open(&flags.destination, &hosts, &from, 0, &keeping.own)?;
+    let from = Origin::open(&flags.source, &hosts)?;
+    keeping.apart(&from, &flags.comparison)?;
+    let target = Target::open(&flags.destination, &hosts, &from, 0, &keeping.own)?;
     let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
-    let back = back.map(|dir| Ground::open(&dir, &hosts, &from, 1, &keeping.own)).transpose()?;
-    let grounds: Vec<&Ground<'_>> = std::iter::once(&target).chain(&back).collect();
-    let far = Far {
+    let back = back.map(|dir| Target::open(&dir, &hosts, &from, 1, &keeping.own)).transpose()?;
+    let targets: Vec<&Target<'_>> = std::iter::once(&target).chain(&back).collect();
+    let read_back = ReadBack {
         target: &target,
         from: &from,
         keeping: &keeping,
@@ -62,20 +62,20 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         failed: RefCell::default(),
     };
     let contenders: Vec<Contender<'_>> =
-        measured.iter().map(|(direction, point)| contender(flags, *point, *direction, &far, &grounds)).collect();
+        measured.iter().map(|(direction, point)| contender(flags, *point, *direction, &read_back, &targets)).collect();
     let program = std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?;
     let tool = Tool {
         name: "haul".into(),
         path: show(program.as_os_str().as_bytes()),
         version: Some(format!("haul {}", env!("CARGO_PKG_VERSION"))),
     };
-    let asked = Asked {
+    let planned = PlannedRun {
         kind: Kind::Sweep,
-        flags: &flags.contest,
+        flags: &flags.comparison,
         global,
         keeping: &keeping,
         from: &from,
-        grounds: &grounds,
+        targets: &targets,
         contenders: &contenders,
         tools: vec![tool],
         settings: [(
@@ -92,18 +92,18 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         cancel: &cancel,
         group: &group,
     };
-    let held = asked.hold();
-    if far.made.get() {
-        target.clear(FAR)?;
+    let finished = planned.run();
+    if read_back.made.get() {
+        target.clear(READ_BACK)?;
         if keeping.dir.exists() {
             let own = Own::of(&keeping.dir);
-            own.done(FAR)?;
+            own.done(READ_BACK)?;
             own.forget();
         }
     }
-    let held = held?;
-    held.show("bench-sweep", document(&held.run.samples), global)?;
-    Ok(held.exit())
+    let finished = finished?;
+    finished.show("bench-sweep", document(&finished.run.samples), global)?;
+    Ok(finished.exit())
 }
 
 fn name_of(flags: &SweepFlags, point: Point, direction: Option<Direction>) -> String {
@@ -116,24 +116,24 @@ fn contender<'a>(
     flags: &'a SweepFlags,
     point: Point,
     direction: Option<Direction>,
-    far: &'a Far<'a>,
-    grounds: &'a [&'a Ground<'a>],
+    read_back: &'a ReadBack<'a>,
+    targets: &'a [&'a Target<'a>],
 ) -> Contender<'a> {
     let reads_back = direction == Some(Direction::Get) && flags.back.is_some();
-    let ground = usize::from(reads_back);
+    let target = usize::from(reads_back);
     let name = name_of(flags, point, direction);
     let prepare = move |fresh: &str| {
-        let from = if reads_back { far.address()? } else { far.from.location.clone() };
-        let target = grounds[ground].at(fresh);
-        Ok(far.call(&point.options().iter().map(OsString::from).collect::<Vec<_>>(), &from, &target))
+        let from = if reads_back { read_back.address()? } else { read_back.from.location.clone() };
+        let target = targets[target].at(fresh);
+        Ok(read_back.call(&point.options().iter().map(OsString::from).collect::<Vec<_>>(), &from, &target))
     };
-    Contender { name, factors: flags.grid.factors(point, direction), ground, prepare: Box::new(prepare), absent: None }
+    Contender { name, factors: flags.grid.factors(point, direction), target, prepare: Box::new(prepare), absent: None }
 }
 
 /// A copy at the destination to be read back, made when it is first needed.
-struct Far<'a> {
-    target: &'a Ground<'a>,
-    from: &'a From,
+struct ReadBack<'a> {
+    target: &'a Target<'a>,
+    from: &'a Origin,
     keeping: &'a Keeping,
     connect: &'a Connect,
     flags: &'a SweepFlags,
@@ -143,7 +143,7 @@ struct Far<'a> {
     failed: RefCell<Option<Error>>,
 }
 
-impl Far<'_> {
+impl ReadBack<'_> {
     /// `haul cp`, with the options of a point, of a source into a directory.
     fn call(&self, options: &[OsString], from: &Location, target: &Location) -> Call {
         let name = &self.from.name;
@@ -172,10 +172,10 @@ impl Far<'_> {
         if let Some(e) = self.failed.borrow().as_ref() {
             return Err(e.again());
         }
-        let dir = self.target.at(FAR);
+        let dir = self.target.at(READ_BACK);
         if !self.made.get() {
             // What stands there already is not this run's to be removed.
-            let made = Own::of(&self.keeping.dir).make(0, self.target, FAR).and_then(|()| {
+            let made = Own::of(&self.keeping.dir).make(0, self.target, READ_BACK).and_then(|()| {
                 self.made.set(true);
                 self.copy(&dir)
             });
@@ -190,10 +190,10 @@ impl Far<'_> {
 
     fn copy(&self, dir: &Location) -> Result<()> {
         let call = self.call(&[], &self.from.location, dir);
-        let bounds = Bounds { limit: self.flags.contest.limit, cancel: self.cancel, group: self.group };
+        let bounds = Bounds { limit: self.flags.comparison.limit, cancel: self.cancel, group: self.group };
         let ran = haul_bench::process::run(&call.stages[0], &call.env, bounds)?;
         if let Some(process) = ran.stuck {
-            return Err(haul_bench::contest::unkillable(process, "haul"));
+            return Err(haul_bench::comparison::unkillable(process, "haul"));
         }
         let e = Error::new(ErrorKind::Other, "make the copy that is read back").at(&dir.to_bytes());
         match ran.ending {
@@ -217,7 +217,7 @@ fn document(samples: &[Sample]) -> Value {
 
 fn side(direction: &str, points: &[&Measured<'_>]) -> Value {
     let point = |point: &&Measured<'_>| {
-        let mut out = contest::point_json(point);
+        let mut out = comparison::point_json(point);
         out["name"] = point.contender.into();
         out["own_choice"] = is_own(point).into();
         out["factors"] = json!(point.factors);
@@ -231,7 +231,7 @@ fn side(direction: &str, points: &[&Measured<'_>]) -> Value {
         json!({
             "share": 1.0 / time.ratio,
             "interval": [1.0 / time.interval.1, 1.0 / time.interval.0],
-            "time": contest::difference_json(&time),
+            "time": comparison::difference_json(&time),
         })
     });
     json!({

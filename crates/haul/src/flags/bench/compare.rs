@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::contest::{ContestArgs, ContestFlags};
+use super::comparison::{ComparisonArgs, ComparisonFlags};
 use crate::flags::{Environment, Refusal, location};
 use crate::location::Location;
 use crate::units;
@@ -21,7 +21,7 @@ pub struct CompareFlags {
     pub threads: Option<u32>,
     /// As it was written, and in bytes.
     pub extrapolate: Option<(String, u64)>,
-    pub contest: ContestFlags,
+    pub comparison: ComparisonFlags,
 }
 
 /// Compare haul with other tools on the same data, and check every copy
@@ -63,7 +63,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SIZE", value_parser = named_size)]
     extrapolate: Option<(String, u64)>,
     #[command(flatten)]
-    contest: ContestArgs,
+    comparison: ComparisonArgs,
 }
 
 impl CompareArgs {
@@ -85,7 +85,7 @@ impl CompareArgs {
             table: self.table,
             threads: self.threads,
             extrapolate: self.extrapolate,
-            contest: self.contest.resolve(),
+            comparison: self.comparison.resolve(),
         })
     }
 }

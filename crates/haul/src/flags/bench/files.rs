@@ -138,13 +138,13 @@ fn operations(text: &str) -> Result<Operations, String> {
     let of = |word: &str| {
         Operation::parse(word).ok_or_else(|| {
             let known: Vec<&str> = Operation::ALL.iter().map(|op| op.word()).collect();
-            format!("'{word}' is no operation; there are {}", known.join(", "))
+            format!("'{word}' is not an operation; use {}", known.join(", "))
         })
     };
     let all: Vec<Operation> = text.split(',').map(|word| of(word.trim())).collect::<Result<_, _>>()?;
     match all.iter().any(|op| *op != Operation::Cleanup) {
         true => Ok(Operations(all)),
-        false => Err("nothing would be measured; --cleanup removes what interrupted runs have left".into()),
+        false => Err("nothing would be measured; --cleanup removes the leftovers of interrupted runs".into()),
     }
 }
 
@@ -153,7 +153,7 @@ fn list<T: PartialEq>(text: &str, of: impl Fn(&str) -> Result<T, String>) -> Res
     for word in text.split(',') {
         let one = of(word.trim()).map_err(|why| format!("'{word}': {why}"))?;
         if all.contains(&one) {
-            return Err(format!("'{word}' stands there twice; --repeat measures more than once"));
+            return Err(format!("'{word}' is given twice; use --repeat to measure more than once"));
         }
         all.push(one);
     }
@@ -189,7 +189,7 @@ fn xattr_size(text: &str) -> Result<u64, String> {
 
 fn duration(text: &str) -> Result<Duration, String> {
     match units::parse_duration(text)? {
-        Duration::ZERO => Err("longer than nothing".into()),
+        Duration::ZERO => Err("must be above 0".into()),
         duration => Ok(duration),
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::{Environment, Refusal};
 
 pub mod compare;
-pub mod contest;
+pub mod comparison;
 pub mod data;
 pub mod files;
 pub mod net;

@@ -32,7 +32,7 @@ pub struct NetFlags {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Ways {
+enum Directions {
     Out,
     In,
     Both,
@@ -64,7 +64,7 @@ pub struct NetArgs {
     seconds: u32,
     /// Measure sending (out), receiving (in) or both in turn
     #[arg(long, value_name = "WAY", value_enum, default_value = "both")]
-    direction: Ways,
+    direction: Directions,
     /// Measure each point N times, in rounds; comparisons need at least 4, a 95 % interval needs 6
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -84,7 +84,7 @@ pub struct NetArgs {
 impl NetArgs {
     pub(super) fn resolve(self, _: &Environment<'_>) -> Result<NetFlags, Refusal> {
         if self.host.as_bytes().starts_with(b"s3://") {
-            return Err("bench net measures the way to a host behind ssh, where no disk takes part; an object store always stores: \
+            return Err("bench net measures the network to a host without disks; an object store always stores: \
                  `haul bench files s3://BUCKET/PREFIX` and `haul bench sweep DIR s3://BUCKET/PREFIX` measure one"
                 .into());
         }
@@ -92,9 +92,9 @@ impl NetArgs {
             host: host_of(&self.host)?,
             streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
             directions: match self.direction {
-                Ways::Out => vec![Direction::Out],
-                Ways::In => vec![Direction::In],
-                Ways::Both => Direction::BOTH.to_vec(),
+                Directions::Out => vec![Direction::Out],
+                Directions::In => vec![Direction::In],
+                Directions::Both => Direction::BOTH.to_vec(),
             },
             seconds: Duration::from_secs(self.seconds.into()),
             repeat: self.repeat,

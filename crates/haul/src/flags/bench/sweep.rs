@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use haul_bench::sweep::{Direction, Grid};
 
-use super::contest::{ContestArgs, ContestFlags};
+use super::comparison::{ComparisonArgs, ComparisonFlags};
 use crate::flags::{Environment, Refusal, location};
 use crate::location::Location;
 use crate::units;
@@ -20,7 +20,7 @@ pub struct SweepFlags {
     pub directions: Vec<Direction>,
     /// Where copies go that are read back.
     pub back: Option<PathBuf>,
-    pub contest: ContestFlags,
+    pub comparison: ComparisonFlags,
 }
 
 /// Measure a copy over a grid of workers, chunk sizes and directions
@@ -62,7 +62,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     back: Option<PathBuf>,
     #[command(flatten)]
-    contest: ContestArgs,
+    comparison: ComparisonArgs,
 }
 
 impl SweepArgs {
@@ -75,16 +75,16 @@ impl SweepArgs {
         };
         let directions = match (self.direction.as_deref(), natural) {
             (None, natural) => natural.into_iter().collect(),
-            (Some(_), None) => return Err("--direction is for one place on this machine and one elsewhere".into()),
+            (Some(_), None) => return Err("--direction needs one local and one remote place".into()),
             (Some("put"), Some(Direction::Put)) => vec![Direction::Put],
             (Some("get"), Some(Direction::Get)) => vec![Direction::Get],
-            (Some(_), Some(Direction::Get)) => return Err("to measure put as well, name the place on this machine as SRC".into()),
+            (Some(_), Some(Direction::Get)) => return Err("to measure put as well, name the local place as SRC".into()),
             (Some("get"), Some(Direction::Put)) => vec![Direction::Get],
             (Some(_), Some(Direction::Put)) => vec![Direction::Put, Direction::Get],
         };
         let reads_back = natural == Some(Direction::Put) && directions.contains(&Direction::Get);
         match (&self.back, reads_back) {
-            (None, true) => return Err("what is read back needs a place: name an empty directory with --back DIR".into()),
+            (None, true) => return Err("name an empty directory for the copies that are read back with --back DIR".into()),
             (Some(_), false) => return Err("--back is for --direction get or both, with SRC on this machine".into()),
             _ => {}
         }
@@ -94,7 +94,7 @@ impl SweepArgs {
             grid: Grid { workers: self.workers, chunks: self.chunk, concurrency: self.concurrency, logins: self.connections },
             directions,
             back: self.back,
-            contest: self.contest.resolve(),
+            comparison: self.comparison.resolve(),
         })
     }
 }

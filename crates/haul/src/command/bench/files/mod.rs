@@ -1,4 +1,4 @@
-//! `haul bench files`: opens the place, runs the cases, shows what they gave, and leaves nothing behind.
+//! `haul bench files`: open the place, run the cases, show the results, remove the files.
 
 mod show;
 
@@ -29,8 +29,8 @@ use crate::{out, units};
 
 /// How long files may be removed for, once a signal has come.
 const GRACE: Duration = Duration::from_secs(30);
-/// Files are removed for as long without a word.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Removing files for longer is announced.
+const QUIET: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
@@ -123,7 +123,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     };
     kept?;
     if flags.keep && !global.quiet {
-        out::say(&format!("left there, as asked: {}", place.words()));
+        out::say(&format!("kept: {}", place.words()));
     }
     let exit = match ran {
         Ok(()) if failed => Exit::Partial,
@@ -138,7 +138,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
         Err(e) => out::error(&e),
     };
     if let Err(e) = removed {
-        let left = format!("left there: {}: {}; remove it with `haul bench files --cleanup DIR`", place.words(), e.reason());
+        let left = format!("not removed: {}: {}; remove it with `haul bench files --cleanup DIR`", place.words(), e.reason());
         out::say(&left);
         return Ok(exit.or_worse(Exit::Partial));
     }
@@ -169,7 +169,7 @@ fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result
             Ok(removed) => return removed,
             Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Other, "remove").at(words.as_bytes())),
             Err(mpsc::RecvTimeoutError::Timeout) if !signalled.is_set() => {
-                if !told && begun.elapsed() > PATIENCE {
+                if !told && begun.elapsed() > QUIET {
                     told = true;
                     out::say_plainly("removing the files ...");
                 }
@@ -205,7 +205,7 @@ fn finish(run: &mut Run, cut_off: bool, global: &Global) -> Result<()> {
     run.finish((!cut_off).then(now))?;
     if cut_off && !global.quiet {
         let dir = safe(run.dir().as_os_str().as_bytes());
-        out::say(&format!("what was measured is kept; the same command with --out {dir} goes on"));
+        out::say(&format!("what was measured is kept; the same command with --out {dir} resumes"));
     }
     let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
     if !samples.is_empty() {
@@ -258,12 +258,12 @@ impl Session<'_> {
             }
         }
         for (op, why) in &refused {
-            out::say(&format!("{} is left out: {why}", op.word()));
+            out::say(&format!("{} is skipped: {why}", op.word()));
         }
         settings.operations.retain(|op| !refused.iter().any(|(known, _)| known == op));
         if settings.operations.iter().all(|op| *op == Operation::Cleanup) {
             let e = Error::new(ErrorKind::Unsupported, "bench files").at(place.words().as_bytes());
-            return Err(e.because("none of the operations can be done there").hint("choose others with --operation"));
+            return Err(e.because("no operation is supported there").hint("choose others with --operation"));
         }
         Ok(())
     }
@@ -279,14 +279,11 @@ impl Session<'_> {
             Event::Preparing(_) => {}
             Event::Short { operation, reached, asked } => {
                 let (reached, asked) = (units::count(*reached), units::count(*asked));
-                self.say(&format!(
-                    "  {} was done for {reached} of {asked} files within the time: what follows has no more",
-                    operation.word()
-                ));
+                self.say(&format!("  {} did {reached} of {asked} files within the time: later operations have no more", operation.word()));
             }
             Event::Nothing(op) => {
                 self.failed = true;
-                out::say(&format!("{} has no files to work on: nothing was done before it within its time", op.word()));
+                out::say(&format!("{} has no files: the operation before it did none within its time", op.word()));
             }
             Event::Measured(measured) => self.measured(measured)?,
         }
@@ -340,9 +337,9 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
                 }
             },
             State::Over | State::Elsewhere => {
-                format!("{name} is left: its run is of another machine and may be at work there; --cleanup --force removes it")
+                format!("{name} is left: it belongs to another machine and may be active; --cleanup --force removes it")
             }
-            State::Running => format!("{name} is left: its run is at work on this machine"),
+            State::Running => format!("{name} is left: its run is active on this machine"),
             State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
         };
         runs::document("bench-files-cleanup", json!({ "name": name, "removed": goes }), global)?;
@@ -351,7 +348,7 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
         }
     }
     if removed == 0 && !global.quiet && exit == Exit::Success {
-        out::say("no run has left anything there that could be removed");
+        out::say("nothing to remove");
     }
     Ok(exit)
 }

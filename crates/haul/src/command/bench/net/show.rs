@@ -152,6 +152,7 @@ pub fn document(outcome: &Outcome<'_>) -> Value {
     };
     json!({
         "host": outcome.host,
+        "route": route,
         "way": route,
         "why_not_direct": why_not_direct,
         "round_trip": round_trip.and_then(|sample| sample.latency.as_ref().map(|latency| json!({
@@ -176,6 +177,7 @@ fn direction_found(curve: &Curve) -> Option<Value> {
         json!({
             "streams": level.streams,
             "links": level.links,
+            "route": level.route,
             "way": level.route,
             "measurements": level.rate.count,
             "rate": whole(level.rate.median),

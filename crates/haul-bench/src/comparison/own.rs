@@ -12,7 +12,7 @@ use haul_core::entry::Dir;
 use haul_core::error::Result;
 use haul_core::store::Flow;
 
-use super::{Ground, fresh_name};
+use super::{Target, fresh_name};
 
 /// Nothing tells directories of the same name apart there.
 const NO_MARK: &str = "-";
@@ -22,8 +22,8 @@ const NO_MARK: &str = "-";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub name: String,
-    /// Which of the run's grounds it lies on.
-    pub ground: usize,
+    /// Which of the run's targets it lies on.
+    pub target: usize,
     /// `None`: it was not said any more that it was made.
     mark: Option<String>,
 }
@@ -32,29 +32,29 @@ impl Left {
     fn parse(line: &str) -> Option<Left> {
         let mut words = line.split(' ');
         let name = words.next().filter(|name| !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']))?;
-        let ground = words.next().map_or(Some(0), |number| number.parse().ok())?;
-        Some(Left { name: name.into(), ground, mark: words.next().map(Into::into) })
+        let target = words.next().map_or(Some(0), |number| number.parse().ok())?;
+        Some(Left { name: name.into(), target, mark: words.next().map(Into::into) })
     }
 
     fn line(&self) -> String {
         let mark = self.mark.as_ref().map_or(String::new(), |mark| format!(" {mark}"));
-        format!("{} {}{mark}\n", self.name, self.ground)
+        format!("{} {}{mark}\n", self.name, self.target)
     }
 
     /// Whether what lies there is what was made: it has the same mark; or nothing was said of it any more, and it is empty.
     /// What cannot be looked at is not the run's.
-    pub fn is_in(&self, ground: &dyn Ground) -> bool {
+    pub fn is_in(&self, target: &dyn Target) -> bool {
         match self.mark.as_deref() {
-            None => is_empty(ground, &self.name).unwrap_or(false),
-            Some(NO_MARK) => ground.mark(&self.name).is_ok_and(|mark| mark.is_none()),
-            Some(mark) => ground.mark(&self.name).is_ok_and(|found| found.as_deref() == Some(mark)),
+            None => is_empty(target, &self.name).unwrap_or(false),
+            Some(NO_MARK) => target.mark(&self.name).is_ok_and(|mark| mark.is_none()),
+            Some(mark) => target.mark(&self.name).is_ok_and(|found| found.as_deref() == Some(mark)),
         }
     }
 }
 
-fn is_empty(ground: &dyn Ground, name: &str) -> Result<bool> {
+fn is_empty(target: &dyn Target, name: &str) -> Result<bool> {
     let mut empty = true;
-    ground.open(name)?.list(&Dir::root(), &mut |entry| {
+    target.open(name)?.list(&Dir::root(), &mut |entry| {
         empty = entry.is_ok_and(|entry| entry.name.leaf.is_empty());
         if empty { Flow::Go } else { Flow::Stop }
     })?;
@@ -85,21 +85,21 @@ impl Own {
         self.write(&self.left().into_iter().filter(|known| known.name != name).chain(left).collect::<Vec<_>>())
     }
 
-    /// Makes the directory `name` on the ground of this number, as the run's own. Errors: those of [`Ground::make`], and then
+    /// Makes the directory `name` on the target of this number, as the run's own. Errors: those of [`Target::make`], and then
     /// nothing is noted: what stands there in its place is not this run's.
-    pub fn make(&self, number: usize, ground: &dyn Ground, name: &str) -> Result<()> {
-        let left = Left { name: name.into(), ground: number, mark: None };
+    pub fn make(&self, number: usize, target: &dyn Target, name: &str) -> Result<()> {
+        let left = Left { name: name.into(), target: number, mark: None };
         self.set(name, Some(left.clone()))?;
-        if let Err(e) = ground.make(name) {
+        if let Err(e) = target.make(name) {
             self.done(name)?;
             return Err(e);
         }
-        let marked = ground.mark(name).and_then(|mark| {
+        let marked = target.mark(name).and_then(|mark| {
             let mark = Some(mark.unwrap_or_else(|| NO_MARK.into()));
             self.set(name, Some(Left { mark, ..left }))
         });
         if let Err(e) = marked {
-            ground.clear(name)?;
+            target.clear(name)?;
             self.done(name)?;
             return Err(e);
         }
@@ -112,14 +112,14 @@ impl Own {
     }
 
     /// Removes what is left of those that this run `may` have made, and notes nothing any more.
-    pub fn clear(&self, grounds: &[&dyn Ground], may: &dyn Fn(&str) -> bool) -> Result<()> {
+    pub fn clear(&self, targets: &[&dyn Target], may: &dyn Fn(&str) -> bool) -> Result<()> {
         let left = self.left();
         if left.is_empty() {
             return Ok(());
         }
         for left in left.iter().filter(|left| may(&left.name)) {
-            if let Some(ground) = grounds.get(left.ground).filter(|ground| left.is_in(**ground)) {
-                ground.clear(&left.name)?;
+            if let Some(target) = targets.get(left.target).filter(|target| left.is_in(**target)) {
+                target.clear(&left.name)?;
             }
         }
         self.write(&[])

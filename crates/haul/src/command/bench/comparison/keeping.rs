@@ -5,15 +5,15 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_bench::contest::{Left, Own, is_fresh_name};
+use haul_bench::comparison::{Left, Own, is_fresh_name};
 use haul_bench::record::{self, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
 
 use super::super::runs;
-use super::From;
+use super::Origin;
 use crate::flags::Global;
-use crate::flags::bench::contest::ContestFlags;
+use crate::flags::bench::comparison::ComparisonFlags;
 use crate::open;
 
 /// Where a run is kept, and the seed that it has or gets.
@@ -30,7 +30,7 @@ pub struct Keeping {
 
 impl Keeping {
     /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
-    pub fn of(flags: &ContestFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
+    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
         let dir = runs::directory(flags.out.as_deref(), global, kind);
         let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
         let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
@@ -41,7 +41,7 @@ impl Keeping {
     }
 
     /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
-    pub fn apart(&self, from: &From, flags: &ContestFlags) -> Result<()> {
+    pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
         }

@@ -1,14 +1,13 @@
-//! What compare and sweep share: places are opened, the run directory is begun, rounds are held, and it is said how they go.
+//! What compare and sweep share: opening places, the run directory, the rounds, progress.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use haul_bench::contest::{Contender, Contest, Event, Own, Source};
+use haul_bench::comparison::{Comparison, Contender, Event, Own, Source};
 use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
 use haul_bench::record::{Header, Kind, Outcome, Place, Run, Sample, Tool};
@@ -17,82 +16,30 @@ use haul_bench::stats::{Difference, Summary};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::Store;
 use serde_json::{Value, json};
 
 use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
-use crate::flags::bench::contest::ContestFlags;
-use crate::hosts::Hosts;
+use crate::flags::bench::comparison::ComparisonFlags;
 use crate::location::{Location, Scheme};
-use crate::open::{self, Argument};
+use crate::open;
 use crate::render::command_line;
 use crate::{out, units};
 
-mod ground;
 mod keeping;
+mod origin;
 pub mod reach;
+mod target;
 
-pub use ground::Ground;
 pub use keeping::Keeping;
+pub use origin::Origin;
+pub use target::Target;
 
-/// The source, where it is.
-pub struct From {
-    /// Absolute; of an object store's prefix with its slash.
-    pub location: Location,
-    pub is_dir: bool,
-    /// Its own name.
-    pub name: Vec<u8>,
-    store: Arc<dyn Store>,
-    leaf: Option<Vec<u8>>,
-}
+/// What a signal says that ends a comparison.
+const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
 
-impl From {
-    /// Errors: `NotFound`; `Usage` for what has no name of its own.
-    pub fn open(location: &Location, hosts: &Hosts) -> Result<From> {
-        let shown = location.to_bytes();
-        let location = match () {
-            () if location.scheme == Scheme::STDIO => {
-                return Err(Error::new(ErrorKind::Usage, "open")
-                    .at(&shown)
-                    .because("is no directory or file to be copied again and again"));
-            }
-            _ if location.scheme.keys => location.clone(),
-            _ if location.is_remote() => {
-                let path = hosts.reach(location)?.path(location);
-                Location { path, trailing_slash: false, ..location.clone() }
-            }
-            _ => {
-                let place = open::path_of(&location.path);
-                let real = place.canonicalize().map_err(|e| Error::io(e, "open").at(&location.path))?;
-                Location::local(real.as_os_str().as_bytes())
-            }
-        };
-        let name = location.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
-        if name.is_empty() || name == b".." || name == b"." {
-            let e = Error::new(ErrorKind::Usage, "open").at(&shown).because("has no name of its own, under which copies could lie");
-            return Err(e.hint("name a directory or file in it"));
-        }
-        let (opened, entry) = open::existing(&Argument::new(&location, hosts))?;
-        let is_dir = entry.kind == haul_core::entry::Kind::Dir;
-        Ok(From { is_dir, name, store: opened.store, leaf: opened.leaf.filter(|_| !is_dir), location })
-    }
-
-    /// Where it is on this machine, if it is.
-    fn here(&self) -> Option<PathBuf> {
-        (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
-    }
-
-    fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
-        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
-    }
-}
-
-/// What a signal says that ends a contest.
-const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy there)";
-
-/// Signals end a contest; the second one at once, with the processes that are being measured.
+/// Signals end a comparison; the second one at once, with the processes that are being measured.
 pub fn listen(cancel: &Cancel) -> Group {
     let group = Group::default();
     let running = group.clone();
@@ -111,13 +58,13 @@ const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 const CACHES: &str = "caches_before";
 
 /// All that a run is made of.
-pub struct Asked<'a> {
+pub struct PlannedRun<'a> {
     pub kind: Kind,
-    pub flags: &'a ContestFlags,
+    pub flags: &'a ComparisonFlags,
     pub global: &'a Global,
     pub keeping: &'a Keeping,
-    pub from: &'a From,
-    pub grounds: &'a [&'a Ground<'a>],
+    pub from: &'a Origin,
+    pub targets: &'a [&'a Target<'a>],
     pub contenders: &'a [Contender<'a>],
     pub tools: Vec<Tool>,
     /// A run goes on only with the same.
@@ -127,33 +74,33 @@ pub struct Asked<'a> {
 }
 
 /// A run that is over, or was stopped.
-pub struct Held {
+pub struct Finished {
     pub run: Run,
     pub source: Source,
     pub stopped: bool,
 }
 
-impl Asked<'_> {
+impl PlannedRun<'_> {
     /// Holds all rounds that are not in the run directory yet.
-    pub fn hold(self) -> Result<Held> {
+    pub fn run(self) -> Result<Finished> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.settle()?;
         if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
             let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
             let old = old.as_str().unwrap_or_default();
             let e = e.because(format!("caches were {old} before the copies of this run; now they would be {}", caches.words));
-            return Err(e.hint("go on as the same user on the same machine, or name another directory with --out"));
+            return Err(e.hint("resume as the same user on the same machine, or name another directory with --out"));
         }
         let new = !dir.exists();
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
         let list = dir.join("source.list");
         let from = self.from.here();
-        let held = self.prepare(&mut run, &list).map(|source| {
-            let grounds = self.places();
-            let contest = Contest {
+        let finished = self.prepare(&mut run, &list).map(|source| {
+            let targets = self.places();
+            let comparison = Comparison {
                 contenders: self.contenders,
-                grounds: &grounds,
+                targets: &targets,
                 source: &source,
                 from: from.as_deref(),
                 repeat: self.flags.repeat,
@@ -167,16 +114,16 @@ impl Asked<'_> {
             };
             let quiet = self.global.quiet;
             let repeat = self.flags.repeat;
-            let held = contest.hold(&mut run, &mut |event| {
+            let finished = comparison.measure_all(&mut run, &mut |event| {
                 if !quiet {
-                    tell(&event, repeat)
+                    report(&event, repeat)
                 }
             });
-            (source, held)
+            (source, finished)
         });
         let _it_may_be_gone = std::fs::remove_dir_all(&self.keeping.state);
-        let (source, held) = match held {
-            Ok(held) => held,
+        let (source, finished) = match finished {
+            Ok(finished) => finished,
             Err(e) => {
                 let _it_may_not_be_there = std::fs::remove_file(&list);
                 // Nothing was measured: nothing is worth keeping.
@@ -187,7 +134,7 @@ impl Asked<'_> {
             }
         };
         source.forget();
-        let stopped = match held {
+        let stopped = match finished {
             Ok(()) => false,
             Err(e) if e.kind() == ErrorKind::Cancelled => true,
             Err(e) => {
@@ -200,11 +147,11 @@ impl Asked<'_> {
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
         }
-        Ok(Held { run, source, stopped })
+        Ok(Finished { run, source, stopped })
     }
 
-    fn places(&self) -> Vec<&dyn haul_bench::contest::Ground> {
-        self.grounds.iter().map(|ground| *ground as _).collect()
+    fn places(&self) -> Vec<&dyn haul_bench::comparison::Target> {
+        self.targets.iter().map(|target| *target as _).collect()
     }
 
     fn header(&self, caches: &str) -> Header {
@@ -213,7 +160,7 @@ impl Asked<'_> {
             settings.insert(name.to_string(), value);
         };
         set("source", self.from.location.to_string().into());
-        set("destination", self.grounds.iter().map(|ground| ground.location().to_string()).collect::<Vec<_>>().into());
+        set("destination", self.targets.iter().map(|target| target.location().to_string()).collect::<Vec<_>>().into());
         set("repeat", self.flags.repeat.into());
         set("warmup", self.flags.warmup.into());
         set("seed", self.keeping.seed.into());
@@ -231,7 +178,7 @@ impl Asked<'_> {
             Place::of(role, &location.to_string(), path.as_deref())
         };
         let mut places = vec![place("source", &self.from.location)];
-        places.extend(self.grounds.iter().map(|ground| place("destination", ground.location())));
+        places.extend(self.targets.iter().map(|target| place("destination", target.location())));
         let mut notes = vec![format!("caches: {caches}")];
         if places.iter().any(|place| place.file_system.is_none()) {
             notes.push("only this machine's caches, not those of the remote host".to_string());
@@ -274,7 +221,7 @@ impl Asked<'_> {
         if !quiet {
             let goes_on = match run.samples.len() {
                 0 => String::new(),
-                n => format!("; goes on behind the {n} that are there"),
+                n => format!("; resumes after {n} samples"),
             };
             let words = format!("samples in {}, seed {}{goes_on}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
             out::say_plainly(&words);
@@ -283,22 +230,22 @@ impl Asked<'_> {
         self.agree(run, &source)?;
         if !quiet {
             out::say_plainly(&format!(
-                "{}: {} files, {}; every copy will be compared with it",
+                "{}: {} files, {}; every copy is compared with it",
                 self.from.location,
                 units::count(source.files),
                 units::bytes(source.bytes)
             ));
             if source.specials > 0 {
-                out::say_plainly(&format!("{} fifos, sockets or devices in it do not count", units::count(source.specials)));
+                out::say_plainly(&format!("{} fifos, sockets or devices in it are ignored", units::count(source.specials)));
             }
         }
         // A copy that was left by a kill goes before the first is made.
         let own = |name: &str| self.keeping.own.iter().any(|left| left.name == name);
         Own::of(&self.keeping.dir).clear(&self.places(), &own)?;
-        for ground in self.grounds {
-            let Some(space) = ground.space()? else { continue };
+        for target in self.targets {
+            let Some(space) = target.space()? else { continue };
             if space.bytes < source.bytes || space.files < source.files + source.dirs {
-                let e = Error::new(ErrorKind::NoSpace, "begin").at(&ground.location().to_bytes());
+                let e = Error::new(ErrorKind::NoSpace, "begin").at(&target.location().to_bytes());
                 let e = e.because(format!(
                     "a copy needs {} and {} files, and there is room for {} and {}",
                     units::bytes(source.bytes),
@@ -321,7 +268,7 @@ fn in_memory(places: &[Place]) -> Option<String> {
 }
 
 /// One line a copy; it begins when the copy does.
-fn tell(event: &Event<'_>, repeat: u32) {
+fn report(event: &Event<'_>, repeat: u32) {
     let mut to = io::stderr().lock();
     // Nobody reads it any more: the measurement goes on.
     let _unread = match event {
@@ -364,7 +311,7 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
     first(&ran.stdout).or_else(|| first(&ran.stderr))
 }
 
-impl Held {
+impl Finished {
     /// Prints the results, and with `--json` the fields of `event` beside those that every such document has.
     pub fn show(&self, event: &str, mut fields: Value, global: &Global) -> Result<()> {
         runs::results(&self.run, global)?;
@@ -425,7 +372,7 @@ pub fn difference_json(difference: &Difference) -> Value {
 }
 
 /// The command that resumes a run that was stopped.
-fn how_to_resume(dir: &Path, flags: &ContestFlags) -> String {
+fn how_to_resume(dir: &Path, flags: &ComparisonFlags) -> String {
     let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
     if let Some(first) = words.first_mut() {
         *first = b"haul".to_vec();
@@ -442,8 +389,8 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
     let shown = destination.to_bytes();
     let refuse = |reason: &str| Err(Error::new(ErrorKind::Usage, "begin").at(&shown).because(reason));
     match (source.is_remote(), destination.is_remote()) {
-        (true, true) => refuse("source and destination are both on other machines: one of them must be on this one"),
-        _ if destination.scheme == Scheme::STDIO => refuse("is no directory"),
+        (true, true) => refuse("source and destination are both remote: one of them must be on this machine"),
+        _ if destination.scheme == Scheme::STDIO => refuse("is not a directory"),
         _ => Ok(()),
     }
 }

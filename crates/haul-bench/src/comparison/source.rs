@@ -130,8 +130,8 @@ impl Source {
         }
         writer.into_inner().unwrap_or_else(PoisonError::into_inner).flush().map_err(fail)?;
         if source.files == 0 {
-            let e = Error::new(ErrorKind::Usage, "compare").at(name).because("the source holds no files: there is nothing to measure");
-            return Err(e.hint("`haul bench data 1000x1MiB DIR` makes some"));
+            let e = Error::new(ErrorKind::Usage, "compare").at(name).because("the source has no files");
+            return Err(e.hint("`haul bench data 1000x1MiB DIR` creates some"));
         }
         Ok(source)
     }
@@ -248,15 +248,15 @@ impl Records {
         }))
     }
 
-    /// The next lot of at most `count`; empty at the end.
-    pub fn lot(&mut self, count: usize) -> Result<Vec<Record>> {
-        let mut lot = Vec::with_capacity(count);
-        while lot.len() < count {
+    /// The next batch of at most `count`; empty at the end.
+    pub fn batch(&mut self, count: usize) -> Result<Vec<Record>> {
+        let mut batch = Vec::with_capacity(count);
+        while batch.len() < count {
             match self.next_record().map_err(|e| Error::io(e, "read the list of the source"))? {
-                Some(record) => lot.push(record),
+                Some(record) => batch.push(record),
                 None => break,
             }
         }
-        Ok(lot)
+        Ok(batch)
     }
 }

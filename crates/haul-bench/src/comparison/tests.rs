@@ -12,7 +12,7 @@ struct Here {
     place: PathBuf,
 }
 
-impl Ground for Here {
+impl Target for Here {
     fn make(&self, name: &str) -> Result<()> {
         fs::create_dir(self.place.join(name)).map_err(|e| Error::io(e, "mkdir"))
     }
@@ -41,7 +41,7 @@ impl Ground for Here {
 struct World {
     dir: tempfile::TempDir,
     source: Source,
-    ground: Here,
+    target: Here,
     cancel: Cancel,
 }
 
@@ -64,13 +64,13 @@ impl World {
         let cancel = Cancel::default();
         let source = Source::read(&store, None, b"src", &dir.path().join("list"), 2, &cancel).unwrap();
         fs::create_dir(dir.path().join("dst")).unwrap();
-        let ground = Here { place: dir.path().join("dst") };
-        World { dir, source, ground, cancel }
+        let target = Here { place: dir.path().join("dst") };
+        World { dir, source, target, cancel }
     }
 
     /// Runs a script, `$1` being the source and `$2` where its copy goes, and looks at what it made.
-    fn after(&self, script: &str) -> proof::Proof {
-        self.ground.make("x").unwrap();
+    fn after(&self, script: &str) -> verification::Verification {
+        self.target.make("x").unwrap();
         let done = std::process::Command::new("sh")
             .args(["-c", script, "sh"])
             .arg(self.dir.path().join("src"))
@@ -78,24 +78,24 @@ impl World {
             .status()
             .unwrap();
         assert!(done.success(), "{script}");
-        let proof = proof::check(&self.source, &*self.ground.open("x").unwrap(), 2, &self.cancel).unwrap();
-        self.ground.clear("x").unwrap();
-        proof
+        let verification = verification::check(&self.source, &*self.target.open("x").unwrap(), 2, &self.cancel).unwrap();
+        self.target.clear("x").unwrap();
+        verification
     }
 
     fn contender(&self, name: &str, script: &str) -> Contender<'_> {
-        let (from, place, script) = (self.dir.path().join("src"), self.ground.place.clone(), script.to_string());
+        let (from, place, script) = (self.dir.path().join("src"), self.target.place.clone(), script.to_string());
         let prepare = move |fresh: &str| {
             let words = ["sh".into(), "-c".into(), script.clone().into(), "sh".into(), from.clone().into(), place.join(fresh).into()];
             Ok(Call { stages: vec![words.to_vec()], ..Call::default() })
         };
-        Contender { name: name.into(), factors: BTreeMap::new(), ground: 0, prepare: Box::new(prepare), absent: None }
+        Contender { name: name.into(), factors: BTreeMap::new(), target: 0, prepare: Box::new(prepare), absent: None }
     }
 
     fn hold(&self, run: &mut Run, contenders: &[Contender<'_>], told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-        let contest = Contest {
+        let comparison = Comparison {
             contenders,
-            grounds: &[&self.ground],
+            targets: &[&self.target],
             source: &self.source,
             from: None,
             repeat: 2,
@@ -107,7 +107,7 @@ impl World {
             cancel: &self.cancel,
             group: &Group::default(),
         };
-        contest.hold(run, told)
+        comparison.measure_all(run, told)
     }
 
     fn run(&self) -> Run {
@@ -120,7 +120,7 @@ fn a_source_is_counted_and_kept() {
     let world = World::new();
     let source = &world.source;
     assert_eq!((source.files, source.dirs, source.links, source.bytes), (4, 3, 1, 26));
-    let mut paths: Vec<Vec<u8>> = source.records().unwrap().lot(100).unwrap().into_iter().map(|r| r.path).collect();
+    let mut paths: Vec<Vec<u8>> = source.records().unwrap().batch(100).unwrap().into_iter().map(|r| r.path).collect();
     paths.sort();
     assert_eq!(paths.len(), 8);
     assert_eq!((&paths[0][..], &paths[4][..]), (&b"src"[..], &b"src/d/b"[..]));
@@ -164,18 +164,18 @@ fn a_wrong_copy_is_told_by_what_is_wrong() {
     let world = World::new();
     for (script, telling) in [
         ("cp -a $1 $2/; rm $2/src/d/b", "src/d/b: missing"),
-        ("cp -a $1 $2/; printf Content > $2/src/a", "another content"),
+        ("cp -a $1 $2/; printf Content > $2/src/a", "different content"),
         ("cp -a $1 $2/; printf x >> $2/src/zero", "src/zero: 1 bytes instead of 0"),
         ("cp -a $1 $2/; rmdir $2/src/d/empty", "src/d/empty: missing"),
         ("cp -a $1 $2/; rm $2/src/zero; mkdir $2/src/zero", "instead of"),
         ("cp -a $1 $2/; touch $2/src/extra", "1 names that the source does not have"),
-        ("cp -a $1 $2/; touch $2/beside", "beside: beside the copy"),
-        ("cp -a $1 $2/; ln -sf d $2/src/link", "a symlink to something else"),
+        ("cp -a $1 $2/; touch $2/beside", "beside: an unexpected name"),
+        ("cp -a $1 $2/; ln -sf d $2/src/link", "a symlink with another target"),
         ("cp -a $1/. $2/", "missing"),
         ("true", "missing"),
     ] {
-        let proof = world.after(script);
-        assert!(proof.wrong > 0 && proof.named.iter().any(|line| line.contains(telling)), "{script}: {proof:?}");
+        let verification = world.after(script);
+        assert!(verification.wrong > 0 && verification.named.iter().any(|line| line.contains(telling)), "{script}: {verification:?}");
     }
 }
 
@@ -211,7 +211,7 @@ fn every_way_to_end_is_a_sample_and_nothing_is_left() {
     assert_eq!(outcomes("hangs"), [Outcome::Timeout]);
     assert_eq!((outcomes("absent"), outcomes("missing")), (vec![Outcome::Missing], vec![Outcome::Missing]));
     assert_eq!(began, 3 * 3 + 3);
-    assert_eq!(fs::read_dir(&world.ground.place).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&world.target.place).unwrap().count(), 0);
     assert!(Own::of(run.dir()).left().is_empty());
     assert!(of("right").iter().all(|s| s.seconds > Some(0.0) && s.caches.as_deref() == Some("warm") && s.bytes == Some(26)));
 }
@@ -231,12 +231,12 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
     });
     assert_eq!(e.unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!((ended, run.samples.len(), run.samples[3].outcome), (4, 4, Outcome::Interrupted));
-    assert_eq!(fs::read_dir(&world.ground.place).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&world.target.place).unwrap().count(), 0);
     drop(run);
     // As a kill would have left it.
     let own = Own::of(&world.dir.path().join("run"));
-    own.make(0, &world.ground, "a-2").unwrap();
-    fs::write(world.ground.place.join("a-2/half"), "x").unwrap();
+    own.make(0, &world.target, "a-2").unwrap();
+    fs::write(world.target.place.join("a-2/half"), "x").unwrap();
     let noted = fs::read_to_string(world.dir.path().join("run/fresh.txt")).unwrap();
     fs::write(world.dir.path().join("run/fresh.txt"), noted + "../src\n").unwrap();
     drop(contenders);
@@ -251,30 +251,30 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
         }
     }
     assert!(world.dir.path().join("src/a").exists(), "nothing outside is touched");
-    assert_eq!(fs::read_dir(&world.ground.place).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(&world.target.place).unwrap().count(), 0);
 }
 
 #[test]
 fn what_has_appeared_in_the_place_of_a_copy_is_not_removed() {
     let world = World::new();
-    fs::create_dir(world.ground.place.join("a-1")).unwrap();
+    fs::create_dir(world.target.place.join("a-1")).unwrap();
     let mut run = world.run();
     let e = world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
     assert_eq!((e.kind(), run.samples.len()), (ErrorKind::Exists, 0));
     assert!(Own::of(run.dir()).left().is_empty());
     world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
-    assert!(world.ground.place.join("a-1").exists());
+    assert!(world.target.place.join("a-1").exists());
 }
 
 /// Whoever edits the list, or makes a directory of the name of one that is gone, loses nothing.
 #[test]
 fn what_only_the_list_says_is_not_removed() {
     let world = World::new();
-    let place = |name: &str| world.ground.place.join(name);
+    let place = |name: &str| world.target.place.join(name);
     let mut run = world.run();
     let own = Own::of(run.dir());
-    own.make(0, &world.ground, "a-2").unwrap();
-    own.make(0, &world.ground, "b-1").unwrap();
+    own.make(0, &world.target, "a-2").unwrap();
+    own.make(0, &world.target, "b-1").unwrap();
     fs::rename(place("a-2"), place("kept")).unwrap();
     for name in ["a-2", "thesis", "a-9", "c-1"] {
         fs::create_dir(place(name)).unwrap();
@@ -297,8 +297,8 @@ fn what_only_the_list_says_is_not_removed() {
 fn what_could_not_be_made_is_not_noted() {
     let world = World::new();
     let own = Own::of(world.run().dir());
-    fs::create_dir(world.ground.place.join("read-back")).unwrap();
-    assert_eq!(own.make(0, &world.ground, "read-back").unwrap_err().kind(), ErrorKind::Exists);
+    fs::create_dir(world.target.place.join("read-back")).unwrap();
+    assert_eq!(own.make(0, &world.target, "read-back").unwrap_err().kind(), ErrorKind::Exists);
     assert!(own.left().is_empty());
 }
 

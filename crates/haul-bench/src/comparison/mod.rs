@@ -1,8 +1,8 @@
-//! Rounds in which every contender copies the same once, in an order of chance: so all of them meet the same minutes.
+//! Rounds in which every contender makes the same copy once, in random order, so that all share the same minutes.
 //!
 //! ```text
 //! for each round: for each contender, shuffled:
-//!     a fresh directory -> caches -> the copy, timed -> is it right? -> away with it -> sample
+//!     new directory -> caches -> timed copy -> verification -> removal -> sample
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,15 +23,15 @@ use crate::record::{Outcome, Run, Sample};
 
 pub mod caches;
 pub mod own;
-pub mod proof;
 pub mod source;
+pub mod verification;
 
 pub use caches::{Caches, Settled};
 pub use own::{Left, Own, is_fresh_name};
 pub use source::Source;
 
 /// A place for copies.
-pub trait Ground {
+pub trait Target {
     /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
     fn make(&self, name: &str) -> Result<()>;
 
@@ -93,17 +93,17 @@ pub type Prepare<'a> = Box<dyn Fn(&str) -> Result<Call> + 'a>;
 pub struct Contender<'a> {
     pub name: String,
     pub factors: BTreeMap<String, Value>,
-    /// Which of the grounds it copies to.
-    pub ground: usize,
+    /// Which of the targets it copies to.
+    pub target: usize,
     pub prepare: Prepare<'a>,
     /// Why it cannot run at all.
     pub absent: Option<String>,
 }
 
 /// What is to be measured, and where.
-pub struct Contest<'a> {
+pub struct Comparison<'a> {
     pub contenders: &'a [Contender<'a>],
-    pub grounds: &'a [&'a dyn Ground],
+    pub targets: &'a [&'a dyn Target],
     pub source: &'a Source,
     /// Where the source is on this machine, if it is.
     pub from: Option<&'a Path>,
@@ -137,14 +137,14 @@ pub enum Event<'a> {
     Left(Error),
 }
 
-impl Contest<'_> {
+impl Comparison<'_> {
     /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
     /// `Cancelled` when it was told to stop, and everything that was measured is kept.
-    pub fn hold(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    pub fn measure_all(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let own = Own::of(run.dir());
         let rounds = self.warmup + self.repeat;
         let names = || self.contenders.iter().map(|contender| contender.name.as_str());
-        own.clear(self.grounds, &|name| is_fresh_name(name, names(), rounds))?;
+        own.clear(self.targets, &|name| is_fresh_name(name, names(), rounds))?;
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
         for round in 0..rounds {
@@ -208,18 +208,18 @@ impl Contest<'_> {
             sample.reason = Some(reason.clone());
             return Ok((sample, None));
         }
-        let ground = self.grounds[contender.ground];
+        let target = self.targets[contender.target];
         let name = fresh_name(&contender.name, number);
         let call = (contender.prepare)(&name)?;
         sample.command = call.shown();
-        own.make(contender.ground, ground, &name)?;
+        own.make(contender.target, target, &name)?;
         let ran = self
             .caches
-            .prepare(ground.local(), self.from)
+            .prepare(target.local(), self.from)
             .and_then(|()| call.run(Bounds { limit: self.limit, cancel: self.cancel, group: self.group }));
         let stuck = ran.as_ref().ok().and_then(|ran| ran.stuck);
         match ran {
-            Ok(ran) => self.judge(&ran, &mut sample, ground, &name, told),
+            Ok(ran) => self.evaluate(&ran, &mut sample, target, &name, told),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 sample.outcome = Outcome::Missing;
                 sample.reason = Some(e.to_string());
@@ -238,16 +238,16 @@ impl Contest<'_> {
             if attempt > 0 {
                 std::thread::sleep(Duration::from_millis(200 << attempt));
             }
-            ground.clear(&name).ok()
+            target.clear(&name).ok()
         });
         match cleared {
             Some(()) => own.done(&name)?,
-            None => told(Event::Left(ground.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
+            None => told(Event::Left(target.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
         }
         Ok((sample, None))
     }
 
-    fn judge(&self, ran: &Ran, sample: &mut Sample, ground: &dyn Ground, name: &str, told: &mut dyn FnMut(Event<'_>)) {
+    fn evaluate(&self, ran: &Ran, sample: &mut Sample, target: &dyn Target, name: &str, told: &mut dyn FnMut(Event<'_>)) {
         sample.seconds = Some(ran.seconds);
         sample.user = Some(ran.user);
         sample.system = Some(ran.system);
@@ -258,15 +258,15 @@ impl Contest<'_> {
         let (outcome, reason) = match ran.ending {
             Ending::Exit(0) => {
                 told(Event::Checking { contender: &sample.contender });
-                let checked = ground.open(name).and_then(|copy| proof::check(self.source, &*copy, self.threads, self.cancel));
+                let checked = target.open(name).and_then(|copy| verification::check(self.source, &*copy, self.threads, self.cancel));
                 match checked {
-                    Ok(proof) => {
-                        sample.more.insert("kept".into(), proof.kept.clone().into());
-                        sample.more.insert("wrong".into(), proof.wrong.into());
-                        match proof.wrong {
+                    Ok(verification) => {
+                        sample.more.insert("kept".into(), verification.kept.clone().into());
+                        sample.more.insert("wrong".into(), verification.wrong.into());
+                        match verification.wrong {
                             0 => (Outcome::Ok, None),
-                            1 => (Outcome::Wrong, Some(proof.named.join("; "))),
-                            wrong => (Outcome::Wrong, Some(format!("{wrong} wrong names, as {}", proof.named.join("; ")))),
+                            1 => (Outcome::Wrong, Some(verification.named.join("; "))),
+                            wrong => (Outcome::Wrong, Some(format!("{wrong} wrong names, as {}", verification.named.join("; ")))),
                         }
                     }
                     Err(_) if self.cancel.is_set() => (Outcome::Interrupted, None),
@@ -287,10 +287,10 @@ impl Contest<'_> {
 pub fn unkillable(process: u32, name: &str) -> Error {
     let e = Error::new(ErrorKind::TimedOut, "stop").at(name.as_bytes());
     let e = e.because(format!(
-        "process {process} cannot be killed: it waits in the kernel, for a disk or a server that does not answer, and would disturb what is measured beside it"
+        "process {process} cannot be killed: it waits in the kernel for a disk or a server, and would disturb the next measurements"
     ));
     e.hint(
-        "see to the file system that it waits for; the same command with --out and this run's directory goes on when the process is gone",
+        "check the file system that it waits for; when the process is gone, the same command with --out and this run's directory resumes",
     )
 }
 

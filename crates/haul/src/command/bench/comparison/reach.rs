@@ -97,7 +97,7 @@ pub fn login(location: &Location) -> Result<(String, String)> {
     let host = location.host.clone().unwrap_or_default();
     let user = location.user.as_ref().map_or(String::new(), |user| format!("{user}@"));
     if host.is_empty() || host.starts_with('-') || user.starts_with('-') {
-        return Err(Error::new(ErrorKind::Usage, "connect").at(&location.to_bytes()).because("this is no host that ssh takes"));
+        return Err(Error::new(ErrorKind::Usage, "connect").at(&location.to_bytes()).because("ssh does not accept this host"));
     }
     let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     Ok((format!("{user}{host}"), format!("{user}{bracketed}")))

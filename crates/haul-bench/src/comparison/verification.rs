@@ -1,4 +1,4 @@
-//! Whether a copy is what was to be copied, and which attributes came along. Outside of anybody's time.
+//! Whether a copy is correct, and which attributes it preserves. Outside of the measured time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use haul_core::survey::{Descend, Survey};
 use super::source::{Record, Source, hash};
 
 /// Names that a thread takes at once.
-const LOT: usize = 256;
+const BATCH: usize = 256;
 /// Wrong things that are named.
 const NAMED: usize = 3;
 /// Hard links that are followed up.
@@ -22,7 +22,7 @@ const LINKS_KEPT: usize = 1 << 16;
 
 /// What a look at a copy has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct Verification {
     /// Names that are missing, too many, of another kind or size or content.
     pub wrong: u64,
     /// The first of them, in words.
@@ -57,7 +57,7 @@ impl Tally {
 }
 
 /// Compares everything below `copy` with the source. Errors: the copy cannot be listed at all, or the run was told to stop.
-pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel) -> Result<Proof> {
+pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel) -> Result<Verification> {
     let tally = Tally { shared: Mutex::new((HashMap::new(), true)), ..Tally::default() };
     let records = Mutex::new(source.records()?);
     let failed: Mutex<Option<Error>> = Mutex::new(None);
@@ -66,10 +66,10 @@ pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel)
             scope.spawn(|| {
                 let mut at = None;
                 while !cancel.is_set() {
-                    let lot = records.lock().unwrap_or_else(PoisonError::into_inner).lot(LOT);
-                    match lot {
-                        Ok(lot) if lot.is_empty() => break,
-                        Ok(lot) => compare_lot(&lot, copy, &mut at, &tally, cancel),
+                    let batch = records.lock().unwrap_or_else(PoisonError::into_inner).batch(BATCH);
+                    match batch {
+                        Ok(batch) if batch.is_empty() => break,
+                        Ok(batch) => compare_batch(&batch, copy, &mut at, &tally, cancel),
                         Err(e) => {
                             failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
                             break;
@@ -87,12 +87,16 @@ pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel)
     if tally.links_followed.load(Ordering::Relaxed) == 0 {
         surplus(source, copy, threads, &tally, cancel)?;
     }
-    Ok(Proof { kept: kept(source, &tally, copy), wrong: tally.wrong.into_inner(), named: tally.named.into_inner().unwrap_or_default() })
+    Ok(Verification {
+        kept: kept(source, &tally, copy),
+        wrong: tally.wrong.into_inner(),
+        named: tally.named.into_inner().unwrap_or_default(),
+    })
 }
 
 /// Names side by side in the list often are of one directory, which is looked up once.
-fn compare_lot(lot: &[Record], copy: &dyn Store, at: &mut Option<(Vec<u8>, Dir)>, tally: &Tally, cancel: &Cancel) {
-    for group in lot.chunk_by(|a, b| above(&a.path) == above(&b.path)) {
+fn compare_batch(batch: &[Record], copy: &dyn Store, at: &mut Option<(Vec<u8>, Dir)>, tally: &Tally, cancel: &Cancel) {
+    for group in batch.chunk_by(|a, b| above(&a.path) == above(&b.path)) {
         let path = above(&group[0].path);
         let dir = match at {
             Some((known, dir)) if known == path => dir.clone(),
@@ -148,7 +152,7 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
     if record.kind == Kind::Link {
         let counter = match entry.kind {
             Kind::Link if entry.target.as_deref().unwrap_or_default() == record.target => &tally.links_kept,
-            Kind::Link => return tally.wrong(&record.path, "a symlink to something else"),
+            Kind::Link => return tally.wrong(&record.path, "a symlink with another target"),
             _ => &tally.links_followed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -163,7 +167,7 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
         }
         match hash(copy, entry, cancel) {
             Ok(hash) if hash == record.hash => {}
-            Ok(_) => return tally.wrong(&record.path, "another content"),
+            Ok(_) => return tally.wrong(&record.path, "different content"),
             Err(_) if cancel.is_set() => return,
             Err(e) => return tally.wrong(&record.path, &e.reason()),
         }
@@ -212,7 +216,7 @@ fn surplus(source: &Source, copy: &dyn Store, threads: usize, tally: &Tally, can
     let more = count.into_inner().saturating_sub(found);
     if more > 0 {
         match stranger.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(path) => tally.wrong(&path, "beside the copy, where nothing should be"),
+            Some(path) => tally.wrong(&path, "an unexpected name beside the copy"),
             None => tally.wrong(&source.name, &format!("{more} names that the source does not have")),
         }
     }

@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_bench::contest::{self, Left};
+use haul_bench::comparison::{self, Left};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
 use haul_stores::s3::admin;
 
-use super::From;
+use super::Origin;
 use crate::command::{files, scope};
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -21,7 +21,7 @@ use crate::open::{self, Argument};
 /// Names of a directory that is not empty that are shown.
 const SHOWN: usize = 3;
 
-pub struct Ground<'a> {
+pub struct Target<'a> {
     /// Absolute.
     base: Location,
     hosts: &'a Hosts,
@@ -30,13 +30,13 @@ pub struct Ground<'a> {
     made: bool,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> Target<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
-    /// `Exists` where anything is in it but what is left there of `own`; its place among the run's grounds is `number`.
-    pub fn open(location: &Location, hosts: &'a Hosts, from: &From, number: usize, own: &[Left]) -> Result<Ground<'a>> {
+    /// `Exists` where anything is in it but what is left there of `own`; its place among the run's targets is `number`.
+    pub fn open(location: &Location, hosts: &'a Hosts, from: &Origin, number: usize, own: &[Left]) -> Result<Target<'a>> {
         if location.scheme.keys && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
-            return Err(e.because("a pattern is no destination").hint("name a prefix without * ? ["));
+            return Err(e.because("a pattern cannot be a destination").hint("name a prefix without * ? ["));
         }
         let base = base(location, hosts)?;
         apart(from, &base)?;
@@ -59,10 +59,10 @@ impl<'a> Ground<'a> {
                 missing
             }
         };
-        let ground = Ground { base, hosts, local, made };
-        let own: Vec<&Left> = own.iter().filter(|left| left.ground == number && left.is_in(&ground)).collect();
-        ground.must_be_empty(&own)?;
-        Ok(ground)
+        let target = Target { base, hosts, local, made };
+        let own: Vec<&Left> = own.iter().filter(|left| left.target == number && left.is_in(&target)).collect();
+        target.must_be_empty(&own)?;
+        Ok(target)
     }
 
     fn must_be_empty(&self, own: &[&Left]) -> Result<()> {
@@ -83,7 +83,7 @@ impl<'a> Ground<'a> {
         strange.truncate(SHOWN);
         let e = Error::new(ErrorKind::Exists, "begin").at(&self.base.to_bytes());
         let e = e.because(format!("the directory is not empty: it has {}{more}", strange.join(", ")));
-        Err(e.hint("name an empty directory, or one to be made; copies of a run that was interrupted go when it is gone on with by --out"))
+        Err(e.hint("name an empty or new directory; --out removes the copies of an interrupted run when it resumes it"))
     }
 
     fn store(&self) -> Result<Arc<dyn Store>> {
@@ -108,7 +108,7 @@ impl<'a> Ground<'a> {
 }
 
 /// The place is left as it was found, however the run ends: a directory that was made goes, if nothing is in it.
-impl Drop for Ground<'_> {
+impl Drop for Target<'_> {
     fn drop(&mut self) {
         if !self.made || self.must_be_empty(&[]).is_err() {
             return;
@@ -141,18 +141,18 @@ fn base(location: &Location, hosts: &Hosts) -> Result<Location> {
 }
 
 /// Refuses a destination that is the source or in it.
-fn apart(from: &From, target: &Location) -> Result<()> {
+fn apart(from: &Origin, target: &Location) -> Result<()> {
     let source = &from.location;
     let same_place = source.scheme == target.scheme && source.host == target.host;
     let below = target.path.strip_prefix(&source.path[..]).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
     if same_place && below {
         let e = Error::new(ErrorKind::Usage, "begin").at(&target.to_bytes()).because("the destination is the source or inside it");
-        return Err(e.hint("name a place outside of the source"));
+        return Err(e.hint("name a place outside the source"));
     }
     Ok(())
 }
 
-impl contest::Ground for Ground<'_> {
+impl comparison::Target for Target<'_> {
     fn make(&self, name: &str) -> Result<()> {
         let place = self.at(name);
         if !place.scheme.keys {
@@ -161,7 +161,7 @@ impl contest::Ground for Ground<'_> {
         // A prefix exists when something is below it: nothing is to be made.
         if BucketHost::of(&*self.hosts.reach(&place)?)?.is_dir(&place.path)? {
             let e = Error::new(ErrorKind::Exists, "begin").at(&place.to_bytes());
-            return Err(e.because("there is something already"));
+            return Err(e.because("it exists"));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl contest::Ground for Ground<'_> {
         if self.base.scheme.keys {
             return Ok(None);
         }
-        let found = contest::Ground::open(self, name)?.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
+        let found = comparison::Target::open(self, name)?.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
         Ok((found.ino != 0).then(|| found.ino.to_string()))
     }
 

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use haul_bench::contest::Caches;
+use haul_bench::comparison::Caches;
 
 use crate::flags::connect::{Connect, ConnectArgs};
 use crate::units;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContestFlags {
+pub struct ComparisonFlags {
     pub repeat: u32,
     pub warmup: u32,
     /// `None`: of chance, or that of the run that is gone on with.
@@ -23,7 +23,7 @@ pub struct ContestFlags {
 }
 
 #[derive(Args)]
-pub struct ContestArgs {
+pub struct ComparisonArgs {
     /// Measure each N times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
@@ -46,9 +46,9 @@ pub struct ContestArgs {
     connect: ConnectArgs,
 }
 
-impl ContestArgs {
-    pub(super) fn resolve(self) -> ContestFlags {
-        ContestFlags {
+impl ComparisonArgs {
+    pub(super) fn resolve(self) -> ComparisonFlags {
+        ComparisonFlags {
             repeat: self.repeat,
             warmup: self.warmup,
             seed: self.seed,

@@ -14,7 +14,7 @@ use super::plan::Plan;
 /// Large enough that a call costs little beside its bytes, small enough for the second cache.
 pub const BUFFER: usize = 1 << 20;
 /// Entries that a worker takes at once.
-const LOT: u64 = 256;
+const BATCH: u64 = 256;
 /// Directories above the current one that are kept open.
 const MOST_OPEN: usize = 32;
 
@@ -26,7 +26,7 @@ pub fn open_top(dir: &Path) -> Result<OwnedFd> {
     openat(CWD, dir, flags, Mode::empty()).map_err(|e| Error::io(e.into(), "open directory").at(dir.as_os_str().as_encoded_bytes()))
 }
 
-pub struct Hand<'a> {
+pub struct Worker<'a> {
     pub plan: &'a Plan,
     top: BorrowedFd<'a>,
     /// The part and directory that is open, and the directories above it as far as they are kept.
@@ -35,9 +35,9 @@ pub struct Hand<'a> {
     pub buffer: Vec<u8>,
 }
 
-impl<'a> Hand<'a> {
+impl<'a> Worker<'a> {
     pub fn new(plan: &'a Plan, top: BorrowedFd<'a>) -> Self {
-        Hand { plan, top, at: None, open: Vec::new(), buffer: Vec::new() }
+        Worker { plan, top, at: None, open: Vec::new(), buffer: Vec::new() }
     }
 
     /// The buffer, made when it is first needed.
@@ -79,23 +79,23 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// Every number of every part once, in lots, to whoever asks. Lots that follow each other are far apart, so that workers are
+/// Every number of every part once, in batches, to whoever asks. Batches that follow each other are far apart, so that workers are
 /// in different directories.
-pub struct Lots {
-    /// For each part, its first lot, and how many numbers it has.
+pub struct Batches {
+    /// For each part, its first batch, and how many numbers it has.
     parts: Vec<(u64, u64)>,
     all: u64,
     step: u64,
     next: AtomicU64,
 }
 
-impl Lots {
-    pub fn new(counts: impl Iterator<Item = u64>) -> Lots {
+impl Batches {
+    pub fn new(counts: impl Iterator<Item = u64>) -> Batches {
         let mut all = 0;
         let parts: Vec<(u64, u64)> = counts
             .map(|count| {
                 let first = all;
-                all += count.div_ceil(LOT);
+                all += count.div_ceil(BATCH);
                 (first, count)
             })
             .collect();
@@ -105,13 +105,13 @@ impl Lots {
             }
             a > 1
         };
-        // A step without a common factor visits every lot once; this one is the golden section of them.
+        // A step without a common factor visits every batch once; this one is the golden section of them.
         let step = (all * 5 / 8..).find(|step| !shares(*step, all)).unwrap_or(1);
-        Lots { parts, all, step: step.max(1), next: AtomicU64::new(0) }
+        Batches { parts, all, step: step.max(1), next: AtomicU64::new(0) }
     }
 
-    pub fn of_entries(plan: &Plan) -> Lots {
-        Lots::new(plan.parts.iter().map(|part| part.skeleton.entries()))
+    pub fn of_entries(plan: &Plan) -> Batches {
+        Batches::new(plan.parts.iter().map(|part| part.skeleton.entries()))
     }
 
     /// Calls `each` with the part and number of every one.
@@ -121,11 +121,11 @@ impl Lots {
             if nth >= self.all {
                 return Ok(());
             }
-            let lot = (u128::from(nth) * u128::from(self.step) % u128::from(self.all)) as u64;
-            let part = self.parts.partition_point(|(first, _)| *first <= lot) - 1;
+            let batch = (u128::from(nth) * u128::from(self.step) % u128::from(self.all)) as u64;
+            let part = self.parts.partition_point(|(first, _)| *first <= batch) - 1;
             let (first, count) = self.parts[part];
-            let start = (lot - first) * LOT;
-            for number in start..(start + LOT).min(count) {
+            let start = (batch - first) * BATCH;
+            for number in start..(start + BATCH).min(count) {
                 cancel.check()?;
                 each(part, number)?;
             }

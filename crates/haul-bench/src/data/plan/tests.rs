@@ -1,0 +1,138 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+fn size(text: &str) -> Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match &text[end..] {
+        "B" => 1,
+        "K" | "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err("no unit".into()),
+    };
+    Ok(text[..end].parse::<u64>().map_err(|e| e.to_string())? * unit)
+}
+
+fn plan(text: &str, options: &Options) -> Plan {
+    Plan::new(&Spec::parse(text, &size).unwrap(), options).unwrap()
+}
+
+#[test]
+fn a_spec_comes_to_what_it_says() {
+    let t = plan("1000x10MiB", &Options::default()).totals();
+    assert_eq!((t.files, t.bytes, t.dirs, t.largest), (1000, 1000 * (10 << 20), 0, 10 << 20));
+    let t = plan("10x1GiB + 1000x6500B", &Options::default()).totals();
+    assert_eq!((t.files, t.bytes, t.dirs), (1010, (10 << 30) + 6_500_000, 2));
+    let t = plan("lognormal:median=1KiB,sigma=1,count=500,uniform:min=1B,max=2B,count=10,3x1B", &Options::default()).totals();
+    assert_eq!(t.files, 513);
+    assert_eq!(plan("lognormal", &Options::default()).totals().files, 10_000);
+}
+
+#[test]
+fn presets_are_directories_of_their_own() {
+    let t = plan("kaust", &Options::default()).totals();
+    assert_eq!((t.files, t.symlinks, t.bytes), (37_760 + 26 + 7247, 408, 252_795_944 + (26 << 23) + 570_247_967_642));
+    assert_eq!(t.dirs, 3 + 189);
+    let project = plan("kaust:project", &Options::default()).totals();
+    assert_eq!((project.files, project.symlinks, project.dirs, project.bytes, project.depth), (7247, 408, 189, 570_247_967_642, 8));
+    assert_eq!(plan("kaust:small", &Options::default()).totals().dirs, 0);
+    let uab = plan("uab", &Options::default());
+    assert_eq!(uab.parts.iter().map(|part| &part.folder[..]).collect::<Vec<_>>(), ["many", "large", "single"]);
+    assert_eq!(uab.totals().bytes, (10_000 + 39 * 1024 + 4800) << 20);
+    let both = plan("efs,arcts:many,5x1B", &Options::default());
+    assert_eq!(both.parts.iter().map(|part| &part.folder[..]).collect::<Vec<_>>(), ["", "efs-data-1m", "arcts-many"]);
+    let epcc: Vec<Vec<u8>> = plan("epcc", &Options::default()).entries().map(|entry| entry.path).collect();
+    assert!(epcc.contains(&b"bin2G/bin2G".to_vec()), "{epcc:?}");
+}
+
+#[test]
+fn scale_takes_files_first_and_then_bytes() {
+    let scaled = |text: &str, by| Plan::new(&Spec::parse(text, &size).unwrap().scaled(by), &Options::default()).unwrap().totals();
+    assert_eq!((scaled("1000x10MiB", 100).files, scaled("1000x10MiB", 100).bytes), (10, 10 * (10 << 20)));
+    let uab = scaled("uab", 100);
+    assert_eq!((uab.files, uab.largest), (12, (39u64 << 30).div_ceil(100)));
+    let kaust = scaled("kaust:project", 100);
+    assert_eq!((kaust.files, kaust.symlinks, kaust.bytes, kaust.depth), (72, 4, 5_702_479_677, 8));
+}
+
+#[test]
+fn the_impossible_is_refused_with_what_is_possible() {
+    let no = |text: &str, words: &str| {
+        let why = Spec::parse(text, &size).and_then(|spec| Plan::new(&spec, &Options::default()).map(|_| ())).expect_err(text);
+        assert!(why.contains(words), "{text}: {why}");
+    };
+    no("", "COUNTxSIZE");
+    no("0x10MiB", "smallest count is 1");
+    no("1000x10", "no unit");
+    no("1000", "COUNTxSIZE");
+    no("x10MiB", "COUNTxSIZE");
+    no("-5x1B", "COUNTxSIZE");
+    no("1000x10MiB,", "COUNTxSIZE");
+    no("99999999999999999999999x1B", "too many");
+    no("200000000x1B", "too many");
+    no("99000000x9999999999GiB", "");
+    no("100000000x999999999GiB", "");
+    no("normal:mean=3", "lognormal");
+    no("lognormal:mean=3KiB", "median=, sigma=, count=, max=");
+    no("lognormal:sigma=wide", "no number");
+    no("lognormal:sigma=-1", "from 0");
+    no("lognormal:sigma=NaN", "from 0");
+    no("lognormal:count=0", "smallest count is 1");
+    no("lognormal:median=0B", "smallest is 1B");
+    no("lognormal:count=2,count=3", "twice");
+    no("lognormal:sigma=10,median=9999999GiB,count=100000000", "");
+    no("uniform:min=2KiB,max=1KiB", "above its max");
+    no("uniform:min=1B,max=9000000GiB,count=10000000", "2^64");
+    no("kaust:large", "kaust:small");
+    no("uab,uab:many", "twice");
+    no("harvard", "kaust, efs, epcc, uab, arcts");
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    (any::<u64>(), 0u32..=100, 0u32..=120, 0u32..=120, 0u32..=100, prop::option::of(1u64..60), prop::option::of(0u32..4)).prop_map(
+        |(seed, sparse, hard_links, symlinks, odd_names, per_dir, depth)| Options {
+            seed,
+            sparse,
+            hard_links,
+            symlinks,
+            odd_names,
+            shape: Shape { per_dir, depth, ..Shape::default() },
+            ..Options::default()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn totals_are_those_of_the_entries(files in 1u64..400, drawn in 1u64..100, options in options()) {
+        let plan = plan(&format!("{files}x100B,uniform:min=0B,max=200KiB,count={drawn}"), &options);
+        let totals = plan.totals();
+        let (mut counts, mut bytes, mut paths) = ([0; 3], 0, HashSet::new());
+        for entry in plan.entries() {
+            prop_assert!(paths.insert(entry.path));
+            let of = |leader: u64| prop_oneof_regular(&plan, leader);
+            match entry.file.kind {
+                Kind::Regular => { counts[0] += 1; bytes += entry.file.size; }
+                Kind::Symlink(to) => { counts[1] += 1; prop_assert!(of(to)); }
+                Kind::HardLink(to) => { counts[2] += 1; prop_assert!(of(to)); }
+            }
+        }
+        prop_assert_eq!(counts, [totals.files, totals.symlinks, totals.hard_links]);
+        prop_assert_eq!(bytes, totals.bytes);
+        prop_assert_eq!(totals.files, files + drawn);
+        prop_assert_eq!(plan.histogram().0.iter().map(|bin| bin.files).sum::<u64>(), totals.files);
+        prop_assert!(totals.stored <= totals.bytes);
+    }
+
+    #[test]
+    fn no_spec_makes_the_parser_panic(text in "[0-9xXKMGiB,+:=a-z.]{0,40}|(lognormal|uniform|kaust|[0-9]{1,4}x[0-9]KiB)[:,+](median|sigma|count|max|min)?=?[0-9]{0,20}") {
+        if let Ok(spec) = Spec::parse(&text, &size) {
+            let _unused = spec.scaled(3).text;
+        }
+    }
+}
+
+fn prop_oneof_regular(plan: &Plan, leader: u64) -> bool {
+    plan.parts[0].file(leader).kind == Kind::Regular
+}
