@@ -37,7 +37,7 @@ impl Agent {
                 Root::made_up(Synthetic::new(dirs, files, size).repeating())
             }
             SINK => Root::made_up(Discard::counting(self.made.counts.clone())),
-            _ => return Err(protocol_error("a made-up place of a kind that nobody knows")),
+            _ => return Err(protocol_error("an unknown kind of generated root")),
         };
         let place = root.store.place();
         to.bytes(&place.root).bytes(place.scheme.as_bytes()).number(0).number(0).caps(root.store.caps());
