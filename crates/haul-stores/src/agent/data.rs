@@ -126,7 +126,7 @@ impl Session {
                 *lock(&self.blocked) = Some(both);
                 DataRoute::None
             });
-            self.go(route);
+            self.set_route(route);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
@@ -150,7 +150,7 @@ impl Session {
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
             if left == 0 {
-                self.go(DataRoute::None);
+                self.set_route(DataRoute::None);
                 self.wanted.store(1, Ordering::Relaxed);
             }
         }
@@ -197,7 +197,7 @@ impl Session {
                 // Without the thread there is one connection less.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
                     // All it sends is encrypted for the holder of the secret: no welcome is waited for.
-                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|sealed| self.add(sealed, IDLE_TIMEOUT)).is_ok() {
+                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|link| self.add(link, IDLE_TIMEOUT)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -257,9 +257,9 @@ impl Session {
         lock(&self.data).len().saturating_sub(before)
     }
 
-    pub(super) fn add(&self, sealed: EncryptedLink, silence: Duration) -> Result<()> {
-        let EncryptedLink { output, input, transport, over, socket } = sealed;
-        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), silence)?;
+    pub(super) fn add(&self, link: EncryptedLink, idle_timeout: Duration) -> Result<()> {
+        let EncryptedLink { output, input, transport, over, socket } = link;
+        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), idle_timeout)?;
         let mut data = lock(&self.data);
         let failures = lock(&self.failures);
         if failures.given_up {
@@ -270,7 +270,7 @@ impl Session {
     }
 
     /// Sets how data connections are made, unless they have been given up meanwhile.
-    fn go(&self, route: DataRoute) {
+    fn set_route(&self, route: DataRoute) {
         let mut now = lock(&self.route);
         *now = if lock(&self.failures).given_up { DataRoute::None } else { route };
     }

@@ -54,7 +54,7 @@ impl Output for EncryptedOutput {
 
 impl<R: Read + Send> Input for EncryptedInput<R> {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        match self.decryptor.open(&mut self.from, &mut self.buffer) {
+        match self.decryptor.decrypt(&mut self.from, &mut self.buffer) {
             Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
             Ok(None) => Ok(None),
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.

@@ -112,26 +112,18 @@ impl Client {
     /// Up to `count` channels for one large file, the first of them one with little to do.
     pub fn channels(&self, count: usize) -> Result<Vec<Arc<Channel>>> {
         let first = self.channel()?;
-        let mut found = vec![first];
-        while found.len() < count {
-            let known = {
-                let channels = lock(&self.channels);
-                channels.iter().find(|one| !one.is_over() && !found.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
-            };
-            if let Some(channel) = known {
-                found.push(channel);
-                continue;
-            }
-            let mut channels = lock(&self.channels);
-            if channels.len() >= self.most.load(Ordering::Relaxed) {
-                break;
-            }
+        let mut channels = lock(&self.channels);
+        while channels.len() < count.min(self.most.load(Ordering::Relaxed)) {
             match (self.connect)() {
                 Ok(channel) => channels.push(Arc::new(channel)),
-                Err(_) => self.most.store(channels.len().max(1), Ordering::Relaxed),
+                Err(_) => {
+                    self.most.store(channels.len().max(1), Ordering::Relaxed);
+                    break;
+                }
             }
         }
-        Ok(found)
+        let others = channels.iter().filter(|one| !one.is_over() && !Arc::ptr_eq(one, &first)).cloned();
+        Ok(std::iter::once(first.clone()).chain(others).take(count.max(1)).collect())
     }
 
     /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.

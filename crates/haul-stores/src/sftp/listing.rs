@@ -23,9 +23,9 @@ fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
     let (mut from, to) = (parts(path), parts(&target));
     from.pop();
     let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let way: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
-    let way = way.join(&b'/');
-    if Some(way.len() as u64) == size { way } else { target }
+    let relative: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
+    let relative = relative.join(&b'/');
+    if Some(relative.len() as u64) == size { relative } else { target }
 }
 
 impl Shared {
