@@ -8,12 +8,10 @@ pub mod agent;
 mod bounded;
 #[cfg(feature = "ssh")]
 mod child;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod discard;
+#[cfg(feature = "s3")]
+pub mod http_client;
 #[cfg(feature = "ssh")]
 mod items;
-#[cfg(feature = "ssh")]
-pub mod load;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(any(feature = "memory", feature = "ssh", feature = "local"))]
@@ -44,8 +42,6 @@ pub mod sftp;
 pub mod ssh;
 mod staging;
 pub mod stream;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod synthetic;
 #[cfg(feature = "web")]
 pub mod web;
 

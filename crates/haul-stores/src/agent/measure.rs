@@ -1,10 +1,13 @@
 //! Measuring the network to another haul: generated roots on the remote host, a fixed number of links, and what the remote
 //! host has received by its own clock.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
 
 use super::data::DataRoute;
 use super::host::Host;
@@ -13,14 +16,12 @@ use super::ops;
 use super::session::Session;
 use super::store::Remote;
 use super::wire::Writer;
-use crate::load::Load;
 use crate::lock::lock;
 
 /// A generated root of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeUp {
-    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read: see
-    /// [`crate::synthetic::Synthetic::repeating`].
+    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read.
     Source { dirs: u64, files: u64, size: u64 },
     /// Takes everything and keeps nothing.
     Sink,
@@ -33,6 +34,32 @@ pub struct Streams {
     pub links: usize,
     /// Beside ssh.
     pub direct: bool,
+}
+
+/// Stores without disks and the load of this machine: what the program gives a remote haul to be measured with.
+pub trait Measuring: fmt::Debug + Send + Sync {
+    /// `dirs` directories with `files` files of `size` bytes each, which cost nothing to read.
+    fn source(&self, dirs: u64, files: u64, size: u64) -> Arc<dyn Store>;
+
+    /// Takes everything and keeps nothing. All sinks count together.
+    fn sink(&self) -> Arc<dyn Store>;
+
+    fn tally(&self) -> Tally;
+}
+
+/// A reading of processor times; the difference of two is a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Of a monotonic clock.
+    pub at: Duration,
+    /// Processor time of this process.
+    pub own: Duration,
+    /// Of the ssh programs that this process has started and of the ssh server below which it runs.
+    pub ssh: Duration,
+    /// Of all processors together: busy, and busy or idle. Zero if the system does not say.
+    pub busy: Duration,
+    pub all: Duration,
+    pub processors: u64,
 }
 
 /// What the sinks of the remote haul have taken since it began, and the load of its machine, by its clock.

@@ -37,7 +37,7 @@ pub use examine::Attempt;
 pub use greeting::{Pipes, RemoteInfo, ended_silently, missing_platform, widen};
 pub use host::{Host, RootOptions};
 pub use link::Transport;
-pub use measure::{MadeUp, Pending, Streams, Tally};
+pub use measure::{Load, MadeUp, Measuring, Pending, Streams, Tally};
 pub use server::{Options, join, serve};
 pub use session::{Connect, Direct, DirectOutcome, Reachable, SessionOptions};
 pub use store::Remote;

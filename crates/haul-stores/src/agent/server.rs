@@ -37,6 +37,7 @@ use rustix::fd::OwnedFd;
 use super::compress::{self, Compressing};
 use super::frame::{Frame, HEAD, Input, LONGEST, Output, Plain, kind};
 use super::link::{HEARTBEAT, PARTS_AHEAD};
+use super::measure::Measuring;
 use super::ops;
 use super::wire::{Writer, protocol_error};
 use crate::bounded::Bounded;
@@ -57,6 +58,8 @@ const DIRS: usize = 4096;
 /// How the agent was started.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// For measurements from another host.
+    pub measuring: Arc<dyn Measuring>,
     /// The mask of the user's shell; the process itself has none.
     pub umask: u32,
     /// The version of this program, for messages.
@@ -76,7 +79,6 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
-    made: made::Made,
     linked_peers: pull::LinkedPeers,
     account: account::Account,
     /// Answers are compressed where that helps.
@@ -98,8 +100,8 @@ impl Root {
     }
 
     /// A root that is made up.
-    pub fn made_up(store: impl Store + 'static) -> Root {
-        Root { store: Arc::new(store), local: None, dirs: Mutex::default() }
+    pub fn made_up(store: Arc<dyn Store>) -> Root {
+        Root { store, local: None, dirs: Mutex::default() }
     }
 
     /// The node of a path below the root; each part is checked.
@@ -271,7 +273,6 @@ impl Agent {
             heard: Mutex::new(Instant::now()),
             joining,
             data: data::Data::default(),
-            made: made::Made::default(),
             linked_peers: pull::LinkedPeers::default(),
             account: account::Account::default(),
             compress: Arc::default(),

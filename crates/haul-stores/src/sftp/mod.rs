@@ -11,7 +11,7 @@
 
 mod channel;
 mod client;
-mod devices;
+mod device;
 mod get;
 mod host;
 mod listing;
@@ -34,7 +34,7 @@ pub use channel::Channel;
 use channel::{Batch, Ticket};
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
-pub use devices::Device;
+pub use device::{Device, Stream};
 pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};

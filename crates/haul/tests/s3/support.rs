@@ -44,7 +44,7 @@ pub struct World {
     /// What the program is told.
     pub endpoint: Endpoint,
     pub bucket: String,
-    _server: Arc<dyn Server>,
+    server: Arc<dyn Server>,
 }
 
 impl World {
@@ -54,14 +54,20 @@ impl World {
 
     /// At a server of its own.
     pub fn at(server: Arc<impl Server + 'static>) -> World {
+        let world = World::without_bucket(server);
+        world.server.make_bucket(&world.bucket).expect("a bucket");
+        world
+    }
+
+    /// At a server of its own, where the bucket is not made.
+    pub fn without_bucket(server: Arc<impl Server + 'static>) -> World {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let kept = tempfile::Builder::new().prefix("haul-s3-").tempdir().expect("a temporary directory");
         let bucket = format!("bucket-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        server.make_bucket(&bucket).expect("a bucket");
         let real = server.endpoint().clone();
         let root = kept.path().canonicalize().expect("it is there");
         fs::create_dir(root.join("home")).expect("made");
-        World { root, kept: Some(kept), endpoint: real.clone(), real, bucket, _server: server }
+        World { root, kept: Some(kept), endpoint: real.clone(), real, bucket, server }
     }
 
     /// With a server between, which can be told what to answer.
@@ -332,6 +338,7 @@ impl Drop for Running {
     }
 }
 
+#[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
     pub out: String,

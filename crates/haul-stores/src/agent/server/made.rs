@@ -2,23 +2,13 @@
 //! the code that moves files, without any disk. They have a request of their own, and no path leads to them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use haul_core::error::Result;
 
 use super::{Agent, Root};
-
+use crate::agent::measure::Tally;
 use crate::agent::wire::{Parser, Writer, protocol_error};
-use crate::discard::{Counts, Discard};
-use crate::load::Load;
 use crate::lock::lock;
-use crate::synthetic::Synthetic;
-
-/// What the sinks of one agent have taken, together.
-#[derive(Default)]
-pub struct Made {
-    counts: Arc<Counts>,
-}
 
 /// The kinds of what is made up, as they stand in the request.
 pub const SOURCE: u8 = 0;
@@ -34,9 +24,9 @@ impl Agent {
                 let count =
                     dirs.checked_mul(files).and_then(|all| all.checked_add(dirs)).ok_or_else(|| protocol_error("too many files"))?;
                 count.checked_add(2).ok_or_else(|| protocol_error("too many files"))?;
-                Root::made_up(Synthetic::new(dirs, files, size).repeating())
+                Root::made_up(self.options.measuring.source(dirs, files, size))
             }
-            SINK => Root::made_up(Discard::counting(self.made.counts.clone())),
+            SINK => Root::made_up(self.options.measuring.sink()),
             _ => return Err(protocol_error("an unknown kind of generated root")),
         };
         let place = root.store.place();
@@ -47,10 +37,8 @@ impl Agent {
 
     /// Nanoseconds of this machine's clock, bytes and files that the sinks have taken, and the load.
     pub(super) fn tally(&self, to: &mut Writer) {
-        let counts = &self.made.counts;
-        let load = Load::now();
-        to.duration(load.at);
-        to.number(counts.bytes.load(Ordering::Relaxed)).number(counts.files.load(Ordering::Relaxed));
+        let Tally { bytes, files, load } = self.options.measuring.tally();
+        to.duration(load.at).number(bytes).number(files);
         to.duration(load.own).duration(load.ssh).duration(load.busy).duration(load.all).number(load.processors);
     }
 }

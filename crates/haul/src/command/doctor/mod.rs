@@ -10,8 +10,6 @@ mod advice;
 mod facts;
 mod show;
 
-pub use show::time;
-
 use haul_stores::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
