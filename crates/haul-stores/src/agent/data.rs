@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::direct::{self, ATTEMPT, EncryptedLink, Kernel, Listener, Ports, addresses};
+use super::direct::{self, ATTEMPT, EncryptedLink, Listener, Ports, addresses};
 use super::encrypt::{Acceptor, Connector, Secret};
 use super::frame::{Frame, lost};
 use super::link::{IDLE_TIMEOUT, Link, Ticket};
@@ -18,7 +18,7 @@ use crate::lock::lock;
 
 pub struct DataLink {
     pub link: Arc<Link>,
-    socket: TcpStream,
+    pub(super) socket: TcpStream,
     /// How many rounds of connections had failed when it was made.
     round: u32,
 }
@@ -54,51 +54,6 @@ pub enum DataRoute {
 /// Data connections to begin with: over a long round trip, and over a short one.
 pub const DATA: usize = 4;
 pub const DATA_NEAR: usize = 2;
-/// At the most, where connections share the losses of a bad network.
-const DATA_MOST: usize = 64;
-/// With one of so many segments lost more streams gain.
-const LOSS: u64 = 3000;
-
-/// The state of the data connections at the last check.
-#[derive(Debug)]
-pub struct Watch {
-    /// When data began to flow.
-    begun: Option<Instant>,
-    since: Instant,
-    moved: u64,
-    /// Bytes a second.
-    rate: f64,
-    kernel: Kernel,
-    /// More connections were allowed since.
-    widened: bool,
-    /// More of them were not faster: their number is final.
-    settled: bool,
-    /// The connections use a congestion control that tolerates losses.
-    tolerant: bool,
-}
-
-/// Each connection first finds its rate: losses in that time mean nothing.
-const FINDING: Duration = Duration::from_secs(1);
-/// How long the rate is measured before anything is changed.
-const WATCHED: Duration = Duration::from_millis(500);
-/// The gain that twice as many connections must have.
-const GAIN: f64 = 1.2;
-
-impl Default for Watch {
-    fn default() -> Self {
-        Watch {
-            begun: None,
-            since: Instant::now(),
-            moved: 0,
-            rate: 0.0,
-            kernel: Kernel::default(),
-            widened: false,
-            settled: false,
-            tolerant: false,
-        }
-    }
-}
-
 /// A port on which the remote end listens.
 #[derive(Clone)]
 pub struct ListeningPort {
@@ -171,7 +126,7 @@ impl Session {
                 *lock(&self.blocked) = Some(both);
                 DataRoute::None
             });
-            self.go(route);
+            self.set_route(route);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
@@ -195,7 +150,7 @@ impl Session {
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
             if left == 0 {
-                self.go(DataRoute::None);
+                self.set_route(DataRoute::None);
                 self.wanted.store(1, Ordering::Relaxed);
             }
         }
@@ -239,9 +194,10 @@ impl Session {
         std::thread::scope(|scope| {
             for number in numbers {
                 let (connector, made) = (connector.clone(), &made);
-                let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
+                // Without the thread there is one connection less.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
                     // All it sends is encrypted for the holder of the secret: no welcome is waited for.
-                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|sealed| self.add(sealed, IDLE_TIMEOUT)).is_ok() {
+                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|link| self.add(link, IDLE_TIMEOUT)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -301,9 +257,9 @@ impl Session {
         lock(&self.data).len().saturating_sub(before)
     }
 
-    pub(super) fn add(&self, sealed: EncryptedLink, silence: Duration) -> Result<()> {
-        let EncryptedLink { output, input, transport, over, socket } = sealed;
-        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), silence)?;
+    pub(super) fn add(&self, link: EncryptedLink, idle_timeout: Duration) -> Result<()> {
+        let EncryptedLink { output, input, transport, over, socket } = link;
+        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), idle_timeout)?;
         let mut data = lock(&self.data);
         let failures = lock(&self.failures);
         if failures.given_up {
@@ -314,7 +270,7 @@ impl Session {
     }
 
     /// Sets how data connections are made, unless they have been given up meanwhile.
-    fn go(&self, route: DataRoute) {
+    fn set_route(&self, route: DataRoute) {
         let mut now = lock(&self.route);
         *now = if lock(&self.failures).given_up { DataRoute::None } else { route };
     }
@@ -350,64 +306,5 @@ impl Session {
                 report_outcome(&DirectOutcome::Fails(reason));
             }
         }
-    }
-
-    /// Where segments are lost, connections change to a congestion control that tolerates losses; where that is not allowed,
-    /// or where the buffers of the ends are the limit, more connections are made for as long as they gain.
-    pub(super) fn watch(&self) {
-        if self.fixed.load(Ordering::Relaxed) > 0 {
-            return;
-        }
-        let mut watch = lock(&self.watch);
-        let moved = self.moved.load(Ordering::Relaxed);
-        if self.is_near() || watch.settled || moved == 0 || lock(&self.data).is_empty() {
-            return;
-        }
-        let begun = *watch.begun.get_or_insert_with(Instant::now);
-        let lasted = watch.since.elapsed();
-        if lasted < WATCHED {
-            return;
-        }
-        let rate = (moved - watch.moved) as f64 / lasted.as_secs_f64();
-        let before = std::mem::replace(&mut watch.rate, rate);
-        (watch.since, watch.moved) = (Instant::now(), moved);
-        let here = Kernel::of(lock(&self.data).iter().map(|one| &one.socket));
-        let kernel = here.with(self.facts(false).unwrap_or_default());
-        let seen = kernel.since(std::mem::replace(&mut watch.kernel, kernel));
-        if begun.elapsed() < FINDING {
-            return;
-        }
-        if std::mem::take(&mut watch.widened) && rate < before * GAIN {
-            // A full queue loses segments, too, which more connections do not change.
-            watch.settled = true;
-            return;
-        }
-        let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
-        if lossy && !watch.tolerant {
-            watch.tolerant = true;
-            let here = lock(&self.data).iter().all(|one| direct::tolerate_losses(&one.socket));
-            let there = self.facts(true).is_some();
-            if here && there {
-                return;
-            }
-        }
-        let most = self.most_data.load(Ordering::Relaxed);
-        if (lossy || seen.limited * 3 > seen.busy) && most < DATA_MOST {
-            watch.widened = true;
-            self.most_data.store(most * 2, Ordering::Relaxed);
-        }
-    }
-
-    /// The remote kernel's counters of the connections; with `tolerant` they change their congestion control first, and it is
-    /// `None` where that is not allowed.
-    fn facts(&self, tolerant: bool) -> Option<Kernel> {
-        let mut to = Writer::new();
-        to.flag(tolerant);
-        let answer = self.control.ask(ops::FACTS, &[&to.out], 0).and_then(Ticket::wait).ok()?;
-        let mut from = answer.body();
-        let done = from.flag().ok()?;
-        let mut number = || from.number().ok();
-        let kernel = Kernel { sent: number()?, again: number()?, busy: number()?, limited: number()? };
-        (done || !tolerant).then_some(kernel)
     }
 }

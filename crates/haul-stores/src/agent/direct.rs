@@ -54,7 +54,7 @@ impl Output for EncryptedOutput {
 
 impl<R: Read + Send> Input for EncryptedInput<R> {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        match self.decryptor.open(&mut self.from, &mut self.buffer) {
+        match self.decryptor.decrypt(&mut self.from, &mut self.buffer) {
             Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
             Ok(None) => Ok(None),
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.
@@ -110,11 +110,11 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `info`.
-    let told = unsafe {
+    let done = unsafe {
         let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
-    (told == 0).then_some(info)
+    (done == 0).then_some(info)
 }
 
 /// BBR measures the network instead of treating each loss as a full queue. `false` where the system does not allow it.
@@ -313,25 +313,23 @@ impl Kernel {
         sum
     }
 
-    /// What came since.
+    /// The counts since an earlier state.
     #[must_use]
     pub fn since(self, before: Kernel) -> Kernel {
-        let less = |now: u64, before: u64| now.saturating_sub(before);
-        Kernel {
-            sent: less(self.sent, before.sent),
-            again: less(self.again, before.again),
-            busy: less(self.busy, before.busy),
-            limited: less(self.limited, before.limited),
-        }
+        self.zip(before, u64::saturating_sub)
     }
 
     #[must_use]
     pub fn with(self, other: Kernel) -> Kernel {
+        self.zip(other, |one, other| one + other)
+    }
+
+    fn zip(self, other: Kernel, f: impl Fn(u64, u64) -> u64) -> Kernel {
         Kernel {
-            sent: self.sent + other.sent,
-            again: self.again + other.again,
-            busy: self.busy + other.busy,
-            limited: self.limited + other.limited,
+            sent: f(self.sent, other.sent),
+            again: f(self.again, other.again),
+            busy: f(self.busy, other.busy),
+            limited: f(self.limited, other.limited),
         }
     }
 }

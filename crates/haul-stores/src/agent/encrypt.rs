@@ -5,12 +5,12 @@
 //! ```text
 //! connecting end                                accepting end
 //! Connector::connect  -- hello, in the clear -> Acceptor::accept: made with the secret? number new?
-//! Encryptor::encrypt        -- frame, frame, ...   -> Decryptor::open
-//! Decryptor::open        <- frame, frame, ...   -- Encryptor::encrypt
+//! Encryptor::encrypt  -- frame, frame, ...   -> Decryptor::decrypt
+//! Decryptor::decrypt  <- frame, frame, ...   -- Encryptor::encrypt
 //! ```
 //!
 //! Two directions have different keys and share nothing, so the two halves of a connection work in two threads.
-//! Neither end knows who is at the other until the first frame from there opens: only the secret's holder can make one.
+//! Neither end knows who is at the other until the first frame from there can be decrypted: only the secret's holder can make one.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -29,14 +29,14 @@ pub const MOST: usize = (4 << 20) + (64 << 10);
 /// The length of the hello in bytes.
 pub const HELLO: usize = 60;
 
-/// What the connecting end sends first: magic, number, nonce, and a proof that it was made with the secret.
+/// What the connecting end sends first: magic, number, nonce, and an HMAC that proves knowledge of the secret.
 pub type Hello = [u8; HELLO];
 
 /// Changes with every change of the scheme.
 const MAGIC: &[u8; 8] = b"haul\x00d1\n";
 const NONCE: usize = 16;
-/// Where the proof begins in a hello: what is before it is proved.
-const PROVED: usize = MAGIC.len() + 4 + NONCE;
+/// Where the HMAC begins in a hello: it covers all before it.
+const PROOF_AT: usize = MAGIC.len() + 4 + NONCE;
 const SALT: &[u8] = b"haul data connections 1";
 
 const HEADER: usize = 4;
@@ -100,7 +100,7 @@ impl Root {
 
     /// The keys of one direction of the connection that a hello began.
     fn keys(&self, direction: &[u8], hello: &Hello) -> Keys {
-        let info = [direction, &hello[MAGIC.len()..PROVED]];
+        let info = [direction, &hello[MAGIC.len()..PROOF_AT]];
         let traffic = self.prk.expand(&info, HKDF_SHA256).map(Prk::from).expect("32 bytes are within HKDF's bound");
         Keys::new(traffic)
     }
@@ -132,9 +132,9 @@ impl Connector {
         let mut hello = [0; HELLO];
         hello[..8].copy_from_slice(MAGIC);
         hello[8..12].copy_from_slice(&number.to_be_bytes());
-        hello[12..PROVED].copy_from_slice(&nonce);
-        let proof = hmac::sign(&self.0.hello, &hello[..PROVED]);
-        hello[PROVED..].copy_from_slice(proof.as_ref());
+        hello[12..PROOF_AT].copy_from_slice(&nonce);
+        let proof = hmac::sign(&self.0.hello, &hello[..PROOF_AT]);
+        hello[PROOF_AT..].copy_from_slice(proof.as_ref());
         let encryptor = Encryptor::new(self.0.keys(FROM_CONNECTOR, &hello));
         let decryptor = Decryptor::new(self.0.keys(FROM_ACCEPTOR, &hello));
         (hello, encryptor, decryptor)
@@ -163,7 +163,7 @@ impl Acceptor {
         if &hello[..8] != MAGIC {
             return Err(refused("not a data connection of this version of haul"));
         }
-        if hmac::verify(&self.root.hello, &hello[..PROVED], &hello[PROVED..]).is_err() {
+        if hmac::verify(&self.root.hello, &hello[..PROOF_AT], &hello[PROOF_AT..]).is_err() {
             return Err(refused("a connection without this session's secret"));
         }
         let number = u32::from_be_bytes([hello[8], hello[9], hello[10], hello[11]]);
@@ -331,11 +331,11 @@ impl Encryptor {
 #[derive(Debug)]
 pub struct Decryptor {
     keys: Keys,
-    state: State,
+    state: DecryptorState,
 }
 
 #[derive(Debug)]
-enum State {
+enum DecryptorState {
     Open,
     Ended,
     Failed(Error),
@@ -343,7 +343,7 @@ enum State {
 
 impl Decryptor {
     fn new(keys: Keys) -> Self {
-        Decryptor { keys, state: State::Open }
+        Decryptor { keys, state: DecryptorState::Open }
     }
 
     /// Reads one frame, and no byte behind it; `None` once the final frame has come.
@@ -352,22 +352,22 @@ impl Decryptor {
     /// `Corrupt` for what the other end did not send here and now, `Broken` for a connection that ends without the final
     /// frame, `TimedOut` where the reader has a time limit that passed. Each failure is final. Nothing is answered that
     /// was not proved to come from the other end.
-    pub fn open<'a>(&mut self, from: &mut dyn Read, buffer: &'a mut Vec<u8>) -> Result<Option<&'a mut [u8]>> {
+    pub fn decrypt<'a>(&mut self, from: &mut dyn Read, buffer: &'a mut Vec<u8>) -> Result<Option<&'a mut [u8]>> {
         match &self.state {
-            State::Open => {}
-            State::Ended => return Ok(None),
-            State::Failed(e) => return Err(e.again()),
+            DecryptorState::Open => {}
+            DecryptorState::Ended => return Ok(None),
+            DecryptorState::Failed(e) => return Err(e.again()),
         }
         match self.receive(from, buffer) {
             Ok((Kind::Data, length)) => Ok(Some(&mut buffer[..length])),
             Ok((Kind::End, _)) => {
-                self.state = State::Ended;
+                self.state = DecryptorState::Ended;
                 Ok(None)
             }
             Err(e) => {
                 // What was not proved is not left where it could be taken for data.
                 buffer.clear();
-                self.state = State::Failed(e.again());
+                self.state = DecryptorState::Failed(e.again());
                 Err(e)
             }
         }
@@ -389,10 +389,10 @@ impl Decryptor {
         if buffer.len() < length {
             buffer.resize(length, 0);
         }
-        let sealed = &mut buffer[..length];
-        from.read_exact(sealed).map_err(|e| lost(e, "receive"))?;
+        let encrypted = &mut buffer[..length];
+        from.read_exact(encrypted).map_err(|e| lost(e, "receive"))?;
         let (key, nonce) = self.keys.next();
-        let plain = key.open_in_place(nonce, Aad::from(header), sealed).map_err(|_| foreign())?;
+        let plain = key.open_in_place(nonce, Aad::from(header), encrypted).map_err(|_| foreign())?;
         Ok((kind, plain.len()))
     }
 }

@@ -40,9 +40,9 @@ impl Attempt {
     fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, EncryptedLink)>) -> Attempt {
         let (mut at, begun) = (None, Instant::now());
         match begin(&mut at) {
-            Ok((took, sealed)) => {
+            Ok((took, link)) => {
                 let mut moved = 0;
-                let failed = host.test(sealed, &mut moved).err();
+                let failed = host.test(link, &mut moved).err();
                 Attempt { at, took, moved: Some(moved), failed }
             }
             Err(e) => Attempt { at, took: begun.elapsed(), moved: None, failed: Some(e) },
@@ -58,10 +58,10 @@ impl Host {
 
     /// Moves data both ways through a connection, and ends it. A remote haul that is too old to generate data is not asked for
     /// any.
-    fn test(&self, sealed: EncryptedLink, moved: &mut u64) -> Result<()> {
+    fn test(&self, link: EncryptedLink, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;
         session.fixed.store(1, Ordering::Relaxed);
-        session.add(sealed, TEST_TIMEOUT)?;
+        session.add(link, TEST_TIMEOUT)?;
         let tested = if self.measures().is_ok() { self.receive(moved).and_then(|()| self.send(moved)) } else { Ok(()) };
         for one in std::mem::take(&mut *lock(&session.data)) {
             one.link.end(lost("it was tested"));

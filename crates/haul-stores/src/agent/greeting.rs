@@ -11,7 +11,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
-use super::frame::{Frame, Input, Output, Plain, kind};
+use super::frame::{Frame, Input, Output, Plain, head, kind};
 use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
 use super::wire::{Writer, protocol_error};
@@ -216,9 +216,8 @@ impl Greeted {
             let mut to = Plain(Bounded::new(input, IDLE_TIMEOUT, over.clone()).map_err(|e| Error::io(e, "connect"))?);
             let until = Instant::now() + timeout;
             for (id, (kind, request)) in (0_u32..).zip(asked) {
-                // It is sent before anything has come: a round trip less. That it could not be shows when nothing comes.
-                let [a, b, c, d] = id.to_be_bytes();
-                let _sent = to.send([*kind, a, b, c, d], &[request]);
+                // Sent before anything has come, which saves a round trip; a failure shows when nothing comes.
+                let _ = to.send(head(*kind, id), &[request]);
             }
             let mut from = Greeting { fd: output.into(), buffered: Vec::new(), at: 0, until: Some(until) };
             if let Found::Missing(platform) = from.find(ops::MAGIC, ops::MISSING)? {
@@ -270,5 +269,6 @@ fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>
 
 /// A pipe that a program reads or writes, as large as it may be: fewer switches between the two.
 pub fn widen(fd: &OwnedFd) {
-    let _smaller_does_too = rustix::pipe::fcntl_setpipe_size(fd, 1 << 20);
+    // A smaller pipe works, too.
+    let _ = rustix::pipe::fcntl_setpipe_size(fd, 1 << 20);
 }

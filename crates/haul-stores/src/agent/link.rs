@@ -181,7 +181,7 @@ impl Link {
                 true
             }
             kind::MORE => match self.mux.update(id, |held| held.parts.checked_sub(1).map(|left| held.parts = left)) {
-                Some(None) => return Err(protocol_error("more parts of an answer than were asked for")),
+                Some(None) => return Err(protocol_error("more parts of an answer than requested")),
                 _ => self.mux.deliver(id, Ok(frame), false),
             },
             kind::DONE => self.mux.deliver(id, Ok(frame), true),
@@ -255,7 +255,7 @@ impl Ticket {
     /// The answer, where it is one frame.
     pub fn wait(self) -> Result<Frame> {
         let frame = self.next()?;
-        if frame.kind == kind::DONE { Ok(frame) } else { Err(protocol_error("a part where an answer was asked for")) }
+        if frame.kind == kind::DONE { Ok(frame) } else { Err(protocol_error("a partial answer")) }
     }
 
     /// Lets `parts` more parts of the answer come.

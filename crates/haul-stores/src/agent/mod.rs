@@ -26,7 +26,9 @@ mod server;
 mod session;
 mod sink;
 mod source;
+mod spec;
 mod store;
+mod watch;
 mod wire;
 
 pub use data::DATA;

@@ -326,7 +326,7 @@ impl Agent {
                     }
                     peer.earned.notify_all();
                 }
-                other if peer.reader && other != ops::READ => return Err(protocol_error("a request that it may not make")),
+                other if peer.reader && other != ops::READ => return Err(protocol_error("a request that is not allowed here")),
                 ops::HELLO.. => {
                     if in_parts(frame.kind) {
                         lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });
@@ -336,7 +336,7 @@ impl Agent {
                     self.files.expect(&frame)?;
                     self.dispatch(pool::Job { peer: peer.clone(), frame, room });
                 }
-                _ => return Err(protocol_error("a frame of a kind that nobody knows")),
+                _ => return Err(protocol_error("a frame of an unknown kind")),
             }
         }
         Ok(())

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, ToListen, Watch};
+use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, ToListen};
 use super::direct::Ports;
 use super::frame::{Frame, kind};
 use super::greeting::{Greeted, Pipes, RemoteInfo};
 use super::link::{HEARTBEAT, Link, Ticket, Window};
 use super::ops;
+use super::watch::Watch;
 use super::wire::protocol_error;
 use crate::lock::lock;
 use crate::reconnect::Reconnect;
@@ -161,7 +162,7 @@ impl Client {
     pub fn connect(connect: Box<Connect>, options: SessionOptions, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
         let client =
             Client { connect, options, session: Mutex::default(), reconnect: Reconnect::default(), next: AtomicU64::new(FIRST_NUMBER) };
-        let (session, answers) = client.meet(early)?;
+        let (session, answers) = client.connect_session(early)?;
         *lock(&client.session) = Some(session);
         Ok((client, answers))
     }
@@ -181,8 +182,8 @@ impl Client {
         if let Some(e) = self.reconnect.refused(asked) {
             return Err(e);
         }
-        let met = self.meet(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
-        let (new, _) = met.inspect_err(|e| self.reconnect.failed(e))?;
+        let new = self.connect_session(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
+        let (new, _) = new.inspect_err(|e| self.reconnect.failed(e))?;
         *session = Some(new.clone());
         Ok(new)
     }
@@ -192,7 +193,7 @@ impl Client {
         lock(&self.session).as_ref().filter(|session| !session.control.is_over()).cloned()
     }
 
-    fn meet(&self, early: &[(u8, Vec<u8>)]) -> Result<(Arc<Session>, Vec<Result<Frame>>)> {
+    fn connect_session(&self, early: &[(u8, Vec<u8>)]) -> Result<(Arc<Session>, Vec<Result<Frame>>)> {
         let listen = self.options.direct.as_ref().and_then(|direct| ToListen::new(direct.ports).ok());
         let mut asked = early.to_vec();
         asked.extend(listen.iter().map(|listen| (ops::LISTEN, listen.request.clone())));
@@ -250,7 +251,8 @@ impl Session {
                 }
             }
         };
-        let _it_lives_an_hour_without = std::thread::Builder::new().name("pulse".into()).spawn(beat);
+        // Without heartbeats the remote end lives for an hour.
+        let _ = std::thread::Builder::new().name("pulse".into()).spawn(beat);
     }
 
     /// The link with the least in flight; data goes beside ssh where it can.
@@ -385,10 +387,12 @@ impl Session {
                     continue;
                 }
                 let (mutex, notify) = &session.notify;
-                let _looked_at_again = notify.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
+                // It is checked again in any case.
+                let _ = notify.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
             }
         };
-        let _without_it_fewer_links = std::thread::Builder::new().name("links".into()).spawn(open);
+        // Without the thread there are fewer links.
+        let _ = std::thread::Builder::new().name("links".into()).spawn(open);
     }
 
     /// How many connections carry the data, and whether beside ssh.

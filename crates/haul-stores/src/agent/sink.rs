@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use haul_core::entry::{Entry, MetaMask, Name, Stamp};
+use haul_core::entry::{Entry, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::fill::fill_whole;
 use haul_core::store::{Chunk, Landed, Reach, Receipt, Sink, Source, Spec, Token};
@@ -17,6 +17,7 @@ use super::pieces::PIECE;
 use super::root::Root;
 use super::session::Session;
 use super::source::{Origin, RemoteSource};
+use super::spec::OwnedSpec;
 use super::wire::Writer;
 use crate::lock::lock;
 
@@ -24,12 +25,8 @@ pub(super) struct RemoteSink {
     root: Arc<Root>,
     name: Name,
     token: Token,
-    /// What opens it again.
-    entry: Entry,
-    keep: MetaMask,
-    chunk: u64,
-    in_place: bool,
-    sync: bool,
+    /// Opens it again, with the token.
+    spec: OwnedSpec,
     handle: Mutex<Handle>,
     /// Writes whose answers have not been read, by where they begin.
     in_flight: Mutex<Vec<(Range<u64>, Ticket)>>,
@@ -59,11 +56,7 @@ impl RemoteSink {
             root: root.clone(),
             name: name.clone(),
             token,
-            entry: spec.entry.clone(),
-            keep: spec.keep,
-            chunk: spec.chunk,
-            in_place: spec.in_place,
-            sync: spec.sync,
+            spec: OwnedSpec::of(spec),
             handle: Mutex::new(Handle::of(file)),
             in_flight: Mutex::default(),
             written: AtomicU64::new(0),
@@ -82,8 +75,7 @@ impl RemoteSink {
         if token_boot(&self.token).is_some_and(|boot| boot != session.remote.boot.as_bytes()) {
             return Err(Error::new(ErrorKind::Changed, "write").because("the remote host went down while the file was written"));
         }
-        let spec = Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync };
-        let (file, _token) = ask_sink(&self.root, session, &self.name, &spec, Some(&self.token))?;
+        let (file, _token) = ask_sink(&self.root, session, &self.name, &self.spec.get(), Some(&self.token))?;
         *handle = Handle::of(&file);
         Ok(file)
     }

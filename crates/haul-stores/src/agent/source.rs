@@ -201,7 +201,7 @@ impl Source for RemoteSource {
                     return Err(e);
                 }
                 if encoded.len() + from.0.len() > OUTLINE {
-                    return Err(protocol_error("an outline without an end"));
+                    return Err(protocol_error("an endless outline"));
                 }
                 encoded.extend_from_slice(from.0);
             }

@@ -275,7 +275,7 @@ impl Store for Remote {
             to.byte(algorithm_to(algorithm)).listed(entry);
             let answer = self.root.call(ops::DIGEST, &to)?;
             let digest = answer.body().bytes()?.to_vec();
-            if digest.len() == algorithm.width() { Ok(Some(digest)) } else { Err(protocol_error("a hash of another width")) }
+            if digest.len() == algorithm.width() { Ok(Some(digest)) } else { Err(protocol_error("a hash of the wrong length")) }
         };
         digest().map_err(|e| e.on(&entry.name))
     }
@@ -311,7 +311,7 @@ impl Store for Remote {
         let mut to = self.root.request();
         to.bytes(&dir.path());
         // Nobody waits for the answer; a lost connection has forgotten it anyway.
-        let _asked = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
+        let _ = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
     }
 
     fn far_work(&self) -> Option<FarWork> {

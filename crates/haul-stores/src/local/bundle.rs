@@ -322,7 +322,8 @@ impl Shared {
 fn remove_ours(handle: &Handle, leaf: &[u8], ours: Option<Facts>) {
     let same = |ours: Facts| look(handle, leaf, false).is_ok_and(|there| (there.ino, there.dev) == (ours.ino, ours.dev));
     if ours.is_none_or(same) {
-        let _nothing_more_to_do = unlinkat(handle, leaf, AtFlags::empty());
+        // What cannot be removed stays.
+        let _ = unlinkat(handle, leaf, AtFlags::empty());
     }
 }
 

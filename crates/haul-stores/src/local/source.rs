@@ -69,7 +69,8 @@ impl FileSource {
             return Err(endless());
         }
         if facts.size >= LARGE {
-            let _advice_only = fadvise(&source.fd, 0, None, Advice::Sequential);
+            // Advice only.
+            let _ = fadvise(&source.fd, 0, None, Advice::Sequential);
         }
         Ok(source)
     }

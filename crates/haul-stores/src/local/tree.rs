@@ -101,7 +101,8 @@ impl Shared {
             Ok(landed)
         });
         if set.is_err() {
-            let _first_error_counts = unlinkat(&*handle, at, AtFlags::empty());
+            // The first error counts.
+            let _ = unlinkat(&*handle, at, AtFlags::empty());
         }
         set
     }
@@ -157,7 +158,8 @@ impl Shared {
         .map_err(refused)?;
         let named = put_in_place(&handle, &staging, leaf);
         // If another made the same link meanwhile the staging name is still there.
-        let _usually_gone = unlinkat(&*handle, &staging[..], AtFlags::empty());
+        // It is usually gone.
+        let _ = unlinkat(&*handle, &staging[..], AtFlags::empty());
         named
     }
 

@@ -5,6 +5,7 @@
 
 mod content;
 mod log;
+mod lookup;
 mod sink;
 mod store;
 mod tree;

@@ -47,15 +47,15 @@ fn class(xattr: &[u8]) -> MetaMask {
     }
 }
 
-pub(super) fn floor(time: Time, grain: Duration) -> Time {
-    let grain = grain.as_nanos().max(1) as i128;
-    let floored = time.as_nanos().div_euclid(grain) * grain;
+pub(super) fn floor(time: Time, resolution: Duration) -> Time {
+    let resolution = resolution.as_nanos().max(1) as i128;
+    let floored = time.as_nanos().div_euclid(resolution) * resolution;
     Time { secs: floored.div_euclid(1_000_000_000) as i64, nanos: floored.rem_euclid(1_000_000_000) as u32 }
 }
 
 impl Inode {
     /// Takes the attributes `keep` of `entry`, as far as `sets` has them; returns the rest.
-    pub fn apply(&mut self, entry: &Entry, keep: MetaMask, sets: MetaMask, grain: Duration) -> MetaMask {
+    pub fn apply(&mut self, entry: &Entry, keep: MetaMask, sets: MetaMask, resolution: Duration) -> MetaMask {
         let can = keep.and(sets);
         if can.has(MetaMask::OWNER) {
             self.uid = entry.uid;
@@ -74,7 +74,7 @@ impl Inode {
             self.xattrs.extend(xattrs.iter().filter(|(name, _)| can.has(class(name))).cloned());
         }
         if can.has(MetaMask::MTIME) {
-            self.mtime = floor(entry.mtime, grain);
+            self.mtime = floor(entry.mtime, resolution);
         }
         keep.without(sets).without(MetaMask::BASIC)
     }

@@ -281,7 +281,7 @@ impl Shared {
             }
             let id = u32::from_be_bytes([packet[1], packet[2], packet[3], packet[4]]);
             if !self.mux.deliver(id, Ok(Answer { kind: packet[0], packet }), true) {
-                return self.protocol_error("an answer that nobody asked for");
+                return self.protocol_error("an unexpected answer");
             }
         }
     }

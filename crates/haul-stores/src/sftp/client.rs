@@ -112,26 +112,18 @@ impl Client {
     /// Up to `count` channels for one large file, the first of them one with little to do.
     pub fn channels(&self, count: usize) -> Result<Vec<Arc<Channel>>> {
         let first = self.channel()?;
-        let mut found = vec![first];
-        while found.len() < count {
-            let known = {
-                let channels = lock(&self.channels);
-                channels.iter().find(|one| !one.is_over() && !found.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
-            };
-            if let Some(channel) = known {
-                found.push(channel);
-                continue;
-            }
-            let mut channels = lock(&self.channels);
-            if channels.len() >= self.most.load(Ordering::Relaxed) {
-                break;
-            }
+        let mut channels = lock(&self.channels);
+        while channels.len() < count.min(self.most.load(Ordering::Relaxed)) {
             match (self.connect)() {
                 Ok(channel) => channels.push(Arc::new(channel)),
-                Err(_) => self.most.store(channels.len().max(1), Ordering::Relaxed),
+                Err(_) => {
+                    self.most.store(channels.len().max(1), Ordering::Relaxed);
+                    break;
+                }
             }
         }
-        Ok(found)
+        let others = channels.iter().filter(|one| !one.is_over() && !Arc::ptr_eq(one, &first)).cloned();
+        Ok(std::iter::once(first.clone()).chain(others).take(count.max(1)).collect())
     }
 
     /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.
@@ -200,7 +192,7 @@ fn expect<'a>(answer: &'a Answer, wanted: u8, op: &'static str) -> Result<super:
         return Ok(answer.body());
     }
     done(answer, op)?;
-    Err(protocol_error("success where something was asked for"))
+    Err(protocol_error("success without data"))
 }
 
 pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
@@ -246,14 +238,14 @@ pub fn names(answer: &Answer, op: &'static str) -> Result<Option<Vec<Listed>>> {
 pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match names(answer, op)?.and_then(|mut names| names.pop()) {
         Some((name, _)) => Ok(name),
-        None => Err(protocol_error("no name where one was asked for")),
+        None => Err(protocol_error("no name")),
     }
 }
 
 /// The path that the server makes of one.
 pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match one_name(answer, op)? {
-        path if path.is_empty() || path.contains(&0) => Err(protocol_error("a path that is none")),
+        path if path.is_empty() || path.contains(&0) => Err(protocol_error("an invalid path")),
         path => Ok(path),
     }
 }
@@ -261,7 +253,7 @@ pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
 /// The answer to a request that returns nothing.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {
-        return Err(protocol_error("an answer of a kind that was not asked for"));
+        return Err(protocol_error("an answer of an unexpected kind"));
     }
     let mut from = answer.body();
     let code = from.number()?;
@@ -284,11 +276,12 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         status::FAILURE => (ErrorKind::Other, "the server failed without a reason"),
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
-    let said = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();
+    let message = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();
     // "Failure" adds nothing to the code.
-    let plain =
-        matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE) || said.is_empty() || said == "Failure";
-    Err(Error::new(kind, op).because(if plain { reason.to_string() } else { said }))
+    let plain = matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE)
+        || message.is_empty()
+        || message == "Failure";
+    Err(Error::new(kind, op).because(if plain { reason.to_string() } else { message }))
 }
 
 /// Whether a failure is the one that SFTP does not explain.

@@ -158,7 +158,7 @@ fn collect(channel: &Channel, reads: Vec<(Ticket, usize)>, to: &mut Vec<u8>) -> 
     for (ticket, wanted) in reads {
         let answer = channel.wait(ticket)?;
         match data(&answer, "read")? {
-            Some(bytes) if bytes.len() > wanted => return Err(protocol_error("more data than was asked for")),
+            Some(bytes) if bytes.len() > wanted => return Err(protocol_error("more data than requested")),
             Some(bytes) => {
                 gap |= ended;
                 ended = bytes.len() < wanted;

@@ -23,9 +23,9 @@ fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
     let (mut from, to) = (parts(path), parts(&target));
     from.pop();
     let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let way: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
-    let way = way.join(&b'/');
-    if Some(way.len() as u64) == size { way } else { target }
+    let relative: Vec<&[u8]> = std::iter::repeat_n(&b".."[..], from.len() - common).chain(to[common..].iter().map(Vec::as_slice)).collect();
+    let relative = relative.join(&b'/');
+    if Some(relative.len() as u64) == size { relative } else { target }
 }
 
 impl Shared {
@@ -133,8 +133,9 @@ impl Shared {
         };
         let listed = self.list_open(&channel, &handle, (dir, &path), shown, each);
         let mut batch = channel.batch();
-        let _answer_does_not_matter = batch.push(kind::CLOSE, |r| r.bytes(&handle));
-        let _nothing_to_do = batch.send();
+        // Nothing depends on the answer, or on whether it was sent.
+        let _ = batch.push(kind::CLOSE, |r| r.bytes(&handle));
+        let _ = batch.send();
         listed
     }
 
@@ -223,8 +224,8 @@ mod tests {
             ("/a/b/l", "/a/b/file", 6, "/a/b/file"),
             ("/a/b/l", "file", 4, "file"),
         ] {
-            let told = as_written(path.as_bytes(), given.into(), Some(size));
-            assert_eq!(String::from_utf8_lossy(&told), wanted, "{path} -> {given}");
+            let written = as_written(path.as_bytes(), given.into(), Some(size));
+            assert_eq!(String::from_utf8_lossy(&written), wanted, "{path} -> {given}");
         }
         assert_eq!(as_written(b"/l", b"/x".to_vec(), None), b"/x");
     }

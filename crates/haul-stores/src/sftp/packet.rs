@@ -198,8 +198,7 @@ impl<'a> Parser<'a> {
         let mut attrs = Attrs::default();
         if flags & SIZE != 0 {
             // No file has more, and sums of what is within the bound cannot overflow.
-            attrs.size =
-                Some(self.long().and_then(|size| if size > MOST { Err(protocol_error("a size that no file has")) } else { Ok(size) })?);
+            attrs.size = Some(self.long().and_then(|size| if size > MOST { Err(protocol_error("an impossible size")) } else { Ok(size) })?);
         }
         if flags & OWNER != 0 {
             attrs.owner = Some((self.number()?, self.number()?));

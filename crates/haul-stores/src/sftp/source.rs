@@ -78,7 +78,7 @@ impl RemoteFile {
             }
             let answer = stripe.channel.ask(kind::READ, |r| r.bytes(&stripe.handle).long(at).number(most as u32))?;
             match data(&answer, "read")? {
-                Some(bytes) if bytes.len() as u64 > most => return Err(protocol_error("more data than was asked for")),
+                Some(bytes) if bytes.len() as u64 > most => return Err(protocol_error("more data than requested")),
                 Some(bytes) if !bytes.is_empty() => to.extend_from_slice(bytes),
                 _ => return Ok(()),
             }

@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                 return Err(Error::new(ErrorKind::Changed, "read").because("it became shorter while it was read"));
             };
             if bytes.len() as u64 > at.end - from {
-                return Err(protocol_error("more data than was asked for"));
+                return Err(protocol_error("more data than requested"));
             }
             from += bytes.len() as u64;
             whole.extend_from_slice(bytes);

@@ -32,7 +32,7 @@ pub enum Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
     /// No data is moved, or it is not known.
-    Untold,
+    Unknown,
     /// Data connections beside ssh, if they can be made: as many as `--streams` says, or as haul decides.
     Direct(Option<usize>),
     Sessions(Option<usize>),
@@ -45,7 +45,7 @@ pub(super) enum Streams {
 impl Streams {
     pub(super) fn words(self) -> String {
         match self {
-            Streams::Untold => String::new(),
+            Streams::Unknown => String::new(),
             Streams::Direct(None) => format!(" (up to {} streams)", agent::DATA),
             Streams::Direct(Some(1)) => " (1 stream)".into(),
             Streams::Direct(Some(streams)) => format!(" ({streams} streams)"),

@@ -25,7 +25,7 @@ pub struct Program {
 
 /// What is where this program would be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum There {
+pub enum Installed {
     /// This very program.
     Same,
     /// Something under its name that is not this program: damaged, or of another build.
@@ -80,9 +80,9 @@ impl Program {
     }
 
     /// What is installed. `Unsupported` if the host is of another platform than this program and has no usable haul.
-    pub fn look(&self, login: &Login) -> Result<There> {
+    pub fn look(&self, login: &Login) -> Result<Installed> {
         let version = self.version;
-        let said = run(
+        let output = run(
             login,
             &format!(
                 "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{REMOTE_CACHE}/haul-{version}\"; \
@@ -92,19 +92,19 @@ impl Program {
             ),
             IDLE_TIMEOUT,
         )?;
-        let there = match (said.get("own"), said.get("elsewhere")) {
-            (Some(digest), _) if digest.starts_with(&self.digest) => There::Same,
-            (Some(_), _) => There::Other,
-            (None, Some(_)) => There::Elsewhere,
-            (None, None) => There::Nothing,
+        let installed = match (output.get("own"), output.get("elsewhere")) {
+            (Some(digest), _) if digest.starts_with(&self.digest) => Installed::Same,
+            (Some(_), _) => Installed::Other,
+            (None, Some(_)) => Installed::Elsewhere,
+            (None, None) => Installed::Nothing,
         };
-        let far = said.get("platform").unwrap_or_default();
-        if matches!(there, There::Nothing | There::Other) && far != platform() {
-            let reason = format!("the host is {}, but this program is for {}", haul_core::entry::show(far.as_bytes()), platform());
+        let remote = output.get("platform").unwrap_or_default();
+        if matches!(installed, Installed::Nothing | Installed::Other) && remote != platform() {
+            let reason = format!("the host is {}, but this program is for {}", haul_core::entry::show(remote.as_bytes()), platform());
             let hint = "install haul for that platform in its PATH, or omit --install-agent";
             return Err(Error::new(ErrorKind::Unsupported, OP).because(reason).hint(hint));
         }
-        Ok(there)
+        Ok(installed)
     }
 
     /// Writes it under a temporary name, verifies its hash, starts it, and only then gives it its name. Of older versions the
@@ -129,8 +129,8 @@ impl Program {
         );
         let mut file = self.file.try_clone().map_err(|e| Error::io(e, OP))?;
         file.rewind().map_err(|e| Error::io(e, OP))?;
-        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(IDLE_TIMEOUT)?;
-        outcome(&said)
+        let output = Script::start(login, &script, Some(Box::new(file)))?.hear(IDLE_TIMEOUT)?;
+        outcome(&output)
     }
 }
 
@@ -150,20 +150,20 @@ fn has_interpreter(head: &[u8]) -> bool {
 /// The operation under which all that fails here is known.
 pub const OP: &str = "place haul";
 
-fn outcome(said: &Said) -> Result<Outcome> {
+fn outcome(output: &Said) -> Result<Outcome> {
     let clean = |words: &str| haul_core::entry::show(words.as_bytes());
-    if let Some(path) = said.get("placed") {
-        let home = said.get("home").filter(|home| !home.is_empty());
+    if let Some(path) = output.get("placed") {
+        let home = output.get("home").filter(|home| !home.is_empty());
         let relative = home.and_then(|home| path.strip_prefix(home)?.strip_prefix('/'));
         return Ok(Outcome::Placed(clean(relative.unwrap_or(path))));
     }
-    if let Some(words) = said.get("start") {
+    if let Some(words) = output.get("start") {
         return Ok(Outcome::CannotStart(clean(words)));
     }
     let failed = |kind, reason: String| Err(Error::new(kind, OP).because(reason));
-    match said.get("failed") {
+    match output.get("failed") {
         Some(words) => failed(ErrorKind::Other, clean(words)),
-        None if said.get("differs").is_some() => {
+        None if output.get("differs").is_some() => {
             failed(ErrorKind::Corrupt, "the installed file was damaged in transit and was removed".into())
         }
         None => failed(ErrorKind::Other, "the remote host reported no result".into()),

@@ -97,8 +97,8 @@ impl Messages {
 }
 
 /// Whether the host, or ssh on its behalf, refuses this user for good.
-fn is_refusal(said: &str) -> bool {
-    ["Host key verification failed", "Permission denied", "Too many authentication failures"].iter().any(|words| said.contains(words))
+fn is_refusal(text: &str) -> bool {
+    ["Host key verification failed", "Permission denied", "Too many authentication failures"].iter().any(|words| text.contains(words))
 }
 
 /// The kind of failure that ssh reports, and the next step.
@@ -147,15 +147,15 @@ pub struct Entered {
 }
 
 impl Entered {
-    pub fn new(took: Duration, whose: Whose, said: &str) -> Entered {
+    pub fn new(took: Duration, whose: Whose, text: &str) -> Entered {
         let word = |mark: &str| {
-            let line = said.lines().find_map(|line| line.split_once(mark))?.1;
+            let line = text.lines().find_map(|line| line.split_once(mark))?.1;
             line.split([' ', '"', ',']).next().filter(|word| !word.is_empty()).map(str::to_string)
         };
         Entered {
             took,
             whose,
-            method: said
+            method: text
                 .lines()
                 .filter_map(|line| line.strip_prefix("Authenticated to ")?.split('"').nth(1))
                 .next_back()
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_ssh_says_has_a_next_step() {
-        for (said, telling) in [
+        for (text, telling) in [
             ("ssh: Could not resolve hostname x: Name or service not known", "check the host name"),
             ("ssh: connect to host x port 22: Connection refused", "--port"),
             ("ssh: connect to host x port 22: Connection timed out", "-J"),
@@ -182,19 +182,19 @@ mod tests {
             ("subsystem request failed on channel 0", "no SFTP"),
             ("Connection to x closed by remote host.", "the same command"),
         ] {
-            let (kind, hint) = classify(said);
-            assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{said}: {hint:?}");
+            let (kind, hint) = classify(text);
+            assert!(kind.is_some() && hint.is_some_and(|hint| hint.contains(telling)), "{text}: {hint:?}");
         }
-        assert_eq!(classify("what nobody has said yet"), (None, None));
+        assert_eq!(classify("an unknown message"), (None, None));
     }
 
     #[test]
     fn what_ssh_tells_of_a_login_is_read() {
-        let said = "debug1: Remote protocol version 2.0, remote software version OpenSSH_9.2p1 Debian-2\n\
+        let text = "debug1: Remote protocol version 2.0, remote software version OpenSSH_9.2p1 Debian-2\n\
                     debug1: kex: server->client cipher: aes128-ctr MAC: hmac-sha2-256 compression: none\n\
                     debug1: kex: client->server cipher: aes128-gcm@openssh.com MAC: <implicit> compression: none\n\
                     Authenticated to h ([192.0.2.1]:22) using \"publickey\".\n";
-        let entered = Entered::new(Duration::ZERO, Whose::Ours, said);
+        let entered = Entered::new(Duration::ZERO, Whose::Ours, text);
         assert_eq!(entered.method.as_deref(), Some("publickey"));
         assert_eq!(entered.server.as_deref(), Some("OpenSSH_9.2p1"));
         assert_eq!(entered.ciphers, Some(("aes128-gcm@openssh.com".into(), "aes128-ctr".into())));

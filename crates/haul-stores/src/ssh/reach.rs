@@ -9,7 +9,7 @@ use haul_core::units;
 
 use super::flags::Flags;
 use super::host::{Route, SshHost, Streams};
-use super::install::{self, Outcome, Program, There};
+use super::install::{self, Installed, Outcome, Program};
 use super::routes::Routes;
 use super::{Login, Target, remote_command};
 use crate::agent::{self, Direct, SessionOptions};
@@ -78,9 +78,9 @@ impl Reach {
         };
         let (streams, is_single) = (self.access.streams, self.login.is_single());
         let streams = match &route {
-            _ if !self.access.moves_data => Streams::Untold,
+            _ if !self.access.moves_data => Streams::Unknown,
             Route::Sftp(_) if is_single => Streams::Single { direct: false },
-            Route::Sftp(_) => streams.map_or(Streams::Untold, |streams| Streams::Sessions(Some(streams))),
+            Route::Sftp(_) => streams.map_or(Streams::Unknown, |streams| Streams::Sessions(Some(streams))),
             Route::Agent(_) => match self.is_direct() {
                 direct if is_single => Streams::Single { direct },
                 true => Streams::Direct(streams),
@@ -122,16 +122,16 @@ impl Reach {
             let reached = Box::new(move |claimed| login.reached(claimed));
             Some(Direct { ports: self.flags.data_ports, reached, report_outcome: Arc::new(report) })
         };
-        let met = match self.flags.install_agent {
+        let greeted = match self.flags.install_agent {
             true => self.login.again(|| self.greet(path, direct())),
             false => self.greet(path, direct()),
         };
         // A connection that was cut does not show whether haul is there.
-        let met = match met {
+        let greeted = match greeted {
             Err(e) if agent::ended_silently(&e) && self.login.was_cut() => self.greet(path, direct()),
-            met => met,
+            greeted => greeted,
         };
-        match met {
+        match greeted {
             Ok(host) => Ok(Some(host)),
             Err(e) if self.flags.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 let e = self.login.explain(e);
@@ -140,7 +140,7 @@ impl Reach {
                 Err(if hinted { e } else { e.hint("give the path of haul with --agent, or omit it to use plain SFTP") })
             }
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
-                if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|far| far == install::platform()) {
+                if !self.flags.install_agent && agent::missing_platform(&e).is_some_and(|platform| platform == install::platform()) {
                     self.placeable = true;
                 }
                 Ok(None)
@@ -163,8 +163,8 @@ impl Reach {
     pub fn place(&self) -> Result<()> {
         let endpoint = &self.endpoint;
         let program = Program::own(VERSION)?;
-        let there = match program.look(&self.login) {
-            Ok(there) => there,
+        let installed = match program.look(&self.login) {
+            Ok(installed) => installed,
             Err(e) if e.kind() == ErrorKind::Unsupported && e.op() != install::OP => {
                 self.access.print(&format!("{endpoint}: cannot install haul: {}", e.reason()));
                 return Ok(());
@@ -172,10 +172,10 @@ impl Reach {
             Err(e) if e.op() == install::OP => return Err(e.at(self.endpoint.as_bytes())),
             Err(e) => return Err(self.login.explain(e)),
         };
-        let instead = match there {
-            There::Same | There::Elsewhere => return Ok(()),
-            There::Other => ", replacing a damaged or different build",
-            There::Nothing => "",
+        let instead = match installed {
+            Installed::Same | Installed::Elsewhere => return Ok(()),
+            Installed::Other => ", replacing a damaged or different build",
+            Installed::Nothing => "",
         };
         match program.place(&self.login) {
             Ok(Outcome::Placed(path)) => {

@@ -264,7 +264,7 @@ fn a_file_of_an_exabyte_is_no_file_of_that_size_here() {
     for size in [1 << 63, u64::MAX] {
         let v = Victim::honest(claims(size));
         for words in [GET, "du testhost:/", "ls -l testhost:/"] {
-            v.ends(&[10, 23], words, &["a size that no file has"]);
+            v.ends(&[10, 23], words, &["an impossible size"]);
         }
         assert_eq!(v.landed(), Vec::<String>::new());
     }

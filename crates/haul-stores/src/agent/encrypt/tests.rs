@@ -33,7 +33,7 @@ fn final_frame(encryptor: &mut Encryptor) -> Vec<u8> {
 
 fn open(decryptor: &mut Decryptor, mut from: Stream) -> Result<Option<Vec<u8>>> {
     let mut buffer = Vec::new();
-    let opened = decryptor.open(&mut from, &mut buffer)?.map(|plain| plain.to_vec());
+    let opened = decryptor.decrypt(&mut from, &mut buffer)?.map(|plain| plain.to_vec());
     assert!(from.is_empty(), "a frame is read whole");
     Ok(opened)
 }
@@ -41,12 +41,12 @@ fn open(decryptor: &mut Decryptor, mut from: Stream) -> Result<Option<Vec<u8>>> 
 /// The frame is refused, and so is a good one behind it.
 fn refused(decryptor: &mut Decryptor, stream: Stream) {
     let mut buffer = vec![1; 8];
-    let error = decryptor.open(&mut { stream }, &mut buffer).expect_err("not encrypted so");
+    let error = decryptor.decrypt(&mut { stream }, &mut buffer).expect_err("not encrypted so");
     assert_eq!(error.to_string(), "receive: a frame that the remote end did not encrypt");
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert_eq!(error.remedy(), Remedy::Reconnect);
     assert!(buffer.is_empty(), "nothing is left of it");
-    let again = decryptor.open(&mut { stream }, &mut buffer).expect_err("a failure is final");
+    let again = decryptor.decrypt(&mut { stream }, &mut buffer).expect_err("a failure is final");
     assert_eq!(again.to_string(), error.to_string());
 }
 
@@ -103,7 +103,7 @@ fn a_flipped_bit_anywhere_is_refused() {
             let mut changed = encrypted.clone();
             changed[at] ^= 1 << bit;
             let mut remote_decryptor = both().1.1;
-            let error = remote_decryptor.open(&mut changed.as_slice(), &mut Vec::new()).expect_err("changed");
+            let error = remote_decryptor.decrypt(&mut changed.as_slice(), &mut Vec::new()).expect_err("changed");
             // A length that grew waits for bytes that never come.
             let wanted = if (1..HEADER).contains(&at) && changed[at] > encrypted[at] {
                 [ErrorKind::Corrupt, ErrorKind::Broken]
@@ -195,7 +195,7 @@ fn a_stream_cut_short_is_no_end() {
         let mut from = &stream[..length];
         let mut buffer = Vec::new();
         let error = loop {
-            match remote_decryptor.open(&mut from, &mut buffer) {
+            match remote_decryptor.decrypt(&mut from, &mut buffer) {
                 Ok(Some(plain)) => assert_eq!(plain, b"all"),
                 Ok(None) => panic!("an end after {length} bytes"),
                 Err(e) => break e,
@@ -213,7 +213,7 @@ fn a_length_out_of_bounds_is_refused_before_anything_is_allocated() {
         let mut header = header(Kind::Data, length);
         header[0] = kind;
         let mut buffer = Vec::new();
-        let error = both().1.1.open(&mut header.as_slice(), &mut buffer).expect_err("out of bounds");
+        let error = both().1.1.decrypt(&mut header.as_slice(), &mut buffer).expect_err("out of bounds");
         assert_eq!(error.to_string(), "receive: a frame that the remote end did not encrypt", "{kind} {length}");
         assert_eq!(buffer.capacity(), 0, "{kind} {length}");
     }
@@ -307,7 +307,7 @@ impl Read for Silent {
 
 #[test]
 fn silence_is_a_timeout() {
-    let error = both().0.1.open(&mut Silent, &mut Vec::new()).unwrap_err();
+    let error = both().0.1.decrypt(&mut Silent, &mut Vec::new()).unwrap_err();
     assert_eq!((error.kind(), error.remedy()), (ErrorKind::TimedOut, Remedy::Reconnect));
 }
 
@@ -342,10 +342,10 @@ proptest! {
         let mut from = stream.as_slice();
         let mut buffer = Vec::new();
         for wanted in &sent {
-            let opened = remote_decryptor.open(&mut from, &mut buffer).unwrap().expect("not the end yet");
+            let opened = remote_decryptor.decrypt(&mut from, &mut buffer).unwrap().expect("not the end yet");
             prop_assert_eq!(&*opened, wanted.as_slice());
         }
-        prop_assert!(remote_decryptor.open(&mut from, &mut buffer).unwrap().is_none());
+        prop_assert!(remote_decryptor.decrypt(&mut from, &mut buffer).unwrap().is_none());
         prop_assert_eq!(from, b"behind");
     }
 

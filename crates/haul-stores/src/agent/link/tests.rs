@@ -17,12 +17,12 @@ impl Transport for Nothing {
 
 /// A link to an end that takes everything and says nothing; it is there as long as the socket.
 fn to_silence(window: &Arc<Window>) -> (Arc<Link>, UnixStream) {
-    let (near, far) = UnixStream::pair().expect("a pair");
+    let (near, remote) = UnixStream::pair().expect("a pair");
     let over = Arc::new(AtomicBool::new(false));
     let output = Bounded::new(near.try_clone().expect("copied").into(), SILENT, over.clone()).expect("bounded");
     let input = Bounded::new(near.into(), Duration::MAX, over.clone()).expect("bounded");
     let link = Link::start(Box::new(Plain(output)), Box::new(Plain(input)), Box::new(Nothing), over, false, window.clone(), SILENT);
-    (link.expect("a thread"), far)
+    (link.expect("a thread"), remote)
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Agent {
 pub fn hash(source: &dyn Source, at: Range<u64>) -> Result<u128> {
     let mut hasher = Algorithm::Xxh128.begin();
     digest(source, at, &mut hasher)?;
-    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| protocol_error("a hash of another width"))?;
+    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| protocol_error("a hash of the wrong length"))?;
     Ok(u128::from_be_bytes(digest))
 }
 

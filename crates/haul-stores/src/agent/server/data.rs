@@ -41,7 +41,7 @@ impl Data {
 }
 
 pub fn secret(from: &mut Parser<'_>) -> Result<Secret> {
-    let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| protocol_error("a secret of another length"))?;
+    let bytes: [u8; 32] = from.bytes()?.try_into().map_err(|_| protocol_error("a secret of the wrong length"))?;
     Ok(Secret::from_bytes(bytes))
 }
 

@@ -24,14 +24,14 @@ impl Open {
     pub fn source(&self) -> Result<&dyn Source> {
         match self {
             Open::Source(source) => Ok(&**source),
-            Open::Sink(_) => Err(protocol_error("a read of what is being written")),
+            Open::Sink(_) => Err(protocol_error("a read of a file that is being written")),
         }
     }
 
     pub fn sink(&self) -> Result<&dyn Sink> {
         match self {
             Open::Sink(sink) => Ok(&**sink),
-            Open::Source(_) => Err(protocol_error("a write into what is being read")),
+            Open::Source(_) => Err(protocol_error("a write into a file that is being read")),
         }
     }
 }
@@ -62,8 +62,8 @@ impl Files {
         Ok(())
     }
 
-    /// It could not be opened: there is nothing to wait for any more.
-    pub fn failed(&self, frame: &Frame, _why: &Error) {
+    /// It could not be opened: nothing has to wait for it any more.
+    pub fn failed(&self, frame: &Frame) {
         if opens(frame.kind)
             && let Ok(number) = frame.body().number()
         {
@@ -83,7 +83,7 @@ impl Files {
             match files.get(&number) {
                 Some(File::Open(open)) => return Ok(open.clone()),
                 Some(File::Expected) => {}
-                // The words under which the requesting end knows that it has to open it again.
+                // By this operation and kind the requesting end knows that it has to open it again.
                 None => return Err(Error::new(ErrorKind::NotFound, "use").because("the file is not open")),
             }
             files = self.opened.wait_timeout(files, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;

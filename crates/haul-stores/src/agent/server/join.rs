@@ -42,7 +42,8 @@ fn sweep(place: &Path) {
         let is_agents = entry.file_name().as_encoded_bytes().starts_with(AGENT.as_bytes());
         let is_old = || entry.metadata().is_ok_and(|meta| meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD)));
         if is_agents && is_old() && UnixStream::connect(entry.path()).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
-            let _another_was_faster = std::fs::remove_file(entry.path());
+            // Another process may have removed it.
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
@@ -72,17 +73,20 @@ impl Joining {
                 let serve = move || {
                     let Ok((input, output)) = receive(&stream) else { return };
                     // Its end is the end of the link: the process that waits at the other end of the socket ends, too.
-                    let _lost_or_over = agent.serve_fds(input, output);
+                    let _ = agent.serve_fds(input, output);
                 };
-                let _without_it_fewer_links = std::thread::Builder::new().name("link".into()).spawn(serve);
+                // Without the thread there is one link less.
+                let _ = std::thread::Builder::new().name("link".into()).spawn(serve);
             }
         };
-        let _without_it_one_link = std::thread::Builder::new().name("join".into()).spawn(take_in);
+        // Without the thread there is one link.
+        let _ = std::thread::Builder::new().name("join".into()).spawn(take_in);
     }
 
     pub fn close(&self) {
         if let Some(path) = &self.path {
-            let _it_may_be_gone = std::fs::remove_file(path);
+            // It may have been removed.
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -100,7 +104,8 @@ pub fn join(word: &str, input: &OwnedFd, output: &OwnedFd) -> Result<()> {
     }
     sendmsg(&stream, &[std::io::IoSlice::new(b"j")], &mut control, SendFlags::empty()).map_err(|e| Error::io(e.into(), "join"))?;
     let mut end = [0];
-    let _it_has_ended = stream.read(&mut end);
+    // The end, in whichever form.
+    let _ = stream.read(&mut end);
     Ok(())
 }
 
@@ -109,7 +114,8 @@ fn receive(stream: &UnixStream) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     if peer.uid != rustix::process::geteuid() {
         return Err(rustix::io::Errno::PERM);
     }
-    let _for_whoever_sends_nothing = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    // A bound for a peer that sends nothing.
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];

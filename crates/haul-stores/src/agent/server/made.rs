@@ -27,7 +27,7 @@ impl Agent {
                 Root::made_up(self.options.measuring.source(dirs, files, size))
             }
             SINK => Root::made_up(self.options.measuring.sink()),
-            _ => return Err(protocol_error("a made-up place of a kind that nobody knows")),
+            _ => return Err(protocol_error("an unknown kind of generated root")),
         };
         let place = root.store.place();
         to.bytes(&place.root).bytes(place.scheme.as_bytes()).number(0).number(0).caps(root.store.caps());

@@ -1,10 +1,10 @@
 //! Names of one root, as one frame carries them.
 
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Name};
 use haul_core::error::Result;
-use haul_core::store::Spec;
 
 use super::Root;
+use crate::agent::spec::OwnedSpec;
 use crate::agent::wire::Parser;
 
 /// Directories are numbered in the order in which the frame names them.
@@ -36,24 +36,10 @@ impl<'a> Names<'a> {
     pub fn entries(&mut self, from: &mut Parser<'_>) -> Result<Vec<Entry>> {
         (0..from.count()?).map(|_| self.entry(from)).collect()
     }
-}
 
-/// What a file is to become, as it came.
-pub struct Wanted {
-    entry: Entry,
-    keep: MetaMask,
-    chunk: u64,
-    in_place: bool,
-    sync: bool,
-}
-
-impl Wanted {
-    pub fn read(names: &mut Names<'_>, from: &mut Parser<'_>) -> Result<Wanted> {
-        let entry = names.entry(from)?;
-        Ok(Wanted { entry, keep: from.mask()?, chunk: from.number()?, in_place: from.flag()?, sync: from.flag()? })
-    }
-
-    pub fn spec(&self) -> Spec<'_> {
-        Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync }
+    /// What a file is to become.
+    pub fn spec(&mut self, from: &mut Parser<'_>) -> Result<OwnedSpec> {
+        let entry = self.entry(from)?;
+        Ok(OwnedSpec { entry, keep: from.mask()?, chunk: from.number()?, in_place: from.flag()?, sync: from.flag()? })
     }
 }

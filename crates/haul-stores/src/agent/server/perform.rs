@@ -15,7 +15,7 @@ use super::bundles::{get_bundle, put_bundle};
 use super::content::{digest, hash};
 use super::files::Open;
 use super::listing::list;
-use super::names::{Names, Wanted};
+use super::names::Names;
 use super::{Agent, Reply, Root};
 use crate::agent::frame::Frame;
 use crate::agent::ops;
@@ -233,10 +233,10 @@ impl Agent {
             ops::REOPEN => Open::Source(root.store.reopen(&names.name(from)?)?),
             kind => {
                 let name = names.name(from)?;
-                let wanted = Wanted::read(&mut names, from)?;
+                let spec = names.spec(from)?;
                 let sink = match kind {
-                    ops::CREATE => root.store.create(&name, &wanted.spec())?,
-                    _ => root.store.attach(&name, &Token(from.bytes()?.into()), &wanted.spec())?,
+                    ops::CREATE => root.store.create(&name, &spec.get())?,
+                    _ => root.store.attach(&name, &Token(from.bytes()?.into()), &spec.get())?,
                 };
                 to.bytes(&sink.token().0);
                 Open::Sink(sink)
@@ -249,7 +249,7 @@ impl Agent {
     fn read(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let (number, at) = (from.number()?, from.range()?);
         if at.end - at.start > ops::PIECE {
-            return Err(protocol_error("a read of more than one piece"));
+            return Err(protocol_error("a read that is too long"));
         }
         let file = self.files.get(number)?;
         let mut bytes = vec![0; (at.end - at.start) as usize];
@@ -381,7 +381,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             to.volume(&store.volume()?);
         }
         ops::FORGET => root.forget(from.bytes()?),
-        _ => return Err(protocol_error("a request that nobody knows")),
+        _ => return Err(protocol_error("an unknown request")),
     }
     Ok(true)
 }

@@ -89,7 +89,7 @@ impl Agent {
     }
 
     fn answer_failed(&self, job: &Job, reply: &Reply<'_>, e: &Error) {
-        self.files.failed(&job.frame, e);
+        self.files.failed(&job.frame);
         let mut to = Writer::new();
         to.error(e);
         reply.send(kind::FAILED, &[&to.out]);

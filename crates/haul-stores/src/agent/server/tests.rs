@@ -128,11 +128,11 @@ fn what_finds_no_thread_is_answered() {
 fn a_link_that_takes_nothing_keeps_no_sign_of_life_from_another() {
     let agent = Agent::new(options(), 1, join::Joining::default());
     let link = |full: bool| {
-        let (near, far) = UnixStream::pair().expect("a pair");
+        let (near, remote) = UnixStream::pair().expect("a pair");
         near.set_read_timeout(Some(BOUND)).expect("set");
         let over = Arc::new(AtomicBool::new(false));
-        let output = Bounded::new(far.try_clone().expect("copied").into(), ABANDONED, over.clone()).expect("bounded");
-        while full && std::io::Write::write(&mut &far, &[0; 4096]).is_ok() {}
+        let output = Bounded::new(remote.try_clone().expect("copied").into(), ABANDONED, over.clone()).expect("bounded");
+        while full && std::io::Write::write(&mut &remote, &[0; 4096]).is_ok() {}
         let output: Mutex<Box<dyn Output>> = Mutex::new(Box::new(Plain(output)));
         lock(&agent.peers).push(Arc::new(Peer { output, credits: Mutex::default(), earned: Condvar::new(), over, reader: false }));
         near

@@ -51,7 +51,7 @@ pub fn kind_to(kind: Kind) -> u8 {
 }
 
 pub fn kind_from(byte: u8) -> Result<Kind> {
-    decode(&KINDS, byte, "an entry of no known kind")
+    decode(&KINDS, byte, "an entry of unknown kind")
 }
 
 pub fn error_to(kind: ErrorKind) -> u8 {
@@ -75,7 +75,7 @@ pub fn algorithm_to(algorithm: Algorithm) -> u8 {
 }
 
 pub fn algorithm_from(byte: u8) -> Result<Algorithm> {
-    decode(&Algorithm::ALL, byte, "a hash that nobody knows")
+    decode(&Algorithm::ALL, byte, "an unknown hash")
 }
 
 pub fn who_to(who: Who) -> u8 {

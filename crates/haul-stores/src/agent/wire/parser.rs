@@ -55,12 +55,12 @@ impl<'a> Parser<'a> {
     /// How many things follow. Each takes a byte at least, so that a count cannot ask for more memory than the frame has.
     pub fn count(&mut self) -> Result<usize> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
-        if count > self.0.len() { Err(protocol_error("a count of what is not there")) } else { Ok(count) }
+        if count > self.0.len() { Err(protocol_error("a count beyond the end of its frame")) } else { Ok(count) }
     }
 
     /// XXH3-128.
     pub fn hash(&mut self) -> Result<u128> {
-        let bytes = self.bytes()?.try_into().map_err(|_| protocol_error("a hash of another width"))?;
+        let bytes = self.bytes()?.try_into().map_err(|_| protocol_error("a hash of the wrong length"))?;
         Ok(u128::from_be_bytes(bytes))
     }
 
@@ -81,7 +81,7 @@ impl<'a> Parser<'a> {
     }
 
     pub fn mask(&mut self) -> Result<MetaMask> {
-        Ok(MetaMask(u16::try_from(self.number()?).map_err(|_| protocol_error("attributes that nobody knows"))?))
+        Ok(MetaMask(u16::try_from(self.number()?).map_err(|_| protocol_error("unknown attributes"))?))
     }
 
     /// `dirs` are those that the frame has named so far; `known` makes one of a path.
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
         if at == dirs.len() {
             dirs.push(known(self.bytes()?)?);
         }
-        dirs.get(at).cloned().ok_or_else(|| protocol_error("a directory that it did not name"))
+        dirs.get(at).cloned().ok_or_else(|| protocol_error("an unknown directory number"))
     }
 
     pub fn time(&mut self) -> Result<Time> {
@@ -171,7 +171,7 @@ impl<'a> Parser<'a> {
         for _ in 0..count {
             let index = self.signed()?.saturating_add(next);
             next = index.saturating_add(1);
-            let index = u32::try_from(index).map_err(|_| protocol_error("a chunk that cannot be"))?;
+            let index = u32::try_from(index).map_err(|_| protocol_error("an impossible chunk number"))?;
             receipts.push(Receipt { index, tag: Box::default(), hash: None });
         }
         Ok(receipts)
