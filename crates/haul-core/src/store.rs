@@ -26,6 +26,8 @@ pub struct Caps {
     pub write: WriteStyle,
     /// `Source::read` may start anywhere.
     pub read_ranges: bool,
+    /// Files have no size before their end, and are read once: [`Source::stream`].
+    pub streams: bool,
     /// Directories are things that exist by themselves; else they are only parts of names.
     pub dirs: bool,
     /// Where they are not: `set_meta` on one makes something that carries its attributes, and `list` and `stat` give them.
@@ -85,6 +87,7 @@ impl Caps {
         Caps {
             write: WriteStyle::InOrder,
             read_ranges: false,
+            streams: false,
             dirs: false,
             markers: false,
             links: false,
@@ -536,6 +539,12 @@ pub trait Judge: Send {
 pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>>;
+
+    /// The content from its start to its end, where nobody knows how much it is; [`Source::stamp`] says so afterwards. A read that
+    /// has waited for a fraction of a second is `WouldBlock`: whoever reads can see whether the run is to stop.
+    fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
+        Err(Error::new(ErrorKind::Unsupported, "read"))
+    }
 
     /// Says that these parts will be read next, in this order: a source behind a network may ask for them ahead.
     fn expect(&self, parts: &[Range<u64>]) {

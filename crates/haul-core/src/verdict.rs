@@ -256,7 +256,8 @@ fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let pace = &facts.report.pace;
     let (_, what) = facts.words(facts.most().stage);
     let mostly = format!("mostly {what} ({} of the work)", percent(facts.most().share));
-    if let Some(file) = &pace.file {
+    // A stream has no size, and no other worker could have helped with it.
+    if let Some(file) = pace.file.as_ref().filter(|file| file.size > 0) {
         let (alone, since) = (facts.part(file.alone), facts.part(file.since));
         if alone > ALONE && since > 0.8 {
             let while_alone = format!("{} was the only work left for {} of the run", named(file), percent(alone));

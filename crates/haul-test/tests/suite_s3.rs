@@ -1,7 +1,7 @@
 //! The conformance suite over S3: real servers of two makes, each check in a prefix of its own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_stores::s3::{Objects, Options, PutOptions};
 use haul_test::objects::{Endpoint, Minio, Server, Versitygw};

@@ -1,9 +1,8 @@
 //! A web server: what its addresses are, and the directories that are opened of it.
 
-use std::io::{self, Read};
 use std::sync::Arc;
 
-use haul_core::entry::{Kind, Time};
+use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::Store;
@@ -11,12 +10,9 @@ use http::Uri;
 
 use super::client::{Client, Facts, WebRequest};
 use super::flags::Flags;
-use super::source::differs;
 use super::store::Web;
 use super::sums::{self, Sums};
 use crate::http_client::TlsFlags;
-use crate::http_client::agent::read_error;
-use crate::http_client::digest::{Algorithm, Running, Value};
 use crate::provider::Access;
 
 #[derive(Debug)]
@@ -26,14 +22,6 @@ pub struct WebHost {
     origin: String,
     user: Option<String>,
     expected: Expected,
-}
-
-/// A file whose length nobody knows before its end.
-pub struct Stream {
-    /// The URL's name, or the server's.
-    pub name: Vec<u8>,
-    pub modified: Option<Time>,
-    pub reader: Box<dyn Read + Send>,
 }
 
 /// What files are verified against while they arrive.
@@ -76,7 +64,7 @@ impl WebHost {
             .parse()
             .map_err(|_| Error::new(ErrorKind::Usage, "open").at(&location.to_bytes()).because("is no address of a web server"))?;
         let client = Arc::new(Client::new(access, &example));
-        if access.get::<TlsFlags>().no_verify_ssl && location.scheme == super::HTTPS {
+        if access.get::<Flags>().tls.no_verify_ssl && location.scheme == super::HTTPS {
             access.print(TlsFlags::WARNING);
         }
         let flags = access.get::<Flags>();
@@ -109,54 +97,12 @@ impl WebHost {
         Ok(name)
     }
 
-    /// A file from its start to its end by one request.
-    ///
-    /// # Errors
-    ///
-    /// It is not there, or must not be read; the reader's: it breaks off, or is not what `--sha256` says.
-    pub fn stream(&self, path: &[u8]) -> Result<Stream> {
-        let url = self.url(path)?;
-        let answer = self.client.send(&WebRequest::get(&url, self.user.as_deref())).map_err(|e| e.at(path))?;
-        let facts = answer.facts();
-        let name = self.name(path, &facts)?;
-        let expected = self.expected.of(&name)?.and_then(|sum| Value::parse(Algorithm::Sha256, &sum));
-        let reader = Checked { reader: answer.body.into_reader(), digest: expected.map(|value| (value, Algorithm::Sha256.begin())) };
-        Ok(Stream { name, modified: facts.modified, reader: Box::new(reader) })
-    }
-
     fn store(&self, path: &[u8]) -> Result<Web> {
         let mut url = self.url(path)?;
         if !url.path().ends_with('/') {
             url = format!("{}{}/", self.origin, url.path()).parse().map_err(|_| bad(path))?;
         }
         Ok(Web::new(self.client.clone(), url, self.user.clone(), self.expected.clone()))
-    }
-}
-
-/// A body of unknown length. Its end is an error if it does not have the digest that it should have.
-struct Checked {
-    reader: ureq::BodyReader<'static>,
-    digest: Option<(Value, Running)>,
-}
-
-impl Read for Checked {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = match self.reader.read(into) {
-            Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-            Err(e) => return Err(read_error("read", &e, "the server").into()),
-        };
-        if let Some((_, running)) = &mut self.digest {
-            running.update(&into[..count]);
-        }
-        if count == 0
-            && !into.is_empty()
-            && let Some((expected, running)) = self.digest.take()
-            && running.finish() != expected
-        {
-            return Err(differs().into());
-        }
-        Ok(count)
     }
 }
 

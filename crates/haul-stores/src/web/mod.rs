@@ -22,6 +22,4 @@ mod store;
 mod sums;
 
 pub use flags::Flags;
-pub use host::{Stream, WebHost};
 pub use provider::{HTTP, HTTPS, WebProvider};
-pub use store::has_no_length;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Place, Source, Store};
 use http::Uri;
@@ -25,14 +26,6 @@ const AT_ONCE: usize = 8;
 const READERS: u32 = 8;
 /// Files that were looked at and not opened yet are remembered up to this many.
 const SEEN_MOST: usize = 4096;
-
-/// The operation of an error that says only that the length of a file is not known.
-const NO_LENGTH: &str = "get the length of";
-
-/// Whether a file can only be read as one stream: see [`super::WebHost::stream`].
-pub fn has_no_length(e: &Error) -> bool {
-    e.kind() == ErrorKind::Unsupported && e.op() == NO_LENGTH
-}
 
 pub struct Web {
     client: Arc<Client>,
@@ -66,15 +59,21 @@ impl Web {
         Web { client, url, user, expected, caps, place, named: None, seen: Mutex::default() }
     }
 
-    /// With a file in it that was looked at.
+    /// With a file in it that was looked up. One without a length is a stream.
     #[must_use]
-    pub fn knowing(mut self, name: &[u8], url: Uri, facts: Facts) -> Web {
+    pub fn knowing(mut self, name: &[u8], url: Uri, mut facts: Facts) -> Web {
         if !facts.ranges {
             (self.caps.read_ranges, self.caps.readers_per_file) = (false, 1);
         }
         if let Some(query) = url.query() {
             // Names beside it are not asked for with the same query.
             self.place.volume = format!("{:016x}", version(query));
+        }
+        if facts.size.is_none() && !facts.is_dir() {
+            self.caps.streams = true;
+            self.place.volume = format!("{:016x}", version(&url.to_string()));
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            facts.modified.get_or_insert(Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() });
         }
         self.remember(name.to_vec(), facts);
         self.named = Some((name.to_vec(), url));
@@ -114,8 +113,8 @@ impl Web {
             return Ok(directory(name.clone()));
         }
         let mut entry = Entry::bare(name.clone(), Kind::File);
-        let Some(size) = facts.size else {
-            let e = Error::new(ErrorKind::Unsupported, NO_LENGTH).because("the server does not report the file's length");
+        let Some(size) = facts.size.or(self.caps.streams.then_some(0)) else {
+            let e = Error::new(ErrorKind::Unsupported, "look up").because("the server does not report the file's length");
             return Err(e.hint("copy it alone, as one stream: haul cp URL DST"));
         };
         (entry.size, entry.mode, entry.nlink, entry.have) = (size, 0o644, 1, MetaMask::BASIC);
@@ -196,7 +195,7 @@ impl Store for Web {
     fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
         let path = entry.name.path();
         let open = || {
-            let facts = self.facts(&path, false)?;
+            let facts = self.facts(&path, self.caps.streams)?;
             let found = self.entry(&entry.name, &facts)?;
             if found.kind != Kind::File || (!entry.is_bare() && found.stamp() != entry.stamp()) {
                 return Err(Error::new(ErrorKind::Changed, "open"));

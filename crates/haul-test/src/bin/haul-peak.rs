@@ -37,7 +37,7 @@ fn main() -> std::process::ExitCode {
         _ => return complain(SHAPES),
     };
     let mut job = Job::copying(source, target);
-    job.delete = delete;
+    job.deletion = delete.then(Default::default);
     job.dry = shape == "doomed";
     let setup = Setup {
         observer: Arc::new(()),

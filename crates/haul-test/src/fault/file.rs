@@ -32,6 +32,15 @@ impl Source for Reading {
         Ok(Box::new(Bent::new(from, what, half, self.op, &self.name, under)))
     }
 
+    fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
+        let under = self.core.enter(self.op, 1);
+        let path = self.name.path();
+        self.core.ask(self.op, &path, true)?;
+        let what = self.core.ask(self.op, &path, false)?;
+        let from = self.inner.stream()?;
+        Ok(Box::new(Bent::new(from, what, 1 << 20, self.op, &self.name, under)))
+    }
+
     /// What goes from one far side to another passes every rule by.
     fn reach(&self) -> Option<Reach> {
         if self.core.is_watched(self.op) { None } else { self.inner.reach() }

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use haul_core::event::Action;
 use haul_core::report::Ending;
+use haul_core::spec::Deletion;
 use haul_stores::memory::Memory;
 
 use crate::support::{assert_same, go, job, put_hard_link};
@@ -49,7 +50,7 @@ fn delete_removes_what_only_the_destination_has() {
     target.put("d1/extra", b"x");
     target.put("gone/a/b", b"y");
     let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
-    sync.delete = true;
+    sync.deletion = Some(Deletion::default());
     let (report, diary) = go(sync);
     assert_eq!(diary.of(Action::Delete), ["d1/extra", "gone", "gone/a", "gone/a/b"]);
     assert_eq!(report.deleted.total(), 4);
@@ -62,7 +63,7 @@ fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
     target.put("empty/full/of/things", b"x");
     target.put("d1", b"a file where a directory belongs");
     let mut forced = job(Arc::new(source.again()), Arc::new(target.again()));
-    forced.force = true;
+    forced.policy.force = true;
     let (report, _) = go(forced);
     assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
     same(&source, &target);
@@ -76,7 +77,7 @@ fn a_dry_run_says_all_and_does_nothing() {
     let (source, target) = (tree(), Memory::new());
     target.put("gone/a", b"y");
     let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
-    (sync.delete, sync.dry) = (true, true);
+    (sync.deletion, sync.dry) = (Some(Deletion::default()), true);
     let (_, diary) = go(sync);
     assert_eq!(diary.of(Action::Create).len(), 202);
     assert_eq!(diary.of(Action::Delete), ["gone", "gone/a"]);

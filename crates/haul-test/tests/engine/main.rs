@@ -10,6 +10,7 @@ mod objects;
 mod property;
 mod readers;
 mod roots;
+mod streams;
 mod stress;
 mod support;
 mod survey;

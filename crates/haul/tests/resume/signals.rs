@@ -1,5 +1,7 @@
 //! Signals and deadlines: the run stops soon, keeps what it has, and says how to go on.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use haul_test::compare::What;
@@ -138,4 +140,37 @@ fn a_timeout_ends_a_run_of_which_nothing_moves() {
 #[test]
 fn a_second_signal_leaves_at_once() {
     stuck(&[Signal::INT, Signal::TERM]);
+}
+
+#[test]
+fn standard_input_that_was_broken_off_leaves_the_old_file_and_nothing_else() {
+    use std::io::Write;
+    for signal in [Signal::TERM, Signal::KILL] {
+        let place = Place::new();
+        place.tree("d/out=1K");
+        let old = fs::read(place.join("d/out")).expect("a file");
+        let mut run = place.haul("cp - d/out").piped().start();
+        let mut input = run.input();
+        input.write_all(&vec![7; 3 << 20]).expect("it reads");
+        let until = Instant::now() + BOUND;
+        while staging(&place.join("d")).is_empty() {
+            assert!(Instant::now() < until, "it did not begin");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        run.signal(signal);
+        let ended = run.wait(BOUND);
+        drop(input);
+        assert_eq!(fs::read(place.join("d/out")).expect("a file"), old);
+        if signal == Signal::TERM {
+            ended.code(20);
+            assert_eq!(staging(&place.join("d")), Vec::<PathBuf>::new());
+            continue;
+        }
+        assert_eq!(staging(&place.join("d")).len(), 1);
+        let job: serde_json::Value = serde_json::from_str(&place.haul("jobs --json").run().code(0).out).expect("one job");
+        let id = job["job"].as_str().expect("an id");
+        place.haul(&format!("jobs resume {id}")).run().code(1).says("cannot be read again");
+        place.haul("jobs clean").run().code(0);
+        assert_eq!(staging(&place.join("d")), Vec::<PathBuf>::new());
+    }
 }

@@ -176,6 +176,16 @@ impl Haul {
         self
     }
 
+    pub fn stdin_from(mut self, file: &Path) -> Self {
+        self.command.stdin(fs::File::open(file).expect("it can be read"));
+        self
+    }
+
+    pub fn directory(mut self, directory: &Path) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
     pub fn start(mut self) -> Running {
         let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
         let out = drain(child.stdout.take().expect("piped"));
@@ -204,6 +214,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// What is written to a program that was started with [`Haul::piped`].
+    pub fn input(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().expect("piped")
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         let _it_may_have_ended = rustix::process::kill_process(pid, signal);
