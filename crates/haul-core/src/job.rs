@@ -117,17 +117,17 @@ impl Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Links {
-    /// `-l`: copy symlinks as symlinks; else they are skipped.
+    /// Copy symlinks as symlinks; else they are skipped.
     pub copy: bool,
-    /// `-L`: copy what they point to.
+    /// Copy what they point to.
     pub follow: bool,
-    /// `--safe-links`: leave out those that point outside the tree.
+    /// Leave out those that point outside the tree.
     pub safe: bool,
-    /// `-K`: a symlink to a directory at the destination counts as the directory, if it stays beneath the root.
+    /// A symlink to a directory at the destination counts as the directory, if it stays beneath the root.
     pub keep_dirlinks: bool,
-    /// `-H`.
+    /// Names that share a file share one at the destination too.
     pub hard: bool,
-    /// `-D`: fifos, sockets, devices.
+    /// FIFOs, sockets, devices.
     pub specials: bool,
     /// Of these, devices.
     pub devices: bool,
@@ -153,31 +153,31 @@ pub struct Job {
     pub bounds: Bounds,
     /// Attributes to keep.
     pub keep: MetaMask,
-    /// `-S`.
+    /// Holes are preserved.
     pub sparse: bool,
-    /// `--inplace`.
+    /// Existing files are written into; an interruption leaves partial ones.
     pub in_place: bool,
     /// Of a large file that replaces another only what differs is moved, where both ends can tell.
     pub delta: bool,
-    /// `-x`.
+    /// The walk stays on the file system of each root.
     pub one_file_system: bool,
-    /// `--fsync`.
+    /// Everything is on stable storage before the end.
     pub sync: bool,
     pub verify: bool,
     /// `None`: nothing is deleted.
     pub deletion: Option<Deletion>,
-    /// `--backup-dir`: below the destination's root.
+    /// For what is replaced or deleted: a path below the destination's root.
     pub backup: Option<Vec<u8>>,
-    /// `--remove-source-files`: each source entry goes once its copy is verified.
+    /// Each source entry is deleted once its copy is verified.
     pub remove_source: bool,
     /// mv: the source's directories go too, if nothing is left in them.
     pub remove_dirs: bool,
     /// check: only what is missing or differs at the destination.
     pub one_way: bool,
     pub dry: bool,
-    /// `-j`.
+    /// `None` is tuned.
     pub workers: Option<u32>,
-    /// `--concurrency`: workers of one file at the most.
+    /// Workers of one file at the most.
     pub writers: Option<u32>,
     /// Bytes.
     pub chunk: u64,
@@ -187,7 +187,7 @@ pub struct Job {
     /// One progress event this often.
     pub progress: Duration,
     pub deadline: Option<Duration>,
-    /// `--timeout`: the run stops when nothing has moved, been found or been compared for so long.
+    /// The run stops when nothing has moved, been found or been compared for so long.
     pub timeout: Option<Duration>,
     /// Trees beside the destination, on the same file system: what is equal in one is linked, not copied. The first wins.
     pub link_dest: Vec<Arc<dyn Store>>,
@@ -197,13 +197,13 @@ pub struct Job {
     pub avoid: Vec<(u64, u64)>,
     /// A directory of this machine, by device and inode, that is never deleted: where the journals are.
     pub state: Option<(u64, u64)>,
-    /// With `--files-from`: go into listed directories (`-r` was given).
+    /// With a list of paths: go into listed directories.
     pub recurse_listed: bool,
-    /// `--chown`; `None` keeps what the source has.
+    /// The owner and group that entries get; `None` keeps what the source has.
     pub owner: Option<(Option<u32>, Option<u32>)>,
-    /// `--numeric-ids`: owners between machines by number, not by name.
+    /// Owners between machines by number, not by name.
     pub numeric_ids: bool,
-    /// `--chmod`, applied in order.
+    /// Applied in order.
     pub chmod: Vec<ModeChange>,
 }
 
@@ -262,7 +262,7 @@ impl Job {
     }
 }
 
-/// One clause of `--chmod` or of `haul chmod`: for files, directories or both, what is added, removed or set.
+/// One clause of a change of modes: for files, directories or both, what is added, removed or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeChange {

@@ -16,7 +16,7 @@ pub enum Compare {
     Size,
     /// Sizes, then content.
     Content,
-    /// `-I`.
+    /// Everything is copied.
     Never,
 }
 
@@ -26,7 +26,7 @@ pub struct Policy {
     pub compare: Compare,
     /// Times closer than this are the same.
     pub window: Duration,
-    /// `-u`: leave files that are newer at the destination.
+    /// Leave files that are newer at the destination.
     pub update: bool,
     /// Make nothing new.
     pub existing: bool,

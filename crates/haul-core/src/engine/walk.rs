@@ -83,7 +83,7 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
     cx.sched.items_done(work, 1);
 }
 
-/// With `-L` a link may lead to a directory above it.
+/// Where links are followed, one may lead to a directory above it.
 fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
     let entry = work.entry.as_ref()?;
     let mut above = work.parent.as_ref();

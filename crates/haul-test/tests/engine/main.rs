@@ -14,4 +14,5 @@ mod streams;
 mod stress;
 mod support;
 mod survey;
+mod together;
 mod verify;

@@ -227,7 +227,7 @@ fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) -> Result<()> {
     let hear = move || {
         for _ in signals.forever() {
             if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {
-                std::process::exit(i32::from(Exit::Signal.code()));
+                return crate::signals::leave(Exit::Signal);
             }
         }
     };

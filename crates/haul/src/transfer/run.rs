@@ -341,7 +341,7 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Res
                 });
             } else if stopping {
                 renderer.leave();
-                std::process::exit(i32::from(Exit::Signal.code()));
+                return signals::leave(Exit::Signal);
             } else {
                 stopping = true;
                 cancel.set(Stop::Signal);

@@ -280,7 +280,7 @@ fn standard_input_becomes_a_file_whole_or_not_at_all() {
     assert_eq!(stopped.wait().expect("ended").code(), Some(20));
     drop(pipe);
     assert!(std::fs::read(dir.join("out")).expect("read") == content, "the old file stands");
-    assert_eq!(names(dir), ["out"]);
+    assert_eq!(names(dir), ["out", "state"]);
 
     let output = haul(dir, &["cp", "out", "-"], &[]);
     assert!(output.stdout == content);
