@@ -164,11 +164,11 @@ impl Host for WebHost {
     }
 
     /// The file is looked up first: whether the server sends ranges of it decides how it is read.
-    fn open_name(&self, path: &[u8], _options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
+    fn open_name(&self, path: &[u8], options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
         let url = self.url(path)?;
         let facts = self.client.look(&url, self.user.as_deref()).map_err(|e| e.at(path))?;
         let name = self.name(path, &facts)?;
-        let store = self.store(self.split(path).0)?.knowing(&name, url, facts);
+        let store = self.store(self.split(path).0)?.knowing(&name, url, facts, options.streams);
         Ok((Arc::new(store), name))
     }
 }

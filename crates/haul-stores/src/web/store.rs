@@ -59,9 +59,9 @@ impl Web {
         Web { client, url, user, expected, caps, place, named: None, seen: Mutex::default() }
     }
 
-    /// With a file in it that was looked up. One without a length is a stream.
+    /// With a file in it that was looked up. With `streams` one without a length is a stream.
     #[must_use]
-    pub fn knowing(mut self, name: &[u8], url: Uri, mut facts: Facts) -> Web {
+    pub fn knowing(mut self, name: &[u8], url: Uri, mut facts: Facts, streams: bool) -> Web {
         if !facts.ranges {
             (self.caps.read_ranges, self.caps.readers_per_file) = (false, 1);
         }
@@ -69,7 +69,7 @@ impl Web {
             // Names beside it are not asked for with the same query.
             self.place.volume = format!("{:016x}", version(query));
         }
-        if facts.size.is_none() && !facts.is_dir() {
+        if streams && facts.size.is_none() && !facts.is_dir() {
             self.caps.streams = true;
             self.place.volume = format!("{:016x}", version(&url.to_string()));
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
