@@ -25,9 +25,9 @@ pub trait Provider: Sync + fmt::Debug {
     /// # Errors
     ///
     /// Those of clap.
-    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
+    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
         let _ = matches;
-        Ok(Vec::new())
+        Ok(None)
     }
 
     /// The values that [`Values::record`] made.

@@ -355,6 +355,12 @@ fn a_file_of_unknown_length_is_copied_as_a_stream() {
     assert_eq!(w.read("none"), b"");
     let text = w.ends(23, &format!("cp --sha256 {} @/stream/big wrong", "0".repeat(64)));
     assert!(text.contains("SHA-256") && !w.path("wrong").exists(), "{text}");
+    // Whoever needs its size beforehand says so.
+    for words in ["cat @/stream/big", "sum @/stream/big", "ls -l @/stream/big", "check @/stream/big copy"] {
+        let ran = w.haul(words, &[]);
+        let text = String::from_utf8_lossy(&ran.stderr);
+        assert!(!ran.status.success() && text.contains("does not report the file's length"), "{words}: {text}");
+    }
     // Among others it is refused: their copies can be resumed, and its own cannot.
     let text = w.ends(23, "cp @/stream/d/ tree");
     assert!(text.contains("does not report the file's length") && text.contains("copy it alone"), "{text}");

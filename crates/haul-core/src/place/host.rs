@@ -38,6 +38,8 @@ pub struct OpenOptions {
     pub untrusted: bool,
     /// The file mode creation mask of this process, where it is known.
     pub umask: Option<u32>,
+    /// A file whose size is known only at its end is opened as a stream ([`crate::store::Caps::streams`]) instead of refused.
+    pub streams: bool,
 }
 
 /// How bytes go from another host to this one.

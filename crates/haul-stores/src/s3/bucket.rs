@@ -149,7 +149,7 @@ impl Bucket {
         if self.options.request_payer { call.with("x-amz-request-payer", "requester") } else { call }
     }
 
-    /// A request that reads an object, in the version that is wished for.
+    /// A request that reads an object, in the version of the options.
     fn looking<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
         let call = self.options.reading(self.call(op, method, key));
         match &self.options.version {
@@ -192,7 +192,7 @@ impl Bucket {
     /// Uploads a whole object from memory.
     pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
         let modes = &self.client.modes;
-        modes.prove(|mode| {
+        modes.negotiate(|mode| {
             let mut call = self.options.writing(self.call("write", Method::PUT, key), key, metadata);
             let sent = mode.algorithm.of(bytes);
             call = call.with(mode.algorithm.header(), sent.base64());
@@ -206,7 +206,7 @@ impl Bucket {
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint says so.
     pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<Upload> {
-        self.client.modes.prove(|mode| {
+        self.client.modes.negotiate(|mode| {
             let mut call = self.options.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
             if mode.algorithm.combines() {
                 call = call.with("x-amz-checksum-algorithm", mode.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");

@@ -116,7 +116,7 @@ impl Answer {
 }
 
 impl Call<'_> {
-    /// What a streamed request was to be proven with.
+    /// The checksum mode of a streamed request.
     pub(super) fn mode(&self) -> Option<ChecksumMode> {
         let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
         Some(ChecksumMode { algorithm: Algorithm::of_header(named)?, trailing: true })

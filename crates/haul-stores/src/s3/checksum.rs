@@ -64,7 +64,7 @@ pub struct ObjectChecksums {
     /// The best first: of the whole before composite ones, what is cheap to compute before what is not, and what
     /// comes of the ETag last of its kind.
     pub stored: Vec<StoredChecksum>,
-    /// `x-amz-mp-parts-count`: told for requests with a `partNumber`.
+    /// `x-amz-mp-parts-count`: only for requests with a `partNumber`.
     pub parts: Option<u32>,
 }
 

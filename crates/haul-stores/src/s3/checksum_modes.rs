@@ -34,7 +34,7 @@ const MD5: ChecksumMode = ChecksumMode { algorithm: Algorithm::Md5, trailing: fa
 const WORDS: [&str; MODES.len()] = ["crc64nvme-trailer", "crc64nvme", "crc32c", "md5"];
 
 /// The operation of an error that says only that the endpoint does not verify a mode.
-pub(super) const UNVERIFIED: &str = "prove";
+pub(super) const UNVERIFIED: &str = "verify";
 
 /// Seconds after which the cache file expires: the endpoint may be updated.
 const REMEMBERED: u64 = 24 * 60 * 60;
@@ -114,7 +114,7 @@ impl ChecksumModes {
     }
 
     /// Sends a request in the best mode that the endpoint accepts.
-    pub fn prove<T>(&self, request: impl Fn(ChecksumMode) -> Result<T>) -> Result<T> {
+    pub fn negotiate<T>(&self, request: impl Fn(ChecksumMode) -> Result<T>) -> Result<T> {
         loop {
             let mode = self.mode();
             match request(mode) {

@@ -219,7 +219,7 @@ impl Client {
                         && let Some(spent) = &credential
                     {
                         let renewed = !refreshed && self.account.refresh(spent).is_ok();
-                        // One clock may run a little ahead of another: told once, it is asked once more.
+                        // One clock may run a little ahead of another: after the first report the request is sent once more.
                         let again = renewed || !self.expiry_reported.swap(true, Ordering::Relaxed);
                         refreshed = true;
                         if !again {
@@ -246,7 +246,7 @@ impl Client {
                     if refusal.rejects_checksum() && call.has_checksum() {
                         let e = Error::new(ErrorKind::Unsupported, UNVERIFIED).because(refusal.reason(call.bucket));
                         return Err(match &body {
-                            // The reader is spent: the next try of the whole part finds another proof.
+                            // The reader is spent: the next try of the whole part uses another mode.
                             Body::Stream(..) if call.mode().is_none_or(|mode| self.modes.deny(mode)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });

@@ -6,9 +6,8 @@ use clap::{Args, ValueHint};
 use haul_core::place::Scheme;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::{Values, root_all};
-
 use crate::http_client::TlsFlags;
+use crate::provider::{Values, root_all};
 
 /// What the flags say of object stores.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

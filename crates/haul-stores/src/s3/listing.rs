@@ -229,7 +229,7 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn told(keys: &[&str]) -> Vec<String> {
+    fn reported(keys: &[&str]) -> Vec<String> {
         let mut out = Vec::new();
         let mut give = |line: Line, clash: bool| {
             out.push(format!("{}{}", String::from_utf8_lossy(line.key()), if clash { "!" } else { "" }));
@@ -252,9 +252,9 @@ mod tests {
 
     #[test]
     fn a_key_that_is_a_directory_too_is_told_apart_however_much_lies_between() {
-        assert_eq!(told(&["a", "a-b", "a-c", "a/", "a0"]), ["a!", "a-b", "a-c", "a/", "a0"]);
-        assert_eq!(told(&["a", "a!", "a!/", "a/", "ab"]), ["a!", "a!!", "a!/", "a/", "ab"]);
-        assert_eq!(told(&["a", "ab", "abc", "b/"]), ["a", "ab", "abc", "b/"]);
-        assert_eq!(told(&["a/"]), ["a/"]);
+        assert_eq!(reported(&["a", "a-b", "a-c", "a/", "a0"]), ["a!", "a-b", "a-c", "a/", "a0"]);
+        assert_eq!(reported(&["a", "a!", "a!/", "a/", "ab"]), ["a!", "a!!", "a!/", "a/", "ab"]);
+        assert_eq!(reported(&["a", "ab", "abc", "b/"]), ["a", "ab", "abc", "b/"]);
+        assert_eq!(reported(&["a/"]), ["a/"]);
     }
 }

@@ -33,10 +33,9 @@ impl Provider for S3Provider {
         Flags::augment_args(command)
     }
 
-    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
-        let flags = Flags::from_arg_matches_mut(matches)?;
-        // The flags of TLS are those of web servers, too.
-        Ok(vec![Arc::new(flags.tls.clone()), Arc::new(flags)])
+    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+        // The flags of TLS are left for web servers.
+        Ok(Some(Arc::new(Flags::from_arg_matches(matches)?)))
     }
 
     fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {

@@ -90,8 +90,8 @@ impl CopyTemplate<'_> {
 
     /// Bytes of the copy's metadata without haul's attributes.
     pub fn used(&self, options: &PutOptions) -> usize {
-        let wished = |name: &str| options.metadata.iter().any(|(wished, _)| wished.eq_ignore_ascii_case(name));
-        let kept = self.head.foreign().filter(|(name, _)| !wished(name));
+        let replaced = |name: &str| options.metadata.iter().any(|(new, _)| new.eq_ignore_ascii_case(name));
+        let kept = self.head.foreign().filter(|(name, _)| !replaced(name));
         options.used() + kept.map(|(name, value)| attributes::cost_of(name.len(), value.len())).sum::<usize>()
     }
 

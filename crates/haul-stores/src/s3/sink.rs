@@ -47,7 +47,7 @@ enum UploadState {
         algorithm: Algorithm,
         /// The service keeps a checksum of the whole.
         whole: bool,
-        /// Of the metadata and wishes that it was begun with.
+        /// Of the metadata and options that it was begun with.
         fingerprint: u64,
         since: Option<Time>,
         progress: Mutex<Progress>,

@@ -14,11 +14,12 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
 use super::disposition;
+use super::flags::Flags;
 use super::link::join;
 use super::netrc::Netrc;
 use crate::http_client::agent::{AgentConfig, Agents, read_error, request_error};
 use crate::http_client::parallel::Threads;
-use crate::http_client::{Environment, TlsFlags, time};
+use crate::http_client::{Environment, time};
 use crate::provider::Access;
 
 /// Redirects of one request at the most.
@@ -159,7 +160,7 @@ impl Answer {
 impl Client {
     /// `example` is an address of any server; nothing is sent.
     pub fn new(access: &Access, example: &Uri) -> Client {
-        let (environment, tls) = (Environment::process(), access.get::<TlsFlags>());
+        let (environment, tls) = (Environment::process(), access.get::<Flags>().tls);
         let netrc = Netrc::read(&environment);
         let usual = AgentConfig::of(example.clone(), environment);
         // A request that hangs is to be sent again before the run counts as stuck.

@@ -7,7 +7,8 @@ use clap::{Args, ValueHint};
 use haul_core::place::Scheme;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::Values;
+use crate::http_client::TlsFlags;
+use crate::provider::{Values, root_all};
 
 /// What the flags say of web servers.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub struct Flags {
     /// Verify files against this list, a file or URL as sha256sum writes it; a file that is not in it fails
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sha256")]
     pub sha256sums: Option<OsString>,
+    #[arg(skip)]
+    pub tls: TlsFlags,
 }
 
 impl Values for Flags {
@@ -29,6 +32,7 @@ impl Values for Flags {
         // A URL stays as it is.
         let file = flags.sha256sums.iter_mut().filter(|list| !list.to_string_lossy().contains("://"));
         file.for_each(|list| *list = directory.join(&*list).into_os_string());
+        root_all(&mut flags.tls.ca_bundle, directory);
         Some((super::provider::HTTPS, serde_json::to_value(flags).unwrap_or_default()))
     }
 }

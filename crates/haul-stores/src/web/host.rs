@@ -64,7 +64,7 @@ impl WebHost {
             .parse()
             .map_err(|_| Error::new(ErrorKind::Usage, "open").at(&location.to_bytes()).because("is no address of a web server"))?;
         let client = Arc::new(Client::new(access, &example));
-        if access.get::<TlsFlags>().no_verify_ssl && location.scheme == super::HTTPS {
+        if access.get::<Flags>().tls.no_verify_ssl && location.scheme == super::HTTPS {
             access.print(TlsFlags::WARNING);
         }
         let flags = access.get::<Flags>();
@@ -164,11 +164,11 @@ impl Host for WebHost {
     }
 
     /// The file is looked up first: whether the server sends ranges of it decides how it is read.
-    fn open_name(&self, path: &[u8], _options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
+    fn open_name(&self, path: &[u8], options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
         let url = self.url(path)?;
         let facts = self.client.look(&url, self.user.as_deref()).map_err(|e| e.at(path))?;
         let name = self.name(path, &facts)?;
-        let store = self.store(self.split(path).0)?.knowing(&name, url, facts);
+        let store = self.store(self.split(path).0)?.knowing(&name, url, facts, options.streams);
         Ok((Arc::new(store), name))
     }
 }

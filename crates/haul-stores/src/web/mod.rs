@@ -19,9 +19,7 @@ mod page;
 mod provider;
 mod source;
 mod store;
-mod stream;
 mod sums;
 
 pub use flags::Flags;
-pub use host::WebHost;
 pub use provider::{HTTP, HTTPS, WebProvider};

@@ -8,6 +8,7 @@ use haul_core::place::{Host, Location, Scheme, Syntax, url};
 
 use super::flags::Flags;
 use super::host::WebHost;
+use crate::http_client::TlsFlags;
 use crate::provider::{Access, Provider, Values};
 
 pub const HTTPS: Scheme = Scheme(&Syntax {
@@ -39,8 +40,10 @@ impl Provider for WebProvider {
         Flags::augment_args(command)
     }
 
-    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
-        Ok(vec![Arc::new(Flags::from_arg_matches_mut(matches)?)])
+    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+        // The backend of object stores declares the flags of TLS.
+        let tls = TlsFlags::from_arg_matches(matches)?;
+        Ok(Some(Arc::new(Flags { tls, ..Flags::from_arg_matches_mut(matches)? })))
     }
 
     fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {

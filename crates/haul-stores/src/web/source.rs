@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Stamp};
@@ -15,7 +16,7 @@ use super::client::{Client, Facts, WebRequest};
 use crate::http_client::Body;
 use crate::http_client::agent::read_error;
 use crate::http_client::body::cut_short;
-use crate::http_client::digest::{Algorithm, Value};
+use crate::http_client::digest::{Algorithm, Running, Value};
 use crate::http_client::verifier::{Verifier, lock};
 
 pub struct WebFile {
@@ -25,7 +26,11 @@ pub struct WebFile {
     user: Option<String>,
     entry: Entry,
     facts: Facts,
+    expected: Option<Value>,
+    /// Where the size is known.
     verifier: Option<Arc<Mutex<Verifier>>>,
+    /// Bytes of a stream that were read.
+    streamed: AtomicU64,
     rests: Rests,
     /// Where reads begin that follow each other, and where the last of them ends.
     announced: Mutex<HashMap<u64, u64>>,
@@ -34,8 +39,10 @@ pub struct WebFile {
 impl WebFile {
     pub fn new(client: Arc<Client>, url: Uri, user: Option<String>, entry: Entry, facts: Facts, expected: Option<[u8; 32]>) -> WebFile {
         let expected = expected.and_then(|sum| Value::parse(Algorithm::Sha256, &sum));
-        let verifier = expected.map(|value| Arc::new(Mutex::new(Verifier::whole(value, entry.size, differs))));
-        WebFile { client, url, user, entry, facts, verifier, rests: Arc::default(), announced: Mutex::default() }
+        let whole = |value| Arc::new(Mutex::new(Verifier::whole(value, entry.size, differs)));
+        let verifier = expected.filter(|_| facts.size.is_some()).map(whole);
+        let (rests, announced, streamed) = Default::default();
+        WebFile { client, url, user, entry, facts, expected, verifier, streamed, rests, announced }
     }
 
     fn changed(&self) -> Error {
@@ -73,7 +80,7 @@ impl WebFile {
     }
 }
 
-pub(super) fn differs() -> Error {
+fn differs() -> Error {
     let e = Error::new(ErrorKind::Corrupt, "verify").because("the SHA-256 of the received data differs from the given one");
     e.hint("the file on the server, or the list, is not the expected one")
 }
@@ -104,12 +111,21 @@ impl Source for WebFile {
         Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
     }
 
+    fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
+        let answer = self.client.send(&WebRequest::get(&self.url, self.user.as_deref())).map_err(|e| e.on(&self.entry.name))?;
+        let digest = self.expected.map(|value| (value, Algorithm::Sha256.begin()));
+        Ok(Box::new(Streamed { file: self, reader: answer.body.into_reader(), digest }))
+    }
+
     fn goes_on(&self, at: Range<u64>) {
         lock(&self.announced).insert(at.start, at.end);
     }
 
     /// Every byte is of one version where the server names versions; else another look-up tells.
     fn stamp(&self) -> Result<Stamp> {
+        if self.facts.size.is_none() {
+            return Ok(Stamp { size: self.streamed.load(Ordering::Relaxed), ..self.entry.stamp() });
+        }
         if self.facts.etag.as_deref().is_none_or(|etag| etag.starts_with("W/")) {
             let now = self.client.look(&self.url, self.user.as_deref()).map_err(|e| e.on(&self.entry.name))?;
             if !self.facts.is_same(&now) {
@@ -153,4 +169,33 @@ fn keep(rests: &Rests, at: u64, rest: Rest) {
         rests.clear();
     }
     rests.insert(at, rest);
+}
+
+/// A body of unknown length. Its end is an error if it does not have the digest that it should have.
+struct Streamed<'a> {
+    file: &'a WebFile,
+    reader: ureq::BodyReader<'static>,
+    digest: Option<(Value, Running)>,
+}
+
+impl Read for Streamed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = match self.reader.read(into) {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
+            Err(e) => return Err(read_error("read", &e, "the server").on(&self.file.entry.name).into()),
+        };
+        self.file.streamed.fetch_add(count as u64, Ordering::Relaxed);
+        if let Some((_, running)) = &mut self.digest {
+            running.update(&into[..count]);
+        }
+        if count == 0
+            && !into.is_empty()
+            && let Some((expected, running)) = self.digest.take()
+            && running.finish() != expected
+        {
+            return Err(differs().on(&self.file.entry.name).into());
+        }
+        Ok(count)
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Place, Source, Store};
 use http::Uri;
@@ -13,7 +14,6 @@ use super::client::{Client, Facts, WebRequest};
 use super::host::Expected;
 use super::page;
 use super::source::WebFile;
-use super::stream::WebStream;
 use crate::http_client::etag::version;
 use crate::http_client::parallel::in_parallel;
 
@@ -59,16 +59,21 @@ impl Web {
         Web { client, url, user, expected, caps, place, named: None, seen: Mutex::default() }
     }
 
-    /// With a file in it that was looked at.
+    /// With a file in it that was looked up. With `streams` one without a length is a stream.
     #[must_use]
-    pub fn knowing(mut self, name: &[u8], url: Uri, facts: Facts) -> Web {
+    pub fn knowing(mut self, name: &[u8], url: Uri, mut facts: Facts, streams: bool) -> Web {
         if !facts.ranges {
             (self.caps.read_ranges, self.caps.readers_per_file) = (false, 1);
         }
-        self.caps.streams = facts.size.is_none();
         if let Some(query) = url.query() {
             // Names beside it are not asked for with the same query.
             self.place.volume = format!("{:016x}", version(query));
+        }
+        if streams && facts.size.is_none() && !facts.is_dir() {
+            self.caps.streams = true;
+            self.place.volume = format!("{:016x}", version(&url.to_string()));
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            facts.modified.get_or_insert(Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() });
         }
         self.remember(name.to_vec(), facts);
         self.named = Some((name.to_vec(), url));
@@ -108,15 +113,11 @@ impl Web {
             return Ok(directory(name.clone()));
         }
         let mut entry = Entry::bare(name.clone(), Kind::File);
-        let (size, have) = match facts.size {
-            Some(size) => (size, MetaMask::BASIC),
-            None if self.caps.streams => (0, MetaMask::NONE),
-            None => {
-                let e = Error::new(ErrorKind::Unsupported, "look up").because("the server does not report the file's length");
-                return Err(e.hint("copy it alone, as one stream: haul cp URL DST"));
-            }
+        let Some(size) = facts.size.or(self.caps.streams.then_some(0)) else {
+            let e = Error::new(ErrorKind::Unsupported, "look up").because("the server does not report the file's length");
+            return Err(e.hint("copy it alone, as one stream: haul cp URL DST"));
         };
-        (entry.size, entry.mode, entry.nlink, entry.have) = (size, 0o644, 1, have);
+        (entry.size, entry.mode, entry.nlink, entry.have) = (size, 0o644, 1, MetaMask::BASIC);
         entry.version = facts.etag.as_deref().map_or(0, version);
         if let Some(time) = facts.modified {
             (entry.mtime, entry.have) = (time, entry.have.with(MetaMask::MTIME));
@@ -194,18 +195,14 @@ impl Store for Web {
     fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
         let path = entry.name.path();
         let open = || {
-            let facts = self.facts(&path, false)?;
+            let facts = self.facts(&path, self.caps.streams)?;
             let found = self.entry(&entry.name, &facts)?;
             if found.kind != Kind::File || (!entry.is_bare() && found.stamp() != entry.stamp()) {
                 return Err(Error::new(ErrorKind::Changed, "open"));
             }
             let (url, expected) = (self.url_of(&path)?, self.expected.of(&path)?);
-            if self.caps.streams {
-                let stream = WebStream::open(&self.client, &url, self.user.as_deref(), found, expected)?;
-                return Ok(Box::new(stream) as Box<dyn Source>);
-            }
-            Ok(Box::new(WebFile::new(self.client.clone(), url, self.user.clone(), found, facts, expected)))
+            Ok(WebFile::new(self.client.clone(), url, self.user.clone(), found, facts, expected))
         };
-        open().map_err(|e: Error| e.on(&entry.name))
+        Ok(Box::new(open().map_err(|e: Error| e.on(&entry.name))?))
     }
 }

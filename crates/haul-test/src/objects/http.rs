@@ -184,36 +184,3 @@ fn line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
     String::from_utf8(line).map(Some).map_err(io::Error::other)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_is_written_as_it_was_read() {
-        let said = "GET /a%20b?c=d HTTP/1.1\r\nHost: here\r\nx-Odd: a:b\r\n\r\nrest";
-        let mut from = said.as_bytes();
-        let head = Head::read(&mut from).unwrap().unwrap();
-        assert_eq!((head.header("X-ODD"), from), (Some("a:b"), &b"rest"[..]));
-        let mut out = Vec::new();
-        head.write(&mut out).unwrap();
-        assert_eq!(out, said.strip_suffix("rest").unwrap().as_bytes());
-        assert_eq!(Head::read(&mut &b""[..]).unwrap(), None);
-        assert!(Head::read(&mut &b"GET / HTTP/1.1\r\nHost: he"[..]).is_err());
-    }
-
-    #[test]
-    fn bodies_end_where_they_say() {
-        let chunked = "3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: t\r\n\r\n";
-        let said = format!("{chunked}rest");
-        let mut from = said.as_bytes();
-        assert_eq!(read_body(&mut from, Length::Chunked).unwrap(), b"abcde");
-        assert_eq!(from, b"rest");
-        let (mut from, mut out) = (said.as_bytes(), Vec::new());
-        assert_eq!(pass_body(&mut from, Length::Chunked, |piece| out.write_all(piece)).unwrap(), 5);
-        assert_eq!((&*out, from), (chunked.as_bytes(), &b"rest"[..]));
-        assert_eq!(read_body(&mut &b"abcd"[..], Length::Bytes(3)).unwrap(), b"abc");
-        assert!(read_body(&mut &b"ab"[..], Length::Bytes(3)).is_err());
-        assert_eq!(read_body(&mut &b"ab"[..], Length::UntilClosed).unwrap(), b"ab");
-    }
-}

@@ -197,7 +197,7 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         let role = if location.means_contents() || asked.listed { Role::Source } else { Role::Browse };
         return host.open(&path, asked.source_options(role)).map(Source::Contents).map_err(missing);
     }
-    let (parent, leaf) = host.open_name(&path, asked.source_options(Role::Browse)).map_err(missing)?;
+    let (parent, leaf) = host.open_name(&path, OpenOptions { streams: true, ..asked.source_options(Role::Browse) }).map_err(missing)?;
     let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");

@@ -109,6 +109,11 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     if let Some(e) = places.missing.pop_if(|_| is_check) {
         return Err(e);
     }
+    let streams = places.roots.iter().any(|root| root.store.caps().streams);
+    if is_check && streams {
+        let e = Error::new(ErrorKind::Unsupported, "check").because("the server does not report the file's length");
+        return Err(e.hint("copy it, and compare the copy"));
+    }
     let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some())? } else { Vec::new() };
     if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
         root.pick = listed;
@@ -122,7 +127,13 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
     let target_caps = places.target.caps();
     let over_network = target_caps.remote || places.roots.iter().any(|root| root.store.caps().remote);
-    let chunk = if target_caps.writers_per_file > 1 && target_caps.remote && !is_check { CHUNK_REMOTE } else { CHUNK };
+    let chunk = if streams {
+        STREAM_PART
+    } else if target_caps.writers_per_file > 1 && target_caps.remote && !is_check {
+        CHUNK_REMOTE
+    } else {
+        CHUNK
+    };
     let one_way = match spec.operation {
         Operation::Check { one_way } => one_way || places.first_pick != places::FirstPick::Contents,
         _ => false,

@@ -106,7 +106,7 @@ fn keys_are_listed_by_slashes_and_wildcards_without_a_look_at_any() {
 }
 
 #[test]
-fn wildcards_and_directories_are_removed_by_lots() {
+fn wildcards_and_directories_are_removed_in_batches() {
     let world = World::alone(Minio::start());
     world.bucket("box", &TREE);
     let dry = world.run(&["rm", "-n", "s3://box/2024-*/x*.nc"]);

@@ -9,7 +9,7 @@ use crate::engine::clock::Flight;
 use crate::engine::context::Context;
 use crate::engine::tries::retry;
 use crate::entry::MetaMask;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::hash::xxh128;
 use crate::report::Times;
 use crate::store::{Chunk, Receipt, WriteStyle, chunk_size};
@@ -24,6 +24,10 @@ const PIECE: u64 = 1 << 20;
 /// Copies all that comes. What fails after the destination was opened is reported by [`run::finish`].
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
     let entry = file.entry();
+    if !cx.writes() {
+        let e = Error::new(ErrorKind::Unsupported, "compare").on(&entry.name);
+        return Err(e.because("the size of the source is known only at its end"));
+    }
     let flight = cx.clock.begin(&entry.name, 0, "open");
     let ends = pour(cx, file, &flight).inspect_err(|_| cx.clock.end(&flight))?;
     run::finish(cx, file, &ends);

@@ -71,7 +71,7 @@ impl Addresses {
         filled
     }
 
-    /// What is known and fresh. The first who finds it no longer so is told nothing and looks anew; the others go on with
+    /// What is known and fresh. The first who finds it stale gets nothing and resolves again; the others go on with
     /// what there is meanwhile.
     fn kept(&self, key: &str, now: Instant) -> Option<Vec<SocketAddr>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -244,19 +244,19 @@ fn a_server_that_speaks_the_other_scheme_is_told_apart() {
 #[test]
 fn a_failure_is_told_with_its_host_and_its_remedy() {
     let at: Uri = "https://h.example:9000/bucket/key".parse().unwrap();
-    let told = |error| request_error(error, &at, "put");
+    let reported = |error| request_error(error, &at, "put");
     let io = |kind| ureq::Error::Io(std::io::Error::from(kind));
-    let refused = told(io(std::io::ErrorKind::ConnectionRefused));
+    let refused = reported(io(std::io::ErrorKind::ConnectionRefused));
     assert_eq!((refused.kind(), refused.remedy()), (ErrorKind::Broken, Remedy::After(Duration::from_secs(1))));
     assert!(refused.to_string().contains("h.example:9000") && !refused.to_string().contains("bucket"), "{refused}");
-    assert_eq!(told(io(std::io::ErrorKind::ConnectionReset)).remedy(), Remedy::Again);
-    assert_eq!(told(ureq::Error::Timeout(ureq::Timeout::PerRead)).kind(), ErrorKind::TimedOut);
-    assert_eq!(told(ureq::Error::HostNotFound).kind(), ErrorKind::Usage);
-    let unknown = told(ureq::Error::Rustls(rustls::CertificateError::UnknownIssuer.into()));
+    assert_eq!(reported(io(std::io::ErrorKind::ConnectionReset)).remedy(), Remedy::Again);
+    assert_eq!(reported(ureq::Error::Timeout(ureq::Timeout::PerRead)).kind(), ErrorKind::TimedOut);
+    assert_eq!(reported(ureq::Error::HostNotFound).kind(), ErrorKind::Usage);
+    let unknown = reported(ureq::Error::Rustls(rustls::CertificateError::UnknownIssuer.into()));
     assert!(unknown.kind() == ErrorKind::Denied && unknown.next_step().unwrap().contains("--ca-bundle"), "{unknown}");
     // What failed in the reader of a body that was being sent is that failure.
     let inner = Error::new(ErrorKind::Changed, "read").because("the file changed");
-    assert_eq!(told(ureq::Error::Io(inner.into())).kind(), ErrorKind::Changed);
+    assert_eq!(reported(ureq::Error::Io(inner.into())).kind(), ErrorKind::Changed);
 }
 
 #[test]

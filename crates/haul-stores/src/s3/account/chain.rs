@@ -11,7 +11,7 @@
 //! container, instance  their own servers
 //! ```
 //!
-//! What stands in files is read here; what must be fetched, the library's providers fetch (`reqsign-aws-core`), told by
+//! Files are read here; the library's providers (`reqsign-aws-core`) fetch the rest, configured by
 //! their settings and not left to read the files themselves: they know neither sessions of SSO nor roles of profiles.
 
 use std::sync::Arc;
@@ -335,7 +335,7 @@ impl Chain<'_> {
             Ok(None) => Err(failure(format!("{place}: has none"))),
             Err(error) => {
                 let again = error.is_retryable() || unreached.is_some();
-                let failed = failure(format!("{place}: {}", unreached.unwrap_or_else(|| told(&error))));
+                let failed = failure(format!("{place}: {}", unreached.unwrap_or_else(|| described(&error))));
                 Err(if again { failed.kind_is(ErrorKind::Other).remedy_is(Remedy::After(Duration::from_secs(1))) } else { failed })
             }
         }
@@ -343,7 +343,7 @@ impl Chain<'_> {
 }
 
 /// An error with its causes, made fit for a line.
-fn told(error: &dyn std::error::Error) -> String {
+fn described(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -358,7 +358,7 @@ fn told(error: &dyn std::error::Error) -> String {
     line.trim().to_string()
 }
 
-/// Whether a container's variable names a server that may be asked in the clear: a wrong address would be told the token.
+/// Whether a container's variable names a server that may be asked in the clear: a wrong address would receive the token.
 fn is_own_server(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;

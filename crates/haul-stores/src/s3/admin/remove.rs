@@ -1,4 +1,4 @@
-//! Removal in object stores: keys go by lots of 1,000, some lots at once, while the listing goes on.
+//! Removal in object stores: keys are removed in batches of 1,000, several at once, while the listing continues.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -113,7 +113,7 @@ fn in_batches(
             let Ok(batch) = batch else { return };
             let failed = remove(&batch);
             failures.fetch_add(failed.len() as u64, Ordering::Relaxed);
-            let is_gone = |doomed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
+            let is_gone = |removed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == removed.0 && *version == removed.1);
             batch.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
             for (key, _, e) in &failed {
                 (reporter.failed)(&e.again().at(&scope.address(key)));

@@ -4,7 +4,7 @@
 //! this cache a sync would ask for them with one request per key. It asks only for those that it does not find here.
 //!
 //! **What is trusted.** A record counts only for a listing with the same key, ETag, size and time; after an upload of our own,
-//! whose time the server has not told, with a time within the window that the upload took. Checksums find damage, not forgery: the
+//! whose time the server has not reported, with a time within the window that the upload took. Checksums find damage, not forgery: the
 //! file is the user's own (mode 0600), and who can write it can as well change what it describes. But no content makes the program
 //! fail or take more memory.
 //!

@@ -59,7 +59,7 @@ pub struct Known {
 }
 
 /// The server's time of an object, `LastModified`, as a listing has it: between these two, both included. They differ where the
-/// server has not told it yet, after an upload of our own.
+/// server has not reported it yet, after an upload of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modified {
     pub not_before: Time,

@@ -339,6 +339,6 @@ fn many_threads_ask_once() {
 #[test]
 fn another_s_message_is_made_fit_for_a_line() {
     let error = reqsign_core::Error::unexpected(format!("a\u{1b}[31m\nb{}", "x".repeat(9999)));
-    let line = told(&error);
+    let line = described(&error);
     assert!(line.starts_with("a [31m b") && line.chars().count() <= LONGEST);
 }
