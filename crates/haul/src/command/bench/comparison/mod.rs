@@ -142,7 +142,7 @@ impl PlannedRun<'_> {
                 return Err(e);
             }
         };
-        run.finish((!stopped).then(|| runs::now()))?;
+        run.finish((!stopped).then(runs::now))?;
         runs::page(run.dir(), self.global);
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
