@@ -24,7 +24,7 @@ pub struct Bundle {
     pub data: Vec<u8>,
     /// Attributes to read from the source and to keep at the destination.
     pub keep: MetaMask,
-    /// Read what links point to (`-L`).
+    /// Read what links point to.
     pub follow: bool,
     /// No name of this bundle exists at the destination: create in place, without staging.
     pub direct: bool,

@@ -48,7 +48,7 @@ impl Kind {
 }
 
 /// A point in time: seconds since 1970-01-01 UTC, which may be negative, and nanoseconds after them, below 10^9.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Time {
     pub secs: i64,
     pub nanos: u32,
@@ -133,20 +133,26 @@ impl MetaMask {
         MetaMask(self.0 & other.0)
     }
 
+    const WORDS: [(MetaMask, &'static str); 9] = [
+        (MetaMask::MTIME, "times"),
+        (MetaMask::MODE, "mode"),
+        (MetaMask::OWNER, "owner"),
+        (MetaMask::GROUP, "group"),
+        (MetaMask::ACL, "acl"),
+        (MetaMask::XATTR, "xattr"),
+        (MetaMask::SETID, "setid"),
+        (MetaMask::CONTEXT, "context"),
+        (MetaMask::ATIME, "atime"),
+    ];
+
     /// As lists of attributes and the summary name them.
     pub fn words(self) -> Vec<&'static str> {
-        const WORDS: [(MetaMask, &str); 9] = [
-            (MetaMask::MTIME, "times"),
-            (MetaMask::MODE, "mode"),
-            (MetaMask::OWNER, "owner"),
-            (MetaMask::GROUP, "group"),
-            (MetaMask::ACL, "acl"),
-            (MetaMask::XATTR, "xattr"),
-            (MetaMask::SETID, "setid"),
-            (MetaMask::CONTEXT, "context"),
-            (MetaMask::ATIME, "atime"),
-        ];
-        WORDS.iter().filter(|(mask, _)| self.has(*mask)).map(|(_, word)| *word).collect()
+        Self::WORDS.iter().filter(|(mask, _)| self.has(*mask)).map(|(_, word)| *word).collect()
+    }
+
+    /// The attribute that has this word.
+    pub fn of_word(word: &str) -> Option<MetaMask> {
+        Self::WORDS.iter().find(|(_, known)| *known == word).map(|(mask, _)| *mask)
     }
 }
 

@@ -70,10 +70,10 @@ pub enum Why {
     /// A symlink that points elsewhere, a device with another number.
     Target,
     Attributes,
-    /// `-I`.
+    /// Everything is copied, whether or not it differs.
     Forced,
     Same,
-    /// `-u`: the destination is newer.
+    /// The destination is newer.
     Newer,
     /// The policy on what exists and what does not.
     Policy,
@@ -81,7 +81,7 @@ pub enum Why {
     Extra,
     /// Another source has the same name.
     Shadowed,
-    /// A special file without `-D`, a symlink without `-l`, an unsafe one that was to be left out.
+    /// A special file or a symlink that was not asked for, an unsafe one that was to be left out.
     NotAsked,
     /// Another name of a file that is copied already.
     SameFile,

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::entry::{Entry, MetaMask, Name, Time};
+use crate::error::{Error, Result};
 use crate::filter::Filter;
 use crate::plan::Policy;
+use crate::spec::Deletion;
+use crate::spill::Sorted;
 use crate::store::Store;
 
 /// One place to copy from.
@@ -32,8 +37,21 @@ impl fmt::Debug for Root {
     }
 }
 
-/// Paths below a root, as they come.
-pub type Listed = Box<dyn Iterator<Item = crate::error::Result<Vec<u8>>> + Send>;
+/// Paths below a root, sorted in the order of `entry::order` applied part by part, each once. They are read once, in order.
+#[derive(Debug)]
+pub struct Listed(Mutex<Option<Sorted>>);
+
+impl Listed {
+    pub fn new(paths: Sorted) -> Self {
+        Listed(Mutex::new(Some(paths)))
+    }
+
+    /// The paths; none if they were taken before.
+    pub fn take(&self) -> impl Iterator<Item = Result<Vec<u8>>> + use<> {
+        let sorted = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        sorted.into_iter().flatten().map(|path| path.map_err(|e| Error::io(e, "sort list")))
+    }
+}
 
 /// What of a root is meant.
 #[derive(Clone)]
@@ -42,9 +60,8 @@ pub enum Pick {
     Contents,
     /// `SRC`: these names of it.
     Names(BTreeSet<Vec<u8>>),
-    /// `--files-from`: these paths below it, sorted in the order of `entry::order` applied part by part,
-    /// each once. Read once, in order.
-    Listed(Arc<dyn Fn() -> Listed + Send + Sync>),
+    /// These paths below it.
+    Listed(Arc<Listed>),
 }
 
 impl Pick {
@@ -75,16 +92,9 @@ pub enum Mode {
     Check,
 }
 
-/// `--max-delete N|N%`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MaxDelete {
-    Count(u64),
-    /// Percent of the entries found at the destination.
-    Percent(u32),
-}
-
 /// Size and time bounds of the source's files: what is outside is not copied, and never selects deletes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Bounds {
     pub min_size: Option<u64>,
     pub max_size: Option<u64>,
@@ -104,22 +114,30 @@ impl Bounds {
 }
 
 /// Which links and special files come along, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Links {
-    /// `-l`: copy symlinks as symlinks; else they are skipped.
+    /// Copy symlinks as symlinks; else they are skipped.
     pub copy: bool,
-    /// `-L`: copy what they point to.
+    /// Copy what they point to.
     pub follow: bool,
-    /// `--safe-links`: leave out those that point outside the tree.
+    /// Leave out those that point outside the tree.
     pub safe: bool,
-    /// `-K`: a symlink to a directory at the destination counts as the directory, if it stays beneath the root.
+    /// A symlink to a directory at the destination counts as the directory, if it stays beneath the root.
     pub keep_dirlinks: bool,
-    /// `-H`.
+    /// Names that share a file share one at the destination too.
     pub hard: bool,
-    /// `-D`: fifos, sockets, devices.
+    /// FIFOs, sockets, devices.
     pub specials: bool,
     /// Of these, devices.
     pub devices: bool,
+}
+
+/// Symlinks as symlinks, no special files, names that share a file apart.
+impl Default for Links {
+    fn default() -> Self {
+        Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false, devices: true }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -135,35 +153,31 @@ pub struct Job {
     pub bounds: Bounds,
     /// Attributes to keep.
     pub keep: MetaMask,
-    /// `-S`.
+    /// Holes are preserved.
     pub sparse: bool,
-    /// `--inplace`.
+    /// Existing files are written into; an interruption leaves partial ones.
     pub in_place: bool,
     /// Of a large file that replaces another only what differs is moved, where both ends can tell.
     pub delta: bool,
-    /// `-x`.
+    /// The walk stays on the file system of each root.
     pub one_file_system: bool,
-    /// `--fsync`.
+    /// Everything is on stable storage before the end.
     pub sync: bool,
     pub verify: bool,
-    pub delete: bool,
-    pub delete_excluded: bool,
-    pub ignore_errors: bool,
-    pub max_delete: Option<MaxDelete>,
-    /// `--backup-dir`: below the destination's root.
+    /// `None`: nothing is deleted.
+    pub deletion: Option<Deletion>,
+    /// For what is replaced or deleted: a path below the destination's root.
     pub backup: Option<Vec<u8>>,
-    /// `--remove-source-files`: each source entry goes once its copy is verified.
+    /// Each source entry is deleted once its copy is verified.
     pub remove_source: bool,
     /// mv: the source's directories go too, if nothing is left in them.
     pub remove_dirs: bool,
-    /// `--force`: a file may replace a directory that is not empty.
-    pub force: bool,
     /// check: only what is missing or differs at the destination.
     pub one_way: bool,
     pub dry: bool,
-    /// `-j`.
+    /// `None` is tuned.
     pub workers: Option<u32>,
-    /// `--concurrency`: workers of one file at the most.
+    /// Workers of one file at the most.
     pub writers: Option<u32>,
     /// Bytes.
     pub chunk: u64,
@@ -173,7 +187,7 @@ pub struct Job {
     /// One progress event this often.
     pub progress: Duration,
     pub deadline: Option<Duration>,
-    /// `--timeout`: the run stops when nothing has moved, been found or been compared for so long.
+    /// The run stops when nothing has moved, been found or been compared for so long.
     pub timeout: Option<Duration>,
     /// Trees beside the destination, on the same file system: what is equal in one is linked, not copied. The first wins.
     pub link_dest: Vec<Arc<dyn Store>>,
@@ -183,17 +197,22 @@ pub struct Job {
     pub avoid: Vec<(u64, u64)>,
     /// A directory of this machine, by device and inode, that is never deleted: where the journals are.
     pub state: Option<(u64, u64)>,
-    /// With `--files-from`: go into listed directories (`-r` was given).
+    /// With a list of paths: go into listed directories.
     pub recurse_listed: bool,
-    /// `--chown`; `None` keeps what the source has.
+    /// The owner and group that entries get; `None` keeps what the source has.
     pub owner: Option<(Option<u32>, Option<u32>)>,
-    /// `--numeric-ids`: owners between machines by number, not by name.
+    /// Owners between machines by number, not by name.
     pub numeric_ids: bool,
-    /// `--chmod`, applied in order.
+    /// Applied in order.
     pub chmod: Vec<ModeChange>,
 }
 
 impl Job {
+    /// Whether excluded entries of the destination are deleted too.
+    pub fn deletes_excluded(&self) -> bool {
+        self.deletion.is_some_and(|deletion| deletion.excluded)
+    }
+
     /// A copy of what is in `source`, with the defaults of `haul cp`.
     pub fn copying(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
         Job::new(Mode::Copy, vec![Root::new(source, Pick::Contents)], target)
@@ -207,7 +226,7 @@ impl Job {
             target,
             rename: None,
             policy: Policy::DEFAULT,
-            links: Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: true, specials: true, devices: true },
+            links: Links { hard: true, specials: true, ..Links::default() },
             filter: Filter::default(),
             bounds: Bounds::default(),
             keep: MetaMask::MTIME.with(MetaMask::MODE),
@@ -217,14 +236,10 @@ impl Job {
             one_file_system: false,
             sync: false,
             verify: false,
-            delete: false,
-            delete_excluded: false,
-            ignore_errors: false,
-            max_delete: None,
+            deletion: None,
             backup: None,
             remove_source: false,
             remove_dirs: false,
-            force: false,
             one_way: false,
             dry: false,
             workers: None,
@@ -247,8 +262,9 @@ impl Job {
     }
 }
 
-/// One clause of `--chmod` or of `haul chmod`: for files, directories or both, what is added, removed or set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One clause of a change of modes: for files, directories or both, what is added, removed or set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ModeChange {
     pub files: bool,
     pub dirs: bool,
@@ -261,7 +277,8 @@ pub struct ModeChange {
 }
 
 /// The permissions of one class, given to others or taken from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClassCopy {
     /// Bits by which those of the class are shifted: 6, 3 or 0.
     pub from: u32,

@@ -33,6 +33,7 @@ pub mod report;
 pub mod retry;
 pub mod rlimit;
 pub mod schedule;
+pub mod spec;
 pub mod spill;
 pub mod store;
 pub mod survey;

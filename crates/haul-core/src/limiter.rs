@@ -28,7 +28,7 @@ pub enum Limiter {
     FarProcessors,
     /// The rate that was asked for.
     Limit,
-    /// `-j`.
+    /// The number of workers that was asked for.
     Workers,
     /// One file that one worker moves from beginning to end.
     OneFile,

@@ -2,27 +2,31 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::entry::{Entry, Kind, MetaMask, OwnerNames};
 use crate::event::{Action, Why};
 
 /// When are two files the same?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Compare {
     SizeAndTime,
     /// Sizes alone.
     Size,
     /// Sizes, then content.
     Content,
-    /// `-I`.
+    /// Everything is copied.
     Never,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Policy {
     pub compare: Compare,
     /// Times closer than this are the same.
     pub window: Duration,
-    /// `-u`: leave files that are newer at the destination.
+    /// Leave files that are newer at the destination.
     pub update: bool,
     /// Make nothing new.
     pub existing: bool,
@@ -30,6 +34,12 @@ pub struct Policy {
     pub ignore_existing: bool,
     /// Something of another kind gives way.
     pub force: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy::DEFAULT
+    }
 }
 
 impl Policy {

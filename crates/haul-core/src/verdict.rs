@@ -255,14 +255,17 @@ fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
 fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let pace = &facts.report.pace;
     let (_, what) = facts.words(facts.most().stage);
+    let allowed = !facts.machine.workers_fixed || facts.workers() > 1;
     let mostly = format!("mostly {what} ({} of the work)", percent(facts.most().share));
-    if let Some(file) = &pace.file {
+    // A stream has no size, and no other worker could have helped with it.
+    if let Some(file) = pace.file.as_ref().filter(|file| file.size > 0) {
         let (alone, since) = (facts.part(file.alone), facts.part(file.since));
         if alone > ALONE && since > 0.8 {
             let while_alone = format!("{} was the only work left for {} of the run", named(file), percent(alone));
             return Some((Limiter::OneFile, format!("a single large file: {while_alone}, {mostly}")));
         }
-        if alone > TAIL {
+        // One worker alone always ends with a last file.
+        if alone > TAIL && allowed {
             let sentence = format!("one last file: {} was the only work left for {} of the run, {mostly}", named(file), percent(alone));
             return Some((Limiter::Straggler, sentence));
         }
@@ -270,7 +273,6 @@ fn little_work(facts: &Facts<'_>) -> Option<(Limiter, String)> {
     let tail = pace.tail.as_secs_f64();
     let busy = if tail > 0.0 { pace.tail_work / tail } else { 0.0 };
     let peak = f64::from(facts.report.workers_peak.max(4));
-    let allowed = !facts.machine.workers_fixed || facts.workers() > 1;
     if facts.part(pace.tail) > ALONE && busy <= peak / 2.0 && allowed {
         let lasted = percent(facts.part(pace.tail));
         let sentence = format!("too little work: for {lasted} of the run only {busy:.1} workers on average were busy, {mostly}");

@@ -33,6 +33,7 @@ pub mod sftp;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 mod staging;
+pub mod stream;
 #[cfg(any(feature = "memory", feature = "ssh"))]
 pub mod synthetic;
 #[cfg(feature = "web")]

@@ -1,8 +1,9 @@
 //! What a backend says of itself, and what it is given to reach a host.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +30,16 @@ pub trait Provider: Sync + fmt::Debug {
         Ok(None)
     }
 
+    /// The values that [`Values::record`] made.
+    ///
+    /// # Errors
+    ///
+    /// What is no record of this backend's flags.
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
+        let _ = record;
+        Ok(None)
+    }
+
     /// Addresses with the same key are reached as one host, once in a run.
     fn host_key(&self, access: &Access, location: &Location) -> String {
         let _ = access;
@@ -44,9 +55,20 @@ pub trait Provider: Sync + fmt::Debug {
 }
 
 /// The values of a backend's flags.
-pub trait Values: Any + fmt::Debug + Send + Sync {}
+pub trait Values: Any + fmt::Debug + Send + Sync {
+    /// The backend's first scheme.
+    fn scheme(&self) -> Scheme;
 
-impl<T: Any + fmt::Debug + Send + Sync> Values for T {}
+    /// For a transfer spec. Relative paths are made absolute below `directory`. It holds no secrets: flags have none.
+    fn record(&self, directory: &Path) -> serde_json::Value;
+}
+
+/// Makes paths of a record absolute.
+pub fn root_all<'a>(paths: impl IntoIterator<Item = &'a mut PathBuf>, directory: &Path) {
+    for path in paths {
+        *path = directory.join(&*path);
+    }
+}
 
 /// How the hosts of a run are reached.
 #[derive(Clone, Default)]
@@ -78,6 +100,11 @@ impl Access {
     /// The flags of a backend as they were given.
     pub fn get<T: Values + Default + Clone>(&self) -> T {
         self.values.iter().find_map(|values| (&**values as &dyn Any).downcast_ref().cloned()).unwrap_or_default()
+    }
+
+    /// The flags of all backends, for a transfer spec.
+    pub fn record(&self, directory: &Path) -> BTreeMap<String, serde_json::Value> {
+        self.values.iter().map(|values| (values.scheme().word.to_string(), values.record(directory))).collect()
     }
 
     /// Other flags of a backend from here on.

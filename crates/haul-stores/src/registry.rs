@@ -1,11 +1,13 @@
 //! The backends: one line each.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{AddressError, Location, Scheme};
 
-use crate::provider::Provider;
+use crate::provider::{Access, Provider};
 
 pub static PROVIDERS: &[&dyn Provider] = &[
     &crate::local::LocalProvider,
@@ -32,8 +34,23 @@ pub fn provider(scheme: Scheme) -> Option<&'static dyn Provider> {
 /// # Errors
 ///
 /// What is no address of a backend that there is.
-pub fn parse(argument: &OsStr, exists: &dyn Fn(&Path) -> bool) -> Result<Location, AddressError> {
+pub fn parse(argument: &OsStr, exists: &dyn Fn(&Path) -> bool) -> std::result::Result<Location, AddressError> {
     Location::parse(argument, &schemes(), exists)
+}
+
+/// The flags of a transfer spec.
+///
+/// # Errors
+///
+/// `Usage` for flags that no backend has.
+pub fn access(record: &BTreeMap<String, serde_json::Value>) -> Result<Access> {
+    record.iter().try_fold(Access::default(), |access, (word, record)| {
+        let refuse = |why: String| Error::new(ErrorKind::Usage, "read the transfer spec").because(format!("access of {word}: {why}"));
+        let provider = PROVIDERS.iter().find(|provider| provider.schemes()[0].word == word.as_str());
+        let provider = provider.ok_or_else(|| refuse("this program has no such backend".into()))?;
+        let values = provider.recall(record.clone()).map_err(|e| refuse(e.to_string()))?;
+        Ok(values.into_iter().fold(access, Access::with))
+    })
 }
 
 #[cfg(test)]

@@ -88,6 +88,12 @@ impl Program {
         Program::new(apart::through(words, &self.command))
     }
 
+    /// From another directory.
+    pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
+        self.command.current_dir(path);
+        self
+    }
+
     /// Reads a file as its standard input.
     pub fn stdin(mut self, path: impl AsRef<Path>) -> Self {
         self.command.stdin(File::open(path).expect("the input can be opened"));

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -32,7 +33,38 @@ mod units;
 use exit::Exit;
 use flags::{Command, Environment, Invocation, Parsed, Text, UsageError};
 
+/// The program has a thread of its own, so that a second signal ends the process while it is stuck in a system call.
 fn main() -> ExitCode {
+    let (end, ends) = mpsc::channel();
+    signals::leave_by(end.clone());
+    let begun = std::thread::Builder::new().name("haul".into()).stack_size(STACK).spawn(move || {
+        let mut ended = Ended { end, code: PANICKED };
+        ended.code = program().code();
+    });
+    match begun {
+        Ok(_) => ends.recv().unwrap_or(PANICKED).into(),
+        Err(_) => program().into(),
+    }
+}
+
+/// That of a main thread on Linux.
+const STACK: usize = 8 << 20;
+/// The exit code of a program that panicked.
+const PANICKED: u8 = 101;
+
+/// Reports the end of the program, also by a panic.
+struct Ended {
+    end: mpsc::Sender<u8>,
+    code: u8,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.end.send(self.code); // main left at a signal
+    }
+}
+
+fn program() -> Exit {
     let argv: Vec<OsString> = std::env::args_os().collect();
     let color = !no_color();
     // With a handler a write beyond the limit on file sizes (ulimit -f) fails with an error of its file; without, it kills.
@@ -49,7 +81,6 @@ fn main() -> ExitCode {
             error.exit
         }
     }
-    .into()
 }
 
 /// A refused command line, of which the first paragraph is the reason.
@@ -137,7 +168,7 @@ fn ended(result: std::io::Result<()>) -> Exit {
     if result.is_ok() { Exit::Success } else { Exit::Io }
 }
 
-/// The umask, which can only be read by setting it: done before there is a second thread.
+/// The umask, which can only be read by setting it: done before there is a thread that creates files.
 pub fn umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);

@@ -2,14 +2,13 @@
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::spec::{Owner, Principal};
 use haul_core::store::{Store, Who};
-
-use crate::flags::keep::{Chown, Principal};
 
 /// Owner and group as the host of the place numbers them.
 ///
 /// Errors: `Usage` where a name is not known there, `Unsupported` where the place cannot be asked.
-pub fn numbers(store: &dyn Store, owner: &Chown) -> Result<(Option<u32>, Option<u32>)> {
+pub fn numbers(store: &dyn Store, owner: &Owner) -> Result<(Option<u32>, Option<u32>)> {
     let number = |who, principal: &Option<Principal>| match principal {
         None => Ok(None),
         Some(Principal::Id(id)) => Ok(Some(*id)),

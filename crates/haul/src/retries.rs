@@ -19,9 +19,9 @@ pub fn enter(invocation: &Invocation) -> Entered {
 
 pub fn policy(command: &Command) -> Policy {
     Policy::of(match command {
-        Command::Copy(flags) => flags.run.retries,
-        Command::Check(flags) => flags.run.retries,
-        Command::Sum(flags) => flags.run.retries,
+        Command::Copy(flags) => flags.spec.limits.retries,
+        Command::Check(flags) => flags.spec.limits.retries,
+        Command::Sum(flags) => flags.limits.retries,
         _ => None,
     })
 }

@@ -1,6 +1,26 @@
-//! Which signals stop haul.
+//! Which signals stop haul, and how a second one ends it whatever its threads are stuck in.
+
+use std::sync::OnceLock;
+use std::sync::mpsc::Sender;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::exit::Exit;
+
+/// To `main`, which returns when it hears of an end.
+static END: OnceLock<Sender<u8>> = OnceLock::new();
+
+/// Once, before any other thread: where [`leave`] reports to.
+pub fn leave_by(end: Sender<u8>) {
+    let _ = END.set(end); // called once
+}
+
+/// Ends the program now. The caller has nothing left to do.
+pub fn leave(exit: Exit) {
+    if let Some(end) = END.get() {
+        let _ = end.send(exit.code()); // main has returned already
+    }
+}
 
 /// SIGINT, SIGTERM and SIGHUP, without those that this process ignores: whoever started it (`nohup`, a shell that put it into
 /// the background) wants it to go on, and a handler would undo that.

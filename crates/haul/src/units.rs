@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use haul_core::entry::Time;
-use haul_core::job::{ClassCopy, MaxDelete, ModeChange};
+use haul_core::job::{ClassCopy, ModeChange};
+use haul_core::spec::MaxDelete;
 pub use haul_core::units::{bytes, count, duration, rate};
 use jiff::civil;
 use jiff::tz::TimeZone;

@@ -67,10 +67,11 @@ fn a_link_of_a_known_rate_is_found_each_way() {
         let ended = haul.run().code(0);
         let found = document(&ended);
         assert_eq!((&found["way"], &found["failed"]), (&way.into(), &0.into()), "{ended}");
-        // Headers, acknowledgements and ssh's own bytes take some of the rate; more than the rate there cannot be.
+        // Headers, acknowledgements and ssh's own bytes take some of the rate, other processes may take more; what was queued
+        // before the second began may add a little.
         for (direction, rate) in [("out", forth), ("in", back)] {
             let share = best(&found)[direction] / rate as f64;
-            assert!((0.7..1.02).contains(&share), "{direction} {way}: {share}\n{ended}");
+            assert!((0.3..1.1).contains(&share), "{direction} {way}: {share}\n{ended}");
         }
         let asked = found["round_trip"]["median"].as_f64().expect("a number");
         assert!((0.008..0.5).contains(&asked), "{asked}\n{ended}");

@@ -8,9 +8,10 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{Action, Warning, Why};
 use crate::filter::Verdict;
 use crate::hint::Hint;
-use crate::job::{MaxDelete, Mode};
+use crate::job::Mode;
 use crate::report::{Ending, Skipped};
 use crate::schedule::DirWork;
+use crate::spec::MaxDelete;
 use crate::spill::{SpillQueue, SpillStack};
 use crate::store::{Flow, remove_emptied};
 
@@ -42,7 +43,7 @@ pub fn extra(cx: &Context, work: &DirWork, target: &Entry) {
 
 /// It goes when all has landed.
 pub fn doom(cx: &Context, work: &DirWork, target: &Entry) {
-    if !cx.job.delete || cx.job.mode != Mode::Copy || cx.ends.stays(target) {
+    if cx.job.deletion.is_none() || cx.job.mode != Mode::Copy || cx.ends.stays(target) {
         return;
     }
     let mut record = target.ino.to_le_bytes().to_vec();
@@ -58,11 +59,11 @@ pub fn deletes(cx: &Arc<Context>) {
     if topmost == 0 || cx.cancel.is_set() {
         return;
     }
-    if cx.out.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors {
+    if cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors) {
         return skip_deletes(cx, topmost);
     }
     let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
-    if let Some(most) = cx.job.max_delete {
+    if let Some(most) = cx.job.deletion.and_then(|deletion| deletion.most) {
         let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
         let mut count = 0;
         loop {
@@ -80,7 +81,8 @@ pub fn deletes(cx: &Arc<Context>) {
         }
         doomed = again;
         // Whatever went wrong while they were counted, the count is not to be trusted.
-        if cx.cancel.is_set() || (cx.out.impaired.load(Ordering::Relaxed) && !cx.job.ignore_errors) {
+        if cx.cancel.is_set() || (cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors))
+        {
             return skip_deletes(cx, topmost);
         }
         let limit = match most {
@@ -194,7 +196,7 @@ fn deleted(cx: &Context, entry: &Entry) {
 /// Whether the filter keeps a name that only the destination has. One whose listing does not tell its kind is kept if it
 /// would be as a file or, where it may be one, as a directory.
 pub fn protected(cx: &Context, entry: &Entry) -> bool {
-    if cx.job.delete_excluded || cx.job.filter.is_empty() {
+    if cx.job.deletes_excluded() || cx.job.filter.is_empty() {
         return false;
     }
     let excluded = |is_dir| cx.job.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude;
@@ -241,7 +243,7 @@ fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
 /// What [`delete_tree`] would remove: neither what the filters protect nor a directory above such a name.
 fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
     let mut keepers = std::collections::HashSet::new();
-    if !cx.job.filter.is_empty() && !cx.job.delete_excluded {
+    if !cx.job.filter.is_empty() && !cx.job.deletes_excluded() {
         let length = top.name.path().len();
         below(cx, &top.name, &mut |entry, kept| {
             let path = entry.name.path();

@@ -119,7 +119,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
         return Err(refused().hint("it is kept: it is a mount point, the source, or the journal directory"));
     }
     if target.kind != Kind::Dir {
-        if !cx.job.force && cx.job.backup.is_none() {
+        if !cx.job.policy.force && cx.job.backup.is_none() {
             return Err(refused().advise(Hint::ReplaceOrKeep));
         }
         if cx.writes() {
@@ -139,7 +139,7 @@ fn clear(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) -> Resu
         })
     })?;
     cx.target().forget(&dir);
-    if !empty && !cx.job.force {
+    if !empty && !cx.job.policy.force {
         return Err(refused().advise(Hint::ReplaceTree));
     }
     if cx.writes() {

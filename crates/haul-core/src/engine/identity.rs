@@ -55,7 +55,7 @@ impl Identity {
         entry.size == target.size && entry.ino == target.ino && (same || (network(entry.dev) && network(target.dev)))
     }
 
-    /// `-x`: whether an entry of the destination lies on another file system than its root, where nothing is deleted.
+    /// Whether an entry of the destination lies on another file system than its root, where nothing is deleted.
     fn is_across(&self, target: &Entry) -> bool {
         if !self.job.one_file_system {
             return false;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::Verdict;
-use crate::job::Listed;
 use crate::schedule::{DirWork, PendingDir};
 
 use super::context::Context;
@@ -17,7 +16,7 @@ use super::tries::retry;
 
 /// Paths in order, so that one stack of open directories serves them all. Directories on
 /// the way are made as they are at the source, without what else is in them.
-pub fn feed(cx: &Arc<Context>, root: usize, paths: Listed) {
+pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<Vec<u8>>>) {
     let top = top(root, None, fresh_target(cx), false);
     cx.sched.hold(&top);
     let mut open: Vec<Arc<DirWork>> = vec![top.clone()];

@@ -52,7 +52,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::t
                     folding.names.insert(lower(&source.name.leaf));
                 }
                 if !selected(cx, Some(&dir_path), &source) {
-                    if let Some(target) = target.filter(|_| cx.job.delete_excluded) {
+                    if let Some(target) = target.filter(|_| cx.job.deletes_excluded()) {
                         doom(cx, work, &target);
                     }
                     continue;

@@ -39,7 +39,7 @@ pub fn shortage(cx: &Context, space: Space) -> Option<Warning> {
     }
 }
 
-/// Bytes that are planned and have not moved yet; of files that are compared first (`-c`) those that are known to differ.
+/// Bytes that are planned and have not moved yet; of files that are compared first those that are known to differ.
 pub fn bytes_to_come(cx: &Context) -> u64 {
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
     let tally = &cx.out.tally;

@@ -31,7 +31,7 @@ pub fn feed(cx: &Arc<Context>, root: usize) {
             cx.sched.push_names(&work, named);
             cx.sched.items_done(&work, 1);
         }
-        Pick::Listed(open) => listed::feed(cx, root, open()),
+        Pick::Listed(paths) => listed::feed(cx, root, paths.take()),
     }
 }
 
@@ -70,7 +70,8 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
         let e = Error::new(ErrorKind::Usage, "list").at(&work.dir.path());
         cx.out.fail(&e.because(format!("a symlink leads back to {}/", crate::entry::show(&ancestor))), Kind::Dir);
     } else {
-        let merged = (cx.job.delete || (cx.job.mode == Mode::Check && !cx.job.one_way) || !cx.target().caps().cheap_stat) && !work.fresh;
+        let merged =
+            (cx.job.deletion.is_some() || (cx.job.mode == Mode::Check && !cx.job.one_way) || !cx.target().caps().cheap_stat) && !work.fresh;
         let listed = if merged { list_merged(cx, work, &mut relieved) } else { list_source(cx, work, &mut relieved) };
         if let Err(e) = listed
             && e.kind() != ErrorKind::Cancelled
@@ -82,7 +83,7 @@ pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
     cx.sched.items_done(work, 1);
 }
 
-/// With `-L` a link may lead to a directory above it.
+/// Where links are followed, one may lead to a directory above it.
 fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
     let entry = work.entry.as_ref()?;
     let mut above = work.parent.as_ref();

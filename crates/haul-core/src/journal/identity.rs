@@ -1,7 +1,7 @@
 //! Which job a journal belongs to.
 
 /// A job as far as its journal is concerned: what is copied and where to, whatever the flags, so that a
-/// rerun with `-v` or another `-j` goes on with the same journal. The strings are places as messages show
+/// rerun that prints more or has other numbers of workers goes on with the same journal. The strings are places as messages show
 /// them ([`crate::store::Place::words`]), made absolute by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {

@@ -26,6 +26,8 @@ pub struct JobInfo {
     pub directory: Option<Vec<u8>>,
     /// As [`super::Begin::arguments`]; empty for a job of an earlier version.
     pub arguments: Vec<Vec<u8>>,
+    /// As [`super::Begin::spec`]; `None` for a job of an earlier version.
+    pub spec: Option<String>,
     /// When its last run began.
     pub started: Option<i64>,
     /// The last sign of life of a run that is not finished.
@@ -218,6 +220,7 @@ fn inspect(dir: &Path, id: &str, here: &Here, now: i64) -> io::Result<JobInfo> {
         command: text::one(&about, "command").unwrap_or_default(),
         directory: text::one(&about, "directory").map(|directory| unshown(&directory)),
         arguments: text::all(&about, "argument").map(|argument| unshown(&argument)).collect(),
+        spec: text::one(&about, "spec"),
         started: text::number(&about, "started"),
         heartbeat: holder.map(|holder| holder.heartbeat),
         state,

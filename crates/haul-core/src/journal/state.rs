@@ -59,6 +59,8 @@ pub struct Begin {
     /// The working directory, where it could be had, and the command line word by word: for `haul jobs resume`.
     pub directory: Option<Vec<u8>>,
     pub arguments: Vec<Vec<u8>>,
+    /// The text of the transfer's spec; empty where there is none.
+    pub spec: String,
     /// What earlier runs landed is not gone on with: their unfinished writes are stale. Names that were
     /// about to be created in place are still done again.
     pub restart: bool,
@@ -272,6 +274,9 @@ impl JobDir {
         }
         for argument in &self.begin.arguments {
             text::put(&mut about, "argument", &show(argument));
+        }
+        if !self.begin.spec.is_empty() {
+            text::put(&mut about, "spec", &self.begin.spec);
         }
         text::put(&mut about, "started", &self.lock.since().to_string());
         about

@@ -24,11 +24,11 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     pub role: Role,
-    /// `-L`, for a source only: directories are reached through links, wherever they lead.
+    /// For a source only: directories are reached through links, wherever they lead.
     pub follow: bool,
-    /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
+    /// A symlink to a directory counts as that directory if it leads nowhere out of the root.
     pub keep_dirlinks: bool,
-    /// `-x`: entries must say which file system they are on.
+    /// Entries must say which file system they are on.
     pub one_file_system: bool,
     /// Modes of new entries come from the source; else from the umask of whoever writes.
     pub keep_modes: bool,

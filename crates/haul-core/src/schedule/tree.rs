@@ -22,7 +22,7 @@ pub struct DirWork {
     pub touched: AtomicBool,
     /// It was made by this run.
     pub made: bool,
-    /// Not to be listed: a mount point under `-x`, a directory that was named in a list of paths.
+    /// Not to be listed: a mount point where the walk stays on one file system, a directory that was named in a list of paths.
     pub closed: bool,
 }
 

@@ -70,7 +70,7 @@ pub trait Tuner: Send {
     fn name(&self) -> &'static str;
 }
 
-/// `-j N`.
+/// A number of workers that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed(pub Limits);
 

@@ -215,6 +215,10 @@ fn too_little_work_is_no_fault_of_a_store() {
         "one last file: big.tar (3.0 GiB) was the only work left for 45% of the run",
     );
     is(&alone(1.0, 5.0), MACHINE, &near(), Limiter::DestinationWrites, "writing");
+    // One worker alone always ends with a last file: more workers are what it lacks.
+    let mut single = alone(4.5, 5.0);
+    single.workers_end = 1;
+    is(&single, Machine { workers_fixed: true, ..MACHINE }, &near(), Limiter::Workers, "WORKERS: 1 worker");
     let few = |busy: f64| {
         let pace = Pace { tail: secs(8.0), tail_work: 8.0 * busy, ..Pace::default() };
         ran(|r| (r.pace, r.times.writing) = (pace, secs(15.0)))

@@ -1,11 +1,16 @@
 //! The flags that only object stores have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use haul_core::place::Scheme;
+use serde::{Deserialize, Serialize};
+
+use crate::provider::{Values, root_all};
 
 /// What the flags say of object stores.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[group(skip)]
 #[command(next_help_heading = "Object stores (s3://; no effect on other addresses)")]
 pub struct Flags {
@@ -75,6 +80,18 @@ pub struct Flags {
     /// Objects are read in this version: of `--version-id`, which only some commands have.
     #[arg(skip)]
     pub version_id: Option<String>,
+}
+
+impl Values for Flags {
+    fn scheme(&self) -> Scheme {
+        super::provider::S3
+    }
+
+    fn record(&self, directory: &Path) -> serde_json::Value {
+        let mut flags = self.clone();
+        root_all(flags.ca_bundle.iter_mut().chain(&mut flags.sse_c), directory);
+        serde_json::to_value(flags).unwrap_or_default()
+    }
 }
 
 impl Flags {

@@ -37,6 +37,10 @@ impl Provider for S3Provider {
         Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
     }
 
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
+        Ok(Some(Arc::new(serde_json::from_value::<Flags>(record)?)))
+    }
+
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {
         let host = BucketHost::new(access, location)?;
         host.must_exist()?;

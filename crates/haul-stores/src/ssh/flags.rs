@@ -1,12 +1,17 @@
 //! The flags that only ssh has.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
+use haul_core::place::Scheme;
+use serde::{Deserialize, Serialize};
+
+use crate::provider::{Values, root_all};
 
 /// What the flags say of ssh.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[group(skip)]
 #[command(next_help_heading = "Connection (SSH; no effect on local paths)")]
 pub struct Flags {
@@ -46,6 +51,18 @@ pub struct Flags {
     /// Use these TCP ports for direct, encrypted data connections (as the firewall allows)
     #[arg(long, value_name = "LOW:HIGH", value_parser = ports, conflicts_with = "no_direct")]
     pub data_ports: Option<(u16, u16)>,
+}
+
+impl Values for Flags {
+    fn scheme(&self) -> Scheme {
+        super::provider::SSH
+    }
+
+    fn record(&self, directory: &Path) -> serde_json::Value {
+        let mut flags = self.clone();
+        root_all(flags.identities.iter_mut().chain(&mut flags.ssh_config), directory);
+        serde_json::to_value(flags).unwrap_or_default()
+    }
 }
 
 /// A path that means the same to every shell.

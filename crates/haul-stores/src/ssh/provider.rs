@@ -51,6 +51,10 @@ impl Provider for SshProvider {
         Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
     }
 
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
+        Ok(Some(Arc::new(serde_json::from_value::<Flags>(record)?)))
+    }
+
     fn host_key(&self, access: &Access, location: &Location) -> String {
         let scheme = if is_plain(&access.get(), location) { SFTP } else { SSH };
         format!("{}://{}", scheme.word, location.authority())

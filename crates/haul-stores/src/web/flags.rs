@@ -1,11 +1,17 @@
 //! The flags that only web servers have.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{Args, ValueHint};
+use haul_core::place::Scheme;
+use serde::{Deserialize, Serialize};
+
+use crate::provider::Values;
 
 /// What the flags say of web servers.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[group(skip)]
 #[command(next_help_heading = "Web servers (http:// and https:// addresses; no effect on others)")]
 pub struct Flags {
@@ -15,6 +21,20 @@ pub struct Flags {
     /// Verify files against this list, a file or URL as sha256sum writes it; a file that is not in it fails
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "sha256")]
     pub sha256sums: Option<OsString>,
+}
+
+impl Values for Flags {
+    fn scheme(&self) -> Scheme {
+        super::provider::HTTPS
+    }
+
+    fn record(&self, directory: &Path) -> serde_json::Value {
+        let mut flags = self.clone();
+        // A URL stays as it is.
+        let file = flags.sha256sums.iter_mut().filter(|list| !list.to_string_lossy().contains("://"));
+        file.for_each(|list| *list = directory.join(&*list).into_os_string());
+        serde_json::to_value(flags).unwrap_or_default()
+    }
 }
 
 /// 32 bytes of hexadecimal digits.

@@ -43,6 +43,10 @@ impl Provider for WebProvider {
         Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
     }
 
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
+        Ok(Some(Arc::new(serde_json::from_value::<Flags>(record)?)))
+    }
+
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {
         Ok(Arc::new(WebHost::new(access, location)?))
     }

@@ -37,7 +37,7 @@ fn main() -> std::process::ExitCode {
         _ => return complain(SHAPES),
     };
     let mut job = Job::copying(source, target);
-    job.delete = delete;
+    job.deletion = delete.then(Default::default);
     job.dry = shape == "doomed";
     let setup = Setup {
         observer: Arc::new(()),
@@ -67,7 +67,6 @@ fn main() -> std::process::ExitCode {
 
 fn complain(words: &str) -> std::process::ExitCode {
     // Nothing can be said when even this fails.
-    // There is nobody to report it to.
     let _ = writeln!(std::io::stderr(), "{words}");
     std::process::ExitCode::from(2)
 }

@@ -20,6 +20,19 @@ pub(super) struct Reading {
     pub op: Op,
 }
 
+impl Reading {
+    /// A reader with `what` wrong, where that is so behind `half` of it.
+    fn bent<'a>(&self, from: Box<dyn Read + Send + 'a>, what: Option<What>, half: u64, under: Under<'a>) -> Box<dyn Read + Send + 'a> {
+        let until = match &what {
+            None | Some(What::FlipBit) => None,
+            Some(What::StopShort) => Some((half, None)),
+            Some(what) => Some((half, failure(what, self.op, &self.name))),
+        };
+        let from = Bent { from, flips: matches!(what, Some(What::FlipBit)), until };
+        Box::new(Counted { from, _under: under })
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 impl Source for Reading {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
@@ -28,13 +41,15 @@ impl Source for Reading {
         self.core.ask(self.op, &path, true)?;
         let what = self.core.ask(self.op, &path, false)?;
         let half = (at.end - at.start) / 2;
-        let until = match &what {
-            None | Some(What::FlipBit) => None,
-            Some(What::StopShort) => Some((half, None)),
-            Some(what) => Some((half, failure(what, self.op, &self.name))),
-        };
-        let from = Bent { from: self.inner.read(at)?, flips: matches!(what, Some(What::FlipBit)), until };
-        Ok(Box::new(Counted { from, _under: under }))
+        Ok(self.bent(self.inner.read(at)?, what, half, under))
+    }
+
+    fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
+        let under = self.core.enter(self.op, 1);
+        let path = self.name.path();
+        self.core.ask(self.op, &path, true)?;
+        let what = self.core.ask(self.op, &path, false)?;
+        Ok(self.bent(self.inner.stream()?, what, 1 << 20, under))
     }
 
     /// What goes from one remote host to another passes every rule by.

@@ -49,7 +49,7 @@ fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
     target.put("empty/full/of/things", b"x");
     target.put("d1", b"a file where a directory belongs");
     let mut forced = copying(&source, &target);
-    forced.force = true;
+    forced.policy.force = true;
     let (report, _) = go(forced);
     assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
     same(&source, &target);

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use haul_core::event::Action;
 use haul_core::filter::Filter;
-use haul_core::job::{Job, MaxDelete};
+use haul_core::job::Job;
 use haul_core::report::Ending;
+use haul_core::spec::{Deletion, MaxDelete};
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
@@ -24,8 +25,12 @@ fn pair() -> (Memory, Memory) {
 
 fn sync(source: &Memory, target: &Memory) -> Job {
     let mut sync = copying(source, target);
-    sync.delete = true;
+    sync.deletion = Some(Deletion::default());
     sync
+}
+
+fn at_most(most: MaxDelete) -> Option<Deletion> {
+    Some(Deletion { most: Some(most), ..Deletion::default() })
 }
 
 fn filter(patterns: &[&str]) -> Filter {
@@ -45,7 +50,7 @@ fn max_delete_counts_what_is_below_and_is_all_or_nothing() {
         }
         let before = target.paths();
         let mut sync = sync(&source, &target);
-        sync.max_delete = Some(MaxDelete::Count(most));
+        sync.deletion = at_most(MaxDelete::Count(most));
         let (report, _) = go(sync);
         if goes {
             assert_eq!(report.deleted.total(), 5);
@@ -66,7 +71,7 @@ fn max_delete_in_percent_is_of_what_the_destination_has() {
             target.put(format!("x{i}"), b"y");
         }
         let mut sync = sync(&source, &target);
-        sync.max_delete = Some(MaxDelete::Percent(percent));
+        sync.deletion = at_most(MaxDelete::Percent(percent));
         let (report, _) = go(sync);
         assert_eq!(report.deleted.total(), if goes { 3 } else { 0 }, "{percent}");
     }
@@ -80,7 +85,7 @@ fn a_listing_that_fails_while_names_are_counted_stops_the_deletes() {
     let fault = Fault::new(target.again());
     fault.add(Rule::new(Op::List, What::Fail(ErrorKind::Denied, Remedy::None)).on("gone/deep"));
     let mut sync = job(Arc::new(source.again()), Arc::new(fault));
-    (sync.delete, sync.max_delete) = (true, Some(MaxDelete::Count(100)));
+    sync.deletion = at_most(MaxDelete::Count(100));
     let (report, _) = go(sync);
     assert!(report.failed > 0 && report.deletes_skipped.is_some(), "{report:?}");
     assert!(target.get("x").is_some() && target.get("gone/deep/a").is_some());
@@ -102,7 +107,7 @@ fn excluded_names_and_the_directories_above_them_stay() {
     }
     assert!(["gone/keep.log", "gone/b/e/keep.log", "d/keep.log"].iter().all(|path| target.get(path).is_some()));
     let mut sync = sync(&source, &target);
-    (sync.filter, sync.delete_excluded) = (filter(&["*.log"]), true);
+    (sync.filter, sync.deletion) = (filter(&["*.log"]), Some(Deletion { excluded: true, ..Deletion::default() }));
     go(sync);
     assert_same(&source, &target);
 }
@@ -113,7 +118,7 @@ fn protected_names_do_not_count_for_max_delete() {
     target.put("gone/keep.log", b"y");
     target.put("gone/a", b"y");
     let mut sync = sync(&source, &target);
-    (sync.filter, sync.max_delete) = (filter(&["*.log"]), Some(MaxDelete::Count(1)));
+    (sync.filter, sync.deletion) = (filter(&["*.log"]), at_most(MaxDelete::Count(1)));
     let (report, _) = go(sync);
     assert_eq!((report.deleted.total(), report.ending), (1, Ending::Complete), "{report:?}");
 }
@@ -132,7 +137,7 @@ fn a_destination_that_folds_names_pairs_them_itself() {
         shown.put("EXTRA", b"goes");
         shown.put_time(theirs, source.entry(ours).unwrap().mtime);
         let mut sync = copying(&source, &shown);
-        sync.delete = true;
+        sync.deletion = Some(Deletion::default());
         let (report, diary) = go(sync);
         assert_eq!(report.failed, 0, "{ours}: {report:?}");
         assert_eq!(diary.of(Action::Delete), ["EXTRA"], "{ours}");
@@ -157,7 +162,7 @@ fn many_extras_go_in_batches() {
         target.put(format!("d/extra{i}"), b"");
     }
     let mut sync = job(Arc::new(source.again()), Arc::new(watched.clone()));
-    sync.delete = true;
+    sync.deletion = Some(Deletion::default());
     go(sync);
     assert!(watched.count(Op::Remove).calls <= 5, "{:?}", watched.count(Op::Remove));
 }
@@ -205,7 +210,7 @@ fn nothing_is_deleted_after_a_failure_of_any_kind() {
             to.add(rule)
         }
         let mut sync = job(Arc::new(from), Arc::new(to));
-        sync.delete = true;
+        sync.deletion = Some(Deletion::default());
         let (report, _) = go(sync);
         assert!(report.failed >= 1, "{words}: {report:?}");
         assert_eq!(report.deleted.total(), 0, "{words}");
@@ -225,7 +230,7 @@ fn a_vanished_source_file_does_not_block_deletes() {
     let from = Fault::new(source.again());
     from.add(Rule::new(Op::GetBundle, What::Vanish).on("d/new"));
     let mut sync = job(Arc::new(from), Arc::new(target.again()));
-    sync.delete = true;
+    sync.deletion = Some(Deletion::default());
     let (report, _) = go(sync);
     assert_eq!((report.vanished, report.failed, report.deleted.files), (1, 0, 1), "{report:?}");
 }
@@ -239,7 +244,7 @@ fn a_name_that_is_another_file_now_is_not_removed() {
     // While the removal waits somebody puts another file in the place of one of the two.
     to.add(Rule::new(Op::Remove, What::Delay(Duration::from_millis(300))));
     let mut sync = job(Arc::new(source.again()), Arc::new(to.clone()));
-    sync.delete = true;
+    sync.deletion = Some(Deletion::default());
     let other = target.again();
     let swap = std::thread::spawn(move || {
         while to.count(Op::Remove).calls == 0 {

@@ -8,6 +8,7 @@ use haul_core::entry::{Kind, MetaMask};
 use haul_core::job::Job;
 use haul_core::journal::{Begin, Identity, State};
 use haul_core::report::{Ending, Report};
+use haul_core::spec::Deletion;
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Gate, Op, Rule, What};
@@ -68,7 +69,7 @@ impl Pair {
 
     fn sync(&self, from: &Fault, to: &Fault) -> Job {
         let mut sync = job(Arc::new(from.clone()), Arc::new(to.clone()));
-        (sync.delete, sync.verify) = (true, true);
+        (sync.deletion, sync.verify) = (Some(Deletion::default()), true);
         sync
     }
 
@@ -209,7 +210,7 @@ fn what_is_backed_up_is_kept_when_the_answer_is_lost() {
             to.add(lost(op).times(2));
             to.add(Rule::new(op, What::Fail(ErrorKind::Broken, Remedy::Reconnect)).nth(5));
             let mut sync = job(Arc::new(from), Arc::new(to));
-            (sync.delete, sync.backup, sync.links.hard) = (true, Some(b".old".to_vec()), links);
+            (sync.deletion, sync.backup, sync.links.hard) = (Some(Deletion::default()), Some(b".old".to_vec()), links);
             sync.filter.exclude(b"/.old").expect("a rule");
             let (report, _) = Run::workers(3).go(sync);
             assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{op:?} {links}: {report:?}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use haul_core::entry::MetaMask;
 use haul_core::event::Action;
 use haul_core::report::Ending;
+use haul_core::spec::Deletion;
 use haul_core::tune::{Fixed, Limits};
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::local::{Local, Options};
@@ -128,7 +129,7 @@ fn no_directory_of_the_source_is_listed_twice() {
     for delete in [false, true] {
         let target = remote();
         let mut sync = job(Arc::new(from.clone()), Arc::new(target.again()));
-        sync.delete = delete;
+        sync.deletion = delete.then(Deletion::default);
         // Rules count over both runs: the second run needs its own.
         if delete {
             from.clear();

@@ -8,6 +8,7 @@ use haul_core::event::{Action, Why};
 use haul_core::job::Job;
 use haul_core::plan::Compare;
 use haul_core::report::{Ending, Report};
+use haul_core::spec::Deletion;
 use haul_stores::memory::Memory;
 use proptest::prelude::*;
 
@@ -109,7 +110,7 @@ fn sync(source: &Memory, target: &Memory, compare: Compare, bare: bool) -> Job {
         if bare { store.with(|caps| (caps.lists, caps.cheap_stat) = (haul_core::entry::MetaMask::NONE, false)) } else { store }
     };
     let mut sync = job(Arc::new(hand(source)), Arc::new(hand(target)));
-    (sync.delete, sync.force, sync.policy.compare) = (true, true, compare);
+    (sync.deletion, sync.policy.force, sync.policy.compare) = (Some(Deletion::default()), true, compare);
     sync
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use haul_core::event::{Action, Why};
 use haul_core::job::{Job, Listed, Pick, Root};
+use haul_core::spill::Sorter;
 use haul_stores::memory::Memory;
 
 use crate::support::{assert_same, content, go, job};
@@ -18,8 +19,10 @@ fn names(names: &[&str]) -> Pick {
 }
 
 fn listed(paths: &[&str]) -> Pick {
-    let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
-    Pick::Listed(Arc::new(move || Box::new(paths.clone().into_iter().map(Ok)) as Listed))
+    // Equal records keep the order in which they came.
+    let mut sorter = Sorter::new(&std::env::temp_dir(), 1 << 16, |_, _| std::cmp::Ordering::Equal);
+    paths.iter().for_each(|path| sorter.push(path.as_bytes()).unwrap());
+    Pick::Listed(Arc::new(Listed::new(sorter.finish().unwrap())))
 }
 
 fn copy(roots: Vec<Root>, target: &Memory) -> Job {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haul_core::event::Action;
 use haul_core::report::Ending;
+use haul_core::spec::Deletion;
 use haul_core::tune::{Demand, Limits, Sample, Tuner};
 use haul_stores::memory::Memory;
 use haul_test::content::Random;
@@ -85,7 +86,7 @@ fn random_runs_with_jumping_limits_always_end_with_equal_trees() {
             target.put(format!("d{}/extra{j}/x", j % 4), b"extra");
         }
         let mut sync = job(slow(&mut random, &source), slow(&mut random, &target));
-        sync.delete = true;
+        sync.deletion = Some(Deletion::default());
         sync.verify = random.below(2) == 0;
         let run = Run { tuner: Some(Box::new(Jumping(Random::new(i)))), ..Run::default() };
         let (report, diary) = run.go(sync);

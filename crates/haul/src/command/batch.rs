@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::show;
-use haul_core::error::{Error, Result};
+use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::rlimit;
+use haul_core::spec::Input;
 
 use crate::exit::Exit;
 use crate::flags::global::Progress;
-use crate::flags::select::Input;
 use crate::flags::{BatchFlags, Command, Global, Invocation, JobsCommand, Parsed};
 use crate::location::Scheme;
 use crate::out;
@@ -137,6 +137,12 @@ impl Batch<'_> {
             out::complain(&format!("error: {reason}\n").into(), false);
             Exit::Usage
         };
+        if line.starts_with(b"{") {
+            return match std::str::from_utf8(line).map_err(|_| "a transfer spec is UTF-8") {
+                Ok(text) => self.spec(text),
+                Err(reason) => refuse(reason),
+            };
+        }
         let words = match words(line) {
             Ok(words) => words,
             Err(reason) => return refuse(reason),
@@ -158,6 +164,20 @@ impl Batch<'_> {
         match refusal(&invocation.command, &self.flags.from) {
             Some(reason) => refuse(reason),
             None => self.perform(invocation),
+        }
+    }
+
+    /// A transfer as `haul jobs show --json` prints it.
+    fn spec(&self, text: &str) -> Exit {
+        match crate::transfer::recorded(text) {
+            Ok(flags) => {
+                let command = Command::Copy(Box::new(flags));
+                match refusal(&command, &self.flags.from) {
+                    Some(reason) => out::error(&Error::new(ErrorKind::Usage, "read the transfer spec").because(reason)),
+                    None => self.perform(Invocation { global: Global { argv: Vec::new(), ..self.global.clone() }, command }),
+                }
+            }
+            Err(e) => out::error(&e),
         }
     }
 
@@ -191,11 +211,9 @@ fn refusal(command: &Command, from: &Input) -> Option<&'static str> {
             return Some("this command is not for a line of haul run");
         }
         Command::Copy(flags) => {
-            flags.sources.iter().any(|place| place.scheme == Scheme::STDIO)
-                || flags.listed.files_from == Some(Input::Stdin)
-                || flags.select.readers_of_stdin() > 0
+            flags.spec.sources.iter().any(|place| place.scheme == Scheme::STDIO) || flags.spec.selection.readers_of_stdin() > 0
         }
-        Command::Check(flags) => flags.select.readers_of_stdin() > 0 || flags.listed.files_from == Some(Input::Stdin),
+        Command::Check(flags) => flags.spec.selection.readers_of_stdin() > 0,
         Command::Cat(flags) => flags.places.iter().any(|place| place.scheme == Scheme::STDIO),
         _ => false,
     };
@@ -209,7 +227,7 @@ fn listen(stop: Arc<AtomicBool>, copies: Arc<AtomicUsize>) -> Result<()> {
     let hear = move || {
         for _ in signals.forever() {
             if stop.swap(true, Ordering::SeqCst) || copies.load(Ordering::SeqCst) == 0 {
-                std::process::exit(i32::from(Exit::Signal.code()));
+                return crate::signals::leave(Exit::Signal);
             }
         }
     };

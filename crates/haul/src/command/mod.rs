@@ -33,7 +33,7 @@ use haul_core::job::Mode;
 use haul_stores::s3::{self, admin};
 
 use crate::exit::Exit;
-use crate::flags::check::{Against, SumFormat};
+use crate::flags::check::SumFormat;
 use crate::flags::connect::Connect;
 use crate::flags::{
     CatFlags, CheckFlags, DfFlags, DuFlags, Global, HeadFlags, LnFlags, LsFlags, MbFlags, MkdirFlags, PresignFlags, RbFlags, RmFlags,
@@ -113,7 +113,7 @@ pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
 }
 
 pub fn du(flags: &DuFlags, global: &Global) -> Exit {
-    let filter = match transfer::filter(&flags.select) {
+    let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
@@ -121,7 +121,7 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
     over(&flags.places, &flags.connect, |path, to| {
         let how = du::How {
             depth,
-            chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
+            chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
             versions: flags.versions,
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
@@ -138,7 +138,7 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
 }
 
 pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
-    let filter = match transfer::filter(&flags.select) {
+    let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
@@ -149,7 +149,7 @@ pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
         sizes: flags.sizes,
         human: flags.human,
         json: global.json,
-        chosen: du::Chosen { filter: &filter, bounds: flags.select.bounds, one_file_system: flags.select.one_file_system },
+        chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
     };
     over(&flags.places, &flags.connect, |path, to| tree::tree(path, how, &Cancel::default(), &out::failure, to))
 }
@@ -249,11 +249,11 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
         let e = Error::new(ErrorKind::Usage, "sum").because("a manifest covers one directory or file");
         return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
     }
-    let filter = match transfer::filter(&flags.select) {
+    let filter = match transfer::filter(&flags.selection) {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
-    let choice = sum::Choice { filter: &filter, bounds: flags.select.bounds, algorithm, format };
+    let choice = sum::Choice { filter: &filter, bounds: flags.selection.bounds, algorithm, format };
     let each = |path: &Argument<'_>, out: sum::Outputs<'_>| sum::sum(path, &choice, &Cancel::default(), &out::failure, out);
     let Some(output) = &flags.output else {
         return over(&flags.sources, &flags.connect, |path, to| {
@@ -278,9 +278,9 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
 }
 
 pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
-    match &flags.against {
-        Against::Source(source) => transfer::check(flags, source, global),
-        Against::Manifest(input) => match prove::prove(flags, input, global) {
+    match &flags.manifest {
+        None => transfer::check(flags, global),
+        Some(input) => match prove::prove(flags, input, global) {
             Ok(exit) => exit,
             Err(e) => out::error_in(&e, Mode::Check),
         },

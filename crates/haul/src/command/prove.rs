@@ -13,7 +13,6 @@ use haul_core::event::Action;
 
 use super::sum::{self, Found, Told, below};
 use crate::exit::Exit;
-use crate::flags::select::Input;
 use crate::flags::{CheckFlags, Global};
 use crate::hosts::Hosts;
 use crate::open::{self, Argument};
@@ -21,6 +20,7 @@ use crate::out;
 use crate::render::Clock;
 use crate::render::json::{self, Failed, Item, Record};
 use crate::render::listing::{Checked, Checks};
+use haul_core::spec::Input;
 
 /// Holds the tree against the manifest and says what is not as it was.
 pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
@@ -32,12 +32,12 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         }
     };
     let hosts = Hosts::new(&flags.connect);
-    let asked = Argument::new(&flags.tree, &hosts);
+    let asked = Argument::new(&flags.spec.destination, &hosts);
     let opened = open::argument(&asked)?;
     let teller = Teller {
         global,
         tree: &asked.path,
-        end: if flags.listed.from0 { b"\0" } else { b"\n" },
+        end: if flags.spec.selection.nul_separated { b"\0" } else { b"\n" },
         lists: [
             (Action::Missing, list(&flags.missing_to)?),
             (Action::Extra, list(&flags.extra_to)?),
@@ -56,7 +56,7 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         destination: None,
     });
     let told = Told { found: &|found| teller.found(found), failed: &|e, kind| teller.failed(e, kind) };
-    let checks = sum::check(&mut *from, &opened, &asked.path, flags.one_way, &Cancel::default(), told)?;
+    let checks = sum::check(&mut *from, &opened, &asked.path, flags.is_one_way(), &Cancel::default(), told)?;
     teller.sums(manifest, checks)?;
     Ok(match checks {
         Checks { failed: 1.., .. } => Exit::Partial,

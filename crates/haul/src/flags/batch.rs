@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use clap::{Args, ValueHint};
 
-use super::select::Input;
+use haul_core::spec::Input;
+
+use super::select::input;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchFlags {
@@ -18,7 +20,8 @@ pub struct BatchFlags {
 /// Run haul commands from a file, in one process
 ///
 /// Each line is a command without `haul`: cp, sync, mv, rm, ls, cat, mb ... Words are quoted as in a shell, but variables
-/// and local wildcards are not expanded. # starts a comment. Lines run in order, or in parallel with --jobs; parallel lines
+/// and local wildcards are not expanded. # starts a comment. A line may also be a transfer spec, as `haul jobs show --json`
+/// prints it. Lines run in order, or in parallel with --jobs; parallel lines
 /// print only results, errors and listings. The exit code is that of the most severe line.
 #[derive(Args)]
 #[command(
@@ -42,6 +45,6 @@ pub struct BatchArgs {
 
 impl BatchArgs {
     pub(super) fn resolve(self) -> BatchFlags {
-        BatchFlags { from: Input::from(&self.from), jobs: self.jobs, exit_on_error: self.exit_on_error }
+        BatchFlags { from: input(&self.from), jobs: self.jobs, exit_on_error: self.exit_on_error }
     }
 }

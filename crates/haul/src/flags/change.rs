@@ -7,10 +7,11 @@ use haul_core::entry::Time;
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
-use super::speed::{Speed, SpeedArgs};
+use super::speed::SpeedArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::{Location, Scheme};
 use crate::units::{self, When};
+use haul_core::spec::Performance;
 use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub struct RmFlags {
     pub uploads: bool,
     /// Only uploads that were begun before.
     pub older: Option<Time>,
-    pub speed: Speed,
+    pub performance: Performance,
     pub connect: Connect,
 }
 
@@ -138,7 +139,7 @@ impl RmArgs {
             ignore_missing: self.ignore_missing,
             force: self.force,
             dry: self.dry_run,
-            speed: self.speed.resolve(),
+            performance: self.speed.resolve(),
             connect,
         })
     }

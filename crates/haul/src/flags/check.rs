@@ -1,48 +1,41 @@
 //! check and sum: are they the same, and were they then?
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueEnum, ValueHint};
 use haul_core::entry::MetaMask;
-use haul_core::plan::Policy;
+use haul_core::spec::{self, Input, Limits, Operation, Safety, Selection, TransferSpec};
 
 use super::connect::{Connect, ConnectArgs};
-use super::keep::{Keep, KeepArgs};
-use super::run::{Run, RunArgs};
+use super::keep::{self, KeepArgs};
+use super::run::RunArgs;
 use super::same::SameArgs;
-use super::select::{Input, Listed, ListedArgs, Select, SelectArgs};
-use super::speed::{Speed, SpeedArgs};
+use super::select::{ListedArgs, SelectArgs, input};
+use super::speed::SpeedArgs;
 use super::{Environment, Refusal, location, locations};
 use crate::location::{Location, Scheme};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckFlags {
-    pub against: Against,
-    /// The tree that is judged.
-    pub tree: Location,
-    /// Only what is missing or differs at DST, not what is there besides.
-    pub one_way: bool,
-    /// Attributes that must be equal too; time alone without `-a`, `-p` and so on.
-    pub keep: Keep,
-    pub policy: Policy,
-    pub select: Select,
-    pub listed: Listed,
+    /// The list that the destination is compared with, in place of a source: one that `haul sum` or sha256sum and its kin wrote.
+    pub manifest: Option<Input>,
+    /// Its attributes must be equal too; modification times alone without `-a`, `-p` and so on.
+    pub spec: TransferSpec,
     /// Lists for `--files-from`, beside the one on standard output.
     pub missing_to: Option<PathBuf>,
     pub extra_to: Option<PathBuf>,
     pub differing_to: Option<PathBuf>,
-    pub run: Run,
-    pub speed: Speed,
+    pub failed_to: Option<PathBuf>,
     pub connect: Connect,
 }
 
-/// What a tree is compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Against {
-    Source(Location),
-    /// A list that `haul sum` or sha256sum and its kin have written.
-    Manifest(Input),
+impl CheckFlags {
+    /// Only what is missing or differs at the destination is listed.
+    pub fn is_one_way(&self) -> bool {
+        self.spec.operation == Operation::Check { one_way: true }
+    }
 }
 
 /// Compare two trees, or a tree with its manifest
@@ -93,32 +86,41 @@ pub struct CheckArgs {
 
 impl CheckArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<CheckFlags, Refusal> {
-        let manifest = self.manifest.as_ref().map(Input::from);
-        let (against, tree) = match (manifest, self.paths.as_slice()) {
-            (None, [source, target]) => (Against::Source(location(source, environment)?), location(target, environment)?),
+        let manifest = self.manifest.as_ref().map(input);
+        let (sources, tree) = match (&manifest, self.paths.as_slice()) {
+            (None, [source, target]) => (vec![location(source, environment)?], location(target, environment)?),
             (None, _) => return Err("check takes two addresses, SRC and DST; or --manifest FILE and one DIR".into()),
-            (Some(manifest), [tree]) => (Against::Manifest(manifest), location(tree, environment)?),
-            (Some(_), _) => return Err("with --manifest check takes one address, the DIR that is to be proven".into()),
+            (Some(_), [tree]) => (Vec::new(), location(tree, environment)?),
+            (Some(_), _) => return Err("with --manifest check takes one address, the DIR to verify".into()),
         };
-        let two = matches!(&against, Against::Source(l) if l.scheme == Scheme::STDIO) || tree.scheme == Scheme::STDIO;
-        if two {
+        if sources.iter().chain([&tree]).any(|place| place.scheme == Scheme::STDIO) {
             return Err("- has no names to compare; write it to a file first".into());
         }
-        let select = self.select.resolve(given, environment)?;
-        let listed = self.listed.resolve(&select, usize::from(against == Against::Manifest(Input::Stdin)))?;
+        let mut selection = self.select.resolve(given, environment)?;
+        self.listed.resolve(&mut selection, usize::from(manifest == Some(Input::Stdin)))?;
+        selection.recurse_listed = selection.files_from.is_some();
+        let (limits, failed_to) = self.run.resolve(environment)?;
+        let spec = TransferSpec {
+            version: spec::VERSION,
+            operation: Operation::Check { one_way: self.one_way },
+            sources,
+            destination: tree,
+            selection,
+            comparison: self.same.resolve()?,
+            attributes: KeepArgs::resolve(given, keep::only(MetaMask::MTIME), environment)?,
+            deletion: None,
+            safety: Safety::default(),
+            limits,
+            performance: self.speed.resolve(),
+            access: BTreeMap::new(),
+        };
         Ok(CheckFlags {
-            against,
-            tree,
-            one_way: self.one_way,
-            keep: KeepArgs::resolve(given, Keep::only(MetaMask::MTIME), environment)?,
-            policy: self.same.resolve()?,
-            select,
-            listed,
+            manifest,
+            spec,
             missing_to: self.missing_to,
             extra_to: self.extra_to,
             differing_to: self.differing_to,
-            run: self.run.resolve(environment)?,
-            speed: self.speed.resolve(),
+            failed_to,
             connect: self.connect.resolve(),
         })
     }
@@ -130,10 +132,8 @@ pub struct SumFlags {
     pub format: SumFormat,
     /// `-o`; `None` is standard output.
     pub output: Option<PathBuf>,
-    pub select: Select,
-    pub listed: Listed,
-    pub run: Run,
-    pub speed: Speed,
+    pub selection: Selection,
+    pub limits: Limits,
     pub connect: Connect,
 }
 
@@ -189,16 +189,14 @@ pub struct SumArgs {
 impl SumArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<SumFlags, Refusal> {
         let sources = locations(&self.paths, environment)?;
-        let select = self.select.resolve(given, environment)?;
-        let listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
+        let mut selection = self.select.resolve(given, environment)?;
+        self.listed.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         Ok(SumFlags {
             sources,
             format: self.format,
             output: self.output,
-            select,
-            listed,
-            run: self.run.resolve(environment)?,
-            speed: self.speed.resolve(),
+            selection,
+            limits: self.run.resolve(environment)?.0,
             connect: self.connect.resolve(),
         })
     }

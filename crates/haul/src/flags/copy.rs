@@ -1,81 +1,56 @@
 //! cp, sync and mv: one set of options, three ways to name it.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
 use haul_core::entry::MetaMask;
-use haul_core::job::MaxDelete;
-use haul_core::plan::Policy;
+use haul_core::spec::{self, Attributes, Deletion, MaxDelete, Operation, Safety, Selection, TransferSpec};
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::global::{Global, Progress};
-use super::keep::{Keep, KeepArgs};
-use super::run::{Run, RunArgs};
+use super::keep::{self, KeepArgs};
+use super::run::RunArgs;
 use super::same::{SameArgs, UpdateArgs};
-use super::select::{Listed, ListedArgs, Select, SelectArgs};
-use super::speed::{Speed, SpeedArgs, Transport, TransportArgs};
+use super::select::{ListedArgs, SelectArgs};
+use super::speed::{SpeedArgs, TransportArgs};
 use super::{Environment, Refusal, location, locations};
 use crate::location::{Location, Scheme};
 use crate::units;
 use haul_stores::s3::flags as objects;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyKind {
-    Cp,
-    Sync,
-    /// A copy with everything kept, whose source is removed once the destination is proven.
-    Mv,
-}
-
+/// A command line of cp, sync or mv.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyFlags {
-    pub kind: CopyKind,
-    /// At least one; exactly one for sync.
-    pub sources: Vec<Location>,
-    /// `None` only with `list_only` and one address.
-    pub destination: Option<Location>,
-    pub keep: Keep,
-    pub select: Select,
-    pub listed: Listed,
-    /// `force` in it is `--force`.
-    pub policy: Policy,
-    /// `None` without `--delete`.
-    pub delete: Option<Delete>,
+    /// What is copied, and how. Without sources where `--files-from` names them; with `list_only`, the destination counts for
+    /// nothing.
+    pub spec: TransferSpec,
     pub dry: bool,
     pub list_only: bool,
+    pub output: CopyOutput,
+    pub journal: JournalChoice,
+    pub connect: Connect,
+}
+
+/// What a copy prints beside its summary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyOutput {
     /// `-i`.
     pub itemize: bool,
     /// `--stat`.
     pub stat: bool,
-    pub verify: bool,
-    /// `--restart`: forget the journal.
-    pub restart: bool,
-    /// `--wait`: for a run that holds the same job.
-    pub wait: bool,
-    pub in_place: bool,
-    /// Relative to the destination unless absolute.
-    pub backup_dir: Option<PathBuf>,
-    /// Each relative to the destination unless absolute; the first that has the file wins.
-    pub link_dest: Vec<PathBuf>,
-    /// `--remove-source-files`, which implies `verify`; true for mv, which removes emptied directories too.
-    pub remove_source: bool,
-    pub make_path: bool,
-    /// `--fsync`.
-    pub sync: bool,
-    pub run: Run,
-    pub speed: Speed,
-    pub transport: Transport,
-    pub connect: Connect,
+    pub failed_to: Option<PathBuf>,
 }
 
-/// `--delete` and what bounds it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delete {
-    pub excluded: bool,
-    pub ignore_errors: bool,
-    pub max: Option<MaxDelete>,
+/// How a run uses what earlier runs left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalChoice {
+    /// Forget it.
+    pub restart: bool,
+    /// Wait for a run of the same job that is active.
+    pub wait: bool,
 }
 
 /// Copy files and directories; skips unchanged files
@@ -276,8 +251,8 @@ struct AcceptedArgs {
 }
 
 /// What a link points to lies elsewhere, and would be removed there.
-fn refuse_followed(keep: &Keep, remover: &str) -> Result<(), Refusal> {
-    if !keep.links.follow {
+fn refuse_followed(attributes: &Attributes, remover: &str) -> Result<(), Refusal> {
+    if !attributes.links.follow {
         return Ok(());
     }
     Err(format!(
@@ -288,33 +263,34 @@ fn refuse_followed(keep: &Keep, remover: &str) -> Result<(), Refusal> {
 
 /// Sources and destination, once the number of arguments is right.
 fn places(
-    kind: CopyKind,
+    operation: Operation,
     args: &PlacesArgs,
     list_only: bool,
     has_list: bool,
     environment: &Environment<'_>,
-) -> Result<(Vec<Location>, Option<Location>), Refusal> {
-    let (sources, destination) = match (kind, args.paths.as_slice()) {
+) -> Result<(Vec<Location>, Location), Refusal> {
+    let (sources, destination) = match (operation, args.paths.as_slice()) {
         (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
-        (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, None),
+        (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, Location::local(b".")),
         // The list names the sources, by their addresses.
-        (CopyKind::Cp, [only]) if has_list => (Vec::new(), Some(location(only, environment)?)),
+        (Operation::Copy, [only]) if has_list => (Vec::new(), location(only, environment)?),
         (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
-        (CopyKind::Sync, [_, _, _, ..]) => {
+        (Operation::Sync, [_, _, _, ..]) => {
             return Err(
                 "sync takes one source; `haul cp` takes many, or sync the directory that holds them with --include and --exclude".into()
             );
         }
-        (_, [sources @ .., destination]) => (locations(sources, environment)?, Some(location(destination, environment)?)),
+        (_, [sources @ .., destination]) => (locations(sources, environment)?, location(destination, environment)?),
     };
     let stdin = sources.iter().filter(|s| s.scheme == Scheme::STDIO).count();
-    if stdin > 0 && (kind != CopyKind::Cp || sources.len() > 1) {
+    let to_stdout = destination.scheme == Scheme::STDIO;
+    if stdin > 0 && (operation != Operation::Copy || sources.len() > 1) {
         return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
     }
-    if stdin > 0 && destination.as_ref().is_some_and(|d| d.scheme == Scheme::STDIO) {
+    if stdin > 0 && to_stdout {
         return Err("from - to - nothing would be copied; `cat` does that".into());
     }
-    if kind != CopyKind::Cp && destination.as_ref().is_some_and(|d| d.scheme == Scheme::STDIO) {
+    if operation != Operation::Copy && to_stdout {
         return Err("- (standard output) can only be the destination of `haul cp`; `haul cat` writes files there, too".into());
     }
     Ok((sources, destination))
@@ -322,69 +298,73 @@ fn places(
 
 impl CpArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
-        self.resolve_as(CopyKind::Cp, None, given, global, environment)
+        self.resolve_as(Operation::Copy, None, given, global, environment)
     }
 
     fn resolve_as(
         self,
-        kind: CopyKind,
-        delete: Option<Delete>,
+        operation: Operation,
+        deletion: Option<Deletion>,
         given: &ArgMatches,
         global: &mut Global,
         environment: &Environment<'_>,
     ) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(kind, &self.places, self.tree.list_only, self.listed.is_given(), environment)?;
-        let select = self.select.resolve(given, environment)?;
-        let mut listed = self.listed.resolve(&select, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
-        listed.recurse = given.get_flag("recursive");
-        if listed.files_from.is_some() && delete.is_some() {
+        let (sources, destination) = places(operation, &self.places, self.tree.list_only, self.listed.is_given(), environment)?;
+        let mut selection = self.select.resolve(given, environment)?;
+        self.listed.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
+        selection.recurse_listed = given.get_flag("recursive");
+        if selection.files_from.is_some() && deletion.is_some() {
             return Err("--files-from says nothing about what is not in the list, so --delete could not tell what to delete; \
                         leave one out, or make the list an --include-from"
                 .into());
         }
-        if listed.files_from.is_some() && sources.len() > 1 {
+        if selection.files_from.is_some() && sources.len() > 1 {
             return Err("the names of --files-from are relative to one SRC; name one source".into());
         }
         if self.tree.inplace && self.tree.backup_dir.is_some() {
             return Err("--inplace writes over the old file that --backup-dir would keep; leave one out".into());
         }
-        if self.version_id.is_some() && (kind != CopyKind::Cp || destination.as_ref().is_none_or(|place| place.scheme.keys)) {
+        let has_destination = self.places.paths.len() > 1 && !destination.scheme.keys;
+        if self.version_id.is_some() && (operation != Operation::Copy || !has_destination) {
             return Err("--version-id is for `haul cp` out of an object store; a copy there can come through standard output: \
                         haul cat --version-id ID SRC | haul cp - DST"
                 .into());
         }
         let connect = versioned(self.connect.resolve(), self.version_id, &sources)?;
-        let keep = KeepArgs::resolve(given, Keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
+        let attributes = KeepArgs::resolve(given, keep::only(MetaMask::MTIME.with(MetaMask::MODE)), environment)?;
         if self.tree.remove_source_files {
-            refuse_followed(&keep, "--remove-source-files")?;
+            refuse_followed(&attributes, "--remove-source-files")?;
         }
         self.see.apply(global);
-        Ok(CopyFlags {
-            kind,
+        let (limits, failed_to) = self.run.resolve(environment)?;
+        let spec = TransferSpec {
+            version: spec::VERSION,
+            operation,
             sources,
             destination,
-            keep,
-            select,
-            listed,
-            policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
-            delete,
+            selection,
+            comparison: self.update.resolve(self.same.resolve()?, self.safety.force)?,
+            attributes,
+            deletion,
+            safety: Safety {
+                // A source is removed on the evidence of its copy, not on the word of a write.
+                verify: self.safety.verify || self.tree.remove_source_files,
+                in_place: self.tree.inplace,
+                backup_dir: self.tree.backup_dir,
+                link_dest: self.tree.link_dest,
+                remove_source: self.tree.remove_source_files,
+                ..self.safety.resolve()
+            },
+            limits,
+            performance: self.transport.resolve(self.speed.resolve())?,
+            access: BTreeMap::new(),
+        };
+        Ok(CopyFlags {
+            spec,
             dry: self.safety.dry_run,
             list_only: self.tree.list_only,
-            itemize: self.see.itemize_changes,
-            stat: self.see.stat,
-            // A source is removed on the evidence of its copy, not on the word of a write.
-            verify: self.safety.verify || self.tree.remove_source_files,
-            restart: self.safety.restart,
-            wait: self.safety.wait,
-            in_place: self.tree.inplace,
-            backup_dir: self.tree.backup_dir,
-            link_dest: self.tree.link_dest,
-            remove_source: self.tree.remove_source_files,
-            make_path: self.safety.mkpath,
-            sync: self.safety.fsync,
-            run: self.run.resolve(environment)?,
-            speed: self.speed.resolve(),
-            transport: self.transport.resolve()?,
+            output: self.see.resolve(failed_to),
+            journal: JournalChoice { restart: self.safety.restart, wait: self.safety.wait },
             connect,
         })
     }
@@ -393,52 +373,55 @@ impl CpArgs {
 impl SyncArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
         let d = &self.delete;
-        let delete = (d.delete || d.delete_excluded).then_some(Delete {
-            excluded: d.delete_excluded,
-            ignore_errors: d.ignore_errors,
-            max: d.max_delete,
-        });
-        self.copy.resolve_as(CopyKind::Sync, delete, given, global, environment)
+        let deletion = Deletion { excluded: d.delete_excluded, ignore_errors: d.ignore_errors, most: d.max_delete };
+        let deletion = (d.delete || d.delete_excluded).then_some(deletion);
+        self.copy.resolve_as(Operation::Sync, deletion, given, global, environment)
     }
 }
 
 impl MvArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(CopyKind::Mv, &self.places, false, false, environment)?;
-        let keep = KeepArgs::resolve(given, Keep::all(), environment)?;
-        refuse_followed(&keep, "mv")?;
+        let (sources, destination) = places(Operation::Move, &self.places, false, false, environment)?;
+        let attributes = KeepArgs::resolve(given, keep::all(), environment)?;
+        refuse_followed(&attributes, "mv")?;
         self.see.apply(global);
-        Ok(CopyFlags {
-            kind: CopyKind::Mv,
+        let (limits, failed_to) = self.run.resolve(environment)?;
+        let spec = TransferSpec {
+            version: spec::VERSION,
+            operation: Operation::Move,
             sources,
             destination,
-            keep,
-            select: Select::default(),
-            listed: Listed::default(),
-            policy: self.update.resolve(self.same.resolve()?, self.safety.force)?,
-            delete: None,
+            selection: Selection::default(),
+            comparison: self.update.resolve(self.same.resolve()?, self.safety.force)?,
+            attributes,
+            deletion: None,
+            safety: Safety { verify: true, remove_source: true, ..self.safety.resolve() },
+            limits,
+            performance: self.transport.resolve(self.speed.resolve())?,
+            access: BTreeMap::new(),
+        };
+        Ok(CopyFlags {
+            spec,
             dry: self.safety.dry_run,
             list_only: false,
-            itemize: self.see.itemize_changes,
-            stat: self.see.stat,
-            verify: true,
-            restart: self.safety.restart,
-            wait: self.safety.wait,
-            in_place: false,
-            backup_dir: None,
-            link_dest: Vec::new(),
-            remove_source: true,
-            make_path: self.safety.mkpath,
-            sync: self.safety.fsync,
-            run: self.run.resolve(environment)?,
-            speed: self.speed.resolve(),
-            transport: self.transport.resolve()?,
+            output: self.see.resolve(failed_to),
+            journal: JournalChoice { restart: self.safety.restart, wait: self.safety.wait },
             connect: self.connect.resolve(),
         })
     }
 }
 
+impl SafetyArgs {
+    fn resolve(&self) -> Safety {
+        Safety { verify: self.verify, sync: self.fsync, make_path: self.mkpath, ..Safety::default() }
+    }
+}
+
 impl SeeArgs {
+    fn resolve(&self, failed_to: Option<PathBuf>) -> CopyOutput {
+        CopyOutput { itemize: self.itemize_changes, stat: self.stat, failed_to }
+    }
+
     fn apply(&self, global: &mut Global) {
         if self.partial_progress && global.progress == Progress::Auto {
             global.progress = Progress::On;

@@ -5,38 +5,11 @@
 
 use clap::{ArgMatches, Args};
 use haul_core::entry::MetaMask;
-use haul_core::job::{Links, ModeChange};
+use haul_core::job::Links;
+use haul_core::spec::{Attributes, Owner, Principal};
 
 use super::{Environment, Refusal, in_order};
 use crate::units;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Attributes asked for.
-    pub mask: MetaMask,
-    pub links: Links,
-    /// `-S`.
-    pub sparse: bool,
-    /// Whether `-a` was given: the summary names what could not be kept.
-    pub archive: bool,
-    pub chmod: Vec<ModeChange>,
-    pub chown: Option<Chown>,
-    pub numeric_ids: bool,
-}
-
-/// `--chown=USER:GROUP`; either may be missing, not both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chown {
-    pub user: Option<Principal>,
-    pub group: Option<Principal>,
-}
-
-/// An id, or a name to look up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Principal {
-    Id(u32),
-    Name(String),
-}
 
 #[derive(Args)]
 #[command(next_help_heading = "Attributes")]
@@ -122,7 +95,7 @@ pub struct KeepArgs {
     chmod: Vec<String>,
     /// Set owner and group: USER, USER:GROUP or :GROUP, as names or numbers
     #[arg(long, value_name = "USER:GROUP", value_parser = parse_chown)]
-    chown: Option<Chown>,
+    chown: Option<Owner>,
     /// Preserve owners and groups by number, not by name (default within one machine)
     #[arg(long)]
     numeric_ids: bool,
@@ -157,12 +130,12 @@ fn parse_preserve(text: &str) -> Result<Preserve, String> {
     text.split(',').map(word).collect::<Result<_, _>>().map(Preserve)
 }
 
-pub(super) fn parse_chown(text: &str) -> Result<Chown, String> {
+pub(super) fn parse_chown(text: &str) -> Result<Owner, String> {
     const FORMS: &str = "write USER, USER:GROUP or :GROUP";
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     match (principal(user, FORMS)?, principal(group, FORMS)?) {
         (None, None) => Err(FORMS.into()),
-        (user, group) => Ok(Chown { user, group }),
+        (user, group) => Ok(Owner { user, group }),
     }
 }
 
@@ -226,75 +199,71 @@ const SWITCHES: [(&str, What, bool); 21] = [
     ("no_links", What::Links, false),
 ];
 
-impl Keep {
-    /// Attributes `mask` and symlinks, nothing else.
-    pub fn only(mask: MetaMask) -> Keep {
-        let links = Links { copy: true, follow: false, safe: false, keep_dirlinks: false, hard: false, specials: false, devices: true };
-        Keep { mask, links, sparse: false, archive: false, chmod: Vec::new(), chown: None, numeric_ids: false }
-    }
+/// Attributes `keep` and symlinks, nothing else.
+pub fn only(keep: MetaMask) -> Attributes {
+    Attributes { keep, links: Links::default(), sparse: false, chmod: Vec::new(), owner: None, numeric_ids: false }
+}
 
-    /// What `-a` keeps.
-    pub fn all() -> Keep {
-        let mut keep = Keep::only(MetaMask::NONE);
-        keep.switch(What::All, true);
-        keep
-    }
+/// What `-a` preserves.
+pub fn all() -> Attributes {
+    let mut all = only(MetaMask::NONE);
+    switch(&mut all, What::All, true);
+    all
+}
 
-    fn switch(&mut self, what: What, on: bool) {
-        let mask = match what {
-            What::Mode => MetaMask::MODE.with(MetaMask::SETID),
-            What::Times => MetaMask::MTIME,
-            What::Owner => MetaMask::OWNER,
-            What::Group => MetaMask::GROUP,
-            What::Ownership => MetaMask::OWNER.with(MetaMask::GROUP),
-            What::Acl => MetaMask::ACL,
-            What::Xattr => MetaMask::XATTR,
-            What::Context => MetaMask::CONTEXT,
-            What::Specials => return self.links.specials = on,
-            What::HardLinks => return self.links.hard = on,
-            What::Links => return self.links.copy = on,
-            What::Sparse => return self.sparse = on,
-            What::All => {
-                self.archive = on;
-                let all = [
-                    What::Mode,
-                    What::Times,
-                    What::Ownership,
-                    What::Acl,
-                    What::Xattr,
-                    What::Specials,
-                    What::HardLinks,
-                    What::Links,
-                    What::Sparse,
-                ];
-                return all.into_iter().for_each(|each| self.switch(each, on));
-            }
-        };
-        self.mask = if on { self.mask.with(mask) } else { self.mask.without(mask) };
-    }
+fn switch(to: &mut Attributes, what: What, on: bool) {
+    let mask = match what {
+        What::Mode => MetaMask::MODE.with(MetaMask::SETID),
+        What::Times => MetaMask::MTIME,
+        What::Owner => MetaMask::OWNER,
+        What::Group => MetaMask::GROUP,
+        What::Ownership => MetaMask::OWNER.with(MetaMask::GROUP),
+        What::Acl => MetaMask::ACL,
+        What::Xattr => MetaMask::XATTR,
+        What::Context => MetaMask::CONTEXT,
+        What::Specials => return to.links.specials = on,
+        What::HardLinks => return to.links.hard = on,
+        What::Links => return to.links.copy = on,
+        What::Sparse => return to.sparse = on,
+        What::All => {
+            const ALL: [What; 9] = [
+                What::Mode,
+                What::Times,
+                What::Ownership,
+                What::Acl,
+                What::Xattr,
+                What::Specials,
+                What::HardLinks,
+                What::Links,
+                What::Sparse,
+            ];
+            return ALL.into_iter().for_each(|each| switch(to, each, on));
+        }
+    };
+    to.keep = if on { to.keep.with(mask) } else { to.keep.without(mask) };
 }
 
 impl KeepArgs {
     /// Applies what was written to `base`, in its order.
-    pub(super) fn resolve(given: &ArgMatches, base: Keep, environment: &Environment<'_>) -> Result<Keep, Refusal> {
-        let mut keep = base;
+    pub(super) fn resolve(given: &ArgMatches, base: Attributes, environment: &Environment<'_>) -> Result<Attributes, Refusal> {
+        let mut attributes = base;
         for (_, id, nth) in in_order(given, SWITCHES.iter().map(|(id, ..)| *id).chain(["preserve"])) {
             match SWITCHES.iter().find(|(switch, ..)| *switch == id) {
-                Some((_, what, on)) => keep.switch(*what, *on),
+                Some((_, what, on)) => switch(&mut attributes, *what, *on),
                 None => {
                     let lists = given.get_many::<Preserve>("preserve").into_iter().flatten();
-                    lists.skip(nth).take(1).flat_map(|list| &list.0).for_each(|what| keep.switch(*what, true));
+                    lists.skip(nth).take(1).flat_map(|list| &list.0).for_each(|what| switch(&mut attributes, *what, true));
                 }
             }
         }
-        keep.links.follow = given.get_flag("copy_links");
-        keep.links.safe = given.get_flag("safe_links");
-        keep.links.keep_dirlinks = given.get_flag("keep_dirlinks");
+        attributes.links.follow = given.get_flag("copy_links");
+        attributes.links.safe = given.get_flag("safe_links");
+        attributes.links.keep_dirlinks = given.get_flag("keep_dirlinks");
         for text in given.get_many::<String>("chmod").into_iter().flatten() {
-            keep.chmod.extend(units::parse_chmod(text, environment.umask).map_err(|reason| format!("--chmod {reason}"))?);
+            attributes.chmod.extend(units::parse_chmod(text, environment.umask).map_err(|reason| format!("--chmod {reason}"))?);
         }
-        keep.chown = given.get_one::<Chown>("chown").cloned();
-        keep.numeric_ids = given.get_flag("numeric_ids");
-        Ok(keep)
+        attributes.owner = given.get_one::<Owner>("chown").cloned();
+        attributes.numeric_ids = given.get_flag("numeric_ids");
+        Ok(attributes)
     }
 }

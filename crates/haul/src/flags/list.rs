@@ -7,10 +7,11 @@ use clap::{ArgMatches, Args, ValueHint};
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
-use super::select::{Select, SelectArgs};
-use super::speed::{Speed, SpeedArgs};
+use super::select::SelectArgs;
+use super::speed::SpeedArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
+use haul_core::spec::{Performance, Selection};
 use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct LsFlags {
     pub etag: bool,
     pub versions: bool,
     pub uploads: bool,
-    pub speed: Speed,
+    pub performance: Performance,
     pub connect: Connect,
 }
 
@@ -104,7 +105,7 @@ impl LsArgs {
             etag: self.etag,
             versions,
             uploads,
-            speed: self.speed.resolve(),
+            performance: self.speed.resolve(),
             connect,
         })
     }
@@ -120,8 +121,8 @@ pub struct DuFlags {
     /// Levels of directories to show; 0 with `-s`, `None` is all.
     pub depth: Option<u32>,
     pub human: bool,
-    pub select: Select,
-    pub speed: Speed,
+    pub selection: Selection,
+    pub performance: Performance,
     pub connect: Connect,
 }
 
@@ -179,8 +180,8 @@ impl DuArgs {
             versions: self.all_versions,
             depth: if self.summarize { Some(0) } else { self.depth },
             human: self.human_readable,
-            select: self.select.resolve(given, environment)?,
-            speed: self.speed.resolve(),
+            selection: self.select.resolve(given, environment)?,
+            performance: self.speed.resolve(),
             connect: self.connect.resolve(),
         })
     }
@@ -197,8 +198,8 @@ pub struct TreeFlags {
     /// Levels to show, at least 1; `None` is all.
     pub depth: Option<u32>,
     pub human: bool,
-    pub select: Select,
-    pub speed: Speed,
+    pub selection: Selection,
+    pub performance: Performance,
     pub connect: Connect,
 }
 
@@ -248,8 +249,8 @@ impl TreeArgs {
             sizes: self.du || self.human_readable,
             depth: self.depth,
             human: self.human_readable,
-            select: self.select.resolve(given, environment)?,
-            speed: self.speed.resolve(),
+            selection: self.select.resolve(given, environment)?,
+            performance: self.speed.resolve(),
             connect: self.connect.resolve(),
         })
     }

@@ -4,21 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use haul_core::spec::Limits;
 
 use super::{Environment, Refusal};
 use crate::units::{self, When};
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Run {
-    /// `--timeout`: the longest that nothing may move; `None` is haul's own bound.
-    pub timeout: Option<Duration>,
-    /// `--retries`: how often what failed is tried again; `None` is haul's own number.
-    pub retries: Option<u32>,
-    /// From now.
-    pub deadline: Option<Duration>,
-    /// `--failed-to`.
-    pub failed_to: Option<PathBuf>,
-}
 
 #[derive(Args)]
 #[command(next_help_heading = "Safety")]
@@ -38,7 +27,8 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<Run, Refusal> {
+    /// The limits, and the file of `--failed-to`.
+    pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<(Limits, Option<PathBuf>), Refusal> {
         let ahead = |when: When| when.ahead(environment.now, &environment.zone);
         let deadline = self.deadline.map(ahead).transpose().map_err(|reason| format!("--deadline: {reason}; name a later one"))?;
         if deadline.is_some_and(|d| d.is_zero()) {
@@ -46,6 +36,6 @@ impl RunArgs {
         }
         // rsync's --timeout 0 is none at all; every wait here has a bound.
         let timeout = self.timeout.filter(|t| !t.is_zero());
-        Ok(Run { timeout, retries: self.retries, deadline, failed_to: self.failed_to })
+        Ok((Limits { timeout, retries: self.retries, deadline }, self.failed_to))
     }
 }

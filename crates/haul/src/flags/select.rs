@@ -2,44 +2,17 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
 use haul_core::job::Bounds;
+use haul_core::spec::{FilterRule, Input, Selection};
 
 use super::{Environment, Refusal, in_order};
 use crate::units::{self, When};
 
-/// One filter option. The order of the whole list is that of the command line, across the kinds: the first match wins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FilterArg {
-    Include(Vec<u8>),
-    Exclude(Vec<u8>),
-    /// `--filter-from`: lines of `+ PATTERN` and `- PATTERN`.
-    RulesFrom(Input),
-    IncludeFrom(Input),
-    ExcludeFrom(Input),
-}
-
-/// A file to read, or standard input for `-`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    Stdin,
-    File(PathBuf),
-}
-
-impl From<&OsString> for Input {
-    fn from(argument: &OsString) -> Self {
-        if argument == "-" { Input::Stdin } else { Input::File(argument.into()) }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Select {
-    pub filters: Vec<FilterArg>,
-    pub bounds: Bounds,
-    /// `-x`.
-    pub one_file_system: bool,
+/// The file of an argument, which is standard input for `-`.
+pub(super) fn input(argument: &OsString) -> Input {
+    if argument == "-" { Input::Stdin } else { Input::File(argument.into()) }
 }
 
 #[derive(Args)]
@@ -78,15 +51,15 @@ pub struct SelectArgs {
 }
 
 impl SelectArgs {
-    pub(super) fn resolve(&self, given: &ArgMatches, environment: &Environment<'_>) -> Result<Select, Refusal> {
+    pub(super) fn resolve(&self, given: &ArgMatches, environment: &Environment<'_>) -> Result<Selection, Refusal> {
         let mut filters = Vec::new();
         for (_, id, nth) in in_order(given, ["include", "exclude", "filter_from", "include_from", "exclude_from"]) {
             filters.push(match id {
-                "include" => FilterArg::Include(self.include[nth].as_bytes().to_vec()),
-                "exclude" => FilterArg::Exclude(self.exclude[nth].as_bytes().to_vec()),
-                "filter_from" => FilterArg::RulesFrom(Input::from(&self.filter_from[nth])),
-                "include_from" => FilterArg::IncludeFrom(Input::from(&self.include_from[nth])),
-                _ => FilterArg::ExcludeFrom(Input::from(&self.exclude_from[nth])),
+                "include" => FilterRule::Include(self.include[nth].as_bytes().to_vec()),
+                "exclude" => FilterRule::Exclude(self.exclude[nth].as_bytes().to_vec()),
+                "filter_from" => FilterRule::RulesFrom(input(&self.filter_from[nth])),
+                "include_from" => FilterRule::IncludeFrom(input(&self.include_from[nth])),
+                _ => FilterRule::ExcludeFrom(input(&self.exclude_from[nth])),
             });
         }
         let past = |option: &str, when: Option<When>| {
@@ -104,28 +77,8 @@ impl SelectArgs {
         if matches!((bounds.newer, bounds.older), (Some(newer), Some(older)) if newer >= older) {
             return Err("no file is both newer than --newer-than and older than --older-than; exchange them".into());
         }
-        Ok(Select { filters, bounds, one_file_system: self.one_file_system })
+        Ok(Selection { filters, bounds, one_file_system: self.one_file_system, ..Selection::default() })
     }
-}
-
-impl Select {
-    /// How many of the filters read standard input.
-    pub fn readers_of_stdin(&self) -> usize {
-        let reads = |f: &&FilterArg| {
-            matches!(f, FilterArg::RulesFrom(Input::Stdin) | FilterArg::IncludeFrom(Input::Stdin) | FilterArg::ExcludeFrom(Input::Stdin))
-        };
-        self.filters.iter().filter(reads).count()
-    }
-}
-
-/// `--files-from` and `-0`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
-    pub files_from: Option<Input>,
-    /// Names in every list that is read or written end with a zero byte, not a newline.
-    pub from0: bool,
-    /// `-r`: go into listed directories.
-    pub recurse: bool,
 }
 
 #[derive(Args)]
@@ -144,13 +97,13 @@ impl ListedArgs {
         self.files_from.is_some()
     }
 
-    /// `other_readers`: how many sources are standard input.
-    pub(super) fn resolve(&self, select: &Select, other_readers: usize) -> Result<Listed, Refusal> {
-        let files_from = self.files_from.as_ref().map(Input::from);
-        let readers = select.readers_of_stdin() + other_readers + usize::from(files_from == Some(Input::Stdin));
-        if readers > 1 {
+    /// Adds the list to a selection. `other_readers`: how many sources are standard input.
+    pub(super) fn resolve(&self, selection: &mut Selection, other_readers: usize) -> Result<(), Refusal> {
+        selection.files_from = self.files_from.as_ref().map(input);
+        selection.nul_separated = self.from0;
+        if selection.readers_of_stdin() + other_readers > 1 {
             return Err("standard input can be read for one thing only; put the other lists into files".into());
         }
-        Ok(Listed { files_from, from0: self.from0, recurse: false })
+        Ok(())
     }
 }

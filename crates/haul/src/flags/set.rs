@@ -7,7 +7,9 @@ use haul_core::job::ModeChange;
 
 use super::change::refuse_stdio;
 use super::connect::{Connect, ConnectArgs};
-use super::keep::{Chown, Principal, parse_chown, parse_group};
+use haul_core::spec::{Owner, Principal};
+
+use super::keep::{parse_chown, parse_group};
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
 use crate::units;
@@ -16,7 +18,7 @@ use crate::units;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Setting {
     Mode(Vec<ModeChange>),
-    Owner(Chown),
+    Owner(Owner),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ impl ChmodArgs {
 pub struct ChownArgs {
     /// OWNER, OWNER:GROUP or :GROUP, as names or numbers
     #[arg(value_name = "OWNER", value_parser = parse_chown)]
-    owner: Chown,
+    owner: Owner,
     /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
@@ -154,7 +156,7 @@ pub struct ChgrpArgs {
 impl ChgrpArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<SetFlags, Refusal> {
         let links = self.no_dereference || self.common.recursive;
-        let owner = Chown { user: None, group: Some(self.group) };
+        let owner = Owner { user: None, group: Some(self.group) };
         self.common.resolve(Setting::Owner(owner), &self.paths, links, environment)
     }
 }

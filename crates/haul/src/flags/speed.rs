@@ -1,17 +1,10 @@
 //! How fast: haul finds the number of workers itself, these are for those who know better.
 
 use clap::Args;
+use haul_core::spec::Performance;
 
 use super::Refusal;
 use crate::units::{self, Rate};
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Speed {
-    /// 1 to 4096; `None` tunes itself.
-    pub workers: Option<u32>,
-    /// Bytes a second.
-    pub bwlimit: Option<u64>,
-}
 
 #[derive(Args)]
 #[command(next_help_heading = "Performance")]
@@ -33,24 +26,9 @@ fn workers(text: &str) -> Result<u32, String> {
 }
 
 impl SpeedArgs {
-    pub(super) fn resolve(&self) -> Speed {
-        Speed { workers: self.workers, bwlimit: self.bwlimit.and_then(|rate| rate.0) }
+    pub(super) fn resolve(&self) -> Performance {
+        Performance { workers: self.workers, bandwidth: self.bwlimit.and_then(|rate| rate.0), ..Performance::default() }
     }
-}
-
-/// Chunks and compression: only where data moves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transport {
-    /// Bytes, at least 64 KiB; `None` is for haul to choose.
-    pub chunk: Option<u64>,
-    /// Workers of one file at the most.
-    pub concurrency: Option<u32>,
-    /// Connections to each host by which data goes, 1 to 64; `None` is for haul to find out.
-    pub streams: Option<usize>,
-    /// `-z`: of use over networks only.
-    pub compress: bool,
-    /// `-W`: changed files move as a whole.
-    pub whole_file: bool,
 }
 
 /// The smallest chunk: below it a chunk costs more to note than to move.
@@ -77,15 +55,17 @@ pub struct TransportArgs {
 }
 
 impl TransportArgs {
-    pub(super) fn resolve(&self) -> Result<Transport, Refusal> {
+    /// Adds to what [`SpeedArgs`] say.
+    pub(super) fn resolve(&self, performance: Performance) -> Result<Performance, Refusal> {
         match self.chunk_size {
             Some(chunk) if chunk < CHUNK_LEAST => Err("--chunk-size is below 64 KiB, the smallest useful chunk; write 64K or more".into()),
-            chunk => Ok(Transport {
+            chunk => Ok(Performance {
                 chunk,
                 concurrency: self.concurrency,
                 streams: self.streams.map(usize::from),
                 compress: self.compress,
                 whole_file: self.whole_file,
+                ..performance
             }),
         }
     }

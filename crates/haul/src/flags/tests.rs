@@ -1,11 +1,9 @@
 //! Command lines and what they mean.
 
 use super::*;
-use crate::flags::keep::{Chown, Principal};
-use crate::flags::select::{FilterArg, Input};
 use haul_core::entry::MetaMask;
-use haul_core::job::MaxDelete;
 use haul_core::plan::Compare;
+use haul_core::spec::{FilterRule, Input, MaxDelete, Owner, Principal, TransferSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -56,30 +54,30 @@ fn the_definitions_hold() {
 #[test]
 fn rsyncs_letters_run_unchanged() {
     let f = copy("sync -avzP src/ host:dst");
-    assert!(f.keep.archive && f.transport.compress && f.sources[0].trailing_slash);
-    assert_eq!(f.destination.map(|d| d.scheme), Some(haul_stores::ssh::SSH));
+    assert!(f.spec.attributes == keep::all() && f.spec.performance.compress && f.spec.sources[0].trailing_slash);
+    assert_eq!(f.spec.destination.scheme, haul_stores::ssh::SSH);
     let i = read("sync -avzP src/ dst");
     assert_eq!((i.global.verbose, i.global.progress), (1, global::Progress::On));
 
     let f = copy("cp -rlptgoD a b");
     let kept = MetaMask::MTIME.with(MetaMask::MODE).with(MetaMask::SETID).with(MetaMask::OWNER).with(MetaMask::GROUP);
-    assert_eq!(f.keep.mask, kept);
-    assert!(f.keep.links.copy && f.keep.links.specials && !f.keep.links.hard && !f.keep.sparse && !f.keep.archive);
+    assert_eq!(f.spec.attributes.keep, kept);
+    assert!(f.spec.attributes.links.copy && f.spec.attributes.links.specials && !f.spec.attributes.links.hard && !f.spec.attributes.sparse);
 
     let f = copy("sync -anv --delete a/ b");
-    assert!(f.dry && f.delete.is_some() && f.keep.archive);
+    assert!(f.dry && f.spec.deletion.is_some() && f.spec.attributes == keep::all());
 
     let f = copy("cp -a -r -l -p -t -g -o -D -H -A -X -S -n -v -u -x -z -c -i -P -e ssh -W -L -K a b");
-    assert!(f.policy.update && f.select.one_file_system && f.itemize && f.links_follow_and_keep());
-    assert_eq!((f.policy.compare, f.connect.get::<haul_stores::ssh::Flags>().ssh), (Compare::Content, Some("ssh".into())));
-    assert_eq!(copy("cp -I a b").policy.compare, Compare::Never);
+    assert!(f.spec.comparison.update && f.spec.selection.one_file_system && f.output.itemize && f.links_follow_and_keep());
+    assert_eq!((f.spec.comparison.compare, f.connect.get::<haul_stores::ssh::Flags>().ssh), (Compare::Content, Some("ssh".into())));
+    assert_eq!(copy("cp -I a b").spec.comparison.compare, Compare::Never);
     copy("cp -avzhe ssh a b");
     copy("cp -q a b");
 }
 
 impl CopyFlags {
     fn links_follow_and_keep(&self) -> bool {
-        self.keep.links.follow && self.keep.links.keep_dirlinks
+        self.spec.attributes.links.follow && self.spec.attributes.links.keep_dirlinks
     }
 }
 
@@ -151,44 +149,70 @@ fn every_promised_option_is_there() {
 #[test]
 fn the_default_is_time_and_mode_and_a_is_all() {
     let f = copy("cp a b");
-    assert_eq!(f.keep.mask, MetaMask::MTIME.with(MetaMask::MODE));
-    assert!(f.keep.links.copy && !f.keep.links.specials && !f.verify && f.delete.is_none());
-    let all = copy("cp -a a b").keep;
-    assert_eq!(all, keep::Keep::all());
-    assert!(!all.mask.any(MetaMask::CONTEXT), "the security context only by its name");
-    assert!(copy("cp -a --preserve=context a b").keep.mask.has(MetaMask::CONTEXT.with(MetaMask::ACL)));
-    assert_eq!(copy("mv a b").keep, all);
-    assert!(copy("mv a b").remove_source);
+    assert_eq!(f.spec.attributes.keep, MetaMask::MTIME.with(MetaMask::MODE));
+    assert!(f.spec.attributes.links.copy && !f.spec.attributes.links.specials && !f.spec.safety.verify && f.spec.deletion.is_none());
+    let all = copy("cp -a a b").spec.attributes;
+    assert_eq!(all, keep::all());
+    assert!(!all.keep.any(MetaMask::CONTEXT), "the security context only by its name");
+    assert!(copy("cp -a --preserve=context a b").spec.attributes.keep.has(MetaMask::CONTEXT.with(MetaMask::ACL)));
+    assert_eq!(copy("mv a b").spec.attributes, all);
+    assert!(copy("mv a b").spec.safety.remove_source);
+}
+
+#[test]
+fn the_spec_of_a_command_line_survives_its_text() {
+    for line in [
+        "cp -a run7/ host:/scratch/run7",
+        "sync -aAXHS --delete --max-delete 10% --exclude *.tmp --filter-from r --bwlimit 400M -j 8 --deadline 5h30m a/ s3://lab@bucket/a",
+        "mv --port 2222 --identity k -J gate --ssh-option A=b a b ssh://me@[::1]:22/x",
+        "cp --files-from l -0 --chown me:1000 --chmod D755,F644 --backup-dir old --link-dest ../a --preserve=context -z -W / /b",
+        "cp -c --modify-window 2s --min-size 1K --newer-than 7d --sha256sums SUMS https://h/d/ /b",
+        "cp --endpoint-url http://localhost --ca-bundle ca.pem --sse aws:kms --metadata a=b x s3://b/k",
+    ] {
+        let flags = copy(line);
+        let at = Path::new("/home/me");
+        let written = TransferSpec { access: flags.connect.record(at), ..flags.spec }.to_text(at);
+        let read = crate::transfer::recorded(&written).unwrap_or_else(|e| panic!("{line}: {}", e.reason()));
+        let again = TransferSpec { access: read.connect.record(at), ..read.spec.clone() }.to_text(Path::new("/elsewhere"));
+        assert_eq!(written, again, "{line}");
+        assert!(read.spec.sources.iter().chain([&read.spec.destination]).all(|place| place.is_remote() || place.path.starts_with(b"/")));
+    }
+    let read = crate::transfer::recorded(&{
+        let flags = copy("cp --identity k --ssh-config c a h:b");
+        TransferSpec { access: flags.connect.record(Path::new("/home/me")), ..flags.spec }.to_text(Path::new("/home/me"))
+    });
+    let ssh = read.expect("its own text").connect.get::<haul_stores::ssh::Flags>();
+    assert_eq!((ssh.identities, ssh.ssh_config), (vec!["/home/me/k".into()], Some("/home/me/c".into())));
 }
 
 #[test]
 fn the_later_switch_wins() {
-    assert!(!copy("cp -a --no-owner a b").keep.mask.any(MetaMask::OWNER));
-    assert!(copy("cp --no-owner -a a b").keep.mask.has(MetaMask::OWNER));
-    assert!(copy("cp -a --no-perms -p a b").keep.mask.has(MetaMask::MODE));
-    assert!(!copy("cp -p --no-perms a b").keep.mask.any(MetaMask::MODE.with(MetaMask::SETID)));
-    assert!(!copy("cp -a --no-hard-links --no-D a b").keep.links.hard);
-    assert!(!copy("cp --no-links a b").keep.links.copy);
-    assert!(copy("cp --no-group --preserve=group a b").keep.mask.has(MetaMask::GROUP));
-    assert!(!copy("cp --preserve=group --no-group a b").keep.mask.has(MetaMask::GROUP));
-    assert!(copy("cp -aa a b").keep.archive);
+    assert!(!copy("cp -a --no-owner a b").spec.attributes.keep.any(MetaMask::OWNER));
+    assert!(copy("cp --no-owner -a a b").spec.attributes.keep.has(MetaMask::OWNER));
+    assert!(copy("cp -a --no-perms -p a b").spec.attributes.keep.has(MetaMask::MODE));
+    assert!(!copy("cp -p --no-perms a b").spec.attributes.keep.any(MetaMask::MODE.with(MetaMask::SETID)));
+    assert!(!copy("cp -a --no-hard-links --no-D a b").spec.attributes.links.hard);
+    assert!(!copy("cp --no-links a b").spec.attributes.links.copy);
+    assert!(copy("cp --no-group --preserve=group a b").spec.attributes.keep.has(MetaMask::GROUP));
+    assert!(!copy("cp --preserve=group --no-group a b").spec.attributes.keep.has(MetaMask::GROUP));
+    assert!(copy("cp -aa a b").spec.attributes == keep::all());
     let bare = copy("cp --preserve a b");
-    assert!(bare.keep.mask.has(MetaMask::OWNER.with(MetaMask::XATTR)) && bare.sources.len() == 1);
+    assert!(bare.spec.attributes.keep.has(MetaMask::OWNER.with(MetaMask::XATTR)) && bare.spec.sources.len() == 1);
 }
 
 #[test]
 fn filters_keep_their_order_across_kinds() {
     let f = copy("sync --exclude a --include b --filter-from r --exclude c --include-from i --exclude-from - --include d x y");
     assert_eq!(
-        f.select.filters,
+        f.spec.selection.filters,
         [
-            FilterArg::Exclude(b"a".into()),
-            FilterArg::Include(b"b".into()),
-            FilterArg::RulesFrom(Input::File("r".into())),
-            FilterArg::Exclude(b"c".into()),
-            FilterArg::IncludeFrom(Input::File("i".into())),
-            FilterArg::ExcludeFrom(Input::Stdin),
-            FilterArg::Include(b"d".into()),
+            FilterRule::Exclude(b"a".into()),
+            FilterRule::Include(b"b".into()),
+            FilterRule::RulesFrom(Input::File("r".into())),
+            FilterRule::Exclude(b"c".into()),
+            FilterRule::IncludeFrom(Input::File("i".into())),
+            FilterRule::ExcludeFrom(Input::Stdin),
+            FilterRule::Include(b"d".into()),
         ]
     );
 }
@@ -198,18 +222,21 @@ fn values_are_read() {
     let f = copy(
         "sync --delete --max-delete 10% --bwlimit 100 --chunk-size 4M -j 8 --modify-window 2s --chown :1000 --chmod go=rX --deadline 13:30 a b",
     );
-    assert_eq!(f.delete.and_then(|d| d.max), Some(MaxDelete::Percent(10)));
-    assert_eq!((f.speed.bwlimit, f.speed.workers, f.transport.chunk), (Some(102_400), Some(8), Some(4 << 20)));
-    assert_eq!(f.policy.window, Duration::from_secs(2));
-    assert_eq!(f.keep.chown, Some(Chown { user: None, group: Some(Principal::Id(1000)) }));
-    assert_eq!(f.keep.chmod.len(), 1);
-    assert_eq!(f.run.deadline, Some(Duration::from_secs(5400)));
+    assert_eq!(f.spec.deletion.and_then(|d| d.most), Some(MaxDelete::Percent(10)));
+    assert_eq!(
+        (f.spec.performance.bandwidth, f.spec.performance.workers, f.spec.performance.chunk),
+        (Some(102_400), Some(8), Some(4 << 20))
+    );
+    assert_eq!(f.spec.comparison.window, Duration::from_secs(2));
+    assert_eq!(f.spec.attributes.owner, Some(Owner { user: None, group: Some(Principal::Id(1000)) }));
+    assert_eq!(f.spec.attributes.chmod.len(), 1);
+    assert_eq!(f.spec.limits.deadline, Some(Duration::from_secs(5400)));
     let f = copy("cp --newer-than 2026-03-09T12:00 --older-than 1h --min-size 1K a b");
-    assert_eq!(f.select.bounds.newer.map(|t| t.secs), Some(1_773_057_600));
-    assert_eq!(f.select.bounds.older.map(|t| t.secs), Some(1_773_140_400));
-    assert_eq!(f.select.bounds.min_size, Some(1024));
+    assert_eq!(f.spec.selection.bounds.newer.map(|t| t.secs), Some(1_773_057_600));
+    assert_eq!(f.spec.selection.bounds.older.map(|t| t.secs), Some(1_773_140_400));
+    assert_eq!(f.spec.selection.bounds.min_size, Some(1024));
     let f = copy("sync --delete-excluded a b");
-    assert_eq!(f.delete.map(|d| d.excluded), Some(true));
+    assert_eq!(f.spec.deletion.map(|d| d.excluded), Some(true));
 }
 
 #[test]
@@ -365,8 +392,8 @@ fn names_need_not_be_utf8() {
         Environment { exists: &|_| true, state_dir: None, no_color: true, now: Timestamp::UNIX_EPOCH, zone: TimeZone::UTC, umask: 0 };
     let Ok(Parsed::Run(invocation)) = parse(&argv, &environment) else { panic!("not understood") };
     let Command::Copy(flags) = invocation.command else { panic!("not a copy") };
-    assert_eq!(flags.sources[0].path, b"a\xfe");
-    assert_eq!(flags.select.filters, [FilterArg::Exclude(b"\xff*".into())]);
+    assert_eq!(flags.spec.sources[0].path, b"a\xfe");
+    assert_eq!(flags.spec.selection.filters, [FilterRule::Exclude(b"\xff*".into())]);
 }
 
 /// A letter that means something else in some command, and why that is no trap.

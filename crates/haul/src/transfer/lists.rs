@@ -5,27 +5,27 @@ use std::ffi::OsStr;
 use std::io::{self, BufRead, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::filter::{Filter, Verdict};
-use haul_core::job::Pick;
+use haul_core::job::{Listed, Pick};
 use haul_core::spill::Sorter;
 
-use crate::flags::select::{FilterArg, Input};
 use crate::location::{self, Location};
+use haul_core::spec::{FilterRule, Input};
 
 /// The rules in the order of the command line; the first that matches decides.
-pub fn filter(rules: &[FilterArg], zero: bool) -> Result<Filter> {
+pub fn filter(rules: &[FilterRule], zero: bool) -> Result<Filter> {
     let mut filter = Filter::default();
     for rule in rules {
         let added = match rule {
-            FilterArg::Include(pattern) => filter.include(pattern),
-            FilterArg::Exclude(pattern) => filter.exclude(pattern),
-            FilterArg::IncludeFrom(input) => filter.patterns(&read(input)?, Verdict::Include, zero),
-            FilterArg::ExcludeFrom(input) => filter.patterns(&read(input)?, Verdict::Exclude, zero),
-            FilterArg::RulesFrom(input) => filter.rules(&read(input)?, zero),
+            FilterRule::Include(pattern) => filter.include(pattern),
+            FilterRule::Exclude(pattern) => filter.exclude(pattern),
+            FilterRule::IncludeFrom(input) => filter.patterns(&read(input)?, Verdict::Include, zero),
+            FilterRule::ExcludeFrom(input) => filter.patterns(&read(input)?, Verdict::Exclude, zero),
+            FilterRule::RulesFrom(input) => filter.rules(&read(input)?, zero),
         };
         added.map_err(|reason| Error::new(ErrorKind::Usage, "filter").because(reason).hint("`haul help filters` explains the rules"))?;
     }
@@ -123,11 +123,7 @@ impl Paths {
 
 fn finished(sorter: Sorter) -> Result<Pick> {
     let sorted = sorter.finish().map_err(|e| Error::io(e, "sort list"))?;
-    let once = Arc::new(Mutex::new(Some(sorted)));
-    Ok(Pick::Listed(Arc::new(move || match once.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        Some(sorted) => Box::new(sorted.map(|path| path.map_err(|e| Error::io(e, "sort list")))),
-        None => Box::new(std::iter::empty()),
-    })))
+    Ok(Pick::Listed(Arc::new(Listed::new(sorted))))
 }
 
 /// Without a leading slash, `.` parts and slashes at the end; `..` would leave the source. `None` for the source itself.

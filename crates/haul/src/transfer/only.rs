@@ -11,9 +11,11 @@ use haul_core::event::{Action, Event, Observer};
 use haul_core::job::Mode;
 use haul_core::journal::{Journal, Progress};
 use haul_core::plan::Policy;
+use haul_core::spec::{Safety, TransferSpec};
 use haul_core::tune::{Fixed, Limits};
 use haul_stores::memory::Memory;
 
+use super::resolve::{Conduct, resolve};
 use crate::exit::Exit;
 use crate::flags::{CopyFlags, Global};
 use crate::location::Location;
@@ -27,16 +29,15 @@ pub fn list(flags: &CopyFlags, global: &Global) -> Exit {
 }
 
 fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
-    let nothing = CopyFlags {
-        destination: Some(Location::local(b".")),
-        policy: Policy::DEFAULT,
-        delete: None,
-        backup_dir: None,
-        link_dest: Vec::new(),
-        dry: true,
-        ..flags.clone()
+    let nowhere = TransferSpec {
+        destination: Location::local(b"."),
+        comparison: Policy::DEFAULT,
+        deletion: None,
+        safety: Safety::default(),
+        ..flags.spec.clone()
     };
-    let mut prepared = super::prepare(&nothing, global)?;
+    let conduct = Conduct { dry: true, ..Conduct::default() };
+    let mut prepared = resolve(&nowhere, conduct, &flags.connect, global)?;
     prepared.job.target = Arc::new(Memory::new());
     prepared.job.rename = None;
     prepared.missing.iter().for_each(out::failure);

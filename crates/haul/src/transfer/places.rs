@@ -4,18 +4,21 @@
 //! ends in a slash.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::entry::{Dir, Kind, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::job::{Job, Pick, Root};
-use haul_core::place::{Host, OpenOptions, Role};
+use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store, WriteStyle};
 use haul_stores::memory::Memory;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
+use haul_stores::stream::Stream;
 
 use super::lists;
 use crate::command::scope::{self, Match, What, key_of, nothing};
@@ -174,6 +177,10 @@ fn named(location: &Location) -> Vec<u8> {
 
 /// A source: the directory itself, or a name in the directory above it.
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
+    if location.scheme == Scheme::STDIO {
+        let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::io(e, "open standard input"))?;
+        return Ok(Source::Name { parent: Arc::new(Stream::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File });
+    }
     if let Some(matched) = matched_source(location, asked)? {
         return Ok(matched);
     }
@@ -191,12 +198,21 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
         return host.open(&path, asked.source_options(role)).map(Source::Contents).map_err(missing);
     }
     let (parent, leaf) = host.open_name(&path, asked.source_options(Role::Browse)).map_err(missing)?;
-    let entry = super::stands(&*parent, &leaf)?.ok_or_else(none)?;
+    let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
         return Err(e.hint(format!("for the objects below it write {location}/")));
     }
     Ok(Source::Name { parent, leaf, kind: entry.kind })
+}
+
+/// What has this name, whatever it is.
+fn stat(store: &dyn Store, leaf: &[u8]) -> Result<Option<Entry>> {
+    match store.stat(&Name::new(&Dir::root(), leaf), MetaMask::NONE) {
+        Ok(entry) => Ok(Some(entry)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
@@ -220,11 +236,11 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         match source {
             Source::Contents(store) => {
                 places.read.push(Read { place: store.place().clone(), leaf: None, kind: Kind::Dir, matched: false });
-                places.roots.push(super::root(store, Pick::Contents));
+                places.roots.push(Root::new(store, Pick::Contents));
             }
             Source::Matched { base, pick, unfit } => {
                 places.read.push(Read { place: base.place().clone(), leaf: None, kind: Kind::Dir, matched: true });
-                places.roots.push(super::root(base, pick));
+                places.roots.push(Root::new(base, pick));
                 places.missing.extend(unfit);
             }
             Source::Name { parent, leaf, kind } => {
@@ -236,7 +252,7 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
                             places.missing.push(Error::new(ErrorKind::Usage, "copy").at(&leaf).because("given twice; copied once"));
                         }
                     }
-                    _ => places.roots.push(super::root(parent, Pick::Names(BTreeSet::from([leaf])))),
+                    _ => places.roots.push(Root::new(parent, Pick::Names(BTreeSet::from([leaf])))),
                 }
             }
         }
@@ -256,7 +272,10 @@ struct Destination {
 fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
     let location = asked.destination;
     let host = asked.hosts.reach(location)?;
-    let path = host.path(location);
+    let mut path = host.path(location);
+    if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
+        path = stream_target(location, &*host, path)?;
+    }
     let options = OpenOptions { role: Role::Destination, ..asked.options };
     let clash = |reason: &str, hint: &str| {
         let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
@@ -313,6 +332,19 @@ fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
         host.make_dir(above, true)?;
     }
     at(above, Some(leaf.to_vec()))
+}
+
+/// Where standard input goes: what a link names is meant, as with a shell's redirection.
+fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<Vec<u8>> {
+    if location.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.to_bytes());
+        let e = e.because("is a directory, and standard input has no name");
+        return Err(e.hint("append a file name"));
+    }
+    if location.is_remote() {
+        return Ok(path);
+    }
+    Ok(std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec()))
 }
 
 /// `--backup-dir` as a path below the destination.
@@ -408,13 +440,16 @@ fn crosses(path: &Path) -> Error {
 
 /// The address as a person would look for it: a local path in full.
 fn shown(location: &Location) -> String {
+    if location.scheme == Scheme::STDIO {
+        return "standard input".into();
+    }
     if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
 }
 
 /// The first line of the output: what the run understood.
 pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts) -> String {
     let what = match sources {
-        [one] if one.means_contents() => format!("the contents of {}", shown(one)),
+        [one] if one.means_contents() && one.scheme != Scheme::STDIO => format!("the contents of {}", shown(one)),
         [one] => shown(one),
         many => format!("{} sources", many.len()),
     };
@@ -435,7 +470,7 @@ pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &
     if job.verify {
         sentence.push_str(", verified");
     }
-    if job.delete {
+    if job.deletion.is_some() {
         sentence.push_str(", deleting files that the source does not have");
     }
     if let Some(lost) = lost(job) {

@@ -24,8 +24,8 @@ use haul_stores::local::without_mask;
 use crate::exit::Exit;
 use crate::figures::Figures;
 use crate::flags::Global;
+use crate::flags::copy::{CopyOutput, JournalChoice};
 use crate::flags::global::Progress;
-use crate::flags::run::Run;
 use crate::render::{self, Renderer};
 use crate::signals;
 
@@ -38,19 +38,19 @@ const WORKERS_FAR: u32 = 8;
 /// What a command says of its output.
 pub struct RenderChoice<'a> {
     pub dry: bool,
-    pub itemize: bool,
-    pub stat: bool,
+    pub output: &'a CopyOutput,
     pub names: Option<bool>,
     /// `--missing-to` and its like.
     pub lists: Vec<(Action, PathBuf)>,
-    pub run: &'a Run,
     pub zero: bool,
     pub mode: render::Mode,
 }
 
-pub struct JournalChoice {
-    pub restart: bool,
-    pub wait: bool,
+#[derive(Default)]
+pub struct JournalUse {
+    pub choice: JournalChoice,
+    /// The text of the transfer's spec.
+    pub spec: String,
     /// A dry run and a check keep none.
     pub kept: bool,
 }
@@ -72,7 +72,7 @@ impl Session {
             let file = File::create(path).map_err(|e| Error::io(e, "open").at(path.as_os_str().as_bytes()))?;
             Ok(render::FailedTo { file, name: haul_core::entry::show(path.as_os_str().as_bytes()), zero: choice.zero })
         };
-        let failed_to = choice.run.failed_to.as_ref().map(list).transpose()?;
+        let failed_to = choice.output.failed_to.as_ref().map(list).transpose()?;
         let lists = choice.lists.iter().map(|(action, path)| Ok((*action, list(path)?))).collect::<Result<_>>()?;
         let term = std::env::var("TERM").ok();
         let live = std::io::IsTerminal::is_terminal(&std::io::stderr()) && render::can_draw(term.as_deref());
@@ -85,10 +85,10 @@ impl Session {
             mode: choice.mode,
             quiet: global.quiet,
             verbose: global.verbose,
-            itemize: choice.itemize,
+            itemize: choice.output.itemize,
             json: global.json,
             dry: choice.dry,
-            stat: choice.stat,
+            stat: choice.output.stat,
             live,
             progress,
             color: global.color && std::io::IsTerminal::is_terminal(&std::io::stderr()),
@@ -115,11 +115,11 @@ impl Session {
     }
 
     /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
-    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, choice: JournalChoice, missing: Vec<Error>) -> Result<Report> {
+    pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Report> {
         let cancel = Cancel::default();
         let poke = Arc::new(AtomicBool::new(false));
         let _listening = listen(cancel.clone(), poke.clone(), self.renderer.clone())?;
-        let kept = if choice.kept { self.journal(identity, &choice, &cancel)? } else { None };
+        let kept = if usage.kept { self.journal(identity, &usage, &cancel)? } else { None };
         let (directory, journal, past) = match kept {
             Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
             None => (None, Journal::none(), Past::default()),
@@ -140,8 +140,9 @@ impl Session {
             }
         };
         let mut sentence = sentence.to_string();
-        if !past.is_empty() {
-            sentence.push_str(if choice.restart { ", starting over" } else { ", resuming an earlier run" });
+        let streams = job.roots.iter().any(|root| root.store.caps().streams);
+        if !past.is_empty() && !streams {
+            sentence.push_str(if usage.choice.restart { ", starting over" } else { ", resuming an earlier run" });
         }
         let taken: Arc<Mutex<Option<Error>>> = Arc::default();
         let (beat, noted, stop) = (directory.clone(), taken.clone(), cancel.clone());
@@ -201,7 +202,7 @@ impl Session {
     }
 
     /// The job's journal. A state directory that cannot be had is a warning: the copy matters more.
-    fn journal(&self, identity: &Identity, choice: &JournalChoice, cancel: &Cancel) -> Result<Option<(JobDir, Journal, Past)>> {
+    fn journal(&self, identity: &Identity, usage: &JournalUse, cancel: &Cancel) -> Result<Option<(JobDir, Journal, Past)>> {
         let without = |reason: String| {
             self.renderer.on(&Event::Warned(&Warning::NoJournal(reason)));
             Ok(None)
@@ -212,13 +213,14 @@ impl Session {
             Ok(state) => state,
             Err(e) => return without(e.to_string()),
         };
-        let wait = choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
+        let wait = usage.choice.wait.then_some(Duration::from_secs(7 * 24 * 3600));
         let directory = std::env::current_dir().ok().map(|directory| directory.into_os_string().into_vec());
         let begin = Begin {
             command: command_from_anywhere(directory.as_deref(), &self.argv),
             directory,
             arguments: self.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
-            restart: choice.restart,
+            spec: usage.spec.clone(),
+            restart: usage.choice.restart,
             wait,
             cancel: cancel.clone(),
         };
@@ -339,7 +341,7 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Res
                 });
             } else if stopping {
                 renderer.leave();
-                std::process::exit(i32::from(Exit::Signal.code()));
+                return signals::leave(Exit::Signal);
             } else {
                 stopping = true;
                 cancel.set(Stop::Signal);

@@ -8,6 +8,7 @@ mod journal;
 mod kill;
 mod reboot;
 mod signals;
+mod specs;
 mod stateless;
 mod support;
 mod twice;

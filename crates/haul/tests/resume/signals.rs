@@ -1,5 +1,6 @@
 //! Signals and deadlines: the run stops soon, keeps what it has, and says how to go on.
 
+use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -114,5 +115,31 @@ fn a_run_ends_though_a_worker_is_stuck() {
         mounted.faults().clear();
         w.haul(&command).ends(0);
         w.assert_done("dst", What::USUAL, "after the store came back");
+    }
+}
+
+#[test]
+fn standard_input_that_was_broken_off_leaves_the_old_file_and_nothing_else() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let w = World::new("d/out=1K");
+        let old = w.read("d/out");
+        let mut run = w.haul("cp - d/out").piped();
+        let mut input = run.input();
+        input.write_all(&vec![7; 3 << 20]).expect("it reads");
+        run.until("something is staged", || !w.staging("d").is_empty());
+        run.signal(signal);
+        let ended = run.wait();
+        drop(input);
+        assert_eq!(w.read("d/out"), old);
+        if signal == Signal::TERM {
+            ended.code(20);
+        } else {
+            assert_eq!(w.staging("d").len(), 1);
+            let jobs = w.haul("jobs --json").ends(0).events();
+            let id = jobs[0]["job"].as_str().expect("an id");
+            w.haul(&format!("jobs resume {id}")).ends(1).says("cannot be read again");
+            w.haul("jobs clean").ends(0);
+        }
+        w.assert_clean("d");
     }
 }

@@ -100,9 +100,7 @@ fn jobs_are_listed_shown_and_cleaned_with_what_they_left() {
 
 /// From another directory, as after another login.
 fn from_elsewhere(s: &Scratch, words: &str) -> Program {
-    let mut command = haul(s, words).command();
-    command.current_dir("/");
-    Program::new(command)
+    haul(s, words).directory("/")
 }
 
 #[test]

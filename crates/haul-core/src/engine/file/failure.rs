@@ -16,14 +16,16 @@ use super::open_file::{Ends, Kept, OpenFile};
 pub fn failed(cx: &Context, file: &Arc<OpenFile>, ends: &Ends, entry: &Entry, receipts: Vec<Receipt>, e: Error) {
     // A stale handle may be good again once the file has been opened anew. What was tried as often as may be is given up.
     let curable = matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt) || (e.remedy() != Remedy::None && !e.kind().ends_the_run());
-    let once_more = curable && !e.is_exhausted() && !file.is_second_try();
+    // What can be read once only is neither done again nor gone on with.
+    let streams = cx.source(&file.work).caps().streams;
+    let once_more = curable && !streams && !e.is_exhausted() && !file.is_second_try();
     // What landed of an interrupted file, or of one that met a full disk, is kept for the next run.
     let keep = e.kind().ends_the_run() && cx.journal.keeps() && ends.session.is_some();
     // Where parts are kept by a service, one that failed is no reason to send the others again.
     let parts = matches!(cx.target().caps().write, WriteStyle::Parts { .. }) && cx.target().caps().attach;
     let parts = parts
         && !matches!(e.kind(), ErrorKind::Changed | ErrorKind::Corrupt | ErrorKind::NotFound | ErrorKind::Vanished | ErrorKind::BadName);
-    let keep = keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some())));
+    let keep = !streams && (keep || (parts && (once_more || (cx.journal.keeps() && ends.session.is_some()))));
     if !keep {
         if let Err(trouble) = ends.sink.abort() {
             cx.out.warn(Warning::Note(format!("{trouble}")));

@@ -11,4 +11,5 @@ mod open;
 pub mod open_file;
 pub mod run;
 mod shown;
+mod stream;
 mod within;

@@ -78,7 +78,7 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     file.work.touch();
     let write = match begun {
         Some(write) => write,
-        None => anew(cx, file, &*source, entry, &name, in_place)?,
+        None => anew(cx, entry, &name, chunk_of(cx, file, &*source, entry), in_place)?,
     };
     let landed: HashSet<u32> = write.receipts.iter().map(|r| r.index).collect();
     let rest = |chunk: Chunk| {
@@ -197,8 +197,19 @@ fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Resul
     Ok(Some(Write { sink, chunk: old.chunk, session: Some(old.session), receipts, parts }))
 }
 
-fn anew(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry, name: &Name, in_place: bool) -> Result<Write> {
-    let chunk = chunk_of(cx, file, source, entry);
+/// Begins to write a file of an unknown size. What an earlier run left of another one is abandoned.
+pub fn stream(cx: &Context, file: &OpenFile, entry: &Entry, chunk: u64) -> Result<(Box<dyn Sink>, Option<u32>)> {
+    let name = cx.target_name(&entry.name);
+    if let Resume::Stale(old) | Resume::Continue(old) = cx.past.take(&name.path(), &entry.stamp()) {
+        retry(|| cx.target().abandon(&name, &old.token))?;
+        cx.journal.dropped(old.session);
+    }
+    let in_place = cx.job.in_place && file.replaces() && may_write_in_place(cx, &name)?;
+    let Write { sink, session, .. } = anew(cx, entry, &name, chunk, in_place)?;
+    Ok((sink, session))
+}
+
+fn anew(cx: &Context, entry: &Entry, name: &Name, chunk: u64, in_place: bool) -> Result<Write> {
     // A kill between the file and its session would leave one that nobody knows of.
     let intent = if in_place { None } else { announce(cx, name, entry) };
     let sink = retry(|| cx.target().create(name, &spec(cx, entry, chunk, in_place)))?;

@@ -14,7 +14,7 @@ use crate::retry;
 use crate::store::Landed;
 
 use super::open_file::{Ends, OpenFile};
-use super::{carry, commit, compare, failure, open, within};
+use super::{carry, commit, compare, failure, open, stream, within};
 
 /// Does of the file what is left to do for this worker.
 pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
@@ -27,6 +27,9 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
 /// Nothing moves if the content is there already, has its like in a reference tree, or is copied by the system that holds
 /// both ends. Else both ends are opened, chunks moved, and the whole committed by the worker who is the last one out.
 fn stages(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
+    if cx.source(&file.work).caps().streams {
+        return stream::perform(cx, file);
+    }
     if compare::settles(cx, file)? || compare::settled_by_link(cx, file) || within::copies(cx, file)? {
         return Ok(());
     }
@@ -76,7 +79,7 @@ fn move_chunks(cx: &Context, file: &OpenFile, ends: &Ends) -> bool {
 }
 
 /// All chunks have landed, or one has failed.
-fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
+pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
     let (began, mut spent) = (Instant::now(), Spent::default());
     let (mut entry, mut receipts, error) = {
         let mut state = file.state();

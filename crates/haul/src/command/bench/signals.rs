@@ -22,7 +22,7 @@ pub fn listen_and(cancel: &Cancel, first: &'static str, second: Option<&'static 
             if heard.swap(true, Ordering::Relaxed) {
                 last();
                 second.into_iter().for_each(out::say);
-                std::process::exit(i32::from(Exit::Signal.code()));
+                return signals::leave(Exit::Signal);
             }
             cancel.set(Stop::Signal);
             // Apart: whoever reads standard error may be stuck, and the next signal must be heard all the same.

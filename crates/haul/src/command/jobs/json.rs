@@ -23,6 +23,8 @@ pub struct Job<'a> {
     directory_hex: Option<String>,
     command: Vec<Cow<'a, str>>,
     command_hex: Option<Vec<String>>,
+    /// A transfer spec: [`haul_core::spec`] has its form.
+    spec: Option<serde_json::Value>,
     started: Option<String>,
     heartbeat: Option<String>,
     finished: Option<String>,
@@ -81,6 +83,7 @@ impl<'a> Job<'a> {
             directory_hex,
             command: job.arguments.iter().map(|argument| text(argument).0).collect(),
             command_hex: (!exact).then(|| job.arguments.iter().map(|argument| hex(argument)).collect()),
+            spec: job.spec.as_deref().and_then(|text| serde_json::from_str(text).ok()),
             started: time(job.started),
             heartbeat: time(job.heartbeat),
             finished: None,

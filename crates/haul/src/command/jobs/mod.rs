@@ -336,6 +336,7 @@ pub(super) mod tests {
             command: "cd /home/me && haul cp -a run7/ /scratch/run7".into(),
             directory: Some(b"/home/me".to_vec()),
             arguments: ["haul", "cp", "-a", "run7/", "/scratch/run7"].map(|word| word.as_bytes().to_vec()).into(),
+            spec: Some(r#"{"version":1}"#.into()),
             started: Some(1_700_000_000),
             heartbeat: Some(1_700_000_300),
             state,

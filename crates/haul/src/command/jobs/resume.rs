@@ -49,6 +49,11 @@ fn arguments(job: &JobInfo, json: bool) -> Result<Vec<OsString>> {
             format!("the job is running, as process {pid} on {}", show(host.as_bytes())),
             "wait until it ends, or stop it: it keeps the transferred data".into(),
         ),
+        JobState::Unfinished { .. } if job.sources.iter().any(|source| source == "-") => refuse(
+            ErrorKind::Usage,
+            "its source is standard input, which cannot be read again".into(),
+            "run its pipeline again; `haul jobs clean` removes the partial file".into(),
+        ),
         JobState::Unfinished { .. } if job.arguments.is_empty() => refuse(
             ErrorKind::Usage,
             "its arguments are not recorded: an earlier version of haul started it".into(),
@@ -79,6 +84,12 @@ mod tests {
         assert_eq!(arguments(&begun, true).expect("words")[..3], ["haul", "--json", "cp"]);
         begun.arguments.clear();
         assert!(arguments(&begun, false).expect_err("of an old version").next_step().is_some_and(|next| next.contains("cd /home/me")));
+    }
+
+    #[test]
+    fn standard_input_is_not_read_again() {
+        let piped = JobInfo { sources: vec!["-".into()], ..job("00", unfinished()) };
+        assert!(arguments(&piped, false).expect_err("its input is gone").next_step().is_some_and(|next| next.contains("pipeline")));
     }
 
     #[test]

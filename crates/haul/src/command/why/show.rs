@@ -206,6 +206,7 @@ pub mod tests {
             command: String::new(),
             directory: None,
             arguments: Vec::new(),
+            spec: None,
             started: None,
             heartbeat: None,
             state: JobState::Finished { record: String::new(), at: None },

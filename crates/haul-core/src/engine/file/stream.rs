@@ -1,0 +1,135 @@
+//! A source whose size is known only at its end: one worker reads it, once, from its start.
+
+use std::io::{ErrorKind as IoKind, Read};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::bundle::Spent;
+use crate::engine::clock::Flight;
+use crate::engine::context::Context;
+use crate::engine::tries::retry;
+use crate::entry::MetaMask;
+use crate::error::{Error, Result};
+use crate::hash::xxh128;
+use crate::report::Times;
+use crate::store::{Chunk, Receipt, WriteStyle, chunk_size};
+
+use super::open_file::{Ends, OpenFile};
+use super::shown::Shown;
+use super::{open, run};
+
+/// Bytes that are read and written at once where the destination takes any.
+const PIECE: u64 = 1 << 20;
+
+/// Copies all that comes. What fails after the destination was opened is reported by [`run::finish`].
+pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
+    let entry = file.entry();
+    let flight = cx.clock.begin(&entry.name, 0, "open");
+    let ends = pour(cx, file, &flight).inspect_err(|_| cx.clock.end(&flight))?;
+    run::finish(cx, file, &ends);
+    Ok(())
+}
+
+/// Moves the content; an error after the start is left in the file's state. The first bytes are read before anything is
+/// created, so that what ends with them is written as a file of a known size.
+fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
+    let mut entry = file.entry();
+    let source = retry(|| cx.source(&file.work).open(&entry, false)).map_err(Error::of_source)?;
+    let style = cx.target().caps().write;
+    let in_parts = matches!(style, WriteStyle::Parts { .. });
+    let chunk = if in_parts { chunk_size(cx.job.chunk, 0, style) } else { u64::MAX };
+    let step = if in_parts { chunk } else { PIECE };
+    let mut taken = Taken { cx, flight, at: 0, spent: Spent::default() };
+    flight.doing("copy");
+    let mut reader = source.stream()?;
+    let mut bytes = Vec::new();
+    let mut ended = taken.fill(&mut *reader, &mut bytes, step)?;
+    entry.have = entry.have.without(MetaMask::BASIC);
+    if ended {
+        (entry.size, entry.have) = (bytes.len() as u64, entry.have.with(MetaMask::BASIC));
+    }
+    let (sink, session) = open::stream(cx, file, &entry, chunk)?;
+    let mut receipts = Vec::new();
+    let mut hasher = cx.job.verify.then(xxhash_rust::xxh3::Xxh3::new);
+    let moved = loop {
+        let part = if in_parts { Some(receipts.len() as u32) } else { None };
+        if let Some(hasher) = hasher.as_mut().filter(|_| !in_parts) {
+            hasher.update(&bytes);
+        }
+        let passed = taken.pass(&*sink, &bytes, part).map(|receipt| receipts.extend(receipt));
+        if passed.is_err() || ended {
+            break passed;
+        }
+        match taken.fill(&mut *reader, &mut bytes, step) {
+            Ok(end) => ended = end,
+            Err(e) => break Err(e),
+        }
+        if ended && bytes.is_empty() {
+            break Ok(());
+        }
+    };
+    drop(reader);
+    let moved = moved.and_then(|()| {
+        if !in_parts {
+            let tag = retry(|| sink.landed(&Chunk { index: 0, at: 0..taken.at }))?;
+            let hash = hasher.map(|hasher| hasher.digest128());
+            receipts.push(Receipt { index: 0, tag, hash });
+        }
+        Ok(())
+    });
+    cx.out.report().times += Times::from(taken.spent);
+    let size = taken.at;
+    let mut state = file.state();
+    (state.entry, state.receipts, state.error) = (entry, receipts, moved.err());
+    (state.entry.size, state.entry.have) = (size, state.entry.have.with(MetaMask::BASIC));
+    Ok(Ends { source, sink, session, chunk, delta: None, shown: Shown::new(chunk, std::iter::empty()), flight: flight.clone() })
+}
+
+/// What has passed so far.
+struct Taken<'a> {
+    cx: &'a Context,
+    flight: &'a Flight,
+    at: u64,
+    spent: Spent,
+}
+
+impl Taken<'_> {
+    /// Reads `most` bytes, or fewer at the end: whether it is there.
+    fn fill(&mut self, from: &mut dyn Read, bytes: &mut Vec<u8>, most: u64) -> Result<bool> {
+        bytes.clear();
+        let began = Instant::now();
+        let ended = loop {
+            let left = most - bytes.len() as u64;
+            if left == 0 {
+                break false;
+            }
+            match Read::take(&mut *from, left.min(PIECE)).read_to_end(bytes) {
+                Ok(0) => break true,
+                Ok(_) => {}
+                Err(e) if matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted) => {}
+                Err(e) => return Err(Error::of_source(Error::from_io(e, "read"))),
+            }
+            self.cx.cancel.check()?;
+        };
+        self.spent.reading += began.elapsed();
+        Ok(ended)
+    }
+
+    /// Writes what was read, as a part of its own where the destination has such.
+    fn pass(&mut self, sink: &dyn crate::store::Sink, bytes: &[u8], part: Option<u32>) -> Result<Option<Receipt>> {
+        let at = self.at..self.at + bytes.len() as u64;
+        let began = Instant::now();
+        let receipt = retry(|| {
+            sink.write(at.clone(), &mut &bytes[..])?;
+            let Some(index) = part else { return Ok(None) };
+            let tag = sink.landed(&Chunk { index, at: at.clone() })?;
+            Ok(Some(Receipt { index, tag, hash: None }))
+        })?;
+        let receipt = receipt.map(|receipt| Receipt { hash: self.cx.job.verify.then(|| xxh128(bytes)), ..receipt });
+        self.spent.writing += began.elapsed();
+        self.at = at.end;
+        self.flight.moved.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.spent.throttled += self.cx.meter.take(bytes.len() as u64)?;
+        Ok(receipt)
+    }
+}

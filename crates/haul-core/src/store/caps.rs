@@ -1,0 +1,171 @@
+//! What a store can do.
+
+use std::time::Duration;
+
+use crate::entry::{Entry, Kind, MetaMask};
+use crate::error::{Error, ErrorKind, Result};
+use crate::hash::Algorithm;
+
+/// What a store can do, as far as it changes the plan. Found out once, when the store is opened.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    pub write: WriteStyle,
+    /// `Source::read` may start anywhere.
+    pub read_ranges: bool,
+    /// Files have no size before their end, and are read once: [`Source::stream`].
+    pub streams: bool,
+    /// Directories are things that exist by themselves; else they are only parts of names.
+    pub dirs: bool,
+    /// Where they are not: `set_meta` on one makes something that carries its attributes, and `list` and `stat` give them.
+    pub markers: bool,
+    pub links: bool,
+    pub specials: bool,
+    pub hard_links: bool,
+    /// Attributes that `set_meta` and `commit` can keep.
+    pub sets: MetaMask,
+    /// Those of symlinks: fewer where a request to set them would follow the link.
+    pub link_sets: MetaMask,
+    /// Names of owners are kept beside their numbers, and entries come with them.
+    pub owner_names: bool,
+    /// Attributes that give rights (setuid, devices, file capabilities) are left out: others may have chosen them.
+    pub untrusted: bool,
+    /// The groups that entries can be given, where owners cannot be chosen; `None` where any owner and group can.
+    pub groups: Option<Vec<u32>>,
+    /// Attributes that `list` yields with each entry; without BASIC an entry is looked up by `stat_many`.
+    pub lists: MetaMask,
+    /// Looking a name up costs no round trip: the walk asks for names instead of merging two listings.
+    pub cheap_stat: bool,
+    /// Times closer than this cannot be told apart.
+    pub mtime_grain: Duration,
+    /// `commit` puts a whole new file in the place of an old one in one step.
+    pub atomic_commit: bool,
+    /// What `landed` has confirmed survives a crash of any machine of ours.
+    pub durable: bool,
+    /// `take` copies between places of the same scheme and endpoint, whatever their volumes.
+    pub copies: bool,
+    /// An unfinished write can be taken up by its token.
+    pub attach: bool,
+    /// A small new file may be created under its final name (see rules on intents).
+    pub direct_create: bool,
+    /// Workers that gain by writing one file at the same time; at least 1.
+    pub writers_per_file: u32,
+    /// Workers that gain by reading one file at the same time; at least 1.
+    pub readers_per_file: u32,
+    /// Names are file names: no empty part, no `.` or `..`. False for keys of object stores.
+    pub file_names: bool,
+    /// Names are UTF-8; others are refused.
+    pub text_names: bool,
+    pub name_max: usize,
+    /// Two names that differ in case only are one.
+    pub folds_case: bool,
+    /// What one bundle may carry.
+    pub bundle_bytes: usize,
+    pub bundle_files: usize,
+    /// Hashes that `digest` can give without the bytes passing through here.
+    pub hashes: Vec<Algorithm>,
+    /// What reading back proves.
+    pub proof: Proof,
+}
+
+impl Caps {
+    /// Those of a place that can be read from its start to its end and no more: a store names what it can beyond that.
+    pub fn minimal() -> Caps {
+        Caps {
+            write: WriteStyle::InOrder,
+            read_ranges: false,
+            streams: false,
+            dirs: false,
+            markers: false,
+            links: false,
+            specials: false,
+            hard_links: false,
+            sets: MetaMask::NONE,
+            link_sets: MetaMask::NONE,
+            owner_names: false,
+            untrusted: false,
+            groups: None,
+            lists: MetaMask::NONE,
+            cheap_stat: false,
+            mtime_grain: Duration::from_secs(1),
+            atomic_commit: false,
+            durable: false,
+            copies: false,
+            attach: false,
+            direct_create: false,
+            writers_per_file: 1,
+            readers_per_file: 1,
+            file_names: true,
+            text_names: false,
+            name_max: 255,
+            folds_case: false,
+            bundle_bytes: 4 << 20,
+            bundle_files: 16,
+            hashes: Vec::new(),
+            proof: Proof::Server,
+        }
+    }
+}
+
+/// What `reopen` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// The medium, past the page cache.
+    Medium,
+    /// Memory is the medium, or the cache cannot be passed: the bytes as the system holds them.
+    Cache,
+    /// The server sends the bytes again.
+    Server,
+}
+
+impl Proof {
+    pub fn words(self) -> &'static str {
+        match self {
+            Proof::Medium => "reread past the page cache",
+            Proof::Cache => "reread from memory",
+            Proof::Server => "reread from the server",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteStyle {
+    /// POSIX, SFTP, GridFTP mode E: any bytes, anywhere, in any order.
+    Anywhere,
+    /// S3: numbered parts of a bounded size.
+    Parts { least: u64, most: u64, count: u32 },
+    /// Plain FTP: one stream; a chunk is a place to resume from.
+    InOrder,
+}
+
+/// Whether an entry of a source says all that it takes to make another like it.
+pub fn tells(caps: &Caps, entry: &Entry) -> Result<()> {
+    if matches!(entry.kind, Kind::Char | Kind::Block) && !caps.specials {
+        let e = Error::new(ErrorKind::Unsupported, "create").on(&entry.name);
+        return Err(e.because("the source does not report device numbers"));
+    }
+    Ok(())
+}
+
+/// Whether an entry can be put into a store at all, asked before anything is begun.
+pub fn admits(caps: &Caps, entry: &Entry) -> Result<()> {
+    let refuse = |kind, reason: &str| Err(Error::new(kind, "create").on(&entry.name).because(reason.to_string()));
+    if caps.file_names {
+        if let Err(reason) = crate::entry::check_leaf(&entry.name.leaf) {
+            return refuse(ErrorKind::BadName, reason);
+        }
+        if entry.name.leaf.len() > caps.name_max {
+            return refuse(
+                ErrorKind::BadName,
+                &format!("the name has {} bytes, the destination allows {}", entry.name.leaf.len(), caps.name_max),
+            );
+        }
+    }
+    if caps.text_names && std::str::from_utf8(&entry.name.leaf).is_err() {
+        return refuse(ErrorKind::BadName, "the name is not UTF-8, as the destination requires");
+    }
+    match entry.kind {
+        Kind::Link if !caps.links => refuse(ErrorKind::Unsupported, "the destination does not support symlinks"),
+        kind if kind.is_special() && !caps.specials => refuse(ErrorKind::Unsupported, "the destination does not support special files"),
+        _ => Ok(()),
+    }
+}

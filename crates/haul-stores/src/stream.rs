@@ -1,0 +1,110 @@
+//! A store with one file, whose content comes once and from its start: a pipe, such as standard input.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Caps, Flow, Place, Source, Store};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+/// The longest that a read waits, so that whoever reads can look up: see [`Source::stream`].
+const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+#[derive(Debug)]
+pub struct Stream {
+    leaf: Vec<u8>,
+    from: Mutex<Option<OwnedFd>>,
+    /// The file's modification time: when the store was made.
+    mtime: Time,
+    place: Place,
+    caps: Caps,
+}
+
+impl Stream {
+    /// What comes out of `from` is the file `leaf`.
+    pub fn new(leaf: &[u8], from: OwnedFd) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (endpoint, account, volume) = (String::new(), String::new(), String::new());
+        Stream {
+            leaf: leaf.to_vec(),
+            from: Mutex::new(Some(from)),
+            mtime: Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() },
+            place: Place { scheme: "stream", endpoint, account, volume, root: b"/".to_vec() },
+            caps: Caps { streams: true, cheap_stat: true, ..Caps::minimal() },
+        }
+    }
+
+    fn entry(&self, dir: &Dir) -> Entry {
+        let mut entry = Entry::bare(Name::new(dir, &self.leaf), Kind::File);
+        (entry.mtime, entry.mode, entry.nlink) = (self.mtime, 0o666, 1);
+        entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+        entry
+    }
+}
+
+impl Store for Stream {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        match name.dir.is_root() && name.leaf[..] == self.leaf[..] {
+            true => Ok(self.entry(&name.dir)),
+            false => Err(Error::new(ErrorKind::NotFound, "look up").on(name)),
+        }
+    }
+
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        each(Ok(self.entry(dir)));
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
+        let from = self.from.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let once = || Error::new(ErrorKind::Changed, "read").on(&entry.name).because("it can be read only once");
+        Ok(Box::new(Pipe { from: from.ok_or_else(once)?, mtime: self.mtime, read: Arc::default() }))
+    }
+}
+
+struct Pipe {
+    from: OwnedFd,
+    mtime: Time,
+    read: Arc<AtomicU64>,
+}
+
+impl Source for Pipe {
+    fn read(&self, _at: std::ops::Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        Err(Error::new(ErrorKind::Unsupported, "read").because("a stream is read from its start, once"))
+    }
+
+    fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
+        Ok(Box::new(Reader(self)))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        Ok(Stamp { size: self.read.load(Ordering::Relaxed), mtime: self.mtime, version: 0 })
+    }
+}
+
+struct Reader<'a>(&'a Pipe);
+
+impl Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let fd = self.0.from.as_fd();
+        if poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&WAIT))? == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let count = rustix::io::read(fd, into)?;
+        self.0.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

@@ -1,0 +1,251 @@
+//! From a spec to a job: opens the places, and refuses what must not be.
+
+use std::path::Path;
+use std::time::Duration;
+
+use haul_core::entry::MetaMask;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::job::{Bounds, Job, Links, Mode, Pick};
+use haul_core::place::{OpenOptions, Scheme};
+use haul_core::plan::{Compare, Policy};
+use haul_core::spec::{Operation, Selection, TransferSpec};
+use haul_core::store::Store;
+use haul_stores::provider::Access;
+
+use super::{guard, lists, places};
+use crate::flags::Global;
+use crate::hosts::Hosts;
+use crate::location::Location;
+use crate::owners;
+
+/// Chunks of a large file: what a kill loses at the most, a worker; and the kernel's copy call takes no more at once.
+const CHUNK: u64 = 16 << 20;
+/// The same where several workers write one file over a network: small enough that they end together.
+const CHUNK_REMOTE: u64 = 4 << 20;
+
+/// Parts of an object where nobody knows how many there will be: 10,000 of them are 305 GiB.
+const STREAM_PART: u64 = 32 << 20;
+
+/// How this run does what the spec says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conduct {
+    /// Show what would be done.
+    pub dry: bool,
+    /// Each change has a line: in an order that people can follow.
+    pub itemized: bool,
+    /// Refuse what would destroy a source.
+    pub guarded: bool,
+}
+
+/// What is to be run, and what of the spec cannot be.
+pub struct Prepared {
+    pub job: Job,
+    /// The first line of the output.
+    pub sentence: String,
+    /// Sources that do not exist.
+    pub missing: Vec<Error>,
+    /// What the user should know first.
+    pub notes: Vec<String>,
+    pub hosts: Hosts,
+}
+
+/// Opens the places of a transfer.
+///
+/// # Errors
+///
+/// `Usage` for what contradicts the places; what keeps them from being opened. Nothing is left at the destination then.
+pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global) -> Result<Prepared> {
+    let place = crate::open::path_of(&spec.destination.path);
+    let existed = spec.destination.is_remote() || place.symlink_metadata().is_ok();
+    open(spec, conduct, connect, global, existed).inspect_err(|_| {
+        // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
+        if !existed {
+            let _ = std::fs::remove_dir(&place);
+        }
+    })
+}
+
+/// As much of a spec as holds for standard input: a file of now, which always replaces what is there.
+fn of_stream(spec: &TransferSpec) -> TransferSpec {
+    let keep = if spec.destination.scheme.keys { MetaMask::MTIME } else { MetaMask::NONE };
+    let mut spec = spec.clone();
+    spec.comparison = Policy { compare: Compare::Never, force: spec.comparison.force, ..Policy::DEFAULT };
+    (spec.selection, spec.attributes.keep) = (Selection::default(), keep);
+    spec.performance.chunk = Some(spec.performance.chunk.unwrap_or(STREAM_PART));
+    spec
+}
+
+fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global, existed: bool) -> Result<Prepared> {
+    let streamed;
+    let is_stream = spec.sources.iter().any(|source| source.scheme == Scheme::STDIO);
+    let spec = if is_stream {
+        streamed = of_stream(spec);
+        &streamed
+    } else {
+        spec
+    };
+    let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
+    let is_check = matches!(spec.operation, Operation::Check { .. });
+    // What can be wrong with the arguments alone is reported before anything is created.
+    let filter = lists::filter(&selection.filters, selection.nul_separated)?;
+    let input = selection.files_from.as_ref();
+    let listed = input.map(|input| lists::listed(input, selection.nul_separated, &std::env::temp_dir())).transpose()?;
+    if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
+        places::below(b"", dir)?;
+    }
+    let hosts = Hosts::for_data(connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
+    let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
+    let asked = places::Asked {
+        hosts: &hosts,
+        sources,
+        destination,
+        options: if is_check { OpenOptions::default() } else { destination_options(spec, global) },
+        follow: attributes.links.follow,
+        dry: conduct.dry || is_check,
+        make_path: safety.make_path,
+        listed: input.is_some(),
+    };
+    let mut places = places::resolve(&asked)?;
+    if let Some(e) = places.missing.pop_if(|_| is_check) {
+        return Err(e);
+    }
+    let avoid = if conduct.guarded { guard::check(&places, spec.deletion.is_some())? } else { Vec::new() };
+    if let (Some(listed), Some(root)) = (listed, places.roots.first_mut()) {
+        root.pick = listed;
+    }
+    if spec.deletion.is_some() && places.roots.iter().any(|root| matches!(root.pick, Pick::Listed(_))) {
+        let e = Error::new(ErrorKind::Usage, "--delete").because("--delete cannot be combined with wildcards");
+        return Err(e.hint("name the directory, and select files with --include and --exclude"));
+    }
+    let (link_dest, mut notes) = places::link_dest(&safety.link_dest, &places, &asked)?;
+    let owner = owner(spec, &*places.target, conduct.dry)?;
+    let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
+    let target_caps = places.target.caps();
+    let over_network = !target_caps.cheap_stat || places.roots.iter().any(|root| !root.store.caps().cheap_stat);
+    let chunk = if target_caps.writers_per_file > 1 && !target_caps.cheap_stat && !is_check { CHUNK_REMOTE } else { CHUNK };
+    let one_way = match spec.operation {
+        Operation::Check { one_way } => one_way || places.first_pick != places::FirstPick::Contents,
+        _ => false,
+    };
+    let mut job = Job {
+        mode: if is_check { Mode::Check } else { Mode::Copy },
+        roots: places.roots,
+        rename: places.rename,
+        policy: spec.comparison,
+        links: Links { devices: !distrusted, copy: attributes.links.copy || is_check, ..attributes.links },
+        filter,
+        bounds: selection.bounds,
+        keep: if is_check { kept(spec, owner).with(MetaMask::MTIME) } else { kept(spec, owner) },
+        sparse: attributes.sparse,
+        in_place: safety.in_place,
+        delta: !performance.whole_file && over_network,
+        one_file_system: selection.one_file_system,
+        sync: safety.sync,
+        verify: safety.verify,
+        deletion: spec.deletion,
+        backup: safety.backup_dir.as_ref().map(|dir| places::below(&places.target_path, dir)).transpose()?,
+        remove_source: safety.remove_source,
+        remove_dirs: spec.operation == Operation::Move,
+        one_way,
+        dry: conduct.dry,
+        workers: performance.workers.or((conduct.dry || conduct.itemized).then_some(1)),
+        writers: performance.concurrency,
+        chunk: performance.chunk.unwrap_or(chunk),
+        limit: performance.bandwidth,
+        retries: haul_core::retry::Policy::of(spec.limits.retries),
+        progress: Duration::from_secs(30),
+        deadline: spec.limits.deadline,
+        timeout: spec.limits.timeout,
+        link_dest,
+        ordered: conduct.dry,
+        avoid,
+        state: None,
+        recurse_listed: selection.recurse_listed && input.is_some(),
+        owner,
+        numeric_ids: attributes.numeric_ids,
+        chmod: attributes.chmod.clone(),
+        target: places.target,
+    };
+    if spec.operation == Operation::Move && !destination.is_remote() && may_rename(&job) {
+        let target = job.target.clone();
+        places::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path));
+    }
+    let sentence = sentence(spec, &job, &hosts, distrusted);
+    if !is_check {
+        let config = hosts.access().get::<haul_stores::ssh::Flags>().ssh_config;
+        notes.extend(host_without_colon(destination, existed, config.as_deref()));
+    }
+    Ok(Prepared { job, sentence, missing: places.missing, notes, hosts })
+}
+
+fn destination_options(spec: &TransferSpec, global: &Global) -> OpenOptions {
+    OpenOptions {
+        keep_dirlinks: spec.attributes.links.keep_dirlinks,
+        one_file_system: spec.selection.one_file_system,
+        keep_modes: spec.attributes.keep.has(MetaMask::MODE),
+        keep_acls: spec.attributes.keep.has(MetaMask::ACL),
+        untrusted: !spec.destination.scheme.keys,
+        umask: Some(global.umask),
+        ..OpenOptions::default()
+    }
+}
+
+/// Owner and group that all entries get, as the destination numbers them.
+type OwnerIds = Option<(Option<u32>, Option<u32>)>;
+
+fn owner(spec: &TransferSpec, target: &dyn Store, dry: bool) -> Result<OwnerIds> {
+    match spec.attributes.owner.as_ref().map(|owner| owners::numbers(target, owner)).transpose() {
+        // A directory that a dry run has not made asks nobody; that changes nothing of what the run prints.
+        Err(e) if dry && e.kind() == ErrorKind::Unsupported => Ok(None),
+        owner => owner,
+    }
+}
+
+fn kept(spec: &TransferSpec, owner: OwnerIds) -> MetaMask {
+    let keep = spec.attributes.keep;
+    let keep = if rustix::process::geteuid().is_root() { keep } else { keep.without(MetaMask::CONTEXT) };
+    let (user, group) = owner.unwrap_or_default();
+    let set = |id: Option<u32>, class| if id.is_some() { class } else { MetaMask::NONE };
+    keep.with(set(user, MetaMask::OWNER)).with(set(group, MetaMask::GROUP))
+}
+
+/// The first line of the output, with how the data go.
+fn sentence(spec: &TransferSpec, job: &Job, hosts: &Hosts, distrusted: bool) -> String {
+    let verb = match spec.operation {
+        Operation::Move => "moves",
+        Operation::Sync => "syncs",
+        Operation::Copy => "copies",
+        Operation::Check { .. } => "checks",
+    };
+    let mut sentence = places::sentence(verb, &spec.sources, &spec.destination, job, hosts);
+    if distrusted && job.links.specials {
+        sentence.push_str(", without devices and setuid bits (--trust-metadata)");
+    }
+    let data_path = if job.mode == Mode::Check { "" } else { hosts.data_path(&spec.sources, &spec.destination) };
+    if !data_path.is_empty() {
+        sentence.push_str(", ");
+        sentence.push_str(data_path);
+    }
+    sentence
+}
+
+/// `haul cp data cluster`, where cluster is a host: a new directory of this name is hardly meant.
+fn host_without_colon(destination: &Location, existed: bool, config: Option<&Path>) -> Option<String> {
+    if destination.is_remote() || existed || destination.trailing_slash {
+        return None;
+    }
+    let name = crate::known::named(&destination.path, config)?;
+    Some(format!("{name} is a local name and also a host in the ssh configuration; for the host write {name}:"))
+}
+
+/// Whether a rename does what the move asks for: everything goes, as it is.
+fn may_rename(job: &Job) -> bool {
+    let all = Links { follow: false, safe: false, copy: true, hard: true, specials: true, ..job.links };
+    job.filter.is_empty()
+        && job.bounds == Bounds::default()
+        && job.links == all
+        && job.owner.is_none()
+        && job.chmod.is_empty()
+        && !job.one_file_system
+        && job.roots.iter().all(|root| !matches!(root.pick, Pick::Listed(_)))
+}
