@@ -43,9 +43,12 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
     found
 }
 
-/// The program at the near end of a link, the server at the other one.
+/// The program at one end of a link, the server at the other one.
 pub fn over_a_link(options: Options, lines: &str) -> (World, Link) {
-    let link = Link::new(options).expect("namespaces and TUN devices: root");
+    over(Link::new(options).expect("namespaces and TUN devices: root"), lines)
+}
+
+pub fn over(link: Link, lines: &str) -> (World, Link) {
     let address = link.far().address().to_string();
     let lines = format!("{lines}\nListenAddress {address}");
     let mut w = World::on(|scratch| {

@@ -7,7 +7,8 @@ use insta::assert_snapshot;
 use crate::support::{Printed, World};
 
 /// Two files of one name, of the same length, and an hour between them.
-fn older_and_newer(w: &World) {
+fn older_and_newer() -> World {
+    let w = World::new("");
     let tree = w.tree("src: dst:");
     for (name, content, hour) in
         [("src/new", "NEW", 3), ("dst/new", "old", 2), ("src/old", "OLD", 2), ("dst/old", "new", 3), ("src/only", "one", 2)]
@@ -16,6 +17,7 @@ fn older_and_newer(w: &World) {
         tree.set_mtime(name, 1_000_000_000 + hour * 3600, 0).unwrap();
     }
     w.age("src");
+    w
 }
 
 #[test]
@@ -34,8 +36,7 @@ fn a_second_run_moves_nothing() {
 
 #[test]
 fn update_leaves_what_is_newer() {
-    let w = World::new("");
-    older_and_newer(&w);
+    let w = older_and_newer();
     assert_snapshot!(w.haul("cp -uvv src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -55,16 +56,13 @@ fn update_leaves_what_is_newer() {
 
 #[test]
 fn existing_and_ignore_existing() {
-    let w = World::new("");
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.haul("cp --existing src/ dst").succeeds();
     assert_eq!((w.text("dst/new"), w.text("dst/old"), w.has("dst/only")), ("NEW".into(), "OLD".into(), false));
-    let w = World::new("");
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.haul("cp --ignore-existing src/ dst").succeeds();
     assert_eq!((w.text("dst/new"), w.text("dst/old"), w.text("dst/only")), ("old".into(), "new".into(), "one".into()));
-    let w = World::new("");
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.tree("src: d/f=1 d/e/");
     w.haul("cp --existing src/ dst").succeeds();
     assert_eq!(w.names("dst"), "new old", "no directory either");
@@ -72,16 +70,13 @@ fn existing_and_ignore_existing() {
 
 #[test]
 fn size_only_checksum_ignore_times_and_window() {
-    let w = World::new("");
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.haul("cp --size-only src/ dst").succeeds();
     assert_eq!(w.text("dst/new"), "old");
     w.haul("cp --modify-window 2h src/ dst").succeeds();
     assert_eq!(w.text("dst/new"), "old");
-    let tree = w.tree("");
-    for name in ["src/new", "dst/new"] {
-        tree.set_mtime(name, 1_000_000_000, 0).unwrap();
-    }
+    w.age("src/new");
+    w.age("dst/new");
     w.haul("cp src/new dst").succeeds();
     assert_eq!(w.text("dst/new"), "old", "the same by size and time");
     let ran = w.haul("cp -cv src/new dst").succeeds();
@@ -111,10 +106,10 @@ fn a_difference_of_a_nanosecond_is_one() {
 fn inplace_writes_into_the_old_file() {
     let w = World::new("src: a=500 big=3M dst: a=900 big=5M");
     w.symlink("big", "dst/through");
-    let before: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.inode(p)).collect();
+    let inodes = || ["dst/a", "dst/big"].map(|name| w.inode(name));
+    let before = inodes();
     w.haul("cp --inplace src/ dst").succeeds();
-    let after: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.inode(p)).collect();
-    assert_eq!(before, after);
+    assert_eq!(before, inodes());
     w.assert_same("src/a", "dst/a", What::USUAL);
     w.assert_same("src/big", "dst/big", What::USUAL);
 }

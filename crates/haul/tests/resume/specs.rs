@@ -3,7 +3,7 @@
 use haul_test::compare::What;
 use serde_json::Value;
 
-use crate::support::{CHUNK_WORDS, World};
+use crate::support::World;
 
 /// The one job, whose spec is written to the file `spec`.
 fn job_of(w: &World) -> Value {
@@ -16,8 +16,8 @@ fn job_of(w: &World) -> Value {
 fn a_killed_job_goes_on_from_its_spec_in_another_directory() {
     let w = World::new("src: a=1K big=700K:0640 d/e=5K skip.o=1K elsewhere/");
     w.write("rules", "- *.o\n");
-    let command = format!("cp -a --filter-from rules --chunk-size {CHUNK_WORDS} -j 1 src/ dst");
-    assert!(w.haul(&command).killed_at(5).run().was_killed());
+    let command = "cp -a --filter-from rules --chunk-size 64K -j 1 src/ dst";
+    assert!(w.haul(command).killed_at(5).run().was_killed());
     let job = job_of(&w);
     assert_eq!((&job["state"], &job["spec"]["operation"]), (&"unfinished".into(), &"copy".into()));
     assert_eq!(job["spec"]["performance"]["chunk"], 64 << 10);
