@@ -8,6 +8,7 @@
 pub mod compare;
 pub mod contest;
 pub mod data;
+pub mod discard;
 pub mod files;
 pub mod net;
 pub mod order;
@@ -17,3 +18,4 @@ pub mod record;
 pub mod report;
 pub mod stats;
 pub mod sweep;
+pub mod synthetic;

@@ -1,4 +1,4 @@
-//! In which order contenders meet. Pure.
+//! The order of contenders in a round, and the numbers behind it. Pure.
 
 /// The places 0..`count` in an order that depends on the seed and the round only.
 pub fn order(seed: u64, round: u32, count: usize) -> Vec<usize> {
@@ -13,16 +13,19 @@ pub fn order(seed: u64, round: u32, count: usize) -> Vec<usize> {
 
 /// A number below `bound`, each as likely as the others to one part in 2^64 / bound.
 fn below(state: &mut u64, bound: u64) -> u64 {
-    ((u128::from(splitmix(state)) * u128::from(bound)) >> 64) as u64
+    let drawn = mix(*state);
+    *state = state.wrapping_add(GOLDEN);
+    ((u128::from(drawn) * u128::from(bound)) >> 64) as u64
 }
 
-/// The next of the sequence of Steele, Lea and Flood 2014 (SplitMix64).
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// SplitMix64 (Steele, Lea and Flood 2014): every bit of the input changes half of the output.
+pub fn mix(x: u64) -> u64 {
+    let x = x.wrapping_add(GOLDEN);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -110,7 +110,6 @@ fn pages_are_whole_and_need_nothing() {
             "text",
             "circle",
             "polygon",
-            "rect",
         ];
         for (element, attributes) in &elements {
             assert!(allowed.contains(&element.as_str()), "{name}: <{element} {attributes}>");
@@ -155,42 +154,34 @@ fn texts_fit_and_cannot_steer_a_terminal() {
 #[test]
 fn a_comparison_says_who_was_fastest_and_who_failed() {
     let text = text(&made_up::compare());
-    says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
-    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms. Next came haul, which took 1.72 times as long (1.62 to 1.85 times).");
-    says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times (files of 256 MiB): file 7: the content differs");
-    says(&text, "! scp failed 6 of 7 times (files of 4 GiB): client_loop: send disconnect: Broken pipe.");
+    says(&text, "haul took the least time: 5.09 s. rclone took 1.58 times as long (1.52 to 1.67 times).");
+    says(&text, "! tar over ssh wrote copies that are WRONG 1 of 7 times: file 7: the content differs");
+    says(&text, "! scp failed 6 of 7 times: client_loop: send disconnect: Broken pipe.");
+    says(&text, "! scp did not end in time 1 of 7 times: not done after 600 s, and killed.");
     says(&text, "! s5cmd is not on this machine.");
+    says(&text, "Not ranked, because of WRONG results: tar over ssh.");
+    says(&text, "Note: The link was emulated");
     let page = page(&made_up::compare());
-    says(&page, "The lines cross: cp has the least median at 1 MiB (57.6 ms), haul at 4 GiB (75.6 s).");
     says(&page, "rw,relatime,attr2,inode64,logbufs=8,logbsize=32k,noquota");
     says(&page, "Linux 6.1.0-28-amd64");
     says(&page, "Time for 13TB");
     says(&page, "assumes constant throughput");
     says(&page, "The link was emulated");
     says(&page, "WRONG 1 of 7");
+    says(&page, "not ranked");
 }
 
-/// One wrong copy of seven that went well and were the quickest of all is enough to be ranked nowhere.
+/// One wrong copy, in a run or in a warm-up, is enough to be ranked nowhere, however quick the others were.
 #[test]
 fn who_was_wrong_even_once_wins_nothing() {
     let (header, mut samples) = made_up::compare();
     for sample in samples.iter_mut().filter(|s| s.contender == "tar over ssh") {
         sample.seconds = sample.seconds.map(|seconds| seconds / 1000.0);
+        sample.outcome = if sample.repetition == 0 { Outcome::Wrong } else { Outcome::Ok };
     }
-    let mut once = samples.iter().find(|s| s.contender == "tar over ssh" && s.repetition == 1).unwrap().clone();
-    let sizes: Vec<_> = samples.iter().filter(|s| s.contender == "tar over ssh" && s.repetition == 1).map(|s| s.factors.clone()).collect();
-    for factors in sizes {
-        (once.outcome, once.repetition, once.factors) = (Outcome::Wrong, 8, factors);
-        samples.push(once.clone());
-    }
-    let made = (header, samples);
-    let text = text(&made);
-    says(&text, "Fastest of 4 works: haul in 3 and cp in 1.");
-    says(&text, "Files of 1 MiB: cp took the least time: 57.6 ms.");
+    let text = text(&(header, samples));
+    says(&text, "haul took the least time: 5.09 s.");
     says(&text, "Not ranked, because of WRONG results: tar over ssh.");
-    let page = page(&made);
-    says(&page, "not ranked");
-    assert!(!page.contains("The lines cross: tar"));
 }
 
 #[test]
@@ -200,7 +191,7 @@ fn few_repetitions_show_nothing() {
     says(&text_of_many, "Fewer than 4 repetitions of each cannot show a difference.");
     says(&page(&made_up::compare_many()), "(75 %)");
     let one = text(&made_up::compare_one());
-    says(&one, "haul took the least time: 12.3 s. There is nothing else to compare it with.");
+    says(&one, "haul took the least time: 12.3 s. There is nothing to compare it with.");
     says(&page(&made_up::compare_one()), "one value");
     says(&text(&made_up::empty(Kind::Net)), "Nothing has been measured in this run yet.");
 }
@@ -208,19 +199,15 @@ fn few_repetitions_show_nothing() {
 #[test]
 fn directions_have_each_their_best_number_of_streams() {
     let text = text(&made_up::net());
-    says(
-        &text,
-        "Out (from here): 6 streams give most (46.7 MiB/s, 0.392 Gbit/s), 4.89 times what 1 stream gives; 16 streams give 26 % less.",
-    );
-    says(&text, "In (to here): 6 streams give most (25.2 MiB/s, 0.211 Gbit/s), 1.36 times what 1 stream gives; 16 streams give 58 % less.");
-    says(&text, "A round trip takes 30.1 ms.");
+    says(&text, "Out (from here): 6 streams are best (46.7 MiB/s, 0.392 Gbit/s), 4.89 times 1 stream; 16 streams: 26 % less.");
+    says(&text, "In (to here): 6 streams are best (25.2 MiB/s, 0.211 Gbit/s), 1.36 times 1 stream; 16 streams: 58 % less.");
 }
 
 #[test]
-fn the_tuner_is_set_beside_the_best_fixed_point() {
+fn the_tuner_is_compared_with_the_best_fixed_point() {
     let text = text(&made_up::sweep());
-    says(&text, "Out (from here): most, 619 MiB/s, with 8 streams, chunks of 4 MiB, 4 connections.");
-    says(&text, "haul's own choice gives 576 MiB/s, 7 % less.");
+    says(&text, "Put (from here): best fixed point: 8 streams, chunks of 4 MiB, 4 logins, 624 MiB/s.");
+    says(&text, "haul's own choice: 565 MiB/s, 91 % of the best speed.");
 }
 
 #[test]
@@ -229,9 +216,7 @@ fn directories_of_their_own_make_the_difference() {
     says(&text, "Create, files of 4 KiB: 1,939 operations/s at best, with 32 threads, own directories.");
     says(&text, "With 32 threads own directories are 10.4 times as fast as one shared directory.");
     let page = page(&made_up::files());
-    says(&page, "Own directories: 32 threads give most (1,939 operations/s), 21.6 times what 1 thread gives.");
-    says(&page, "own directories: from 11.4 s with 1 thread to 528 ms with 32 threads.");
-    says(&page, "The longest tail is in 32 threads, own directories: one in a hundred takes more than 148 ms");
+    says(&page, "Own directories: 32 threads are best (1,939 operations/s), 21.6 times 1 thread.");
 }
 
 /// As 2 processors really show 8 threads: the first ends before the others have begun.
@@ -272,8 +257,8 @@ fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
         &said,
         "Less than 90 % of the files count, because the threads did not keep pace with each other: 8 threads, own directories (49 %)",
     );
-    says(&said, "Durations are not drawn: the points did different work, from 300 to 2,400 files.");
-    assert!(!shown.contains("Duration: read") && !shown.contains("8 threads give most"), "{shown}");
+    says(&shown, "Durations are not drawn: the points did different work, from 300 to 2,400 files.");
+    assert!(!shown.contains("Duration: Read") && !shown.contains("8 threads are best"), "{shown}");
     // Nothing else is there to speak of.
     let (header, samples) = cut_off(0.49, false);
     let only = (header, samples.into_iter().skip(1).collect());
@@ -284,12 +269,12 @@ fn what_was_cut_off_is_no_headline_and_unequal_work_has_no_durations() {
     // All threads were at work until the time was over: that is a rate.
     let timed = text(&cut_off(0.49, true));
     says(&timed, "Read, files of 4 KiB: 800,000 operations/s at best, with 8 threads, own directories.");
-    says(&timed, "Durations are not drawn: some operations ended with their time");
+    says(&page(&cut_off(0.49, true)), "Durations are not drawn: some operations ended with their time");
     let mut equal = cut_off(1.0, false);
     for sample in &mut equal.1 {
         sample.more.insert("whole_files".into(), json!(2400));
     }
-    says(&page(&equal), "Duration: read");
+    says(&page(&equal), "Duration: Read");
 }
 
 #[test]
@@ -298,7 +283,7 @@ fn settings_are_words_and_units_are_binary() {
     header.settings = serde_json::from_value(json!({"duration_seconds": null, "file_sizes": [6500], "fsync": false})).unwrap();
     let page = page(&(header, samples));
     says(&page, "<th scope=\"row\">File sizes</th><td>6.35 KiB</td>");
-    says(&page, "fsync of each file");
+    says(&page, "<th scope=\"row\">Fsync</th><td>no</td>");
     for raw in ["duration_seconds", "null", "MB/s", "kB"] {
         assert!(!page.contains(raw), "{raw}");
     }
@@ -308,10 +293,7 @@ fn settings_are_words_and_units_are_binary() {
 #[test]
 fn a_round_trip_is_no_rate_that_failed() {
     let (header, samples) = made_up::net();
-    let own = samples.into_iter().filter(|s| s.outcome == Outcome::Ok).map(|mut s| {
-        s.more.clear();
-        s
-    });
+    let own = samples.into_iter().filter(|s| s.outcome == Outcome::Ok);
     let latency =
         haul_bench::record::Latency { count: 21, p50: 0.0302, p90: 0.031, p99: 0.04, p999: 0.04, max: 0.04, classes: vec![(0.05, 21)] };
     let asked = haul_bench::record::Sample {
@@ -323,10 +305,10 @@ fn a_round_trip_is_no_rate_that_failed() {
     };
     let made = (header, std::iter::once(asked).chain(own).collect::<Vec<_>>());
     let said = text(&made);
-    says(&said, "Out (from here): 6 streams give most (46.7 MiB/s, 0.392 Gbit/s)");
+    says(&said, "Out (from here): 6 streams are best (46.7 MiB/s, 0.392 Gbit/s)");
     says(&said, "A round trip takes 30.2 ms.");
     let page = page(&made);
-    assert!(!page.contains("did not go well") && page.contains("Gbit/s</th>") && page.contains("Round trips"), "{said}");
+    assert!(!page.contains("failed") && page.contains("Gbit/s</th>"), "{said}");
 }
 
 #[test]
@@ -338,7 +320,7 @@ fn runs_are_set_beside_each_other() {
         match change.contender.as_str() {
             "rsync" => assert_eq!(verdict, Some(Verdict::Slower), "{change:?}"),
             "scp" => assert_eq!(change.words(), "only in the first run"),
-            "s5cmd" => assert_eq!(change.words(), "went well in neither run"),
+            "s5cmd" => assert_eq!(change.words(), "failed in both runs"),
             _ => assert_eq!(verdict, Some(Verdict::NotSignificant), "{change:?}"),
         }
     }
@@ -348,9 +330,8 @@ fn runs_are_set_beside_each_other() {
     assert!(compare_runs(&before, &made_up::net()).is_empty());
 
     let text = report::text(&[before.clone(), after, made_up::net()], 80).split_whitespace().collect::<Vec<_>>().join(" ");
-    says(&text, "Of 20 points Run 2 is slower at 4: rsync (files of 1 MiB)");
-    says(&text, "not significant at 16. 8 cannot be compared: the table says why.");
-    says(&text, "kernel: Linux 6.1.0-28-amd64 then, Linux 6.12.1-amd64 now");
+    says(&text, "Of 5 points Run 2 is slower at 1: rsync; not significant at 4. 2 cannot be compared: see the table.");
+    says(&text, "kernel: Linux 6.1.0-28-amd64 before, Linux 6.12.1-amd64 now");
     says(&text, "there is nothing to compare");
 
     // Less work in the same time is not faster.
@@ -360,14 +341,14 @@ fn runs_are_set_beside_each_other() {
         sample.seconds = sample.seconds.map(|seconds| seconds / 2.0);
     }
     let changes = compare_runs(&before, &less);
-    assert!(changes.iter().filter(|c| c.contender == "cp").all(|c| c.words() == "not the same amount of work"), "{changes:?}");
+    assert!(changes.iter().filter(|c| c.contender == "cp").all(|c| c.words() == "different amounts of work"), "{changes:?}");
 }
 
 #[test]
 fn what_went_wrong_is_in_no_number() {
-    let (header, mut samples) = made_up::compare_works();
+    let (header, mut samples) = made_up::compare();
     let clean = report::summaries(&[(header.clone(), samples.clone())]);
-    let mut wrong: Vec<_> = samples.iter().filter(|s| s.contender == "cp -r").cloned().collect();
+    let mut wrong: Vec<_> = samples.iter().filter(|s| s.contender == "cp").cloned().collect();
     for sample in &mut wrong {
         sample.outcome = Outcome::Wrong;
         sample.seconds = Some(0.001);
@@ -377,8 +358,9 @@ fn what_went_wrong_is_in_no_number() {
     let dirty = report::summaries(&[(header, samples)]);
     for (a, b) in clean["runs"][0]["points"].as_array().unwrap().iter().zip(dirty["runs"][0]["points"].as_array().unwrap()) {
         assert_eq!(a["seconds"], b["seconds"]);
-        let failures = &b["failures"];
-        assert_eq!(failures["wrong"], if b["contender"] == "cp -r" { 5.into() } else { serde_json::Value::Null }, "{b}");
+        if b["contender"] == "cp" {
+            assert_eq!(b["failures"]["wrong"], 8, "{b}");
+        }
     }
 }
 

@@ -4,16 +4,22 @@
 
 #[cfg(feature = "ssh")]
 pub mod agent;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod discard;
 #[cfg(feature = "ssh")]
-pub mod load;
+mod bounded;
+#[cfg(feature = "ssh")]
+mod child;
+#[cfg(feature = "s3")]
+pub mod http_client;
+#[cfg(feature = "ssh")]
+mod items;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(feature = "ssh")]
-mod lost;
+#[cfg(any(feature = "memory", feature = "ssh", feature = "local"))]
+mod lock;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "ssh")]
+mod mux;
 #[cfg(feature = "ssh")]
 /// Users and groups of this machine.
 mod names;
@@ -23,6 +29,8 @@ mod private;
 #[cfg(feature = "ssh")]
 pub mod probe;
 pub mod provider;
+#[cfg(feature = "ssh")]
+mod reconnect;
 pub mod registry;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -34,8 +42,6 @@ pub mod sftp;
 pub mod ssh;
 mod staging;
 pub mod stream;
-#[cfg(any(feature = "memory", feature = "ssh"))]
-pub mod synthetic;
 #[cfg(feature = "web")]
 pub mod web;
 

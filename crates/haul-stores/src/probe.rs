@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use haul_core::error::{Error, Result};
 
 use crate::script::{Said, Script};
-use crate::ssh::{Login, far_places};
+use crate::ssh::{Login, remote_places};
 
 /// What was said; `None` where it was not, or not in a form that is understood. All words are the far side's own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +56,7 @@ impl Clock {
 /// Asks; `haul` is the one that was named. `patience` is how long the host may say nothing: what was said before counts.
 /// `Unsupported` where no command can be run.
 pub fn probe(login: &Login, haul: Option<&str>, version: &str, patience: Duration) -> Result<Probe> {
-    let places = far_places(haul, version);
+    let places = remote_places(haul, version);
     let (hear, mut ask) = std::io::pipe().map_err(|e| Error::io(e, "run"))?;
     let mut script = Script::start(
         login,

@@ -25,9 +25,9 @@ pub trait Provider: Sync + fmt::Debug {
     /// # Errors
     ///
     /// Those of clap.
-    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
+    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
         let _ = matches;
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// The values that [`Values::record`] made.
@@ -35,9 +35,9 @@ pub trait Provider: Sync + fmt::Debug {
     /// # Errors
     ///
     /// What is no record of this backend's flags.
-    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {
         let _ = record;
-        Ok(None)
+        Ok(Vec::new())
     }
 
     /// Addresses with the same key are reached as one host, once in a run.
@@ -56,11 +56,9 @@ pub trait Provider: Sync + fmt::Debug {
 
 /// The values of a backend's flags.
 pub trait Values: Any + fmt::Debug + Send + Sync {
-    /// The backend's first scheme.
-    fn scheme(&self) -> Scheme;
-
-    /// For a transfer spec. Relative paths are made absolute below `directory`. It holds no secrets: flags have none.
-    fn record(&self, directory: &Path) -> serde_json::Value;
+    /// The backend's first scheme, and the values for a transfer spec: relative paths are made absolute below `directory`.
+    /// `None` for what is part of other values. It holds no secrets: flags have none.
+    fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)>;
 }
 
 /// Makes paths of a record absolute.
@@ -104,7 +102,8 @@ impl Access {
 
     /// The flags of all backends, for a transfer spec.
     pub fn record(&self, directory: &Path) -> BTreeMap<String, serde_json::Value> {
-        self.values.iter().map(|values| (values.scheme().word.to_string(), values.record(directory))).collect()
+        let records = self.values.iter().filter_map(|values| values.record(directory));
+        records.map(|(scheme, record)| (scheme.word.to_string(), record)).collect()
     }
 
     /// Other flags of a backend from here on.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use crate::agent::Carrier;
+use crate::agent::Transport;
 use crate::ssh::Login;
 
 /// What each script prints before anything else.
@@ -45,7 +45,7 @@ impl Said {
 
 /// A script that is under way, in a session of its own; dropping it ends the session.
 pub struct Script {
-    carrier: Box<dyn Carrier>,
+    transport: Box<dyn Transport>,
     chunks: Receiver<(Vec<u8>, SystemTime)>,
     /// Bytes that have gone to it.
     sent: Arc<AtomicU64>,
@@ -72,7 +72,7 @@ impl Heard {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        self.carrier.end();
+        self.transport.end();
     }
 }
 
@@ -116,7 +116,7 @@ impl Script {
                 count.fetch_add(read as u64, Ordering::Relaxed);
             }
         };
-        let script = Script { carrier: pipes.carrier, chunks, sent, heard: Heard::default() };
+        let script = Script { transport: pipes.transport, chunks, sent, heard: Heard::default() };
         let start = |work: Box<dyn FnOnce() + Send>| std::thread::Builder::new().name("script".into()).spawn(work);
         start(Box::new(hear)).and_then(|_| start(Box::new(feed))).map_err(haul_core::rlimit::no_thread)?;
         Ok(script)

@@ -42,7 +42,7 @@ impl Stream {
     fn entry(&self, dir: &Dir) -> Entry {
         let mut entry = Entry::bare(Name::new(dir, &self.leaf), Kind::File);
         (entry.mtime, entry.mode, entry.nlink) = (self.mtime, 0o666, 1);
-        entry.have = MetaMask::BASIC.with(MetaMask::MTIME);
+        entry.have = MetaMask::MTIME;
         entry
     }
 }

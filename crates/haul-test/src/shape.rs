@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::ops::Range;
 
+use haul_bench::synthetic::Synthetic;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::store::{Caps, Flow, Place, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
-use haul_stores::synthetic::Synthetic;
 
 /// A source of empty files. Names are decimal numbers, so that the shape need not be stored.
 #[derive(Debug)]

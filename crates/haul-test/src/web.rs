@@ -4,18 +4,16 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
+use crate::objects::Running;
 use crate::port::free_port;
-use crate::sshd::start_with_us;
 
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
 pub struct WebServer {
-    place: tempfile::TempDir,
+    running: Running,
     pub port: u16,
-    child: Child,
 }
 
 impl WebServer {
@@ -43,24 +41,38 @@ impl WebServer {
 
     /// Apache's httpd with index pages.
     pub fn apache(root: &Path) -> io::Result<WebServer> {
+        let lines = format!(
+            "TypesConfig /etc/mime.types\nDocumentRoot {root}\n<Directory {root}>\n  Require all granted\n  Options Indexes\n  \
+             IndexOptions FancyIndexing NameWidth=*\n</Directory>\n",
+            root = root.display(),
+        );
+        Self::httpd(&["mpm_event", "authz_core", "dir", "autoindex", "mime"], &lines)
+    }
+
+    fn httpd(modules: &[&str], lines: &str) -> io::Result<WebServer> {
         Self::start("apache", |place, port| {
             let at = |name: &str| place.join(name).display().to_string();
-            let modules = ["mpm_event", "authz_core", "dir", "autoindex", "mime"];
             let modules: String =
                 modules.iter().map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")).collect();
             let config = format!(
-                "ServerName test\nListen 127.0.0.1:{port}\nPidFile {}\nErrorLog {}\n{modules}TypesConfig /etc/mime.types\nMutex file:{}\n\
-                 DocumentRoot {root}\n<Directory {root}>\n  Require all granted\n  Options Indexes\n  IndexOptions FancyIndexing NameWidth=*\n</Directory>\n",
+                "ServerName test\nListen 127.0.0.1:{port}\nPidFile {}\nErrorLog {}\n{modules}Mutex file:{}\n\
+                 CustomLog {} \"%h \\\"%r\\\" %>s %b \\\"-\\\"  \"\n{lines}",
                 at("pid"),
                 at("error"),
                 place.display(),
-                root = root.display(),
+                at("access"),
             );
             fs::write(at("conf"), config)?;
             let mut command = Command::new("/usr/sbin/apache2");
             command.args(["-D", "FOREGROUND", "-f", &at("conf")]);
             Ok(command)
         })
+    }
+
+    /// Apache's httpd as a forward proxy, which connects to these ports.
+    pub fn apache_proxy(ports: &str) -> io::Result<WebServer> {
+        let lines = format!("ProxyRequests On\nAllowCONNECT {ports}\n<Proxy *>\n  Require all granted\n</Proxy>\n");
+        Self::httpd(&["mpm_event", "authz_core", "proxy", "proxy_connect"], &lines)
     }
 
     /// `rclone serve http`.
@@ -78,24 +90,9 @@ impl WebServer {
     fn start(name: &str, command: impl Fn(&Path, u16) -> io::Result<Command>) -> io::Result<WebServer> {
         let place = tempfile::Builder::new().prefix(&format!("haul-{name}-")).tempdir()?;
         let port = free_port()?;
-        let mut command = command(place.path(), port)?;
-        let log = fs::File::create(place.path().join("output"))?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let shown = format!("{:?}", command.get_program());
-        let child = start_with_us(command).map_err(|e| io::Error::new(e.kind(), format!("{shown}: {e}")))?;
-        let mut server = WebServer { place, port, child };
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            let said = || ["output", "error"].map(|name| fs::read_to_string(server.place.path().join(name)).unwrap_or_default()).concat();
-            if let Some(status) = server.child.try_wait()? {
-                return Err(io::Error::other(format!("{shown} ended: {status}: {}", said())));
-            }
-            if Instant::now() > until {
-                return Err(io::Error::other(format!("{shown} does not listen: {}", said())));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok(server)
+        let command = command(place.path(), port)?;
+        let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
+        Ok(WebServer { running, port })
     }
 
     /// `http://127.0.0.1:PORT/` and a path.
@@ -103,24 +100,14 @@ impl WebServer {
         format!("http://127.0.0.1:{}/{path}", self.port)
     }
 
-    /// nginx's log: a line for each request that was answered, as `METHOD path HTTP/1.1" status bytes`.
+    /// The log of nginx or Apache: a line for each request that was answered, as `METHOD path HTTP/1.1" status bytes`.
     pub fn requests(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.place.path().join("access")).unwrap_or_default();
+        let log = fs::read_to_string(self.running.place.path().join("access")).unwrap_or_default();
         log.lines().filter_map(|line| Some(line.split_once('"')?.1.rsplit_once(" \"-\" ")?.0.to_string())).collect()
     }
 
     /// Where the server's own files are.
     pub fn place(&self) -> PathBuf {
-        self.place.path().to_path_buf()
-    }
-}
-
-impl Drop for WebServer {
-    fn drop(&mut self) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            // It may have ended by itself.
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        }
-        let _ = self.child.wait();
+        self.running.place.path().to_path_buf()
     }
 }

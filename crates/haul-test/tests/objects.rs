@@ -26,7 +26,6 @@ fn works_and_goes(server: impl Server) {
     }
     assert_eq!(plain::get(&endpoint, "/bucket/a").unwrap().status, 403);
     assert!(server.data().join("bucket").is_dir());
-    assert!(server.log_file().is_file());
     let data = server.data();
     assert!(processes_naming(&data) > 0);
     drop(server);
@@ -130,7 +129,8 @@ impl Raw {
     /// What comes until the other side closes.
     fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        let _it_may_be_cut = self.0.read_to_end(&mut rest);
+        // It may be cut.
+        let _ = self.0.read_to_end(&mut rest);
         rest
     }
 }
@@ -185,8 +185,6 @@ fn rules_are_followed_in_their_turns() {
     assert_eq!(status(GET), ("500".into(), false, true));
     assert_eq!(status("PUT /k HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc"), ("403".into(), false, true));
     assert_eq!(status("GET /other HTTP/1.1\r\nHost: h\r\n\r\n"), ("200".into(), false, false));
-    let rules: Vec<_> = scripted.requests().iter().map(|seen| seen.rule).collect();
-    assert_eq!(rules, [None, Some(1), Some(2), Some(0), None]);
     scripted.clear();
     assert_eq!(status(GET), ("200".into(), false, false));
     assert_eq!(scripted.requests().len(), 1);
@@ -212,7 +210,6 @@ fn answers_are_spoiled_as_told() {
     assert_eq!(once(Action::Flip(0)), (true, "QUT /k? ab".into(), 1));
     assert_eq!(once(Action::FlipSent(1)), (true, "PUT /k? ac".into(), 1));
     assert_eq!(once(Action::edit(|answer| answer.body[4] = b'!')), (true, "PUT !k? ab".into(), 1));
-    assert_eq!(once(Action::Drip(3, Duration::from_millis(1))), (true, "PUT /k? ab".into(), 1));
     assert_eq!(once(Action::Late(Duration::from_millis(1))), (true, "PUT /k? ab".into(), 1));
     assert_eq!(once(Action::Lose), (false, String::new(), 1));
     assert_eq!(once(Action::Close), (false, String::new(), 0));
@@ -237,21 +234,6 @@ fn what_hangs_ends_with_the_server() {
     assert!(scripted.requests().iter().all(|seen| seen.status.is_none()));
     drop(scripted);
     assert!(hangs.iter_mut().all(|raw| raw.rest().is_empty()));
-}
-
-#[test]
-fn connections_are_cut() {
-    let (_behind, endpoint) = echo();
-    let scripted = Scripted::before(&endpoint).unwrap();
-    let mut raw = Raw::to(&scripted);
-    raw.say(GET);
-    raw.head().unwrap();
-    raw.body(SAID.len());
-    assert_eq!(scripted.cut(), 1);
-    assert_eq!(raw.rest(), b"");
-    let mut raw = Raw::to(&scripted);
-    raw.say(GET);
-    assert!(raw.head().is_some());
 }
 
 /// It can only be later than told, so this asks for no more than that.

@@ -4,29 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::error::ErrorKind;
-use haul_stores::s3::account::{Account, Asked, Environment};
+use haul_stores::http_client::agent::{AgentConfig, agent};
+use haul_stores::s3::account::{Account, AccountOptions, Environment};
 use haul_stores::s3::bucket::{Expected, Part};
-use haul_stores::s3::trust::{self, Trust};
 use haul_stores::s3::{Body, Call};
-use haul_stores::s3::{Bucket, Client, Wishes};
+use haul_stores::s3::{Bucket, Client, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::{Minio, Scripted, Server};
 
 /// What a silent server is given.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn asked(url: &str) -> Asked {
+fn asked(url: &str) -> AccountOptions {
     let keys = [("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")];
-    Asked { endpoint_url: Some(url.into()), environment: Environment::table(None, keys), ..Asked::default() }
+    AccountOptions { endpoint_url: Some(url.into()), environment: Environment::table(None, keys), ..AccountOptions::default() }
 }
 
-/// A bucket behind a client that waits for `patience`.
-fn bucket(server: &Scripted, patience: Duration) -> Bucket {
+/// A bucket behind a client with this idle timeout.
+fn bucket(server: &Scripted, idle_timeout: Duration) -> Bucket {
     let url = format!("http://{}", server.address());
     let account = Account::open(&asked(&url)).expect("settings that make sense");
-    let usual = Trust::of(url.parse().expect("an address"), Environment::table(None, []));
-    let agent = trust::agent(&Trust { patience, ..usual }).expect("an agent");
-    Bucket { client: Arc::new(Client::new(account, agent).expect("a client")), name: "bucket".into(), wishes: Arc::new(Wishes::default()) }
+    let usual = AgentConfig::of(url.parse().expect("an address"), Environment::table(None, []));
+    let agent = agent(&AgentConfig { idle_timeout, ..usual }).expect("an agent");
+    Bucket {
+        client: Arc::new(Client::new(account, agent).expect("a client")),
+        name: "bucket".into(),
+        options: Arc::new(PutOptions::default()),
+    }
 }
 
 fn scripted() -> Scripted {
@@ -57,9 +61,9 @@ fn what_a_service_is_long_at_is_waited_for_and_not_asked_twice() {
     server.rule(When::method("HEAD"), .., Action::Answer(Answer::new(200, "").with("ETag", "\"x-1\"").with("Content-Length", "0")));
     let bucket = bucket(&server, SHORT);
     bucket.complete(b"key", "id", &[], Expected { size: 0, whole: &[], sent: false }).expect("it is waited for");
-    let mut copy = Call::new("copy", "PUT".parse().expect("a method"), "bucket", b"key").patient();
-    assert!(copy.patience > Some(Duration::from_secs(60)));
-    copy.patience = Some(SHORT);
+    let mut copy = Call::new("copy", "PUT".parse().expect("a method"), "bucket", b"key").slow();
+    assert!(copy.idle_timeout > Some(Duration::from_secs(60)));
+    copy.idle_timeout = Some(SHORT);
     let e = bucket.client.send(&copy, Body::None).unwrap_err();
     assert_eq!((e.kind(), server.count(&When::method("PUT"))), (ErrorKind::TimedOut, 1), "{e}");
 }
@@ -83,9 +87,9 @@ fn credentials_that_expired_are_renewed_after_an_answer_that_says_nothing() {
     std::fs::write(&settings, format!("[default]\ncredential_process = {}\n", program.display())).expect("settings");
     let settings = settings.display().to_string();
     let environment = Environment::table(None, [("AWS_CONFIG_FILE", &*settings), ("AWS_EC2_METADATA_DISABLED", "true")]);
-    let asked = Asked { endpoint_url: Some(format!("http://{}", server.address())), environment, ..Asked::default() };
+    let asked = AccountOptions { endpoint_url: Some(format!("http://{}", server.address())), environment, ..AccountOptions::default() };
     let client = Arc::new(Client::open(&asked).expect("a client"));
-    let bucket = Bucket { client, name: "bucket".into(), wishes: Arc::new(Wishes::default()) };
+    let bucket = Bucket { client, name: "bucket".into(), options: Arc::new(PutOptions::default()) };
     // Several find it out at the same time.
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..4).map(|_| scope.spawn(|| bucket.head(b"key").map(|head| head.is_some()))).collect();
@@ -147,11 +151,7 @@ fn what_a_service_says_that_it_made_is_compared() {
     let minio = Minio::start().expect("MinIO can be started: servers.sh installs it");
     minio.make_bucket("bucket").expect("a bucket");
     let server = Scripted::before(minio.endpoint()).expect("a server");
-    let environment =
-        Environment::table(None, [("AWS_ACCESS_KEY_ID", &*minio.endpoint().access), ("AWS_SECRET_ACCESS_KEY", &*minio.endpoint().secret)]);
-    let asked = Asked { endpoint_url: Some(server.endpoint(minio.endpoint()).url), environment, ..Asked::default() };
-    let client = Arc::new(Client::open(&asked).expect("a client"));
-    let bucket = Bucket { client, name: "bucket".into(), wishes: Arc::new(Wishes::default()) };
+    let bucket = server.endpoint(minio.endpoint()).bucket("bucket", PutOptions::default());
     let make = || {
         let upload = bucket.begin(b"key", &[])?;
         assert!(upload.whole, "MinIO knows checksums of the whole");

@@ -1,13 +1,12 @@
 //! What the service does with objects by itself: copies, other names, other attributes. Nothing that an object has may be lost by it.
 
 use haul_core::store::Within;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::ErrorKind;
 use haul_core::store::{MetaSpec, Spec, Store};
-use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Copying, Objects, Options, Wishes};
+use haul_stores::s3::{Bucket, CopySizes, Objects, Options, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};
 use haul_test::objects::{Endpoint, Minio, Scripted, Server, plain};
 
@@ -41,13 +40,9 @@ impl World {
         World { server, endpoint: minio.endpoint().clone(), bucket: bucket.into() }
     }
 
-    fn store(&self, wishes: Wishes) -> Objects {
-        let keys = [("AWS_ACCESS_KEY_ID", &*self.endpoint.access), ("AWS_SECRET_ACCESS_KEY", &*self.endpoint.secret)];
-        let url = self.server.endpoint(&self.endpoint).url;
-        let asked = Asked { endpoint_url: Some(url), environment: Environment::table(None, keys), ..Asked::default() };
-        let client = Arc::new(Client::open(&asked).expect("settings that make sense"));
-        let bucket = Bucket { client, name: self.bucket.clone(), wishes: Arc::new(wishes) };
-        Objects::new(bucket, b"", Options::default()).copying(Copying { whole: 6 * MIB, part: 5 * MIB })
+    fn store(&self, options: PutOptions) -> Objects {
+        let bucket = self.server.endpoint(&self.endpoint).bucket(&self.bucket, options);
+        Objects::new(bucket, b"", Options::default()).copy_sizes(CopySizes { whole: 6 * MIB, part: 5 * MIB })
     }
 
     fn put(&self, key: &str, size: u64) {
@@ -92,7 +87,7 @@ fn copy(store: &Objects, from: &str, to: &str, keep: MetaMask) -> haul_core::err
 #[test]
 fn a_copy_has_all_that_its_source_has_whatever_its_size() {
     let world = World::new("copies");
-    let store = world.store(Wishes::default());
+    let store = world.store(PutOptions::default());
     for (from, size, requests) in [("small", 5, 1), ("large", 12 * MIB, 3)] {
         world.put(from, size);
         world.server.clear();
@@ -107,7 +102,7 @@ fn a_copy_has_all_that_its_source_has_whatever_its_size() {
 #[test]
 fn a_new_name_loses_nothing() {
     let world = World::new("names");
-    let store = world.store(Wishes::default());
+    let store = world.store(PutOptions::default());
     for size in [5, 12 * MIB] {
         world.put("old", size);
         store.rename(&name("old"), &name("new"), true).expect("it is renamed");
@@ -119,7 +114,7 @@ fn a_new_name_loses_nothing() {
 #[test]
 fn other_attributes_leave_all_else_as_it_is() {
     let world = World::new("attributes");
-    let store = world.store(Wishes::default());
+    let store = world.store(PutOptions::default());
     world.put("file", 5);
     let mut entry = store.stat(&name("file"), MetaMask::NONE).expect("it is there");
     let leaf = name("file");
@@ -142,21 +137,21 @@ fn other_attributes_leave_all_else_as_it_is() {
 
 #[test]
 fn what_is_wished_for_wins() {
-    let world = World::new("wishes");
-    let wishes = Wishes {
+    let world = World::new("options");
+    let options = PutOptions {
         metadata: vec![("k".into(), "new".into())],
         cache_control: Some("public".into()),
         tagging: Some("b%20c=%3D&z=9".into()),
-        ..Wishes::default()
+        ..PutOptions::default()
     };
-    let store = world.store(wishes);
+    let store = world.store(options);
     for (from, size) in [("small", 5), ("large", 12 * MIB)] {
         world.put(from, size);
         assert!(copy(&store, from, "copy", MetaMask::MTIME).expect("it is copied"));
         let mut expected = all_of_it();
         (expected[1], expected[5]) = ("public".into(), "new".into());
         assert_eq!(world.said("copy"), expected, "{from}");
-        let tags = plain::request(&world.endpoint, "GET", "/wishes/copy?tagging=", &[], b"").expect("an answer").text();
+        let tags = plain::request(&world.endpoint, "GET", "/options/copy?tagging=", &[], b"").expect("an answer").text();
         assert!(tags.contains("<Key>z</Key>") && !tags.contains("<Key>a</Key>"), "{from}: {tags}");
     }
 }
@@ -164,7 +159,7 @@ fn what_is_wished_for_wins() {
 #[test]
 fn what_the_service_cannot_or_may_not_copy_goes_another_way() {
     let world = World::new("ways");
-    let store = world.store(Wishes::default());
+    let store = world.store(PutOptions::default());
     world.put("small", 5);
     world.put("large", 12 * MIB);
     for answer in [Answer::error(501, "NotImplemented"), Answer::error(403, "AccessDenied")] {
@@ -183,7 +178,7 @@ fn what_the_service_cannot_or_may_not_copy_goes_another_way() {
 #[test]
 fn what_was_overwritten_while_it_was_renamed_stays() {
     let world = World::new("overwritten");
-    let store = world.store(Wishes::default());
+    let store = world.store(PutOptions::default());
     world.put("old", 5);
     let other = |answer: &mut Answer| {
         answer.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("etag"));
@@ -207,7 +202,7 @@ fn what_was_overwritten_while_it_was_renamed_stays() {
 #[test]
 fn a_link_that_would_become_a_file_is_refused() {
     let world = World::new("links");
-    let store = world.store(Wishes { metadata: vec![("k".into(), "x".repeat(2020))], ..Wishes::default() });
+    let store = world.store(PutOptions { metadata: vec![("k".into(), "x".repeat(2020))], ..PutOptions::default() });
     let mut link = Entry::bare(name("link"), Kind::Link);
     link.target = Some(b"target"[..].into());
     let e = store.make_node(&name("link"), &link, MetaMask::NONE).unwrap_err();
@@ -240,7 +235,7 @@ fn locks_and_keys_stay_within_the_bucket() {
         world.server.rule(When::method("HEAD"), .., Action::edit(told));
         let copied = Answer::new(200, "<CopyObjectResult><ETag>\"x\"</ETag></CopyObjectResult>");
         world.server.rule(When::method("PUT"), .., Action::Answer(copied));
-        let store = world.store(Wishes::default());
+        let store = world.store(PutOptions::default());
         assert!(copy(&store, "file", "copy", MetaMask::NONE).expect("it is copied"));
         let asked = world.server.requests().pop().expect("a request");
         assert_eq!(asked.header("x-amz-meta-name"), Some("gr\u{fc}n"));

@@ -1,10 +1,9 @@
 //! The conformance suite over S3: real servers of two makes, each check in a prefix of its own.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
-use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Objects, Options, Wishes};
+use haul_stores::s3::{Objects, Options, PutOptions};
 use haul_test::objects::{Endpoint, Minio, Server, Versitygw};
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
@@ -14,35 +13,26 @@ const BUCKET: &str = "suite";
 fn fixture(endpoint: &Endpoint) -> Fixture {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("check-{}/", NEXT.fetch_add(1, Ordering::Relaxed));
-    let keys = [("AWS_ACCESS_KEY_ID", &*endpoint.access), ("AWS_SECRET_ACCESS_KEY", &*endpoint.secret)];
-    let asked = Asked { endpoint_url: Some(endpoint.url.clone()), environment: Environment::table(None, keys), ..Asked::default() };
-    let open = move || {
-        let client = Arc::new(Client::open(&asked).expect("settings that make sense"));
-        let bucket = Bucket { client, name: BUCKET.into(), wishes: Arc::new(Wishes::default()) };
-        Objects::new(bucket, prefix.as_bytes(), Options::default())
-    };
+    let endpoint = endpoint.clone();
+    let open = move || Objects::new(endpoint.bucket(BUCKET, PutOptions::default()), prefix.as_bytes(), Options::default());
     Fixture::new(open, ())
+}
+
+fn started<S: Server>(server: std::io::Result<S>) -> S {
+    let server = server.expect("the server can be started: servers.sh installs it");
+    server.make_bucket(BUCKET).expect("a bucket");
+    server
 }
 
 /// One server for all checks, as long as the process lives.
 fn minio() -> Fixture {
     static SERVER: OnceLock<Minio> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let server = Minio::start().expect("MinIO can be started: servers.sh installs it");
-        server.make_bucket(BUCKET).expect("a bucket");
-        server
-    });
-    fixture(server.endpoint())
+    fixture(SERVER.get_or_init(|| started(Minio::start())).endpoint())
 }
 
 fn gateway() -> Fixture {
     static SERVER: OnceLock<Versitygw> = OnceLock::new();
-    let server = SERVER.get_or_init(|| {
-        let server = Versitygw::start().expect("versitygw can be started: servers.sh installs it");
-        server.make_bucket(BUCKET).expect("a bucket");
-        server
-    });
-    fixture(server.endpoint())
+    fixture(SERVER.get_or_init(|| started(Versitygw::start())).endpoint())
 }
 
 store_suite!(minio, minio);

@@ -60,9 +60,9 @@ fn one_run_is_printed_and_gets_its_page() {
     let world = World::new();
     world.run("net", &made_up::net());
     let (out, err) = world.ends(0, "net");
-    assert!(out.contains("16 streams give 26 % less") && out.contains("failed 1 of 10"), "{out}");
+    assert!(out.contains("16 streams: 26 % less") && out.contains("failed 1 of 10"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
-    assert_eq!(err, "haul: the page is net/report.html\n");
+    assert_eq!(err, "haul: report: net/report.html\n");
     let page = fs::read_to_string(world.path("net/report.html")).expect("the page");
     assert_eq!(page, report::html(&[made_up::net()]));
 
@@ -81,13 +81,13 @@ fn several_runs_are_compared() {
     world.run("before", &made_up::compare());
     world.run("after", &made_up::compare_later());
     let (out, err) = world.ends(0, "before after");
-    assert!(out.contains("Run 1 lies in before\nRun 2 lies in after\n"), "{out}");
+    assert!(out.contains("Run 1: before\nRun 2: after\n"), "{out}");
     assert!(out.contains("slower") && out.contains("not significant") && out.contains("only in the first run"), "{out}");
     assert_eq!(err, "");
     assert!(!world.path("before/report.html").exists());
     world.ends(0, "--out both.html before after");
     let page = fs::read_to_string(world.path("both.html")).expect("the page");
-    assert!(page.contains("Run 2 beside Run 1"), "{page}");
+    assert!(page.contains("Run 2 against Run 1"), "{page}");
 
     let (out, err) = world.ends(0, "--json before after");
     let document: Value = serde_json::from_str(&out).expect("one document");
@@ -108,7 +108,7 @@ fn what_is_no_run_is_said() {
     fs::create_dir(world.path("empty")).expect("made");
     let (out, err) = world.ends(23, "empty");
     assert_eq!(out, "");
-    assert!(err.contains("empty/run.json") && err.contains("name a directory that haul bench has left"), "{err}");
+    assert!(err.contains("empty/run.json") && err.contains("name the directory of a haul bench run"), "{err}");
     world.run("torn", &made_up::net());
     fs::write(world.path("torn/samples.jsonl"), "{}\n").expect("written");
     let (_, err) = world.ends(23, "torn");

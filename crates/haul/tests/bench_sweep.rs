@@ -76,7 +76,7 @@ fn every_point_is_measured_beside_the_own_choice() {
     let best = side["best"].as_str().expect("a best point");
     assert!(best.starts_with("haul -j ") && best.contains("--chunk-size"), "{best}");
     assert!(side["own_choice_reaches"]["share"].as_f64() > Some(0.0), "{document}");
-    for part in ["workers", "own choice", "Best fixed point: ", "haul's own choice reaches", " % of its speed"] {
+    for part in ["Streams", "Best fixed point: ", "haul's own choice: ", " % of the best speed"] {
         assert!(err.contains(part), "no {part:?} in {err}");
     }
     assert!(!world.path("dst").exists());

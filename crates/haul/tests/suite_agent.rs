@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use haul_stores::agent::{Host, Pipes, Remote, RootOptions, Wishes};
-use haul_stores::ssh::{Login, Target, far_command};
+use haul_stores::agent::{Host, Pipes, Remote, RootOptions, SessionOptions};
+use haul_stores::ssh::{Login, Target, remote_command};
 use haul_test::sshd::Sshd;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
@@ -16,8 +16,8 @@ fn haul() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_haul"))
 }
 
-fn wishes() -> Wishes {
-    Wishes { sessions: 3, streams: None, greeting: Duration::from_secs(20), version: "0.1.0", squeeze: false, direct: None }
+fn wishes() -> SessionOptions {
+    SessionOptions { sessions: 3, streams: None, greeting: Duration::from_secs(20), version: "0.1.0", compress: false, direct: None }
 }
 
 fn fixture(connect: impl Fn(Option<&str>) -> haul_core::Result<Pipes> + Clone + Send + Sync + 'static) -> Fixture {
@@ -33,7 +33,7 @@ fn piped(word: Option<&str>) -> haul_core::Result<Pipes> {
     command.arg("agent").args(word.map(|word| ["--join", word]).into_iter().flatten());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("haul can be started");
     let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-    Ok(Pipes { input: input.into(), output: output.into(), carrier: Box::new(child) })
+    Ok(Pipes { input: input.into(), output: output.into(), transport: Box::new(child) })
 }
 
 store_suite!(pipe, || fixture(piped));
@@ -52,5 +52,5 @@ fn login() -> Arc<Login> {
 
 store_suite!(ssh, || {
     let login = login();
-    fixture(move |word: Option<&str>| login.run(&far_command(haul().to_str(), "0.1.0", word)))
+    fixture(move |word: Option<&str>| login.run(&remote_command(haul().to_str(), "0.1.0", word)))
 });

@@ -319,7 +319,7 @@ fn wrong_lengths_are_errors() {
     let w = World::new("");
     for (answer, part) in [
         (&b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nAccept-Ranges: none\r\n\r\nshort"[..], "closed the connection"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "does not say how long"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "closed the connection"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\nAccept-Ranges: bytes\r\nContent-Range: bytes 5-9/10\r\n\r\n0123456789", ""),
         (b"garbage\r\n\r\n", "HTTP"),
     ] {
@@ -336,9 +336,89 @@ fn wrong_lengths_are_errors() {
     }
 }
 
+/// What is below `/stream/` comes in chunks, without a length.
+fn streaming() -> World {
+    World::of(|root| {
+        let stream = format!("location /stream/ {{ alias {}/; ssi on; ssi_types *; }}", root.display());
+        WebServer::nginx(root, &stream)
+    })
+}
+
+#[test]
+fn a_file_of_unknown_length_is_copied_as_a_stream() {
+    let w = streaming();
+    w.ends(0, "cp @/stream/big copy");
+    fs::create_dir(w.path("into")).expect("made");
+    w.ends(0, "cp --verify @/stream/big into");
+    assert!(w.read("copy") == w.read("www/big") && w.read("into/big") == w.read("www/big"));
+    w.ends(0, "cp @/stream/d/empty none");
+    assert_eq!(w.read("none"), b"");
+    let text = w.ends(23, &format!("cp --sha256 {} @/stream/big wrong", "0".repeat(64)));
+    assert!(text.contains("SHA-256") && !w.path("wrong").exists(), "{text}");
+    // Among others it is refused: their copies can be resumed, and its own cannot.
+    let text = w.ends(23, "cp @/stream/d/ tree");
+    assert!(text.contains("does not report the file's length") && text.contains("copy it alone"), "{text}");
+}
+
+#[test]
+fn a_server_suggests_names_and_no_paths() {
+    let suggest = "{ try_files /d/a.txt =404; add_header Content-Disposition $arg_as; }";
+    let w = World::new(&format!("location = /download {suggest} location = / {suggest}"));
+    fs::create_dir(w.path("into")).expect("made");
+    for (words, name) in [
+        ("@/download?as=attachment;filename=run.nc", "run.nc"),
+        // Without a query the URL is the file's own name.
+        ("@/download", "download"),
+        ("@/download?as=attachment", "download"),
+        ("@/download?as=attachment;filename=../../out", "download"),
+        ("@/download?as=attachment;filename=.profile", "download"),
+        ("@/?as=attachment;filename=run.nc", "run.nc"),
+        ("@/?as=inline", "index.html"),
+    ] {
+        w.ends(0, &format!("cp {words} into"));
+        assert_eq!(w.names("into"), [name], "{words}");
+        fs::remove_file(w.path("into").join(name)).expect("removed");
+    }
+    w.ends(0, "cp @/download?as=attachment;filename=run.nc mine");
+    assert_eq!(w.read("mine"), b"hello\n");
+}
+
+#[test]
+fn proxies_are_used_as_curl_uses_them() {
+    let place = tempfile::tempdir().expect("a directory");
+    let made = Certificate::make(place.path()).expect("openssl makes a certificate");
+    let port = free_port().expect("a port");
+    let lines =
+        format!("listen 127.0.0.1:{port} ssl; ssl_certificate {}; ssl_certificate_key {};", made.certificate.display(), made.key.display());
+    let w = World::new(&lines);
+    let proxy = WebServer::apache_proxy("1024-65535").expect("apache2 is installed");
+    let url = proxy.url("");
+    let secure = format!("--ca-bundle {} https://127.0.0.1:{port}", made.authority.display());
+    w.ends_in(0, "cp @/big plain", &[("http_proxy", &url)]);
+    w.ends_in(0, &format!("cp {secure}/big secure"), &[("https_proxy", &url)]);
+    assert!(w.read("plain") == w.read("www/big") && w.read("secure") == w.read("www/big"));
+    w.ends_in(0, &format!("cp {secure}/d/ tree"), &[("ALL_PROXY", &url)]);
+    assert_eq!(w.names("tree"), TREE);
+    let targets = [format!("CONNECT 127.0.0.1:{} ", w.server.port), format!("CONNECT 127.0.0.1:{port} ")];
+    // A connection is logged when it ends.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !targets.iter().all(|target| proxy.requests().iter().any(|line| line.starts_with(target))) {
+        assert!(std::time::Instant::now() < until, "{:#?}", proxy.requests());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Nobody listens there, but these hosts are reached directly.
+    let nobody = format!("http://127.0.0.1:{}", free_port().expect("a port"));
+    w.ends_in(0, "cp @/d/a.txt direct", &[("http_proxy", &nobody), ("no_proxy", "127.0.0.0/8")]);
+    let lost = w.haul("cp --retries 1 @/d/a.txt none", &[("http_proxy", &nobody)]);
+    assert!(!lost.status.success() && String::from_utf8_lossy(&lost.stderr).contains("nobody listens"), "{lost:?}");
+    let strict = WebServer::apache_proxy("443").expect("apache2 is installed");
+    let text = w.ends_in(23, "cp @/d/a.txt none", &[("http_proxy", &strict.url(""))]);
+    assert!(text.contains("the proxy refused"), "{text}");
+}
+
 #[test]
 fn a_file_goes_through_to_a_bucket() {
-    let w = World::new("");
+    let w = streaming();
     let minio = Minio::start().expect("MinIO is installed");
     let endpoint = minio.endpoint();
     let environment = [
@@ -349,6 +429,9 @@ fn a_file_goes_through_to_a_bucket() {
     ];
     w.ends_in(0, "mb s3://through", &environment);
     w.ends_in(0, "cp @/big s3://through/big", &environment);
-    let text = w.ends_in(0, "check -c @/big s3://through/big", &environment);
-    assert!(text.contains("Identical:"), "{text}");
+    w.ends_in(0, "cp --chunk-size 5M @/stream/big s3://through/stream", &environment);
+    for key in ["big", "stream"] {
+        let text = w.ends_in(0, &format!("check -c @/big s3://through/{key}"), &environment);
+        assert!(text.contains("Identical:"), "{text}");
+    }
 }

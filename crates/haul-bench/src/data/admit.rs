@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use haul_core::units::{bytes, count};
 use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::fstatvfs;
 
@@ -19,7 +20,7 @@ pub fn admit(standing: &Standing, add: bool) -> Result<()> {
     match () {
         () if taken > 0 => {
             let names =
-                if taken == 1 { "one name of the data set is".into() } else { format!("{} names of the data set are", grouped(taken)) };
+                if taken == 1 { "one name of the data set is".into() } else { format!("{} names of the data set are", count(taken)) };
             refuse(
                 format!("{names} there already, with something else{example}"),
                 "nothing was overwritten; name another directory, or move what is there away",
@@ -27,7 +28,7 @@ pub fn admit(standing: &Standing, add: bool) -> Result<()> {
         }
         () if add => Ok(()),
         () => {
-            let names = if standing.foreign == 1 { "one name".into() } else { format!("{} names", grouped(standing.foreign)) };
+            let names = if standing.foreign == 1 { "one name".into() } else { format!("{} names", count(standing.foreign)) };
             refuse(
                 format!("the directory is not empty: it has {names} that the data set does not have{example}"),
                 "name another directory, or give --add to make the data set beside them",
@@ -41,46 +42,25 @@ pub fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()>
     let free = fstatvfs(top).map_err(|e| Error::io(e.into(), "ask for free space"))?;
     let totals = plan.totals();
     let dirs = totals.dirs.saturating_sub(standing.dirs);
-    let bytes = totals.allocated.saturating_sub(standing.allocated) + dirs * GRAIN;
+    let needed = totals.allocated.saturating_sub(standing.allocated) + dirs * GRAIN;
     let inodes = (totals.files + totals.symlinks).saturating_sub(standing.complete) + dirs;
     let left = if rustix::process::geteuid().is_root() { free.f_bfree } else { free.f_bavail }.saturating_mul(free.f_frsize);
     let refuse = |why: String| Err(Error::new(ErrorKind::NoSpace, "make data").because(why).hint(SMALLER));
-    if bytes > left {
-        return refuse(format!("the data set needs {}, and the file system has {} free", size(bytes), size(left)));
+    if needed > left {
+        return refuse(format!("the data set needs {}, and the file system has {} free", bytes(needed), bytes(left)));
     }
     // File systems that make inodes as they are needed say 0 of 0.
     if free.f_files > 0 && inodes > free.f_favail {
-        return refuse(format!("the data set needs {} inodes, and the file system has {} free", grouped(inodes), grouped(free.f_favail)));
+        return refuse(format!("the data set needs {} inodes, and the file system has {} free", count(inodes), count(free.f_favail)));
     }
     Ok(())
 }
 
 const SMALLER: &str = "--scale N makes the data set N times smaller; nothing was made";
 
-/// `531.1 GiB`.
-fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let at = (bytes.checked_ilog2().unwrap_or(0) / 10) as usize;
-    let value = bytes as f64 / 1024f64.powi(at as i32);
-    if at == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[at]) }
-}
-
-/// `37,760`.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
-    groups.join(",")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_for_people() {
-        assert_eq!([0, 999, 1000, 37_760, 1_000_000].map(grouped), ["0", "999", "1,000", "37,760", "1,000,000"]);
-        assert_eq!([0, 1023, 1024, 570_247_967_642].map(size), ["0 B", "1023 B", "1.0 KiB", "531.1 GiB"]);
-    }
 
     #[test]
     fn what_goes_on_is_admitted_and_what_is_somebody_elses_is_not() {

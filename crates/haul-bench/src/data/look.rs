@@ -1,22 +1,19 @@
 //! What of a set is there already, by a look at every name of it and a count of all other names.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
 use haul_core::{Error, ErrorKind, Result};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
-use rustix::io::{Errno, pread};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::io::Errno;
 
 use super::content::Content;
 use super::hand::{BUFFER, Hand, Lots, together};
 use super::plan::{File, GRAIN, Kind, Plan, mtime};
 
-/// A file from this size on, in bytes, is large: it is worth several workers, and long enough under way to be interrupted.
-pub const LARGE: u64 = 256 << 20;
-/// The mode of a large file that is not complete: nobody reads it by mistake.
-pub const BEGUN: u32 = 0o200;
 /// Files that a killed run may have left incomplete: one each worker, and no more workers are of use.
 const MOST_TORN: u64 = 1024;
 /// The coarsest times of file systems in use: two seconds (FAT).
@@ -31,10 +28,9 @@ pub struct Standing {
     /// Blocks of the complete ones, in bytes.
     pub allocated: u64,
     pub dirs: u64,
-    /// Files that are begun, as their mode says.
+    /// Incomplete files: they hold some bytes of the beginning of what is planned or all of it, and have another time.
     pub begun: u64,
-    /// Files that were begun: they hold the beginning of what is planned or all of it, and have another time. Those beyond
-    /// the first `MOST_TORN` are not read.
+    /// The same without any byte. Those beyond the first `MOST_TORN` are not read.
     pub torn: u64,
     /// Planned names that something else has, a file of the set that was changed among them.
     pub other: u64,
@@ -57,7 +53,7 @@ impl Standing {
     /// Planned names that cannot be made without a loss to somebody. Without one complete file, an empty one could be
     /// anybody's; and no run leaves very many torn ones.
     pub fn in_the_way(&self) -> u64 {
-        let ours = self.torn <= MOST_TORN && (self.complete > 0 || self.torn == 0);
+        let ours = self.torn <= MOST_TORN && (self.complete + self.begun > 0 || self.torn == 0);
         self.other + if ours { 0 } else { self.torn }
     }
 
@@ -82,13 +78,12 @@ impl Standing {
 pub enum Found {
     Absent,
     Complete,
-    Begun,
+    /// Incomplete, if it holds the beginning of what is planned: see [`holds_beginning`].
     Torn,
     Other,
 }
 
-/// Looks an entry up. Links are complete if they lead where they should. What may be [`Found::Torn`] by its size and time is
-/// that only if it holds what is planned, as far as it goes: see [`holds_beginning`].
+/// Looks an entry up. Links are complete if they lead where they should.
 pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce() -> Vec<u8>) -> Result<Found> {
     let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -106,50 +101,41 @@ pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce()
         return Ok(Found::Other);
     }
     let size = stat.st_size.cast_unsigned();
-    let large = file.kind == Kind::Regular && file.size >= LARGE;
-    Ok(match () {
-        () if size > file.size => Found::Other,
-        () if large && stat.st_mode & 0o7777 == BEGUN => Found::Begun,
-        () if size == file.size && same_time(&stat, file.seed) => Found::Complete,
-        () if !same_time(&stat, file.seed) => Found::Torn,
-        () => Found::Other,
+    Ok(match same_time(&stat, file.seed) {
+        _ if size > file.size => Found::Other,
+        true if size == file.size => Found::Complete,
+        true => Found::Other,
+        false => Found::Torn,
     })
 }
 
-/// Whether a file holds the beginning of what is planned, or all of it: then nothing is lost when it is written again. One
-/// that cannot be read is somebody else's.
-pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<bool> {
+/// The length of a file that holds the beginning of what is planned, or all of it: nothing is lost when it is written again.
+/// `None` for another, and for one that cannot be read, which is somebody else's.
+pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<Option<u64>> {
     // A name that is a pipe by now does not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(false) };
-    let stat = fstat(&fd).map_err(|e| Error::io(e.into(), "look up").at(name))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Ok(false);
+    let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(None) };
+    let mut from = std::fs::File::from(fd);
+    if !from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file() {
+        return Ok(None);
     }
     let (mut found, mut planned, mut at) = (vec![0; BUFFER], vec![0; BUFFER], 0);
     loop {
         cancel.check()?;
-        let read = read_at(&fd, &mut found, at).map_err(|e| Error::io(e.into(), "read").at(name))?;
-        if read == 0 {
-            return Ok(true);
-        }
+        let read = match from.read(&mut found) {
+            Ok(0) => return Ok(Some(at)),
+            Ok(read) => read,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(Error::io(e, "read").at(name)),
+        };
         if at + read as u64 > file.size {
-            return Ok(false);
+            return Ok(None);
         }
         content.fill(file.seed, at, &mut planned[..read]);
         if found[..read] != planned[..read] {
-            return Ok(false);
+            return Ok(None);
         }
         at += read as u64;
-    }
-}
-
-fn read_at(fd: &OwnedFd, into: &mut [u8], at: u64) -> std::result::Result<usize, Errno> {
-    loop {
-        match pread(fd, &mut *into, at) {
-            Err(Errno::INTR) => {}
-            read => return read,
-        }
     }
 }
 
@@ -175,10 +161,6 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
             let target = || if let Kind::Symlink(to) = file.kind { set.target(number, to) } else { Vec::new() };
             let name = set.file_name(number);
             let mut state = look(dir, &name, &file, target)?;
-            // So many are none of an interrupted run whatever they hold, and are not worth the reading.
-            if state == Found::Torn && read.fetch_add(1, Ordering::Relaxed) < MOST_TORN {
-                state = if holds_beginning(dir, &name, &file, &plan.content, cancel)? { Found::Torn } else { Found::Other };
-            }
             match state {
                 Found::Absent => {}
                 Found::Complete => {
@@ -188,8 +170,16 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
                         own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(GRAIN);
                     }
                 }
-                Found::Begun => own.begun += 1,
-                Found::Torn => own.torn += 1,
+                // So many are none of an interrupted run whatever they hold, and are not worth the reading.
+                Found::Torn if read.fetch_add(1, Ordering::Relaxed) >= MOST_TORN => own.torn += 1,
+                Found::Torn => match holds_beginning(dir, &name, &file, &plan.content, cancel)? {
+                    Some(0) => own.torn += 1,
+                    Some(_) => own.begun += 1,
+                    None => {
+                        own.other += 1;
+                        state = Found::Other;
+                    }
+                },
                 Found::Other => own.other += 1,
             }
             let first = match state {

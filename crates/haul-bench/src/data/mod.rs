@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing is kept of a set beside the set itself: a file is as planned if its size and its time are the planned ones, and the
-//! time of one that was begun only is another.
+//! time of an incomplete one is another.
 
 mod admit;
 mod content;
@@ -28,6 +28,7 @@ mod tests;
 mod verify;
 
 pub use look::Standing;
+pub(crate) use make::close;
 pub use make::{How, Made, Tally, make};
 pub use plan::{Bin, Entry, File, Histogram, Kind, Options, Plan, Totals, mtime};
 pub use preset::{PRESETS, Preset};

@@ -1,12 +1,6 @@
 //! Numbers in an order that looks drawn and is computed: the same for the same seed, place by place, without any memory.
 
-/// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit of the input changes half of the output.
-pub fn mix(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
+pub use crate::order::mix;
 
 /// A number in (0, 1), never an end.
 pub fn fraction(x: u64) -> f64 {

@@ -247,7 +247,10 @@ fn parameters<'a>(law: &str, given: &[&'a str], known: &[&str]) -> Result<Vec<(u
     for parameter in given {
         let place = parameter.split_once('=').and_then(|(name, value)| Some((known.iter().position(|k| *k == name.trim())?, value.trim())));
         let Some(place) = place else {
-            return Err(format!("'{parameter}' is no parameter of {law}; there are {}", known.map_join()));
+            return Err(format!(
+                "'{parameter}' is no parameter of {law}; there are {}",
+                known.iter().map(|name| format!("{name}=")).collect::<Vec<_>>().join(", ")
+            ));
         };
         if found.iter().any(|(at, _)| *at == place.0) {
             return Err(format!("{law} has {}= twice", known[place.0]));
@@ -255,16 +258,6 @@ fn parameters<'a>(law: &str, given: &[&'a str], known: &[&str]) -> Result<Vec<(u
         found.push(place);
     }
     Ok(found)
-}
-
-trait MapJoin {
-    fn map_join(&self) -> String;
-}
-
-impl MapJoin for &[&str] {
-    fn map_join(&self) -> String {
-        self.iter().map(|name| format!("{name}=")).collect::<Vec<_>>().join(", ")
-    }
 }
 
 fn lognormal(given: &[&str], size: SizeParser<'_>) -> Result<Law, String> {

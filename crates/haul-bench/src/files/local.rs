@@ -2,19 +2,22 @@
 //! file system.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
-use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom, XattrFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, XattrFlags};
 use rustix::io::Errno;
 
 use super::operation::Operation;
 use super::place::{Hands, Layout, Leaf, MARK, Place, Role, Task, Tree};
 use super::window::Done;
+use crate::data::close;
 
 /// Bytes of a listing that one call returns at the most, as glibc has it.
 const LISTING: usize = 32 << 10;
@@ -69,10 +72,11 @@ impl LocalPlace {
         let place = LocalPlace { above, leaf, top, path };
         let written =
             fs::openat(&place.top, MARK, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
-                .and_then(|file| write_all(&file, mark.as_bytes()));
+                .map_err(std::io::Error::from)
+                .and_then(|file| File::from(file).write_all(mark.as_bytes()));
         if let Err(e) = written {
             let _gone = place.remove(&Cancel::default());
-            return Err(fail(e, "write").at(place.path.join(MARK).as_os_str().as_bytes()));
+            return Err(Error::io(e, "write").at(place.path.join(MARK).as_os_str().as_bytes()));
         }
         Ok(place)
     }
@@ -220,52 +224,32 @@ struct LocalHands {
     names: Vec<CString>,
 }
 
-fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(written) => bytes = &bytes[written..],
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Closes a file and hears what a network file system says of it then.
-fn close(file: OwnedFd) -> rustix::io::Result<()> {
-    // SAFETY: the descriptor is owned and given up here, so nobody closes it twice.
-    let closed = unsafe { libc::close(file.into_raw_fd()) };
-    match closed {
-        0 => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-    }
-}
-
 impl LocalHands {
-    fn open(&self, leaf: &CStr, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        fs::openat(&self.here, leaf, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666))
+    fn open(&self, leaf: &CStr, flags: OFlags) -> rustix::io::Result<File> {
+        fs::openat(&self.here, leaf, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::from_raw_mode(0o666)).map(File::from)
     }
 
     /// Opens, writes the segment in records, and closes.
-    fn write(&self, leaf: &CStr, flags: OFlags, index: u64, segment: u64) -> rustix::io::Result<Done> {
+    fn write(&self, leaf: &CStr, flags: OFlags, index: u64, segment: u64) -> Result<Done> {
+        let op = self.task.operation.word();
+        let named = |e: std::io::Error| Error::io(e, op).at(leaf.to_bytes());
         let (pattern, size) = (&self.task.pattern, self.task.shape.size);
         let key = self.task.content(index).key(segment);
-        let file = self.open(leaf, flags | OFlags::WRONLY)?;
+        let mut file = self.open(leaf, flags | OFlags::WRONLY).map_err(|e| named(e.into()))?;
         if segment > 0 {
-            fs::seek(&file, SeekFrom::End(0))?;
+            file.seek(SeekFrom::End(0)).map_err(named)?;
         }
         let record = pattern.record() as u64;
         let mut requests = 0;
         while requests * record < size {
             let length = (size - requests * record).min(record) as usize;
-            write_all(&file, pattern.bytes(key, requests, length))?;
+            file.write_all(pattern.bytes(key, requests, length)).map_err(named)?;
             requests += 1;
         }
         if self.task.manner.fsync {
-            fs::fsync(&file)?;
+            file.sync_all().map_err(named)?;
         }
-        close(file)?;
+        close(file.into()).map_err(|e| e.at(leaf.to_bytes()))?;
         // A file without bytes has been made all the same.
         Ok(Done { files: 1, bytes: size, requests: requests.max(1) })
     }
@@ -293,7 +277,7 @@ impl LocalHands {
             }
             at += got as u64;
         }
-        close(file).map_err(named)?;
+        close(file.into()).map_err(|e| e.at(leaf.to_bytes()))?;
         Ok(Done { files: 1, bytes: size, requests: requests.max(1) })
     }
 
@@ -315,7 +299,7 @@ impl LocalHands {
         if set && self.task.manner.fsync {
             fs::fsync(&file).map_err(named)?;
         }
-        close(file).map_err(named)?;
+        close(file.into()).map_err(|e| e.at(leaf.to_bytes()))?;
         Ok(Done { files: 1, bytes: 0, requests: 1 })
     }
 
@@ -361,10 +345,10 @@ impl Hands for LocalHands {
         let named = |role| Leaf::new(role, thread, index);
         let moved = Done { files: 1, bytes: 0, requests: 1 };
         let done = match self.task.operation {
-            Op::Create => self.write(leaf, OFlags::CREATE | OFlags::EXCL, index, 0),
-            Op::Append => self.write(leaf, OFlags::empty(), index, self.task.shape.appended),
-            Op::Overwrite => self.write(leaf, OFlags::empty(), index, 0),
-            Op::TruncateOverwrite => self.write(leaf, OFlags::TRUNC, index, 0),
+            Op::Create => return self.write(leaf, OFlags::CREATE | OFlags::EXCL, index, 0),
+            Op::Append => return self.write(leaf, OFlags::empty(), index, self.task.shape.appended),
+            Op::Overwrite => return self.write(leaf, OFlags::empty(), index, 0),
+            Op::TruncateOverwrite => return self.write(leaf, OFlags::TRUNC, index, 0),
             Op::Read => return self.read(leaf, index),
             Op::Setxattr => return self.attributes(leaf, true),
             Op::Getxattr => return self.attributes(leaf, false),

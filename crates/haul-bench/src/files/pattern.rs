@@ -4,6 +4,8 @@
 //! file, another place or an earlier version of the same file is seen. Nothing is computed while the clock runs: a record is
 //! a slice of the noise. The noise does not compress; two records in 65,536 are the same, at the same size.
 
+use crate::order::mix;
+
 /// Different places at which a record may begin.
 const SPREAD: usize = 64 << 10;
 
@@ -19,13 +21,6 @@ pub struct Key {
 pub struct Pattern {
     noise: Box<[u8]>,
     record: usize,
-}
-
-/// Steele, Lea and Flood's splitmix64 (2014), its last step.
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -13,16 +13,16 @@ use haul_core::journal::{Journal, Progress as Past};
 use haul_core::report::{Ending, Report};
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
-use haul_stores::agent::{Pending, Streams};
-use haul_stores::discard::{Counts, Discard};
-use haul_stores::load::Load;
+use haul_stores::agent::{Load, Pending, Streams};
 use serde_json::Value;
 
-use super::far::{Far, Files};
 use super::findings::Limit;
 use super::plan::{Direction, Plan, Point};
-use super::{CONTENDER, ROUND_TRIP};
-use crate::record::{Latency, Outcome, Sample};
+use super::remote::{Files, Remote};
+use super::{CONTENDER, ROUND_TRIP, load};
+use crate::discard::{Counts, Discard};
+use crate::files::histogram::Histogram;
+use crate::record::{Outcome, Sample};
 
 /// Bytes of a chunk, as copies to and from other machines have it.
 const CHUNK: u64 = 4 << 20;
@@ -52,48 +52,32 @@ impl Window {
     }
 }
 
-/// Times `count` questions one after the other, as a sample.
-pub fn round_trips(far: &Far<'_>, count: usize, at: String) -> Result<Sample> {
+/// Measures `count` round trips one after the other, as a sample.
+pub fn round_trips(remote: &Remote<'_>, count: usize, at: String) -> Result<Sample> {
     // The first finds what is cold.
-    far.ping()?;
+    remote.ping()?;
     let begun = Instant::now();
-    let mut seconds: Vec<f64> = (0..count).map(|_| far.ping().map(|time| time.as_secs_f64())).collect::<Result<_>>()?;
-    let all = begun.elapsed();
-    seconds.sort_by(f64::total_cmp);
-    let quantile = |at| crate::stats::quantile(&seconds, at);
-    let latency = Latency {
-        count: count as u64,
-        p50: quantile(0.5),
-        p90: quantile(0.9),
-        p99: quantile(0.99),
-        p999: quantile(0.999),
-        max: quantile(1.0),
-        classes: classes(&seconds),
-    };
-    let least = ("min_seconds".to_string(), quantile(0.0).into());
+    let (mut times, mut least) = (Histogram::default(), Duration::MAX);
+    for _ in 0..count {
+        let time = remote.ping()?;
+        times.add(time.as_nanos() as u64);
+        least = least.min(time);
+    }
     Ok(Sample {
         contender: ROUND_TRIP.into(),
         repetition: 1,
         at,
-        seconds: Some(all.as_secs_f64()),
+        seconds: Some(begun.elapsed().as_secs_f64()),
         operations: Some(count as u64),
-        latency: Some(latency),
-        more: [least].into(),
+        latency: times.latency(),
+        more: [("min_seconds".to_string(), least.as_secs_f64().into())].into(),
         ..Sample::default()
     })
 }
 
-/// Classes that grow by a tenth of a decade.
-fn classes(sorted: &[f64]) -> Vec<(f64, u64)> {
-    let bound = |value: f64| 10f64.powf((value.max(1e-9).log10() * 10.0).floor() / 10.0 + 0.1);
-    let mut classes: Vec<(f64, u64)> = Vec::new();
-    for value in sorted {
-        match classes.last_mut() {
-            Some((upper, count)) if *value < *upper => *count += 1,
-            _ => classes.push((bound(*value), 1)),
-        }
-    }
-    classes
+/// The sample of the round trips.
+pub fn round_trip(samples: &[Sample]) -> Option<&Sample> {
+    samples.iter().rfind(|sample| sample.contender == ROUND_TRIP)
 }
 
 /// What was counted at one moment.
@@ -111,7 +95,7 @@ struct Moment {
 
 /// Measures one point. What goes wrong on the way is in the sample, and as an error beside it where the host cannot be used any
 /// more; `stop` ends it early, with a sample that does not count.
-pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, at: String) -> (Sample, Option<Error>) {
+pub fn measure(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, at: String) -> (Sample, Option<Error>) {
     let mut sample = Sample {
         contender: CONTENDER.into(),
         repetition: point.repetition,
@@ -120,7 +104,7 @@ pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &
         seconds: None,
         ..Sample::default()
     };
-    let failed = match run(far, plan, point, window, stop, &mut sample) {
+    let failed = match run(remote, plan, point, window, stop, &mut sample) {
         Ok(()) => None,
         Err(e) => {
             (sample.outcome, sample.reason) = (Outcome::Failed, Some(e.reason()));
@@ -134,17 +118,17 @@ pub fn measure(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &
     (sample, failed)
 }
 
-fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, sample: &mut Sample) -> Result<()> {
-    let streams = far.settle(point.streams)?;
+fn run(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, sample: &mut Sample) -> Result<()> {
+    let streams = remote.settle(point.streams)?;
     let counts = Arc::new(Counts::default());
     let files = Files::of(plan);
     let ((source, target), channels) = match point.direction {
         Direction::Out => {
-            let (sink, channels) = far.sink(point.streams, &counts)?;
+            let (sink, channels) = remote.sink(point.streams, &counts)?;
             ((files.here(), sink), channels)
         }
         Direction::In => {
-            let (source, channels) = far.source(files, point.streams)?;
+            let (source, channels) = remote.source(files, point.streams)?;
             let here: Arc<dyn Store> = Arc::new(Discard::counting(counts.clone()));
             ((source, here), channels)
         }
@@ -152,13 +136,13 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, 
     let streams = streams.unwrap_or(Streams { links: channels, direct: false });
     let distant = if point.direction == Direction::Out { target.clone() } else { source.clone() };
     let as_it_comes = point.direction == Direction::In && !plan.small;
-    let mut moments = Moments { far, counts: &counts, as_it_comes, begun: Instant::now(), all: Vec::new() };
+    let mut moments = Moments { remote, counts: &counts, as_it_comes, begun: Instant::now(), all: Vec::new() };
     let report = move_files(job(point, window, source, target), point.streams, stop, &mut moments)?;
-    drain(far, &distant, stop)?;
+    drain(remote, &distant, stop)?;
     if stop.is_set() {
         return Ok(());
     }
-    fill(sample, far, streams, window, &moments.answered(point.direction, stop)?);
+    fill(sample, remote, streams, window, &moments.answered(point.direction, stop)?);
     if let Some(failure) = report.failures.first() {
         let e = Error::new(failure.kind, failure.op).because(failure.reason.clone());
         return Err(failure.next_step.iter().fold(e, |e, next| e.hint(next.clone())));
@@ -172,9 +156,9 @@ fn run(far: &Far<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, 
     }
 }
 
-/// Moments, and the answers of the far end to the questions that were asked at them.
+/// Moments, and the answers of the remote end to the questions that were asked at them.
 struct Moments<'a> {
-    far: &'a Far<'a>,
+    remote: &'a Remote<'a>,
     /// Of what takes the data here, or by SFTP there.
     counts: &'a Counts,
     /// What has come counts, not what was handed on: that goes by the order of the bytes in their files.
@@ -186,10 +170,10 @@ struct Moments<'a> {
 impl Moments<'_> {
     fn take(&mut self) -> Result<()> {
         let asked = self.begun.elapsed();
-        let pending = self.far.tally()?;
-        let here = Load::now();
+        let pending = self.remote.tally()?;
+        let here = load::now();
         let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let received = if self.as_it_comes { self.far.received() } else { None };
+        let received = if self.as_it_comes { self.remote.received() } else { None };
         let bytes = received.unwrap_or_else(|| get(&self.counts.bytes));
         self.all.push((Moment { asked, at: here.at, bytes, files: get(&self.counts.files), here, there: None }, pending));
         Ok(())
@@ -282,10 +266,10 @@ fn setup(workers: u32, cancel: Cancel) -> Setup {
 
 /// Waits until nothing of the run is on its way any more, lest it slows the next down or is counted with it: the workers let go
 /// of the store, and what was asked for ahead has come.
-fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<()> {
-    let (mut last, mut since) = (far.under_way(), Instant::now());
-    while (Arc::strong_count(store) > 1 || far.under_way() > 0) && !stop.is_set() {
-        let now = far.under_way();
+fn drain(remote: &Remote<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<()> {
+    let (mut last, mut since) = (remote.under_way(), Instant::now());
+    while (Arc::strong_count(store) > 1 || remote.under_way() > 0) && !stop.is_set() {
+        let now = remote.under_way();
         if now != last {
             (last, since) = (now, Instant::now());
         }
@@ -298,10 +282,13 @@ fn drain(far: &Far<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<()> {
 }
 
 /// What of the moments counts: from the end of the warm-up on.
-fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, moments: &[Moment]) {
+fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Window, moments: &[Moment]) {
     let number = |value: f64| Value::from((value * 1e6).round() / 1e6);
-    let mut more: Vec<(&str, Value)> =
-        vec![("links", streams.links.into()), ("way", way(far, streams).into()), ("warm_up_seconds", number(window.warm_up.as_secs_f64()))];
+    let mut more: Vec<(&str, Value)> = vec![
+        ("links", streams.links.into()),
+        ("way", way(remote, streams).into()),
+        ("warm_up_seconds", number(window.warm_up.as_secs_f64())),
+    ];
     if let Some(begun) = moments.first() {
         // Behind the end of the run less and less is on its way.
         let in_run = || moments.iter().filter(|m| m.asked <= window.warm_up + window.counted);
@@ -311,20 +298,20 @@ fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, mo
         if let (Some(first), Some(last)) = (counted.next(), counted.next_back()) {
             let (seconds, bytes) = (last.at.saturating_sub(first.at).as_secs_f64(), last.bytes.saturating_sub(first.bytes));
             (sample.seconds, sample.bytes, sample.files) = (Some(seconds), Some(bytes), Some(last.files.saturating_sub(first.files)));
-            let here = last.here.since(&first.here);
-            let there = last.there.zip(first.there).map(|(last, first)| last.since(&first));
+            let here = load::since(&last.here, &first.here);
+            let there = last.there.zip(first.there).map(|(last, first)| load::since(&last, &first));
             sample.limited_by = Some(Limit::of(&here, there.as_ref(), streams).word().into());
-            for (side, load) in [("here", Some(here)), ("there", there)] {
-                let Some(load) = load else { continue };
+            for (side, used) in [("here", Some(here)), ("there", there)] {
+                let Some(used) = used else { continue };
                 let names = if side == "here" {
                     ("here_cpu_seconds", "here_ssh_seconds", "here_busy")
                 } else {
                     ("there_cpu_seconds", "there_ssh_seconds", "there_busy")
                 };
                 // By the clock of that machine; the time that was counted is about the same.
-                more.push((names.0, number(load.own.as_secs_f64())));
-                more.push((names.1, number(load.ssh.as_secs_f64())));
-                more.extend(load.share().map(|share| (names.2, number(share))));
+                more.push((names.0, number(used.own.as_secs_f64())));
+                more.push((names.1, number(used.ssh.as_secs_f64())));
+                more.extend(load::share(&used).map(|share| (names.2, number(share))));
             }
         }
     }
@@ -332,25 +319,17 @@ fn fill(sample: &mut Sample, far: &Far<'_>, streams: Streams, window: Window, mo
 }
 
 /// What carries the data, in a word.
-fn way(far: &Far<'_>, streams: Streams) -> &'static str {
-    match far {
-        Far::Agent(_) if streams.direct => "direct",
-        Far::Agent(_) => "ssh",
-        Far::Sftp(_) => "sftp",
+fn way(remote: &Remote<'_>, streams: Streams) -> &'static str {
+    match remote {
+        Remote::Agent(_) if streams.direct => "direct",
+        Remote::Agent(_) => "ssh",
+        Remote::Sftp(_) => "sftp",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn latencies_fall_into_classes() {
-        let found = classes(&[0.001, 0.0011, 0.0012, 0.01]);
-        assert_eq!(found.iter().map(|(_, count)| *count).sum::<u64>(), 4);
-        assert!(found.windows(2).all(|two| two[0].0 < two[1].0), "{found:?}");
-        assert!(found[0].0 > 0.0011 && found[0].1 >= 2, "{found:?}");
-    }
 
     #[test]
     fn an_answer_that_never_comes_is_not_waited_for_for_ever() {

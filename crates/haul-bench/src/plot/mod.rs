@@ -52,7 +52,6 @@ pub enum Scale {
 pub enum Body {
     Lines(Vec<Line>),
     Strips(Vec<Strip>),
-    Histograms(Vec<Histogram>),
 }
 
 /// A line through medians, or a course over time.
@@ -90,24 +89,12 @@ pub struct Strip {
     pub failures: Option<String>,
 }
 
-/// How long operations took: x is time, the height of a class its share.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
-    pub name: String,
-    pub look: usize,
-    /// Lower and upper bound in seconds, and the share of operations in percent; by rising bounds.
-    pub classes: Vec<(f64, f64, f64)>,
-    pub p50: f64,
-    pub p99: f64,
-}
-
 impl Chart {
     /// Whether anything can be drawn.
     pub fn is_empty(&self) -> bool {
         match &self.body {
             Body::Lines(lines) => lines.iter().all(|line| line.marks.is_empty()),
             Body::Strips(strips) => strips.iter().all(|strip| strip.median.is_none()),
-            Body::Histograms(rows) => rows.iter().all(|row| row.classes.is_empty()),
         }
     }
 
@@ -115,7 +102,7 @@ impl Chart {
     pub fn legend(&self) -> Vec<(&str, usize)> {
         match &self.body {
             Body::Lines(lines) => lines.iter().map(|line| (line.name.as_str(), line.look % LINES)).collect(),
-            Body::Strips(_) | Body::Histograms(_) => Vec::new(),
+            Body::Strips(_) => Vec::new(),
         }
     }
 
@@ -128,7 +115,6 @@ impl Chart {
             Body::Lines(_) | Body::Strips(_) => {
                 "Large mark: median. Bar: its confidence interval. Dots: the repetitions. Overlapping points are offset."
             }
-            Body::Histograms(_) => "Height: share of the operations in a class. Solid line: p50, the median. Dashed line: p99.",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ruler::Ruler;
 use super::svg::visible;
-use super::{Body, Chart, Histogram, LINES, Line, Scale, Strip, shortened};
+use super::{Body, Chart, LINES, Line, Strip, shortened};
 
 /// Rows of the field of lines.
 const TALL: usize = 14;
@@ -12,8 +12,6 @@ const NARROWEST: usize = 40;
 
 const MARKS: [char; LINES] = ['●', '■', '▲', '◆', '▼', '✚', '✖', '★'];
 const PLAIN_MARKS: [char; LINES] = ['o', '#', '^', '*', 'v', '+', 'x', '@'];
-const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-const PLAIN_BLOCKS: [char; 9] = [' ', '.', '.', ':', '-', '=', '+', '#', '@'];
 
 /// The plot in at most `width` columns (40 at least), in lines that end with a newline; with ASCII alone where not `unicode`.
 pub fn terminal(chart: &Chart, width: usize, unicode: bool) -> String {
@@ -26,7 +24,6 @@ pub fn terminal(chart: &Chart, width: usize, unicode: bool) -> String {
     let drawing = match &chart.body {
         Body::Lines(lines) => of_lines(chart, lines, width, unicode),
         Body::Strips(strips) => of_strips(chart, strips, width, unicode),
-        Body::Histograms(rows) => of_histograms(chart, rows, width, unicode),
     };
     for line in drawing.lines() {
         // The name of an axis may be wider than a narrow terminal.
@@ -194,31 +191,5 @@ fn of_strips(chart: &Chart, strips: &[Strip], width: usize, unicode: bool) -> St
     }
     out += &format!("{}\n", labels(&ruler, side + 2, wide, width));
     out += &format!("{:>width$}\n", ruler.title);
-    out
-}
-
-fn of_histograms(chart: &Chart, rows: &[Histogram], width: usize, unicode: bool) -> String {
-    let blocks = if unicode { BLOCKS } else { PLAIN_BLOCKS };
-    let times: Vec<f64> = rows.iter().flat_map(|r| r.classes.iter().flat_map(|(low, high, _)| [*low, *high])).collect();
-    let wide = width - 2;
-    let ruler = Ruler::of(&chart.x, &times, wide as f64, &|label| label.chars().count() as f64 + 2.0);
-    debug_assert!(chart.x.scale == Scale::Log10);
-    let most = rows.iter().flat_map(|r| &r.classes).map(|(.., share)| *share).fold(0.0, f64::max);
-    let edge = if unicode { '│' } else { '|' };
-    let mut out = format!("{}: the highest is {}\n", chart.y.name, chart.y.unit.show(most));
-    for row in rows {
-        let mut line = vec![' '; wide];
-        for (low, high, share) in &row.classes {
-            let (Some(from), Some(to)) = (ruler.place(*low), ruler.place(*high)) else { continue };
-            let level = if most > 0.0 { (share / most * 8.0).ceil().clamp(1.0, 8.0) as usize } else { 0 };
-            for cell in &mut line[column(from, wide)..=column(to, wide)] {
-                *cell = blocks[level];
-            }
-        }
-        let numbers = format!("p50 {}, p99 {}", chart.x.unit.show(row.p50), chart.x.unit.show(row.p99));
-        let name = width - numbers.chars().count() - 1;
-        out += &format!("{} {numbers}\n{edge}{}{edge}\n", padded(&row.name, name), line.iter().collect::<String>());
-    }
-    out += &format!("{}\n{:>width$}\n", labels(&ruler, 1, wide, width), ruler.title);
     out
 }

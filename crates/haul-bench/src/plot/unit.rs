@@ -20,7 +20,6 @@ pub enum Unit {
 }
 
 const SMALL: [(f64, &str); 4] = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")];
-const THOUSANDS: [(f64, &str); 7] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"), (1e15, "PB"), (1e18, "EB")];
 /// From here on digits would fill the line.
 const HUGE: f64 = 1e15;
 const BINARY: [(f64, &str); 7] = [
@@ -160,20 +159,6 @@ fn long(seconds: f64) -> String {
     }
 }
 
-/// Bytes in `13TB`, `4 GiB`, `5e9`, as settings have them; `None` for anything else.
-pub fn parse_bytes(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let end = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e').unwrap_or(text.len());
-    let number: f64 = text[..end].trim().parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0)?;
-    let unit = text[end..].trim();
-    let steps = if unit.is_empty() || unit.ends_with("iB") { BINARY } else { THOUSANDS };
-    if unit.is_empty() {
-        return Some(number);
-    }
-    let found = steps.iter().find(|(_, name)| name.eq_ignore_ascii_case(unit) || name[..1].eq_ignore_ascii_case(unit))?;
-    Some(number * found.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,14 +187,5 @@ mod tests {
         assert_eq!(Unit::Count("runs").show(1.0), "1 run");
         assert_eq!(digits(1_234_567.0), "1,234,567");
         assert_eq!(digits(0.012_345), "0.0123");
-    }
-
-    #[test]
-    fn sizes_in_settings() {
-        assert_eq!(parse_bytes("13TB"), Some(13e12));
-        assert_eq!(parse_bytes("4 KiB"), Some(4096.0));
-        assert_eq!(parse_bytes("12"), Some(12.0));
-        assert_eq!(parse_bytes("lots"), None);
-        assert_eq!(parse_bytes("-1TB"), None);
     }
 }

@@ -237,61 +237,43 @@ pub fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
 /// One line a sample, one column a number: for R, pandas and spreadsheets (RFC 4180). What was varied has columns of its own.
 pub fn table(samples: &[Sample]) -> String {
     let factors: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.factors.keys()).collect();
-    let fixed = [
-        "number",
-        "contender",
-        "repetition",
-        "at",
-        "outcome",
-        "seconds",
-        "files",
-        "bytes",
-        "operations",
-        "user_seconds",
-        "system_seconds",
-        "peak_bytes",
-        "p50_seconds",
-        "p90_seconds",
-        "p99_seconds",
-        "p999_seconds",
-        "max_seconds",
-        "caches",
-        "reason",
-        "command",
-    ];
+    let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+    let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
+    let fixed = |sample: &Sample| {
+        let latency = |of: fn(&Latency) -> f64| number(sample.latency.as_ref().map(of));
+        [
+            ("number", sample.number.to_string()),
+            ("contender", sample.contender.clone()),
+            ("repetition", sample.repetition.to_string()),
+            ("at", sample.at.clone()),
+            ("outcome", sample.outcome.words().to_lowercase()),
+            ("seconds", number(sample.seconds)),
+            ("files", count(sample.files)),
+            ("bytes", count(sample.bytes)),
+            ("operations", count(sample.operations)),
+            ("user_seconds", number(sample.user)),
+            ("system_seconds", number(sample.system)),
+            ("peak_bytes", count(sample.peak)),
+            ("p50_seconds", latency(|l| l.p50)),
+            ("p90_seconds", latency(|l| l.p90)),
+            ("p99_seconds", latency(|l| l.p99)),
+            ("p999_seconds", latency(|l| l.p999)),
+            ("max_seconds", latency(|l| l.max)),
+            ("caches", sample.caches.clone().unwrap_or_default()),
+            ("reason", sample.reason.clone().unwrap_or_default()),
+            ("command", sample.command.join(" ")),
+        ]
+    };
     let mut out = String::new();
     let mut line = |cells: Vec<String>| {
         let quoted: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
         out.push_str(&quoted.join(","));
         out.push_str("\r\n");
     };
-    line(fixed.iter().map(ToString::to_string).chain(factors.iter().map(ToString::to_string)).collect());
+    let names = fixed(&Sample::default()).map(|(name, _)| name.to_string());
+    line(names.into_iter().chain(factors.iter().map(ToString::to_string)).collect());
     for sample in samples {
-        let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-        let count = |value: Option<u64>| value.map_or(String::new(), |v| v.to_string());
-        let latency = |of: fn(&Latency) -> f64| number(sample.latency.as_ref().map(of));
-        let mut cells = vec![
-            sample.number.to_string(),
-            sample.contender.clone(),
-            sample.repetition.to_string(),
-            sample.at.clone(),
-            sample.outcome.words().to_lowercase(),
-            number(sample.seconds),
-            count(sample.files),
-            count(sample.bytes),
-            count(sample.operations),
-            number(sample.user),
-            number(sample.system),
-            count(sample.peak),
-            latency(|l| l.p50),
-            latency(|l| l.p90),
-            latency(|l| l.p99),
-            latency(|l| l.p999),
-            latency(|l| l.max),
-            sample.caches.clone().unwrap_or_default(),
-            sample.reason.clone().unwrap_or_default(),
-            sample.command.join(" "),
-        ];
+        let mut cells = fixed(sample).map(|(_, cell)| cell).to_vec();
         cells.extend(factors.iter().map(|factor| match sample.factors.get(*factor) {
             Some(Value::String(text)) => text.clone(),
             Some(value) => value.to_string(),

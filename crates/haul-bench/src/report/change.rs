@@ -1,15 +1,15 @@
-//! What differs between two runs.
+//! Differences between two runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::columns::{interval, varied};
-use super::document::{Cell, Section, Table, name, number};
-use super::point::{Metric, Point, points};
+use super::Record;
+use super::document::{Cell, Rows, Section, interval};
+use super::point::{Metric, Point, points, varied};
 use super::verdict::listed;
 use crate::plot::ruler::quotient;
-use crate::record::{Header, Kind, Sample};
+use crate::record::{Header, Kind};
 use crate::stats::{Difference, Summary, Verdict};
 
 /// One contender at one point, in two runs.
@@ -20,7 +20,7 @@ pub struct Change {
     /// The factors that differ within the runs, in words.
     pub place: String,
     pub metric: Metric,
-    /// `None` where nothing went well, or where it was not measured.
+    /// `None` if every repetition failed, or none was made.
     pub first: Option<Summary>,
     pub second: Option<Summary>,
     /// Of what the second costs to what the first costs; `None` where one of them has nothing, or both did other work.
@@ -42,7 +42,7 @@ impl Change {
 
 /// The points of `a` and of `b`, set beside each other; those of only one of them are among them. Runs of different kinds
 /// have none in common: nothing is returned.
-pub fn compare_runs(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>)) -> Vec<Change> {
+pub fn compare_runs(a: &Record, b: &Record) -> Vec<Change> {
     if a.0.kind != b.0.kind {
         return Vec::new();
     }
@@ -67,9 +67,9 @@ fn change(first: Option<&Point<'_>>, second: Option<&Point<'_>>, kind: Kind, dif
         (None, _) => Some("only in the second run".to_string()),
         (_, None) => Some("only in the first run".to_string()),
         (Some(a), Some(b)) => match (x.is_empty(), y.is_empty()) {
-            (true, true) => Some("went well in neither run".to_string()),
-            (true, false) => Some("went well in the second run only".to_string()),
-            (false, true) => Some("went well in the first run only".to_string()),
+            (true, true) => Some("failed in both runs".to_string()),
+            (true, false) => Some("failed in the first run".to_string()),
+            (false, true) => Some("failed in the second run".to_string()),
             (false, false) => other_work(a, b, metric),
         },
     };
@@ -92,7 +92,7 @@ fn other_work(a: &Point<'_>, b: &Point<'_>, metric: Metric) -> Option<String> {
     let amount = |p: &Point<'_>| p.median_of(|s| s.bytes.or(s.operations).or(s.files).map(|n| n as f64));
     let (x, y) = amount(a).zip(amount(b))?;
     let far = (x - y).abs() > 0.01 * x.max(y);
-    (metric == Metric::Seconds && far).then(|| "not the same amount of work".to_string())
+    (metric == Metric::Seconds && far).then(|| "different amounts of work".to_string())
 }
 
 fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) -> Metric {
@@ -107,8 +107,8 @@ fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) 
 }
 
 /// The differences as a part of a report. `names` are those of the runs.
-pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&str, &str)) -> Section {
-    let mut section = Section { title: format!("{} beside {}", names.1, names.0), ..Section::default() };
+pub fn section(a: &Record, b: &Record, names: (&str, &str)) -> Section {
+    let mut section = Section::titled(format!("{} against {}", names.1, names.0));
     if a.0.kind != b.0.kind {
         let (x, y) = (a.0.kind.words(), b.0.kind.words());
         section
@@ -119,43 +119,20 @@ pub fn section(a: &(Header, Vec<Sample>), b: &(Header, Vec<Sample>), names: (&st
     let changes = compare_runs(a, b);
     section.paragraphs.push(sentence(&changes, names));
     section.paragraphs.extend(circumstances(&a.0, &b.0));
-    let rows = changes
-        .iter()
-        .map(|change| {
-            let unit = change.metric.unit();
-            let shown = |s: Option<Summary>| Cell::of(s.map(|s| unit.show(s.median)));
-            let bounds = |s: Option<Summary>| Cell::of(s.map(|s| interval(&s, unit)));
-            let d = change.difference;
-            vec![
-                change.contender.as_str().into(),
-                change.place.as_str().into(),
-                shown(change.first),
-                bounds(change.first),
-                shown(change.second),
-                bounds(change.second),
-                Cell::of(d.map(|d| quotient(d.ratio))),
-                Cell::of(d.map(|d| format!("{} to {}", quotient(d.interval.0), quotient(d.interval.1)))),
-                if change.difference.is_none() { Cell::bad(change.words().to_string()) } else { change.words().into() },
-            ]
-        })
-        .collect();
-    let columns = vec![
-        name("Contender", 0),
-        name("Point", 0),
-        number(names.0, 1),
-        number("Interval", 5),
-        number(names.1, 1),
-        number("Interval", 5),
-        number("Time, first = 1", 2),
-        number("Interval", 4),
-        name("Second run", 0),
-    ];
-    let caption = format!("Medians in {} and in {}", names.0, names.1);
-    let mut table = Table { caption, columns, rows, folded: false };
-    if changes.iter().all(|change| change.place.is_empty()) {
-        table.columns[1].rank = 9;
-    }
-    section.tables.push(table.without_empty_columns());
+    let shown = |c: &Change, s: Option<Summary>| s.map(|s| c.metric.unit().show(s.median));
+    let bounds = |c: &Change, s: Option<Summary>| s.map(|s| interval(&s, c.metric.unit()));
+    let table = Rows::of(&changes)
+        .name("Contender", 0, |c| c.contender.clone())
+        .name("Point", 0, |c| c.place.clone())
+        .number(names.0, 1, |c| shown(c, c.first))
+        .number("Interval", 5, |c| bounds(c, c.first))
+        .number(names.1, 1, |c| shown(c, c.second))
+        .number("Interval", 5, |c| bounds(c, c.second))
+        .number("Time, first = 1", 2, |c| c.difference.map(|d| quotient(d.ratio)))
+        .number("Interval", 4, |c| c.difference.map(|d| format!("{} to {}", quotient(d.interval.0), quotient(d.interval.1))))
+        .name("Second run", 1, |c| if c.difference.is_none() { Cell::bad(c.words()) } else { c.words().into() })
+        .table(format!("Medians in {} and in {}", names.0, names.1));
+    section.tables.push(table);
     section
 }
 
@@ -167,19 +144,19 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
     let (faster, slower, open) = (of(Verdict::Faster), of(Verdict::Slower), of(Verdict::NotSignificant));
     let neither = changes.len() - faster.len() - slower.len() - open.len();
     let mut out = match (faster.is_empty(), slower.is_empty(), open.is_empty()) {
-        (true, true, true) => "The runs have no point in common that went well in both.".to_string(),
+        (true, true, true) => "The runs have no successful point in common.".to_string(),
         (true, true, false) => format!("No difference between {} and {} is significant at any of {} points.", names.0, names.1, open.len()),
         _ => {
             let part =
                 |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what} at {}: {}", names.len(), listed(names, 3)));
             let parts: Vec<String> = part("faster", &faster).into_iter().chain(part("slower", &slower)).collect();
             let open = if open.is_empty() { String::new() } else { format!("; not significant at {}", open.len()) };
-            let all = faster.len() + slower.len() + open.len().min(1) * of(Verdict::NotSignificant).len();
+            let all = changes.len() - neither;
             format!("Of {all} points {} is {}{open}.", names.1, parts.join("; "))
         }
     };
     if neither > 0 {
-        out += &format!(" {neither} cannot be compared: the table says why.");
+        out += &format!(" {neither} cannot be compared: see the table.");
     }
     let few = |c: &&Change| c.first.is_some_and(|s| s.count < 4) || c.second.is_some_and(|s| s.count < 4);
     if changes.iter().filter(|c| c.difference.is_some()).any(|c| few(&c)) {
@@ -188,13 +165,13 @@ fn sentence(changes: &[Change], names: (&str, &str)) -> String {
     out
 }
 
-/// What else is different, and may be the reason.
+/// Other changes, which may be the cause.
 fn circumstances(a: &Header, b: &Header) -> Option<String> {
     let mut different: Vec<String> = Vec::new();
     let mut note = |what: &str, x: &str, y: &str| {
         if x != y {
             different.push(format!(
-                "{what}: {} then, {} now",
+                "{what}: {} before, {} now",
                 if x.is_empty() { "unknown" } else { x },
                 if y.is_empty() { "unknown" } else { y }
             ));
@@ -222,5 +199,5 @@ fn circumstances(a: &Header, b: &Header) -> Option<String> {
         let text = |settings: &BTreeMap<String, Value>| settings.get(key).map_or("none".to_string(), ToString::to_string);
         note(&format!("setting {key}"), &text(&a.settings), &text(&b.settings));
     }
-    (!different.is_empty()).then(|| format!("Other than in the first run: {}.", different.join("; ")))
+    (!different.is_empty()).then(|| format!("Changed since the first run: {}.", different.join("; ")))
 }

@@ -1,20 +1,24 @@
 //! A report before it is HTML or text: sentences, tables, charts.
 
-use crate::plot::Chart;
+use super::point::{Metric, Point};
+use crate::plot::{Chart, Unit};
+use crate::record::Latency;
+use crate::stats::Summary;
 
-/// What is said of one run.
+/// The report of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     pub title: String,
-    /// Where and when.
+    /// Host, time, version.
     pub place: String,
-    /// What was to be found out, in as few sentences as there are questions.
+    /// The results, in as few sentences as there are questions.
     pub main: Vec<String>,
-    /// What else belongs to that.
-    pub answer: Vec<String>,
-    /// What went wrong, each in a sentence.
+    /// Failures, one sentence each.
     pub troubles: Vec<String>,
     pub sections: Vec<Section>,
+    pub notes: Vec<String>,
+    /// How the run was made: machine, settings, repetitions.
+    pub setup: Vec<Section>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,7 +43,7 @@ pub struct Table {
     pub caption: String,
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<Cell>>,
-    /// Folded away at first.
+    /// Collapsed at first.
     pub folded: bool,
 }
 
@@ -47,14 +51,14 @@ pub struct Table {
 pub struct Column {
     pub name: String,
     pub numeric: bool,
-    /// Where there is little room the columns with the highest go first; those of 0 stay.
+    /// Where there is little room the columns with the highest rank go below first; those of 0 identify a row and stay.
     pub rank: u8,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     pub text: String,
-    /// It went wrong.
+    /// A failure.
     pub bad: bool,
 }
 
@@ -70,41 +74,121 @@ impl From<&str> for Cell {
     }
 }
 
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Cell {
+        value.map_or_else(|| "-".into(), Into::into)
+    }
+}
+
 impl Cell {
-    pub fn bad(text: String) -> Cell {
-        Cell { text, bad: true }
+    pub fn bad(text: impl Into<String>) -> Cell {
+        Cell { text: text.into(), bad: true }
     }
 
-    pub fn of(value: Option<String>) -> Cell {
-        value.unwrap_or_else(|| "-".into()).into()
+    fn is_empty(&self) -> bool {
+        matches!(self.text.as_str(), "" | "-")
     }
 }
 
-pub fn name(name: &str, rank: u8) -> Column {
-    Column { name: name.into(), numeric: false, rank }
+/// Builds a table with one row for each item, column by column. A column of a rank above 0 that is empty in all rows is left out.
+pub struct Rows<'i, T> {
+    items: &'i [T],
+    table: Table,
 }
 
-pub fn number(name: &str, rank: u8) -> Column {
-    Column { name: name.into(), numeric: true, rank }
-}
+impl<'i, T> Rows<'i, T> {
+    pub fn of(items: &'i [T]) -> Self {
+        Rows { items, table: Table { rows: vec![Vec::new(); items.len()], ..Table::default() } }
+    }
 
-impl Table {
-    /// Without the columns that say nothing in any row.
-    pub fn without_empty_columns(mut self) -> Table {
-        for at in (0..self.columns.len()).rev() {
-            let empty = |row: &Vec<Cell>| row.get(at).is_none_or(|cell| cell.text.is_empty() || cell.text == "-");
-            if self.columns[at].rank > 0 && self.rows.iter().all(empty) {
-                self.columns.remove(at);
-                for row in self.rows.iter_mut().filter(|row| at < row.len()) {
-                    row.remove(at);
-                }
-            }
+    pub fn name<C: Into<Cell>>(self, title: &str, rank: u8, cell: impl Fn(&T) -> C) -> Self {
+        self.add(title, false, rank, cell)
+    }
+
+    pub fn number<C: Into<Cell>>(self, title: &str, rank: u8, cell: impl Fn(&T) -> C) -> Self {
+        self.add(title, true, rank, cell)
+    }
+
+    fn add<C: Into<Cell>>(mut self, title: &str, numeric: bool, rank: u8, cell: impl Fn(&T) -> C) -> Self {
+        let cells: Vec<Cell> = self.items.iter().map(|item| cell(item).into()).collect();
+        if rank == 0 || !cells.iter().all(Cell::is_empty) {
+            self.table.columns.push(Column { name: title.into(), numeric, rank });
+            self.table.rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
         }
         self
+    }
+
+    pub fn table(mut self, caption: impl Into<String>) -> Table {
+        self.table.caption = caption.into();
+        self.table
+    }
+}
+
+/// Columns that tables of several kinds of run share.
+impl Rows<'_, &Point<'_>> {
+    /// Median, interval and range of a metric; the number of repetitions, and failures.
+    pub fn measured(self, metric: Metric, title: &str) -> Self {
+        let unit = metric.unit();
+        self.number(title, 1, |p| p.summary(metric).map(|s| unit.show(s.median)))
+            .number("Interval of the median", 3, |p| p.summary(metric).map(|s| interval(&s, unit)))
+            // Of fewer than nine values the interval is the range.
+            .number("Min to max", 6, |p| {
+                let summary = p.summary(metric).filter(|s| s.interval != (s.least, s.most));
+                summary.map(|s| range(unit, (s.least, s.most)))
+            })
+            .number("Runs", 2, |p| match (p.good(), p.tried()) {
+                (good, tried) if good == tried => good.to_string(),
+                (good, tried) => format!("{good} of {tried}"),
+            })
+            .name("Failures", 1, |p| p.failures_in_words().map(Cell::bad))
+    }
+
+    pub fn median(self, title: &str, rank: u8, metric: Metric) -> Self {
+        self.number(title, rank, |p| p.summary(metric).map(|s| metric.unit().show(s.median)))
+    }
+
+    /// p50 to max of single operations: medians over the repetitions.
+    pub fn latency(self) -> Self {
+        let of = |get: fn(&Latency) -> f64| {
+            move |p: &&Point<'_>| {
+                let value = p.median_of(|s| s.latency.as_ref().filter(|l| l.count > 0).map(get));
+                value.map(|v| Unit::Seconds.show(v))
+            }
+        };
+        self.number("p50", 4, of(|l| l.p50))
+            .number("p90", 6, of(|l| l.p90))
+            .number("p99", 4, of(|l| l.p99))
+            .number("p99.9", 6, of(|l| l.p999))
+            .number("max", 5, of(|l| l.max))
+    }
+}
+
+/// `11.9 to 12.8 s`, with its coverage where there are too few values for 95 %.
+pub fn interval(summary: &Summary, unit: Unit) -> String {
+    match summary.count {
+        1 => "one value".into(),
+        count => {
+            let coverage = if count < 6 { format!(" ({:.0} %)", summary.coverage * 100.0) } else { String::new() };
+            format!("{}{coverage}", range(unit, summary.interval))
+        }
+    }
+}
+
+/// `11.9 to 12.8 s`: the unit once where both have the same.
+fn range(unit: Unit, (low, high): (f64, f64)) -> String {
+    let (low, high) = (unit.show(low), unit.show(high));
+    match (low.split_once(' '), high.split_once(' ')) {
+        _ if low == high => high,
+        (Some((number, a)), Some((_, b))) if a == b => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
     }
 }
 
 impl Section {
+    pub fn titled(title: impl Into<String>) -> Section {
+        Section { title: title.into(), ..Section::default() }
+    }
+
     /// Adds a chart unless there is nothing to draw.
     pub fn draw(&mut self, chart: impl Into<Option<Chart>>, wide: bool) {
         if let Some(chart) = chart.into().filter(|chart| !chart.is_empty()) {

@@ -1,6 +1,7 @@
 //! The report as text for a terminal, a job log or a mail.
 
 use super::document::{Column, Document, Section, Table};
+use super::point::capital;
 use crate::plot::shortened;
 use crate::plot::svg::visible;
 use crate::plot::terminal::folded;
@@ -33,26 +34,38 @@ pub fn text(documents: &[Document], differences: &[Section], width: usize) -> St
         }
     }
     if let [document] = documents {
-        run(document, width, prose, &mut out);
+        run(document, &document.setup, width, prose, &mut out);
     }
     out
 }
 
-fn run(document: &Document, width: usize, prose: usize, out: &mut String) {
+/// One run without its setup.
+pub fn results(document: &Document, width: usize) -> String {
+    let width = width.max(NARROWEST);
+    let mut out = String::new();
+    run(document, &[], width, width.min(PROSE), &mut out);
+    out
+}
+
+fn run(document: &Document, setup: &[Section], width: usize, prose: usize, out: &mut String) {
     paragraph(&document.title, "", prose, out);
     paragraph(&document.place, "", prose, out);
     out.push('\n');
-    for sentence in document.main.iter().chain(&document.answer) {
+    for sentence in &document.main {
         paragraph(sentence, "", prose, out);
     }
     for trouble in &document.troubles {
         paragraph(&format!("! {trouble}"), "", prose, out);
     }
-    for part in document.sections.iter().filter(|part| !part.page_only) {
-        if !(part.tables.is_empty() && part.paragraphs.is_empty()) {
-            out.push('\n');
-            section(part, width, prose, out);
-        }
+    for part in document.sections.iter().chain(setup).filter(|part| !part.page_only) {
+        out.push('\n');
+        section(part, width, prose, out);
+    }
+    if !document.notes.is_empty() {
+        out.push('\n');
+    }
+    for note in &document.notes {
+        paragraph(&format!("Note: {}.", capital(note.trim_end_matches('.'))), "", prose, out);
     }
 }
 
@@ -78,10 +91,34 @@ fn cell(text: &str, most: usize) -> String {
     shortened(text, most).chars().map(visible).collect()
 }
 
-/// The table in at most `width` columns: those that matter least go first, then names are shortened; a line says which went.
+/// The table in at most `width` columns. Columns for which there is no room follow in a further block, behind the columns of
+/// rank 0, which identify a row.
 fn table_of(table: &Table, width: usize) -> String {
-    let mut shown: Vec<usize> = (0..table.columns.len()).collect();
-    let mut gone: Vec<&str> = Vec::new();
+    let mut out = format!("  {}\n", cell(&table.caption, width - 2));
+    let is_key = |at: &usize| table.columns[*at].rank == 0;
+    let mut columns: Vec<usize> = (0..table.columns.len()).collect();
+    loop {
+        let (text, mut gone) = block(table, &columns, width);
+        out += &text;
+        if gone.is_empty() {
+            return out;
+        }
+        if gone.len() == columns.iter().filter(|at| !is_key(at)).count() {
+            let names: Vec<&str> = gone.iter().map(|at| table.columns[*at].name.as_str()).collect();
+            paragraph(&format!("Too narrow for: {}.", names.join(", ")), "  ", width, &mut out);
+            return out;
+        }
+        gone.extend((0..table.columns.len()).filter(is_key));
+        gone.sort_unstable();
+        columns = gone;
+        out.push('\n');
+    }
+}
+
+/// As many of the columns as fit, the most important first, with shortened names; and the others.
+fn block(table: &Table, columns: &[usize], width: usize) -> (String, Vec<usize>) {
+    let mut shown = columns.to_vec();
+    let mut gone: Vec<usize> = Vec::new();
     // One word a line in headings, so that numbers decide how wide a column is.
     let head = |column: &Column| -> Vec<String> { folded(&column.name, head_width(column)) };
     let wide = |at: usize| {
@@ -92,14 +129,14 @@ fn table_of(table: &Table, width: usize) -> String {
     let total = |shown: &[usize], widths: &[usize]| shown.iter().map(|at| widths[*at] + GAP).sum::<usize>();
     let names = |shown: &[usize]| shown.iter().copied().filter(|at| !table.columns[*at].numeric).collect::<Vec<usize>>();
     // What shortening names to a third of the width can save is no reason to leave out numbers.
-    let squeezed = |shown: &[usize], widths: &[usize]| -> usize {
+    let shortest = |shown: &[usize], widths: &[usize]| -> usize {
         shown.iter().map(|at| if table.columns[*at].numeric { widths[*at] } else { widths[*at].min((width / 4).max(14)) } + GAP).sum()
     };
-    while squeezed(&shown, &widths) > width {
+    while shortest(&shown, &widths) > width {
         let last = shown.iter().copied().filter(|at| table.columns[*at].rank > 0).max_by_key(|at| (table.columns[*at].rank, *at));
         let Some(at) = last else { break };
         shown.retain(|of| *of != at);
-        gone.push(&table.columns[at].name);
+        gone.push(at);
     }
     while total(&shown, &widths) > width {
         let longest = names(&shown).into_iter().chain(shown.iter().copied()).max_by_key(|at| (widths[*at], !table.columns[*at].numeric));
@@ -108,7 +145,7 @@ fn table_of(table: &Table, width: usize) -> String {
             None => break,
         }
     }
-    let mut out = format!("  {}\n", cell(&table.caption, width - 2));
+    let mut out = String::new();
     let aligned = |text: &str, at: usize| {
         let wide = widths[at];
         if table.columns[at].numeric { format!("{text:>wide$}") } else { format!("{text:<wide$}") }
@@ -139,12 +176,7 @@ fn table_of(table: &Table, width: usize) -> String {
             line(cells.iter().zip(&shown).map(part).collect());
         }
     }
-    if !gone.is_empty() {
-        gone.reverse();
-        let note = format!("Not in {width} columns: {}. The page and --json have them.", gone.join(", "));
-        paragraph(&note, "  ", width, &mut out);
-    }
-    out
+    (out, gone)
 }
 
 /// As wide as a heading may be.

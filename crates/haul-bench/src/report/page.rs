@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::document::{Document, Drawn, Section, Table};
+use super::point::capital;
 use crate::plot::svg::{escape, swatch};
 
 const STYLE: &str = include_str!("style.css");
@@ -59,9 +60,6 @@ fn run(document: &Document, at: usize, several: bool) -> String {
     for sentence in &document.main {
         out += &format!("<p class=\"main\">{}</p>\n", escape(sentence));
     }
-    for sentence in &document.answer {
-        out += &format!("<p>{}</p>\n", escape(sentence));
-    }
     if !document.troubles.is_empty() {
         out += "<ul class=\"troubles\">\n";
         for trouble in &document.troubles {
@@ -72,6 +70,16 @@ fn run(document: &Document, at: usize, several: bool) -> String {
     out += &format!("</div>\n<p class=\"place\">{}</p>\n</header>\n", escape(&document.place));
     for (place, part) in document.sections.iter().enumerate() {
         out += &section(part, &format!("r{at}s{place}"));
+    }
+    if !document.notes.is_empty() {
+        out += "<section>\n<h2>Notes</h2>\n<ul>\n";
+        for note in &document.notes {
+            out += &format!("<li>{}</li>\n", escape(&capital(note)));
+        }
+        out += "</ul>\n</section>\n";
+    }
+    for (place, part) in document.setup.iter().enumerate() {
+        out += &section(part, &format!("r{at}u{place}"));
     }
     out + "</article>\n"
 }

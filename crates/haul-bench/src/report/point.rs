@@ -18,7 +18,7 @@ pub struct Point<'a> {
     pub samples: Vec<&'a Sample>,
 }
 
-/// What is read off a sample; `None` where it did not go well or has no such number.
+/// A number of a sample; `None` if it failed or has no such number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     Seconds,
@@ -66,7 +66,7 @@ impl Metric {
         match self {
             Metric::Seconds | Metric::Whole => "Time",
             Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => "Rate",
-            Metric::Processor => "Processor time",
+            Metric::Processor => "CPU time",
             Metric::Peak => "Peak memory",
         }
     }
@@ -117,7 +117,7 @@ impl<'a> Point<'a> {
         self.samples.iter().any(|s| s.outcome == Outcome::Wrong)
     }
 
-    /// How often it ended otherwise than well, by outcome.
+    /// Failures by outcome.
     pub fn failures(&self) -> Vec<(Outcome, usize)> {
         let mut counts: BTreeMap<Outcome, usize> = BTreeMap::new();
         for sample in self.samples.iter().filter(|s| s.outcome != Outcome::Ok) {
@@ -147,6 +147,30 @@ impl<'a> Point<'a> {
         with.get(with.len().saturating_sub(1) / 2).copied()
     }
 
+    /// The first text of this name among the other results of the samples that count.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.samples.iter().filter(|s| s.counts()).find_map(|s| s.more.get(name)?.as_str())
+    }
+
+    /// What limited most of the repetitions.
+    pub fn limit(&self) -> Option<&'a str> {
+        let mut limits: Vec<&str> = self.samples.iter().filter(|s| s.counts()).filter_map(|s| s.limited_by.as_deref()).collect();
+        limits.sort_unstable();
+        limits.chunk_by(|a, b| a == b).max_by_key(|same| same.len()).map(|same| same[0])
+    }
+
+    /// Each kind of failure once, with its first reason, in the order of measurement; interruptions aside.
+    pub fn troubles(&self) -> Vec<(Outcome, &'a str)> {
+        let mut found: Vec<(Outcome, &str)> = Vec::new();
+        for sample in self.samples.iter().filter(|s| s.repetition > 0 && !matches!(s.outcome, Outcome::Ok | Outcome::Interrupted)) {
+            let trouble = (sample.outcome, sample.reason.as_deref().unwrap_or_default());
+            if !found.contains(&trouble) {
+                found.push(trouble);
+            }
+        }
+        found
+    }
+
     pub fn number(&self, factor: &str) -> Option<f64> {
         number(self.factors.get(factor)?)
     }
@@ -158,7 +182,7 @@ impl<'a> Point<'a> {
 
     /// All factors but these: `16 streams, chunk 4 MiB, out`.
     pub fn described(&self, without: &[&str]) -> String {
-        let first = ["operation", "work", "direction", "threads", "streams", "chunk", "connections"];
+        let first = ["operation", "direction", "threads", "streams", "chunk", "concurrency", "logins"];
         let rest = self.factors.keys().map(String::as_str).filter(|name| !first.contains(name));
         let names = first.into_iter().chain(rest).filter(|name| !without.contains(name));
         let words: Vec<String> = names.filter_map(|name| Some(factor_words(name, self.factors.get(name)?))).collect();
@@ -191,6 +215,11 @@ pub fn factor_name(name: &str) -> String {
     }
 }
 
+/// The heading of its column.
+pub fn factor_title(name: &str) -> String {
+    capital(&factor_name(name))
+}
+
 pub fn factor_value(name: &str, value: &Value) -> String {
     let sized = ["size", "bytes", "chunk", "record"].iter().any(|word| name.contains(word));
     match (value, number(value)) {
@@ -210,9 +239,9 @@ pub fn factor_words(name: &str, value: &Value) -> String {
         ("same_dir", "N") => "own directories".into(),
         ("file_size", _) => format!("files of {shown}"),
         ("chunk", _) => format!("chunks of {shown}"),
-        ("streams" | "threads" | "connections", "1") => format!("1 {}", name.trim_end_matches('s')),
-        ("streams" | "threads" | "connections", _) => format!("{shown} {name}"),
-        ("direction" | "operation" | "work", _) => shown,
+        ("streams" | "threads" | "logins", "1") => format!("1 {}", name.trim_end_matches('s')),
+        ("streams" | "threads" | "logins", _) => format!("{shown} {name}"),
+        ("direction" | "operation", _) => shown,
         _ => format!("{} {shown}", factor_name(name)),
     }
 }
@@ -224,7 +253,7 @@ pub fn capital(text: &str) -> String {
 }
 
 /// By number where both are numbers.
-pub fn compare_values(a: &Value, b: &Value) -> Ordering {
+fn compare_values(a: &Value, b: &Value) -> Ordering {
     match (number(a), number(b)) {
         (Some(a), Some(b)) => a.total_cmp(&b),
         (Some(_), None) => Ordering::Less,
@@ -255,13 +284,13 @@ pub fn points(samples: &[Sample]) -> Vec<Point<'_>> {
     found
 }
 
-/// What stands in the tables from the left; others come between `same_dir` and `threads`, which run fastest.
-const ORDER: [&str; 8] = ["operation", "work", "direction", "file_size", "same_dir", "connections", "chunk", "file_count"];
+/// The order of the rows; other factors come behind these, then threads and streams, which vary fastest.
+const ORDER: [&str; 7] = ["operation", "direction", "file_size", "same_dir", "logins", "concurrency", "chunk"];
 
 fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     let rest = || a.factors.keys().chain(b.factors.keys()).map(String::as_str);
-    let between = rest().filter(|name| !ORDER.contains(name) && !matches!(*name, "threads" | "streams"));
-    let names = ORDER[..7].iter().copied().chain(between).chain(["threads", "streams", "file_count"]);
+    let between = rest().filter(|name| !ORDER.contains(name) && !matches!(*name, "threads" | "streams" | "file_count"));
+    let names = ORDER.into_iter().chain(between).chain(["threads", "streams", "file_count"]);
     let order = |name: &str| match (a.factors.get(name), b.factors.get(name)) {
         // One shared directory first, as in the reference: Y before N.
         (Some(x), Some(y)) if name == "same_dir" => compare_values(y, x),
@@ -271,13 +300,21 @@ fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     names.map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// Values of a factor, each once, by size.
-pub fn distinct(points: &[&Point<'_>], factor: &str) -> Vec<Value> {
-    let found: BTreeMap<String, &Value> =
-        points.iter().filter_map(|point| point.factors.get(factor)).map(|value| (value.to_string(), value)).collect();
-    let mut values: Vec<Value> = found.into_values().cloned().collect();
-    values.sort_by(compare_values);
-    values
+/// What was varied or is constant, by name.
+pub fn factors<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in points.iter().flat_map(|point| point.factors.keys()) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The factors that have several values among the points, or that some points lack.
+pub fn varied<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
+    let differs = |name: &&str| points.iter().any(|point| point.factors.get(*name) != points[0].factors.get(*name));
+    factors(points).into_iter().filter(differs).collect()
 }
 
 /// Points that have the same values of these factors, in the order of the first of each.

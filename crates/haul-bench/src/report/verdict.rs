@@ -20,6 +20,14 @@ pub fn ranked<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point
     with.into_iter().map(|(_, point)| point).collect()
 }
 
+/// Points by what they cost, and behind them those that are not ranked.
+pub fn by_cost<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point<'a>> {
+    let mut ordered = ranked(points, metric);
+    let rest: Vec<&Point<'_>> = points.iter().copied().filter(|point| !ordered.iter().any(|of| std::ptr::eq(*of, *point))).collect();
+    ordered.extend(rest);
+    ordered
+}
+
 /// What `second` costs beside `first`.
 pub fn beside(first: &Point<'_>, second: &Point<'_>, metric: Metric) -> Option<Difference> {
     difference(&metric.costs(&first.values(metric)), &metric.costs(&second.values(metric)))
@@ -53,15 +61,15 @@ impl<'p, 'a> Lead<'p, 'a> {
         Some(Lead { best, level, next, wrong })
     }
 
-    /// In a sentence. `name` says what a point is, `verb` what it did: `took least time`.
-    pub fn sentence(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
-        self.order(metric, verb, name) + &self.left_out(name)
-    }
-
     /// Who is not ranked, and why; empty where all are.
     pub fn left_out(&self, name: &dyn Fn(&Point<'_>) -> String) -> String {
         let names: Vec<String> = self.wrong.iter().map(|point| name(point)).collect();
         if names.is_empty() { String::new() } else { format!(" Not ranked, because of WRONG results: {}.", listed(&names, 4)) }
+    }
+
+    /// In a sentence. `name` says what a point is, `verb` what it did: `took the least time`.
+    pub fn sentence(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
+        self.order(metric, verb, name) + &self.left_out(name)
     }
 
     fn order(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
@@ -69,19 +77,18 @@ impl<'p, 'a> Lead<'p, 'a> {
         let best = format!("{} {verb}: {}", name(self.best), shown(self.best));
         let alone = self.level.is_empty() && self.next.is_none();
         if alone {
-            return format!("{best}. There is nothing else to compare it with.");
+            return format!("{best}. There is nothing to compare it with.");
         }
-        let next = self.next.as_ref().map(|(point, found)| {
+        let next = self.next.as_ref().map_or(String::new(), |(point, found)| {
             let sure = format!("{} to {}", quotient(found.interval.0), times(found.interval.1));
-            format!("{} took {} as long ({sure})", name(point), times(found.ratio))
+            format!(" {} took {} as long ({sure}).", name(point), times(found.ratio))
         });
         if self.level.is_empty() {
-            return format!("{best}. Next came {}.", next.unwrap_or_default().replacen(" took ", ", which took ", 1));
+            return format!("{best}.{next}");
         }
         let few = self.best.good().min(self.level.iter().map(|p| p.good()).min().unwrap_or(0));
         let others = listed(&self.level.iter().map(|p| format!("{} ({})", name(p), shown(p))).collect::<Vec<_>>(), 4);
         let why = if few < 4 { " Fewer than 4 repetitions of each cannot show a difference." } else { "" };
-        let next = next.map_or(String::new(), |next| format!(" {next}."));
         format!("{best}, but the difference to {others} is not significant.{why}{next}")
     }
 }
@@ -105,58 +112,32 @@ pub fn few(places: &[String]) -> String {
     format!("{}{more}", shown.join("; "))
 }
 
-/// One kind of failure of one contender, wherever it happened.
-struct Trouble {
-    what: String,
-    bad: usize,
-    tried: usize,
-    places: Vec<String>,
-    /// Of the first.
-    reason: Option<String>,
-    missing: bool,
-}
-
-/// What went wrong, a sentence a contender and kind of failure; `place` says where.
+/// Failures, one sentence for each contender and outcome; `place` says where.
 pub fn troubles(points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> Vec<String> {
-    let mut found: Vec<Trouble> = Vec::new();
-    for point in points {
-        for (outcome, count) in point.failures() {
-            let what = match outcome {
-                Outcome::Wrong => "wrote copies that are WRONG",
-                Outcome::Timeout => "did not end in time",
-                Outcome::Missing => "is not on this machine",
-                Outcome::Interrupted => "was interrupted",
-                Outcome::Failed | Outcome::Ok => "failed",
-            };
-            let what = format!("{} {what}", point.contender);
-            let place = Some(place(point)).filter(|place| !place.is_empty());
-            match found.iter_mut().find(|trouble| trouble.what == what) {
-                Some(trouble) => {
-                    trouble.bad += count;
-                    trouble.tried += point.tried();
-                    trouble.places.extend(place);
-                }
-                None => found.push(Trouble {
-                    what,
-                    bad: count,
-                    tried: point.tried(),
-                    places: place.into_iter().collect(),
-                    reason: point.samples.iter().find(|s| s.outcome == outcome).and_then(|s| s.reason.clone()),
-                    missing: outcome == Outcome::Missing,
-                }),
-            }
+    let mut found: Vec<((&str, Outcome), Vec<&Point<'_>>)> = Vec::new();
+    for (point, outcome) in points.iter().flat_map(|point| point.failures().into_iter().map(move |(outcome, _)| (*point, outcome))) {
+        let key = (point.contender, outcome);
+        match found.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, points)) => points.push(point),
+            None => found.push((key, vec![point])),
         }
     }
-    found.iter().map(Trouble::sentence).collect()
+    found.into_iter().map(|((contender, outcome), points)| trouble(contender, outcome, &points, place)).collect()
 }
 
-impl Trouble {
-    fn sentence(&self) -> String {
-        if self.missing {
-            return format!("{}.", self.what);
-        }
-        let places = if self.places.is_empty() { String::new() } else { format!(" ({})", few(&self.places)) };
-        let reason = self.reason.as_ref().map_or(String::new(), |why| format!(": {}", shortened(why.trim_end_matches('.'), 200)));
-        format!("{} {} of {} times{places}{reason}.", self.what, self.bad, self.tried)
-    }
+fn trouble(contender: &str, outcome: Outcome, points: &[&Point<'_>], place: &dyn Fn(&Point<'_>) -> String) -> String {
+    let what = match outcome {
+        Outcome::Wrong => "wrote copies that are WRONG",
+        Outcome::Timeout => "did not end in time",
+        Outcome::Missing => return format!("{contender} is not on this machine."),
+        Outcome::Interrupted => "was interrupted",
+        Outcome::Failed | Outcome::Ok => "failed",
+    };
+    let bad = || points.iter().flat_map(|point| &point.samples).filter(|sample| sample.outcome == outcome);
+    let tried: usize = points.iter().map(|point| point.tried()).sum();
+    let places: Vec<String> = points.iter().map(|point| place(point)).filter(|place| !place.is_empty()).collect();
+    let places = if places.is_empty() { String::new() } else { format!(" ({})", few(&places)) };
+    let reason = bad().next().and_then(|sample| sample.reason.as_ref());
+    let reason = reason.map_or(String::new(), |why| format!(": {}", shortened(why.trim_end_matches('.'), 200)));
+    format!("{contender} {what} {} of {tried} times{places}{reason}.", bad().count())
 }

@@ -70,7 +70,12 @@ pub fn header(kind: Kind) -> Header {
             Tool { name: "haul".into(), path: "/usr/local/bin/haul".into(), version: Some("haul 0.1.0".into()) },
             Tool { name: "rsync".into(), path: "/usr/bin/rsync".into(), version: Some("rsync  version 3.2.7  protocol version 31".into()) },
         ],
-        settings: [("repeat".to_string(), json!(7)), ("extrapolate".to_string(), json!("13TB"))].into(),
+        settings: [
+            ("repeat".to_string(), json!(7)),
+            ("extrapolate".to_string(), json!("13TB")),
+            ("extrapolate_bytes".to_string(), json!(13e12)),
+        ]
+        .into(),
         notes: vec![
             "The link was emulated: 30 ms of delay both ways, no loss.".into(),
             "Caches could not be dropped: that needs root.".into(),
@@ -143,7 +148,7 @@ pub fn series(dice: &mut Dice, seconds: f64, total: u64) -> Vec<(f64, u64)> {
     out
 }
 
-/// Seven tools on four sizes: one copies wrongly, one fails at the largest, one is not there.
+/// Seven tools: one copies wrongly, one fails, one is not installed.
 pub fn compare() -> Made {
     let mut dice = Dice::new(1);
     let mut samples = Vec::new();
@@ -155,36 +160,21 @@ pub fn compare() -> Made {
         ("scp", 0.4, 120e6),
         ("tar over ssh", 0.35, 190e6),
     ];
+    let bytes = 4u64 << 30;
     for repetition in 0..=7 {
-        for size in [1u64 << 20, 16 << 20, 256 << 20, 4 << 30] {
-            for (tool, fixed, rate) in tools {
-                let seconds = (fixed + 16.0 * size as f64 / rate) * dice.jitter(0.12);
-                let mut one = sample(tool, factors(&[("file_size", json!(size))]), repetition, seconds, 16, 16 * size);
-                one.series = series(&mut dice, seconds, 16 * size);
-                if tool == "scp" && size == 4 << 30 && repetition > 0 {
-                    one = failed(
-                        one,
-                        if repetition == 2 { Outcome::Timeout } else { Outcome::Failed },
-                        "client_loop: send disconnect: Broken pipe",
-                    );
-                }
-                if tool == "tar over ssh" && size == 256 << 20 && repetition == 3 {
-                    one = failed(one, Outcome::Wrong, "file 7: the content differs from byte 1,048,576 on");
-                }
-                samples.push(one);
-            }
-            if repetition == 1 {
-                let gone = sample("s5cmd", factors(&[("file_size", json!(size))]), 1, 0.0, 0, 0);
-                samples.push(Sample {
-                    outcome: Outcome::Missing,
-                    reason: Some("no program of this name".into()),
-                    seconds: None,
-                    files: None,
-                    bytes: None,
-                    user: None,
-                    ..gone
-                });
-            }
+        for (tool, fixed, rate) in tools {
+            let seconds = (fixed + bytes as f64 / rate) * dice.jitter(0.12);
+            let one = sample(tool, BTreeMap::new(), repetition, seconds, 16, bytes);
+            samples.push(match (tool, repetition) {
+                ("scp", 2) => failed(one, Outcome::Timeout, "not done after 600 s, and killed"),
+                ("scp", 1..) => failed(one, Outcome::Failed, "client_loop: send disconnect: Broken pipe"),
+                ("tar over ssh", 3) => failed(one, Outcome::Wrong, "file 7: the content differs from byte 1,048,576 on"),
+                _ => one,
+            });
+        }
+        if repetition == 1 {
+            let gone = sample("s5cmd", BTreeMap::new(), 1, 0.0, 0, 0);
+            samples.push(Sample { seconds: None, user: None, ..failed(gone, Outcome::Missing, "no program of this name") });
         }
     }
     (header(Kind::Compare), numbered(samples))
@@ -228,23 +218,6 @@ pub fn compare_many() -> Made {
 /// One contender, measured once.
 pub fn compare_one() -> Made {
     (header(Kind::Compare), numbered(vec![sample("haul", BTreeMap::new(), 1, 12.3, 1000, 10_485_760_000)]))
-}
-
-/// Data sets by name.
-pub fn compare_works() -> Made {
-    let mut dice = Dice::new(8);
-    let mut samples = Vec::new();
-    for (work, files, size, each) in
-        [("37760x6.5kB", 37_760u64, 6500u64, 0.0009), ("39x1GiB", 39, 1 << 30, 0.002), ("1x4800MiB", 1, 4800 << 20, 0.0)]
-    {
-        for (tool, rate, cost) in [("haul", 1.1e9, 0.3), ("cp -r", 0.8e9, 1.0), ("rsync -a", 0.35e9, 1.8), ("dcp (16 ranks)", 1.0e9, 0.5)] {
-            for repetition in 1..=5 {
-                let seconds = (files as f64 * each * cost + (files * size) as f64 / rate) * dice.jitter(0.1);
-                samples.push(sample(tool, factors(&[("work", json!(work))]), repetition, seconds, files, files * size));
-            }
-        }
-    }
-    (header(Kind::Compare), numbered(samples))
 }
 
 /// The workshop's shape: one shared directory is flat, own directories rise.
@@ -294,7 +267,6 @@ pub fn net() -> Made {
                     sample("haul", factors(&[("direction", json!(direction)), ("streams", json!(streams))]), repetition, seconds, 0, bytes);
                 one.files = None;
                 one.series = series(&mut dice, seconds, bytes);
-                one.more.insert("round_trip_seconds".into(), json!(0.0301));
                 if repetition == 4 && streams == 16 {
                     one = failed(one, Outcome::Failed, "connection reset by peer");
                 }
@@ -309,37 +281,30 @@ pub fn sweep() -> Made {
     let mut dice = Dice::new(6);
     let mut samples = Vec::new();
     let bytes = 8_589_934_592u64;
+    let point = |streams: Value, chunk: Value, logins: Value, direction: &str| {
+        factors(&[("streams", streams), ("chunk", chunk), ("logins", logins), ("direction", json!(direction))])
+    };
     for repetition in 1..=5 {
-        for direction in ["out", "in"] {
+        for direction in ["put", "get"] {
             for streams in [1u64, 2, 4, 8, 16] {
                 for chunk in [1u64 << 20, 4 << 20, 16 << 20] {
-                    for connections in [1u64, 4] {
-                        let best = if direction == "out" { 8.0 } else { 4.0 };
+                    for logins in [1u64, 4] {
+                        let best = if direction == "put" { 8.0 } else { 4.0 };
                         let far = ((streams as f64 / best).ln().abs() * 0.6).exp();
                         let rate = 640e6 / far
                             * if chunk == 4 << 20 { 1.0 } else { 0.85 }
-                            * if connections == 4 { 1.0 } else { 0.8 }
+                            * if logins == 4 { 1.0 } else { 0.8 }
                             * dice.jitter(0.08);
-                        let point = factors(&[
-                            ("streams", json!(streams)),
-                            ("chunk", json!(chunk)),
-                            ("connections", json!(connections)),
-                            ("direction", json!(direction)),
-                        ]);
-                        let mut one = sample(&format!("haul -j {streams}"), point, repetition, bytes as f64 / rate, 8, bytes);
-                        one.contender = "fixed".into();
-                        if streams == 16 && connections == 4 && direction == "in" {
-                            one = failed(one, Outcome::Failed, "the server allows 10 connections");
-                        }
-                        samples.push(one);
+                        let point = point(json!(streams), json!(chunk), json!(logins), direction);
+                        let one = sample(&format!("haul -j {streams} ({direction})"), point, repetition, bytes as f64 / rate, 8, bytes);
+                        let refused = streams == 16 && logins == 4 && direction == "get";
+                        samples.push(if refused { failed(one, Outcome::Failed, "the server allows 10 connections") } else { one });
                     }
                 }
             }
             let seconds = bytes as f64 / (600e6 * dice.jitter(0.06));
-            let mut own = sample("haul", factors(&[("direction", json!(direction))]), repetition, seconds, 8, bytes);
-            own.series = series(&mut dice, seconds, bytes);
-            own.limited_by = Some("network".into());
-            samples.push(own);
+            let own = || json!(haul_bench::sweep::OWN);
+            samples.push(sample(&format!("haul ({direction})"), point(own(), own(), own(), direction), repetition, seconds, 8, bytes));
         }
     }
     (header(Kind::Sweep), numbered(samples))
@@ -399,7 +364,6 @@ pub fn all() -> Vec<(String, Made)> {
         ("compare".into(), compare()),
         ("compare-many".into(), compare_many()),
         ("compare-one".into(), compare_one()),
-        ("compare-works".into(), compare_works()),
         ("files".into(), files()),
         ("net".into(), net()),
         ("sweep".into(), sweep()),

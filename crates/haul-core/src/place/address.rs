@@ -5,12 +5,86 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::scheme::Scheme;
-use super::url::{self, Fault, host_text, user_text};
+use super::text::{self, AddressError, Fault, host_text, user_text};
 use crate::entry::show;
+
+/// How the addresses of one scheme are written.
+pub struct Syntax {
+    /// In front of `://`, in lower case.
+    pub word: &'static str,
+    /// For `haul help addresses`: the forms, and what they name.
+    pub help: &'static str,
+    /// `host:path` without a word is of this scheme too.
+    pub short: bool,
+    /// Names come from `%xx` form; else the path is taken as it is written.
+    pub escapes: bool,
+    /// A path may be relative to the login directory, written `/~/path` in a URL.
+    pub home: bool,
+    /// What is in it are objects of a bucket: the path is a key, in which slashes and dots mean nothing.
+    pub keys: bool,
+    /// Reads what follows `://`.
+    pub parse: fn(Scheme, &[u8]) -> Result<Location, Fault>,
+}
+
+/// A scheme, which is equal to those with the same word.
+#[derive(Clone, Copy)]
+pub struct Scheme(pub &'static Syntax);
+
+impl Scheme {
+    pub const LOCAL: Scheme = Scheme(&Syntax {
+        word: "file",
+        help: "/path, ./path, file:///path: local files",
+        short: false,
+        escapes: true,
+        home: false,
+        keys: false,
+        parse: parse_file,
+    });
+
+    /// `-`.
+    pub const STDIO: Scheme = Scheme(&Syntax {
+        word: "-",
+        help: "-: standard input or output",
+        short: false,
+        escapes: false,
+        home: false,
+        keys: false,
+        parse: |_, _| Err(Fault::new("standard input and output are written as -", "for a file of this name write ./-")),
+    });
+}
+
+impl Deref for Scheme {
+    type Target = Syntax;
+
+    fn deref(&self) -> &Syntax {
+        self.0
+    }
+}
+
+impl PartialEq for Scheme {
+    fn eq(&self, other: &Scheme) -> bool {
+        self.word == other.word
+    }
+}
+
+impl Eq for Scheme {}
+
+impl Hash for Scheme {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.word.hash(state);
+    }
+}
+
+impl fmt::Debug for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}
 
 /// A parsed address. Holds no credentials: a password in an address is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,32 +101,6 @@ pub struct Location {
     /// Whether the path or the key ended in a slash.
     pub trailing_slash: bool,
 }
-
-/// Why an argument is no address, and what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressError {
-    /// The argument as it may be shown; empty when it may hold a secret.
-    shown: String,
-    reason: String,
-    next_step: String,
-}
-
-impl AddressError {
-    pub(super) fn new(shown: String, reason: String, next_step: String) -> Self {
-        AddressError { shown, reason, next_step }
-    }
-}
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.shown.is_empty() {
-            write!(f, "{}: ", self.shown)?;
-        }
-        write!(f, "{}; {}", self.reason, self.next_step)
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 impl Location {
     /// Reads an argument, an address of one of `schemes`. `exists` says whether a local path is there; it is asked only when the
@@ -86,7 +134,7 @@ impl Location {
                     _ => format!("there are {}; a host is written HOST:PATH", words.join(", ")),
                 };
                 let fault = Fault::new("no such scheme", next_step);
-                let secret = url::split_authority(rest).0.rsplitn(2, |byte| *byte == b'@').nth(1).is_some_and(|user| user.contains(&b':'));
+                let secret = text::split_authority(rest).0.rsplitn(2, |byte| *byte == b'@').nth(1).is_some_and(|user| user.contains(&b':'));
                 return Err(if secret { fault.hidden() } else { fault }.about(text));
             }
         }
@@ -184,7 +232,7 @@ impl Location {
             text.extend_from_slice(if self.scheme.home { b"/~/" } else { b"/" });
         }
         if self.scheme.escapes {
-            url::escape(&path, &mut text);
+            text::escape(&path, &mut text);
         } else {
             text.extend_from_slice(&path);
         }
@@ -239,4 +287,13 @@ fn parse_short(scheme: Scheme, user: Option<&[u8]>, host: &[u8], path: &[u8]) ->
     let host = host_text(host)?;
     let user = user.map(user_text).transpose()?;
     Ok(Location::at(scheme, user, Some(host), None, path))
+}
+
+/// `file:///path`.
+fn parse_file(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
+    let (authority, path) = text::split_authority(rest);
+    if !(authority.is_empty() || authority == b"localhost") || path.is_empty() {
+        return Err(Fault::new("a file URL needs an absolute local path", "write file:///PATH, or HOST:PATH for another machine"));
+    }
+    Ok(Location::at(scheme, None, None, None, &text::unescape(path)?))
 }

@@ -2,9 +2,9 @@
 
 pub mod address;
 pub mod host;
-pub mod scheme;
+mod text;
 pub mod url;
 
-pub use address::{AddressError, Location};
+pub use address::{Location, Scheme, Syntax};
 pub use host::{DataPath, Host, OpenOptions, Role};
-pub use scheme::{Scheme, Syntax};
+pub use text::AddressError;

@@ -1,58 +1,8 @@
-//! The pieces of a URL, and the usual form of one: `scheme://user@host:port/path`.
+//! The usual form of a URL: `scheme://user@host:port/path`.
 
-use super::address::{AddressError, Location};
-use super::scheme::Scheme;
-use crate::entry::show;
-
-/// An error that does not know yet which argument it is about.
-#[derive(Debug)]
-pub struct Fault {
-    reason: String,
-    next_step: String,
-    /// The argument may hold a password and must not be shown.
-    secret: bool,
-}
-
-impl Fault {
-    pub fn new(reason: impl Into<String>, next_step: impl Into<String>) -> Self {
-        Fault { reason: reason.into(), next_step: next_step.into(), secret: false }
-    }
-
-    /// The argument may hold a secret: it is not shown.
-    #[must_use]
-    pub fn hidden(self) -> Self {
-        Fault { secret: true, ..self }
-    }
-
-    pub fn is_hidden(&self) -> bool {
-        self.secret
-    }
-
-    /// The error of an argument, which is shown unless it may hold a secret.
-    pub(super) fn about(self, argument: &[u8]) -> AddressError {
-        let shown = if self.secret { String::new() } else { show(argument) };
-        AddressError::new(shown, self.reason, self.next_step)
-    }
-}
-
-/// The user in front of the `@`, if there is one, and the rest. `advice` is what to do in place of a password, which is refused.
-///
-/// # Errors
-///
-/// A password, or what can be no user's name.
-pub fn split_user<'a>(scheme: Scheme, authority: &'a [u8], advice: &str) -> Result<(Option<String>, &'a [u8]), Fault> {
-    let Some(at) = authority.iter().rposition(|byte| *byte == b'@') else { return Ok((None, authority)) };
-    let (login, machine) = (&authority[..at], &authority[at + 1..]);
-    if login.contains(&b':') {
-        return Err(Fault::new(format!("a password or key in the {} address", scheme.word), advice).hidden());
-    }
-    Ok((Some(user_text(login)?), machine))
-}
-
-/// What stands between `://` and the next slash, and the rest from that slash on.
-pub fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
-    rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()))
-}
+use super::address::{Location, Scheme};
+use super::text::unescape;
+pub use super::text::{Fault, host_text, split_authority, split_port, split_user, user_text};
 
 /// `user@host:port/path`, with `/~/` for the login directory and `%xx` where the scheme has them.
 ///
@@ -62,7 +12,7 @@ pub fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
 pub fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
     let (authority, path) = split_authority(rest);
     let advice = "omit it and let haul ask, or use a key or ~/.netrc; change it if this was logged";
-    let (user, machine) = split_user(scheme, authority, advice)?;
+    let (user, machine) = split_user(scheme.word, authority, advice)?;
     let (host, port) = split_port(machine)?;
     let host = host_text(host)?;
     let path = if scheme.escapes { unescape(path)? } else { path.to_vec() };
@@ -74,94 +24,4 @@ pub fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         _ => &path,
     };
     Ok(Location::at(scheme, user, Some(host), port, path))
-}
-
-/// `file:///path`.
-pub(super) fn parse_file(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
-    let (authority, path) = split_authority(rest);
-    if !(authority.is_empty() || authority == b"localhost") || path.is_empty() {
-        return Err(Fault::new("a file URL needs an absolute local path", "write file:///PATH, or HOST:PATH for another machine"));
-    }
-    Ok(Location::at(scheme, None, None, None, &unescape(path)?))
-}
-
-/// Splits `host:port` and `[v6]:port`; brackets stay on the host.
-pub fn split_port(machine: &[u8]) -> Result<(&[u8], Option<u16>), Fault> {
-    let search_from = machine.iter().rposition(|b| *b == b']').map_or(0, |at| at + 1);
-    let Some(colon) = machine[search_from..].iter().position(|b| *b == b':').map(|at| at + search_from) else {
-        return Ok((machine, None));
-    };
-    let digits = &machine[colon + 1..];
-    let port = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_digit())).and_then(|d| d.parse::<u16>().ok());
-    match port {
-        Some(port) if port > 0 => Ok((&machine[..colon], Some(port))),
-        _ => Err(Fault::new("the port must be a number from 1 to 65535", "write HOST:PORT; an IPv6 address goes in brackets")),
-    }
-}
-
-/// A host name or address, brackets taken off. What would be an option to ssh, or cannot be a name, is refused.
-pub fn host_text(host: &[u8]) -> Result<String, Fault> {
-    let inner = host.strip_prefix(b"[").and_then(|h| h.strip_suffix(b"]"));
-    let bracketed = inner.is_some();
-    let good = |b: &u8| {
-        b.is_ascii_graphic()
-            && !matches!(b, b'[' | b']' | b'/' | b'@' | b'\\' | b'"' | b'\'' | b'`' | b'$' | b';' | b'&' | b'|' | b'<' | b'>')
-    };
-    match std::str::from_utf8(inner.unwrap_or(host)) {
-        Ok("") => Err(Fault::new("no host", "write the host name before the path")),
-        Ok(name) if name.starts_with('-') => Err(Fault::new("a host's name cannot begin with -", "for a local file write ./NAME")),
-        Ok(name) if name.bytes().all(|b| good(&b)) && (bracketed == name.contains(':')) => Ok(name.to_string()),
-        Ok(name) if name.is_ascii() => Err(Fault::new("not a valid host name", "for a local file with a colon in its name write ./NAME")),
-        // Names beyond ASCII: the resolver may know them.
-        Ok(name)
-            if !bracketed && !name.chars().any(|c| c.is_control() || c.is_whitespace()) && name.bytes().all(|b| b >= 0x80 || good(&b)) =>
-        {
-            Ok(name.to_string())
-        }
-        _ => Err(Fault::new("not a valid host name", "for a local file with a colon in its name write ./NAME")),
-    }
-}
-
-pub fn user_text(user: &[u8]) -> Result<String, Fault> {
-    let bad = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '/' | ':' | '[' | ']');
-    match std::str::from_utf8(user) {
-        Ok(name) if !name.is_empty() && !name.starts_with('-') && !name.contains(bad) => Ok(name.to_string()),
-        _ => Err(Fault::new("not a valid user name", "write USER@HOST:PATH; for a local file write ./NAME")),
-    }
-}
-
-fn unescape(path: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((first, more)) = rest.split_first() {
-        if *first != b'%' {
-            out.push(*first);
-            rest = more;
-            continue;
-        }
-        let hex = more.get(..2).filter(|h| h.iter().all(u8::is_ascii_hexdigit)).and_then(|h| std::str::from_utf8(h).ok());
-        match hex.and_then(|h| u8::from_str_radix(h, 16).ok()) {
-            Some(0) => return Err(Fault::new("%00 in an address", "no path can hold a zero byte")),
-            Some(byte) => out.push(byte),
-            None => return Err(Fault::new("a % without two hexadecimal digits", "in this kind of address write %25 for a percent sign")),
-        }
-        rest = &more[2..];
-    }
-    Ok(out)
-}
-
-/// Escapes what would not come back or would not be seen: `%`, blanks, control characters, bytes that are not UTF-8.
-pub(super) fn escape(path: &[u8], out: &mut Vec<u8>) {
-    for part in path.utf8_chunks() {
-        for c in part.valid().chars() {
-            let mut buffer = [0u8; 4];
-            let text = c.encode_utf8(&mut buffer);
-            if c == '%' || c.is_control() || c.is_whitespace() {
-                text.bytes().for_each(|b| out.extend_from_slice(format!("%{b:02X}").as_bytes()));
-            } else {
-                out.extend_from_slice(text.as_bytes());
-            }
-        }
-        part.invalid().iter().for_each(|b| out.extend_from_slice(format!("%{b:02X}").as_bytes()));
-    }
 }

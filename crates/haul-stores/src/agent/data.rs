@@ -1,4 +1,4 @@
-//! Data connections of the asking side: how they are made, and how many.
+//! Data connections of the local side: how they are made.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::direct::{self, ATTEMPT, Kernel, Listener, Ports, Sealed, addresses};
-use super::link::{Frame, Link, SILENCE, Ticket, lock};
+use super::direct::{self, ATTEMPT, EncryptedLink, Kernel, Listener, Ports, addresses};
+use super::encrypt::{Acceptor, Connector, Secret};
+use super::frame::{Frame, lost};
+use super::link::{IDLE_TIMEOUT, Link, Ticket};
 use super::ops;
-use super::seal::{Acceptor, Connector, Secret};
-use super::session::{Client, Direct, Learned, Session};
-use super::wire::{Writer, nonsense};
+use super::session::{Client, Direct, DirectOutcome, Session};
+use super::wire::{Writer, protocol_error};
+use crate::lock::lock;
 
 pub struct DataLink {
     pub link: Arc<Link>,
@@ -22,7 +24,7 @@ pub struct DataLink {
 }
 
 /// Data connections that were made and then cut, damaged or silent. Those that were made before one failed are one round:
-/// they go the same way, and are given up together.
+/// they share a network path, and are given up together.
 #[derive(Debug, Default)]
 pub struct Failures {
     rounds: u32,
@@ -38,26 +40,26 @@ const FORGIVEN: Duration = Duration::from_secs(3600);
 
 /// How data connections are made.
 #[derive(Clone)]
-pub enum Way {
-    /// Nobody has tried yet; the far end may have been asked to listen, and this is under which secret and what it said.
-    Untried(Option<Asked>),
+pub enum DataRoute {
+    /// Not tried yet; with the port on which the remote end listens, if it was asked to.
+    Untried(Option<ListeningPort>),
     /// This end connects.
     Out { at: SocketAddr, connector: Arc<Connector>, next: u32 },
-    /// The far end connects to this one.
-    In { at: SocketAddr, secret: Arc<Secret>, next: u32 },
+    /// The remote end connects to this one.
+    In { at: SocketAddr, secret: Secret, next: u32 },
     /// They cannot be made, or are not wanted.
     None,
 }
 
-/// Data connections, to begin with: over a long way, and over a short one.
+/// Data connections to begin with: over a long round trip, and over a short one.
 pub const DATA: usize = 4;
 pub const DATA_NEAR: usize = 2;
-/// As many as share the losses of a bad way at the most.
+/// At the most, where connections share the losses of a bad network.
 const DATA_MOST: usize = 64;
-/// Of so many segments one is lost: more streams gain.
+/// With one of so many segments lost more streams gain.
 const LOSS: u64 = 3000;
 
-/// What was seen of the data connections when they were last looked at.
+/// The state of the data connections at the last check.
 #[derive(Debug)]
 pub struct Watch {
     /// When data began to flow.
@@ -69,17 +71,17 @@ pub struct Watch {
     kernel: Kernel,
     /// More connections were allowed since.
     widened: bool,
-    /// They have not made it faster: no more of them.
+    /// More of them were not faster: their number is final.
     settled: bool,
-    /// The connections bear losses by themselves.
-    bears: bool,
+    /// The connections use a congestion control that tolerates losses.
+    tolerant: bool,
 }
 
-/// Each connection first finds its rate: what is lost in that time says nothing of the way.
+/// Each connection first finds its rate: losses in that time mean nothing.
 const FINDING: Duration = Duration::from_secs(1);
 /// How long the rate is measured before anything is changed.
 const WATCHED: Duration = Duration::from_millis(500);
-/// What twice as many connections have to gain.
+/// The gain that twice as many connections must have.
 const GAIN: f64 = 1.2;
 
 impl Default for Watch {
@@ -92,123 +94,144 @@ impl Default for Watch {
             kernel: Kernel::default(),
             widened: false,
             settled: false,
-            bears: false,
+            tolerant: false,
         }
     }
 }
 
-/// A port that the far end was asked to listen on.
+/// A port on which the remote end listens.
 #[derive(Clone)]
-pub struct Asked {
-    pub(super) secret: Arc<Secret>,
-    pub(super) port: u16,
+pub struct ListeningPort {
+    secret: Secret,
+    port: u16,
 }
 
 /// The request to listen, which may go out with the greeting.
 pub struct ToListen {
     pub request: Vec<u8>,
-    secret: Arc<Secret>,
+    secret: Secret,
 }
 
 impl ToListen {
     pub fn new(ports: Ports) -> Result<ToListen> {
-        let secret = Arc::new(Secret::random()?);
+        let secret = Secret::random()?;
         let (low, high) = ports.unwrap_or((0, 0));
         let mut to = Writer::new();
         to.bytes(secret.as_bytes()).number(low.into()).number(high.into());
         Ok(ToListen { request: to.out, secret })
     }
 
-    pub fn answered(mut self, answer: Result<Frame>) -> Result<Asked> {
+    pub fn answered(mut self, answer: Result<Frame>) -> Result<ListeningPort> {
         self.request.fill(0);
-        let port = u16::try_from(answer?.body().number()?).map_err(|_| nonsense("an impossible port"))?;
-        Ok(Asked { secret: self.secret, port })
+        let port = u16::try_from(answer?.body().number()?).map_err(|_| protocol_error("an impossible port"))?;
+        Ok(ListeningPort { secret: self.secret, port })
     }
 }
 
-/// Where the far end is to be connected to.
-pub fn far_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
-    let failed = |reason: String| Error::new(ErrorKind::Unsupported, "connect").because(reason);
-    let (_near, claimed) = addresses(connection).ok_or_else(|| failed("the host does not report its own address".into()))?;
-    reached(claimed).ok_or_else(|| failed(format!("the host reports the address {claimed}, but ssh did not connect to it")))
+/// The address at which the remote end can be reached.
+fn remote_address(connection: &str, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Result<IpAddr> {
+    let (_near, claimed) = addresses(connection).ok_or_else(unknown_address)?;
+    reached(claimed).ok_or_else(|| {
+        let e = Error::new(ErrorKind::Unsupported, "connect");
+        e.because(format!("the host reports the address {claimed}, but ssh did not connect to it"))
+    })
 }
 
-/// Whether a failure tells that the network lets no connection through, and not that nobody listened or was asked.
-fn is_of_the_network(e: &Error) -> bool {
+fn unknown_address() -> Error {
+    Error::new(ErrorKind::Unsupported, "connect").because("the host does not report its own address")
+}
+
+/// Whether the network let no connection through, as opposed to: nobody listened or was asked.
+fn is_network_failure(e: &Error) -> bool {
     e.op() != direct::LISTEN && e.kind() != ErrorKind::Unsupported
 }
 
 impl Session {
     /// Makes data connections as far as they are wanted; `false` where they cannot be made.
-    pub(super) fn goes_direct(self: &Arc<Self>, client: &Client) -> bool {
-        let Some(direct) = &client.wishes.direct else {
-            *lock(&self.way) = Way::None;
+    pub(super) fn connect_data(self: &Arc<Self>, client: &Client) -> bool {
+        let Some(direct) = &client.options.direct else {
+            *lock(&self.route) = DataRoute::None;
             return false;
         };
-        let untried = match &*lock(&self.way) {
-            Way::Untried(asked) => Some(asked.clone()),
+        let untried = match &*lock(&self.route) {
+            DataRoute::Untried(asked) => Some(asked.clone()),
             _ => None,
         };
         if let Some(asked) = untried {
             let tried = self.try_out(direct, asked).or_else(|out| self.try_in(direct).map_err(|back| [out, back]));
             match &tried {
-                Ok(_) => (direct.learned)(&Learned::Works),
-                Err(both) if both.iter().all(is_of_the_network) && !self.control.is_over() => (direct.learned)(&Learned::Blocked),
-                // The ports that were wanted were taken, say: in another run they are not.
+                Ok(_) => (direct.report_outcome)(&DirectOutcome::Works),
+                Err(both) if both.iter().all(is_network_failure) && !self.control.is_over() => {
+                    (direct.report_outcome)(&DirectOutcome::Blocked)
+                }
+                // Such as ports in use, which may be free in another run.
                 Err(_) => {}
             }
-            let way = tried.unwrap_or_else(|both| {
+            let route = tried.unwrap_or_else(|both| {
                 *lock(&self.blocked) = Some(both);
-                Way::None
+                DataRoute::None
             });
-            self.go(way);
+            self.go(route);
             match self.fixed.load(Ordering::Relaxed) {
                 0 => self.want(if self.is_near() { DATA_NEAR } else { DATA }, DATA),
                 fixed => self.want(fixed, fixed),
             }
         }
         let missing = self.wanted.load(Ordering::Relaxed).saturating_sub(lock(&self.data).len());
-        let (numbers, way) = {
-            let mut way = lock(&self.way);
-            let (Way::Out { next, .. } | Way::In { next, .. }) = &mut *way else { return false };
+        let (numbers, route) = {
+            let mut route = lock(&self.route);
+            let (DataRoute::Out { next, .. } | DataRoute::In { next, .. }) = &mut *route else { return false };
             let first = *next;
             *next = next.saturating_add(u32::try_from(missing).unwrap_or(0));
-            (first..*next, way.clone())
+            (first..*next, route.clone())
         };
-        let made = match &way {
-            Way::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
-            Way::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
-            Way::None | Way::Untried(_) => 0,
+        let made = match &route {
+            DataRoute::Out { at, connector, .. } => self.connect_many(*at, connector, numbers),
+            DataRoute::In { at, secret, .. } => self.be_connected(*at, secret, numbers),
+            DataRoute::None | DataRoute::Untried(_) => 0,
         };
         if made == 0 && missing > 0 {
-            // What worked before does not any more: ssh does.
+            // What worked before no longer works: ssh does.
             let left = lock(&self.data).len();
             self.wanted.store(left, Ordering::Relaxed);
             if left == 0 {
-                self.go(Way::None);
+                self.go(DataRoute::None);
                 self.wanted.store(1, Ordering::Relaxed);
             }
         }
         true
     }
 
-    /// The far end listens, this one connects.
-    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<Asked>) -> Result<Way> {
-        let far = far_address(&self.far.connection, &*direct.reached)?;
-        let Asked { secret, port } = match asked {
+    /// The remote end listens, this one connects. `at` is where, as soon as that is known.
+    pub(super) fn dial(
+        &self,
+        (ports, reached): (Ports, &dyn Fn(IpAddr) -> Option<IpAddr>),
+        asked: Option<ListeningPort>,
+        at: &mut Option<SocketAddr>,
+    ) -> Result<(Connector, EncryptedLink, Duration)> {
+        let remote = remote_address(&self.remote.connection, reached)?;
+        let ListeningPort { secret, port } = match asked {
             Some(asked) => asked,
             None => {
-                let listen = ToListen::new(direct.ports)?;
+                let listen = ToListen::new(ports)?;
                 let answer = self.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
                 listen.answered(answer)?
             }
         };
-        let connector = Arc::new(Connector::new(Secret::from_bytes(*secret.as_bytes())));
-        let at = SocketAddr::new(far, port);
-        let mut first = direct::connect(at, &connector, 0, SILENCE)?;
-        first.welcomed()?;
-        self.add(first, SILENCE)?;
-        Ok(Way::Out { at, connector, next: 1 })
+        let (connector, place) = (Connector::new(secret), SocketAddr::new(remote, port));
+        *at = Some(place);
+        let begun = Instant::now();
+        let mut link = direct::connect(place, &connector, 0, IDLE_TIMEOUT)?;
+        link.welcomed()?;
+        Ok((connector, link, begun.elapsed()))
+    }
+
+    fn try_out(self: &Arc<Self>, direct: &Direct, asked: Option<ListeningPort>) -> Result<DataRoute> {
+        let mut at = None;
+        let (connector, first, _) = self.dial((direct.ports, &*direct.reached), asked, &mut at)?;
+        self.add(first, IDLE_TIMEOUT)?;
+        let at = at.ok_or_else(|| lost("it has no address"))?;
+        Ok(DataRoute::Out { at, connector: Arc::new(connector), next: 1 })
     }
 
     fn connect_many(self: &Arc<Self>, at: SocketAddr, connector: &Arc<Connector>, numbers: std::ops::Range<u32>) -> usize {
@@ -217,8 +240,8 @@ impl Session {
             for number in numbers {
                 let (connector, made) = (connector.clone(), &made);
                 let _without_it_one_less = std::thread::Builder::new().spawn_scoped(scope, move || {
-                    // Whatever it sends is sealed for the one who knows the secret: there is nothing to wait for.
-                    if direct::connect(at, &connector, number, SILENCE).and_then(|sealed| self.add(sealed, SILENCE)).is_ok() {
+                    // All it sends is encrypted for the holder of the secret: no welcome is waited for.
+                    if direct::connect(at, &connector, number, IDLE_TIMEOUT).and_then(|sealed| self.add(sealed, IDLE_TIMEOUT)).is_ok() {
                         made.fetch_add(1, Ordering::Relaxed);
                     }
                 });
@@ -227,40 +250,49 @@ impl Session {
         made.into_inner()
     }
 
-    /// This end listens, the far one connects.
-    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<Way> {
-        let (near, _far) = addresses(&self.far.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
-        let secret = Arc::new(Secret::random()?);
-        let listener = Listener::new(direct.ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
+    /// This end listens until `over`, so that the remote one can connect.
+    pub(super) fn listen(
+        &self,
+        ports: Ports,
+        over: impl Fn() -> bool + Send + 'static,
+        each: impl Fn(EncryptedLink) + Send + Sync + 'static,
+    ) -> Result<(SocketAddr, Secret)> {
+        let (near, _remote) = addresses(&self.remote.connection).ok_or_else(unknown_address)?;
+        let secret = Secret::random()?;
+        let listener = Listener::new(ports, Acceptor::new(secret.clone()))?;
         let at = SocketAddr::new(near, listener.port()?);
-        let session = Arc::downgrade(self);
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| {
+        listener.accept_on_thread(over, IDLE_TIMEOUT, Arc::new(each))?;
+        Ok((at, secret))
+    }
+
+    /// Has the remote end connect; how many connections it made.
+    pub(super) fn call_back(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> Result<usize> {
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
+        to.number(numbers.start.into()).number(numbers.len() as u64);
+        let answer = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        answer?.body().count_of()
+    }
+
+    fn try_in(self: &Arc<Self>, direct: &Direct) -> Result<DataRoute> {
+        let (session, control) = (Arc::downgrade(self), self.control.clone());
+        let each = move |link| {
             if let Some(session) = session.upgrade() {
-                let _one_less = session.add(sealed, SILENCE);
-            }
-        });
-        let control = self.control.clone();
-        let take = move || {
-            while !control.is_over() {
-                listener.accept(Some(Instant::now() + Duration::from_secs(1)), SILENCE, &each);
+                // One connection less.
+                let _ = session.add(link, IDLE_TIMEOUT);
             }
         };
-        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
+        let (at, secret) = self.listen(direct.ports, move || control.is_over(), each)?;
         if self.be_connected(at, &secret, 0..1) == 0 {
-            return Err(super::link::lost("it cannot be reached"));
+            return Err(lost("it cannot be reached"));
         }
-        Ok(Way::In { at, secret, next: 1 })
+        Ok(DataRoute::In { at, secret, next: 1 })
     }
 
     fn be_connected(&self, at: SocketAddr, secret: &Secret, numbers: std::ops::Range<u32>) -> usize {
         let before = lock(&self.data).len();
-        let mut to = Writer::new();
-        to.bytes(secret.as_bytes()).bytes(at.ip().to_string().as_bytes()).number(at.port().into());
-        to.number(numbers.start.into()).number(numbers.len() as u64);
-        let asked = self.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
-        to.out.fill(0);
-        let Ok(answer) = asked else { return 0 };
-        let count = answer.body().count_of().unwrap_or(0);
+        let count = self.call_back(at, secret, numbers).unwrap_or(0);
         // They are there as soon as this end has read their hello.
         let until = Instant::now() + ATTEMPT;
         while lock(&self.data).len() < before + count && Instant::now() < until {
@@ -269,9 +301,9 @@ impl Session {
         lock(&self.data).len().saturating_sub(before)
     }
 
-    pub(super) fn add(&self, sealed: Sealed, silence: Duration) -> Result<()> {
-        let Sealed { output, input, carrier, over, socket } = sealed;
-        let link = Link::start(output, input, carrier, over, self.squeeze, self.window.clone(), silence)?;
+    pub(super) fn add(&self, sealed: EncryptedLink, silence: Duration) -> Result<()> {
+        let EncryptedLink { output, input, transport, over, socket } = sealed;
+        let link = Link::start(output, input, transport, over, self.compress, self.window.clone(), silence)?;
         let mut data = lock(&self.data);
         let failures = lock(&self.failures);
         if failures.given_up {
@@ -282,13 +314,13 @@ impl Session {
     }
 
     /// Sets how data connections are made, unless they have been given up meanwhile.
-    fn go(&self, way: Way) {
-        let mut now = lock(&self.way);
-        *now = if lock(&self.failures).given_up { Way::None } else { way };
+    fn go(&self, route: DataRoute) {
+        let mut now = lock(&self.route);
+        *now = if lock(&self.failures).given_up { DataRoute::None } else { route };
     }
 
-    /// Takes out the data connections that are over, and with one that failed all of its round. After [`ROUNDS`] of them
-    /// the data go through ssh.
+    /// Removes the data connections that are over, and with a failed one all of its round. After [`ROUNDS`] failed rounds
+    /// data goes through ssh.
     pub(super) fn drop_failed(&self) {
         let (ended, gave_up) = {
             let mut data = lock(&self.data);
@@ -297,7 +329,7 @@ impl Session {
             }
             let mut failures = lock(&self.failures);
             let dead = data.iter().find(|one| one.round == failures.rounds && one.link.is_over());
-            // With the session everything ends, and that is no failure of this way.
+            // The end of the whole session is no failure of its data connections.
             let Some(reason) = dead.and_then(|one| one.link.why_over()).filter(|_| !self.control.is_over()) else {
                 data.retain(|one| !one.link.is_over());
                 return;
@@ -309,19 +341,19 @@ impl Session {
             (std::mem::take(&mut *data), failures.given_up.then_some(reason))
         };
         for one in ended {
-            one.link.end(super::link::lost("another data connection failed"));
+            one.link.end(lost("another data connection failed"));
         }
         if let Some(reason) = gave_up {
-            *lock(&self.way) = Way::None;
+            *lock(&self.route) = DataRoute::None;
             self.wanted.store(1, Ordering::Relaxed);
-            if let Some(learned) = &self.learned {
-                learned(&Learned::Fails(reason));
+            if let Some(report_outcome) = &self.report_outcome {
+                report_outcome(&DirectOutcome::Fails(reason));
             }
         }
     }
 
-    /// Where segments are lost, connections that take each loss for a full queue are told not to; where that is not
-    /// allowed, or where the buffers of the ends are what limits them, more connections are made for as long as they gain.
+    /// Where segments are lost, connections change to a congestion control that tolerates losses; where that is not allowed,
+    /// or where the buffers of the ends are the limit, more connections are made for as long as they gain.
     pub(super) fn watch(&self) {
         if self.fixed.load(Ordering::Relaxed) > 0 {
             return;
@@ -346,14 +378,14 @@ impl Session {
             return;
         }
         if std::mem::take(&mut watch.widened) && rate < before * GAIN {
-            // A full queue loses segments, too: against that more connections do nothing.
+            // A full queue loses segments, too, which more connections do not change.
             watch.settled = true;
             return;
         }
         let lossy = seen.again > 10 && seen.again * LOSS > seen.sent;
-        if lossy && !watch.bears {
-            watch.bears = true;
-            let here = lock(&self.data).iter().all(|one| direct::bear_losses(&one.socket));
+        if lossy && !watch.tolerant {
+            watch.tolerant = true;
+            let here = lock(&self.data).iter().all(|one| direct::tolerate_losses(&one.socket));
             let there = self.facts(true).is_some();
             if here && there {
                 return;
@@ -366,16 +398,16 @@ impl Session {
         }
     }
 
-    /// What the far end's kernel says of the connections; with `bear` they are told to bear losses, and it is `None` where
-    /// that is not allowed.
-    fn facts(&self, bear: bool) -> Option<Kernel> {
+    /// The remote kernel's counters of the connections; with `tolerant` they change their congestion control first, and it is
+    /// `None` where that is not allowed.
+    fn facts(&self, tolerant: bool) -> Option<Kernel> {
         let mut to = Writer::new();
-        to.flag(bear);
+        to.flag(tolerant);
         let answer = self.control.ask(ops::FACTS, &[&to.out], 0).and_then(Ticket::wait).ok()?;
         let mut from = answer.body();
         let done = from.flag().ok()?;
         let mut number = || from.number().ok();
         let kernel = Kernel { sent: number()?, again: number()?, busy: number()?, limited: number()? };
-        (done || !bear).then_some(kernel)
+        (done || !tolerant).then_some(kernel)
     }
 }

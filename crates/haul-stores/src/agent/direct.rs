@@ -1,5 +1,5 @@
-//! Data connections beside ssh: TCP, sealed with keys that came through ssh, made in whichever direction the network
-//! lets them. How they are sealed is in [`super::seal`] and in `docs/data-connections.md`.
+//! Data connections beside ssh: TCP, encrypted with keys that came through ssh, in whichever direction the network allows.
+//! For the encryption see [`super::encrypt`] and `docs/data-connections.md`.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,36 +9,39 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::link::{Bounded, Carrier, Frame, HEAD, Input, Output, SILENCE, kind, lock, lost};
-use super::seal::{Acceptor, Connector, HELLO, Hello, Opener, Sealer};
+use super::encrypt::{Acceptor, Connector, Decryptor, Encryptor, HELLO, Hello};
+use super::frame::{Frame, HEAD, Input, Output, head, kind, lost};
+use super::link::{IDLE_TIMEOUT, Transport};
+use crate::bounded::Bounded;
+use crate::lock::lock;
 
 /// How long one attempt in one direction may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
 /// The operation of an error when no port could be listened on.
 pub const LISTEN: &str = "listen";
-/// How long a stranger who has connected may take to say what only the other end can.
+/// How long a stranger who has connected may take to send a valid hello.
 const STRANGER: Duration = Duration::from_secs(5);
-/// Bytes of a sealed frame that carries nothing: its length, its head and the tag of AES-GCM.
+/// Bytes of an encrypted frame without a body: its length, its head and the tag of AES-GCM.
 const WELCOME: usize = 4 + HEAD + 16;
 
 /// Ports that a firewall lets through; `None` for whichever the system gives.
 pub type Ports = Option<(u16, u16)>;
 
-struct SealedOutput {
-    sealer: Sealer,
+struct EncryptedOutput {
+    encryptor: Encryptor,
     to: Bounded,
 }
 
-struct SealedInput<R> {
-    opener: Opener,
+struct EncryptedInput<R> {
+    decryptor: Decryptor,
     from: R,
     buffer: Vec<u8>,
 }
 
-impl Output for SealedOutput {
+impl Output for EncryptedOutput {
     fn send(&mut self, head: [u8; HEAD], parts: &[&[u8]]) -> io::Result<()> {
         let all: Vec<&[u8]> = std::iter::once(&head[..]).chain(parts.iter().copied()).collect();
-        self.sealer.seal(&mut self.to, &all).map_err(|e| match e.kind() {
+        self.encryptor.encrypt(&mut self.to, &all).map_err(|e| match e.kind() {
             ErrorKind::TimedOut => io::Error::new(io::ErrorKind::TimedOut, e),
             _ => io::Error::other(e.reason()),
         })
@@ -49,9 +52,9 @@ impl Output for SealedOutput {
     }
 }
 
-impl<R: Read + Send> Input for SealedInput<R> {
+impl<R: Read + Send> Input for EncryptedInput<R> {
     fn receive(&mut self) -> Result<Option<Frame>> {
-        match self.opener.open(&mut self.from, &mut self.buffer) {
+        match self.decryptor.open(&mut self.from, &mut self.buffer) {
             Ok(Some(bytes)) => Frame::new(bytes.to_vec()).map(Some),
             Ok(None) => Ok(None),
             // No byte of it is used, so nothing is corrupt: it is lost with its connection.
@@ -63,29 +66,30 @@ impl<R: Read + Send> Input for SealedInput<R> {
 
 struct Socket(TcpStream);
 
-impl Carrier for Socket {
+impl Transport for Socket {
     fn end(&mut self) {
-        let _it_may_be_closed = self.0.shutdown(Shutdown::Both);
+        // It may be closed already.
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// A connection on which each end has shown that it knows the secret, or will with its first frame.
-pub struct Sealed {
+/// A connection on which each end has proved that it knows the secret, or will with its first frame.
+pub struct EncryptedLink {
     pub output: Box<dyn Output>,
     pub input: Box<dyn Input>,
-    pub carrier: Box<dyn Carrier>,
+    pub transport: Box<dyn Transport>,
     pub over: Arc<AtomicBool>,
     /// For what the kernel knows of it.
     pub socket: TcpStream,
 }
 
-/// An idle connection is asked for a sign of life after this long, and then this often: firewalls forget what is silent.
+/// An idle connection is asked for a heartbeat after this long, and then this often: firewalls forget what is silent.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 const KEEPALIVE_AGAIN: Duration = Duration::from_secs(10);
-/// Questions without an answer that end an idle connection, within [`SILENCE`] of its last sign of life.
+/// Questions without an answer that end an idle connection, within [`IDLE_TIMEOUT`] of its last heartbeat.
 const KEEPALIVE_COUNT: u32 = 4;
 
-fn settle_options(stream: &TcpStream) {
+fn set_socket_options(stream: &TcpStream) {
     use rustix::net::sockopt;
     // All of them only make it better.
     let _ = stream.set_nodelay(true);
@@ -95,10 +99,10 @@ fn settle_options(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT);
 }
 
-/// Whether the other machine has acknowledged nothing for [`SILENCE`] though something was sent. A machine whose program
+/// Whether the other machine has acknowledged nothing for [`IDLE_TIMEOUT`] though something was sent. A machine whose program
 /// takes nothing, a stopped one say, still acknowledges.
 pub fn is_silent(socket: &TcpStream) -> bool {
-    tcp_info(socket).is_some_and(|info| info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > SILENCE.as_millis())
+    tcp_info(socket).is_some_and(|info| info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > IDLE_TIMEOUT.as_millis())
 }
 
 fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
@@ -113,42 +117,42 @@ fn tcp_info(socket: &TcpStream) -> Option<libc::tcp_info> {
     (told == 0).then_some(info)
 }
 
-/// It measures the way instead of taking each loss for a queue that is full. `false` where the system does not allow it.
-pub fn bear_losses(stream: &TcpStream) -> bool {
+/// BBR measures the network instead of treating each loss as a full queue. `false` where the system does not allow it.
+pub fn tolerate_losses(stream: &TcpStream) -> bool {
     rustix::net::sockopt::set_tcp_congestion(stream, "bbr").is_ok()
 }
 
-fn sealed(stream: TcpStream, sealer: Sealer, opener: Opener, patience: Duration) -> Result<Sealed> {
+fn link(stream: TcpStream, encryptor: Encryptor, decryptor: Decryptor, idle_timeout: Duration) -> Result<EncryptedLink> {
     let failed = |e: io::Error| Error::io(e, "connect");
     let over = Arc::new(AtomicBool::new(false));
     let copy = || stream.try_clone().map_err(failed);
-    let to = Bounded::new(copy()?.into(), patience, over.clone()).map_err(failed)?;
-    // Whoever waits for an answer knows how long; here nothing may come for as long as nothing is asked.
+    let to = Bounded::new(copy()?.into(), idle_timeout, over.clone()).map_err(failed)?;
+    // Waits for answers are bounded elsewhere; here nothing comes for as long as nothing is requested.
     let from = Bounded::new(copy()?.into(), Duration::MAX, over.clone()).map_err(failed)?;
     let from = io::BufReader::with_capacity(64 << 10, from);
-    Ok(Sealed {
-        output: Box::new(SealedOutput { sealer, to }),
-        input: Box::new(SealedInput { opener, from, buffer: Vec::new() }),
-        carrier: Box::new(Socket(copy()?)),
+    Ok(EncryptedLink {
+        output: Box::new(EncryptedOutput { encryptor, to }),
+        input: Box::new(EncryptedInput { decryptor, from, buffer: Vec::new() }),
+        transport: Box::new(Socket(copy()?)),
         over,
         socket: stream,
     })
 }
 
-/// Connects; the hello goes out at once. `patience` is how long the other end may take nothing.
-pub fn connect(at: SocketAddr, connector: &Connector, number: u32, patience: Duration) -> Result<Sealed> {
+/// Connects; the hello goes out at once. `idle_timeout` is how long the other end may take nothing.
+pub fn connect(at: SocketAddr, connector: &Connector, number: u32, idle_timeout: Duration) -> Result<EncryptedLink> {
     let mut stream = TcpStream::connect_timeout(&at, ATTEMPT).map_err(|e| Error::io(e, "connect"))?;
-    settle_options(&stream);
-    let (hello, sealer, opener) = connector.connect(number)?;
+    set_socket_options(&stream);
+    let (hello, encryptor, decryptor) = connector.connect(number)?;
     stream.write_all(&hello).map_err(|e| Error::io(e, "connect"))?;
-    sealed(stream, sealer, opener, patience)
+    link(stream, encryptor, decryptor, idle_timeout)
 }
 
-impl Sealed {
+impl EncryptedLink {
     /// Waits for the first frame, by which the accepting end shows that it knows the secret; it carries nothing.
     pub fn welcomed(&mut self) -> Result<()> {
         let until = Instant::now() + ATTEMPT;
-        // Looked at before it is taken: who sends a part of it and stops keeps nobody waiting.
+        // Peeked at before it is read: an end that sends a part of it keeps nobody waiting.
         let mut seen = [0; WELCOME];
         loop {
             let count =
@@ -171,7 +175,7 @@ impl Sealed {
             std::thread::sleep(Duration::from_millis(2));
         }
         match self.input.receive()? {
-            Some(frame) if frame.kind == kind::PULSE => Ok(()),
+            Some(frame) if frame.kind == kind::HEARTBEAT => Ok(()),
             _ => Err(lost("the remote end rejected it")),
         }
     }
@@ -184,7 +188,7 @@ pub struct Listener {
     strangers: Arc<std::sync::atomic::AtomicUsize>,
 }
 
-/// Connections at a time that have not said hello yet.
+/// Connections at a time that have not sent a hello yet.
 const STRANGERS: usize = 32;
 
 impl Listener {
@@ -207,11 +211,22 @@ impl Listener {
         self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
-    /// Takes connections until `each` says that no more are wanted or `until` has passed. Each is greeted on a thread of its
-    /// own, so that a stranger who says nothing keeps nobody waiting.
-    pub fn accept(&self, until: Option<Instant>, patience: Duration, each: &Arc<dyn Fn(Sealed) + Send + Sync>) {
-        let _waited_on_by_poll = self.listener.set_nonblocking(true);
-        while until.is_none_or(|until| Instant::now() < until) {
+    /// Accepts connections on a thread of its own until `over`. Each is greeted on another thread, so that a stranger who
+    /// sends nothing keeps nobody waiting.
+    pub fn accept_on_thread(
+        self,
+        over: impl Fn() -> bool + Send + 'static,
+        idle_timeout: Duration,
+        each: Arc<dyn Fn(EncryptedLink) + Send + Sync>,
+    ) -> Result<()> {
+        let accept = move || self.accept(&over, idle_timeout, &each);
+        std::thread::Builder::new().name("accept".into()).spawn(accept).map(|_| ()).map_err(haul_core::rlimit::no_thread)
+    }
+
+    fn accept(&self, over: &dyn Fn() -> bool, idle_timeout: Duration, each: &Arc<dyn Fn(EncryptedLink) + Send + Sync>) {
+        // Without it accept(2) may wait once a connection that poll(2) reported is gone.
+        let _ = self.listener.set_nonblocking(true);
+        while !over() {
             let mut polls = [rustix::event::PollFd::new(&self.listener, rustix::event::PollFlags::IN)];
             let wait = rustix::time::Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
             if rustix::event::poll(&mut polls, Some(&wait)).unwrap_or(0) == 0 {
@@ -225,10 +240,10 @@ impl Listener {
             }
             let (acceptor, strangers, each) = (self.acceptor.clone(), self.strangers.clone(), each.clone());
             let greet = move || {
-                let greeted = greet(stream, &acceptor, patience);
+                let greeted = greet(stream, &acceptor, idle_timeout);
                 strangers.fetch_sub(1, Relaxed);
-                if let Ok(sealed) = greeted {
-                    each(sealed);
+                if let Ok(link) = greeted {
+                    each(link);
                 }
             };
             if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
@@ -238,8 +253,8 @@ impl Listener {
     }
 }
 
-/// Who does not know the secret is told nothing.
-fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration) -> Result<Sealed> {
+/// Whoever does not know the secret gets no answer.
+fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, idle_timeout: Duration) -> Result<EncryptedLink> {
     let failed = |e: io::Error| Error::io(e, "greet");
     stream.set_nonblocking(false).map_err(failed)?;
     let mut hello: Hello = [0; HELLO];
@@ -258,14 +273,14 @@ fn greet(mut stream: TcpStream, acceptor: &Mutex<Acceptor>, patience: Duration) 
             Err(e) => return Err(failed(e)),
         }
     }
-    let (_number, sealer, opener) = lock(acceptor).accept(&hello)?;
-    settle_options(&stream);
-    let mut sealed = sealed(stream, sealer, opener, patience)?;
-    sealed.output.send([kind::PULSE, 0, 0, 0, 0], &[]).map_err(failed)?;
-    Ok(sealed)
+    let (_number, encryptor, decryptor) = lock(acceptor).accept(&hello)?;
+    set_socket_options(&stream);
+    let mut link = link(stream, encryptor, decryptor, idle_timeout)?;
+    link.output.send(head(kind::HEARTBEAT, 0), &[]).map_err(failed)?;
+    Ok(link)
 }
 
-/// The addresses in `SSH_CONNECTION`: that of the asking end, then that of the far one.
+/// The addresses in `SSH_CONNECTION`: that of the local end, then that of the remote one.
 pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     let mut words = connection.split(' ');
     let near = words.next()?.parse().ok()?;
@@ -273,7 +288,7 @@ pub fn addresses(connection: &str) -> Option<(IpAddr, IpAddr)> {
     Some((near, words.next()?.parse().ok()?))
 }
 
-/// What the kernel says of connections (tcp_info of linux/tcp.h), summed.
+/// The kernel's counters of connections (tcp_info of linux/tcp.h), summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// Segments that were sent, and those of them that were sent again.

@@ -1,4 +1,4 @@
-//! What can be found out of a host without moving anything: for `haul doctor`.
+//! Tests of the connections to a host, for `haul doctor`.
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -7,23 +7,21 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{Error, Result};
 use haul_core::store::{Flow, Spec, Store, chunks};
 
-use super::data::{ToListen, far_address};
-use super::direct::{self, ATTEMPT, Listener, Ports, Sealed, addresses};
-use super::greeting::Far;
-use super::link::{SILENCE, Ticket, lock};
+use super::direct::{ATTEMPT, EncryptedLink, Ports};
+use super::frame::lost;
+use super::greeting::RemoteInfo;
+use super::host::Host;
 use super::measure::MadeUp;
-use super::ops;
-use super::seal::{Acceptor, Connector, Secret};
-use super::store::Host;
-use super::wire::{Writer, nonsense};
+use super::wire::protocol_error;
+use crate::lock::lock;
 
 /// One attempt to make a data connection.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Where the listening end was to be reached, as far as that was known.
+    /// The address of the listening end, as far as it was known.
     pub at: Option<SocketAddr>,
     pub took: Duration,
     /// Bytes that went through it, both directions together; `None` where no connection could be made.
@@ -31,15 +29,15 @@ pub struct Attempt {
     pub failed: Option<Error>,
 }
 
-/// What one test of a connection may see: firewalls and proxies that cut look at more than the first bytes.
+/// Bytes of one test in each direction: firewalls and proxies may cut a connection after its first bytes.
 const VOLUME: u64 = 8 << 20;
 /// How long the test of one direction may take; over a slow link less than [`VOLUME`] goes through.
 const TESTED: Duration = Duration::from_secs(3);
 /// A connection that is tested is given up sooner than one that carries data.
-const TEST_SILENCE: Duration = Duration::from_secs(15);
+const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Attempt {
-    fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, Sealed)>) -> Attempt {
+    fn made(host: &Host, begin: impl FnOnce(&mut Option<SocketAddr>) -> Result<(Duration, EncryptedLink)>) -> Attempt {
         let (mut at, begun) = (None, Instant::now());
         match begin(&mut at) {
             Ok((took, sealed)) => {
@@ -53,20 +51,20 @@ impl Attempt {
 }
 
 impl Host {
-    /// What the remote haul has said of itself.
-    pub fn far(&self) -> Result<Far> {
-        Ok(self.client.session()?.far.clone())
+    /// What the remote haul said of itself.
+    pub fn remote(&self) -> Result<RemoteInfo> {
+        Ok(self.client.session()?.remote.clone())
     }
 
-    /// Moves data both ways through a connection that was made, and ends it. A remote haul that is too old to make data up is
-    /// not asked for any.
-    fn test(&self, sealed: Sealed, moved: &mut u64) -> Result<()> {
+    /// Moves data both ways through a connection, and ends it. A remote haul that is too old to generate data is not asked for
+    /// any.
+    fn test(&self, sealed: EncryptedLink, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;
         session.fixed.store(1, Ordering::Relaxed);
-        session.add(sealed, TEST_SILENCE)?;
+        session.add(sealed, TEST_TIMEOUT)?;
         let tested = if self.measures().is_ok() { self.receive(moved).and_then(|()| self.send(moved)) } else { Ok(()) };
         for one in std::mem::take(&mut *lock(&session.data)) {
-            one.link.end(super::link::lost("it was tested"));
+            one.link.end(lost("it was tested"));
         }
         tested
     }
@@ -81,7 +79,7 @@ impl Host {
                 found.get_or_insert(entry);
                 Flow::Stop
             })?;
-            let entry = found.ok_or_else(|| nonsense("no generated data"))??;
+            let entry = found.ok_or_else(|| protocol_error("no generated data"))??;
             if entry.kind != Kind::Dir {
                 break entry;
             }
@@ -117,61 +115,33 @@ impl Host {
         sink.abort()
     }
 
-    /// Whether this end can connect to the far one. The connection is closed again.
+    /// Whether this end can connect to the remote one. The connection is closed again.
     pub fn try_out(&self, ports: Ports, reached: &dyn Fn(IpAddr) -> Option<IpAddr>) -> Attempt {
         Attempt::made(self, |at| {
-            let session = self.client.session()?;
-            let far = far_address(&session.far.connection, reached)?;
-            let listen = ToListen::new(ports)?;
-            let answer = session.control.ask(ops::LISTEN, &[&listen.request], 0).and_then(Ticket::wait);
-            let asked = listen.answered(answer)?;
-            let place = SocketAddr::new(far, asked.port);
-            *at = Some(place);
-            let connector = Connector::new(Secret::from_bytes(*asked.secret.as_bytes()));
-            let begun = Instant::now();
-            let mut made = direct::connect(place, &connector, 0, SILENCE)?;
-            let welcomed = made.welcomed();
-            let took = begun.elapsed();
-            welcomed.map(|()| (took, made))
+            let (_, link, took) = self.client.session()?.dial((ports, reached), None, at)?;
+            Ok((took, link))
         })
     }
 
-    /// Whether the far end can connect to this one. The connection is closed again.
+    /// Whether the remote end can connect to this one. The connection is closed again.
     pub fn try_in(&self, ports: Ports) -> Attempt {
         Attempt::made(self, |at| {
             let session = self.client.session()?;
-            let (near, _far) = addresses(&session.far.connection).ok_or_else(unknown_address)?;
-            let secret = Secret::random()?;
-            let listener = Listener::new(ports, Acceptor::new(Secret::from_bytes(*secret.as_bytes())))?;
-            let place = SocketAddr::new(near, listener.port()?);
-            *at = Some(place);
             let (send, came) = mpsc::channel();
             let send = Mutex::new(send);
-            let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed: Sealed| {
-                // Nobody may wait for it any more.
-                let _ = lock(&send).send(sealed);
-            });
             let over = Arc::new(AtomicBool::new(false));
             let done = over.clone();
-            let take = move || {
-                while !done.load(Ordering::Relaxed) {
-                    listener.accept(Some(Instant::now() + Duration::from_millis(100)), SILENCE, &each);
-                }
+            let each = move |link| {
+                // Nobody may wait for it any more.
+                let _ = lock(&send).send(link);
             };
-            std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
-            let mut to = Writer::new();
-            to.bytes(secret.as_bytes()).bytes(place.ip().to_string().as_bytes()).number(place.port().into()).number(0).number(1);
+            let (place, secret) = session.listen(ports, move || done.load(Ordering::Relaxed), each)?;
+            *at = Some(place);
             let begun = Instant::now();
-            let asked = session.control.ask(ops::CONNECT, &[&to.out], 0).and_then(Ticket::wait);
-            to.out.fill(0);
-            let connected =
-                asked.and_then(|_| came.recv_timeout(ATTEMPT).map_err(|_| nonsense("it reported a connection that was not made")));
+            let not_made = |_| protocol_error("a report of a connection that was not made");
+            let connected = session.call_back(place, &secret, 0..1).and_then(|_| came.recv_timeout(ATTEMPT).map_err(not_made));
             over.store(true, Ordering::Relaxed);
-            connected.map(|sealed| (begun.elapsed(), sealed))
+            connected.map(|link| (begun.elapsed(), link))
         })
     }
-}
-
-fn unknown_address() -> Error {
-    Error::new(ErrorKind::Unsupported, "connect").because("the host does not report its own address")
 }

@@ -1,5 +1,5 @@
-//! How two hauls meet: the far one is found behind whatever a login script prints, says who it is, and answers what the
-//! first round trip can carry.
+//! The greeting: the remote haul is found behind whatever a login script prints, describes itself, and answers the requests
+//! of the first round trip.
 
 use std::io::Read;
 use std::process::Child;
@@ -11,54 +11,55 @@ use haul_core::error::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Carrier, Frame, Input, Link, Output, Plain, SILENCE, Window, kind};
+use super::frame::{Frame, Input, Output, Plain, kind};
+use super::link::{IDLE_TIMEOUT, Link, Transport, Window};
 use super::ops;
-use super::wire::{Writer, nonsense};
+use super::wire::{Writer, protocol_error};
+use crate::bounded::Bounded;
 
-/// A conversation with a program that speaks for the far side: its standard input and output.
+/// Standard input and output of a program that is connected to the remote host.
 pub struct Pipes {
     pub input: OwnedFd,
     pub output: OwnedFd,
-    pub carrier: Box<dyn Carrier>,
+    pub transport: Box<dyn Transport>,
 }
 
-impl Carrier for Child {
+impl Transport for Child {
     fn end(&mut self) {
-        let _it_may_be_gone = self.kill();
-        let _reaped = self.wait();
+        crate::child::end(self);
     }
 }
 
-/// What was agreed on and found out when the two ends met.
+/// What the remote haul said of itself in the greeting.
 #[derive(Clone, Debug)]
-pub struct Far {
+pub struct RemoteInfo {
     /// Of the protocol.
     pub version: u64,
     /// Of the remote haul.
     pub haul: String,
     pub home: Vec<u8>,
-    /// With what further sessions join it; empty where they cannot.
+    /// By which further sessions join it; empty where they cannot.
     pub word: String,
-    /// `SSH_CONNECTION`: address and port of this end, of that end, as the far side sees them.
+    /// `SSH_CONNECTION`: address and port of the local and of the remote end, as the remote host sees them.
     pub connection: String,
     pub host: String,
     pub machine: String,
-    /// Which start of that machine it was.
+    /// The boot of the remote host.
     pub boot: String,
 }
 
-/// A conversation in which the far side has said who it is.
+/// A connection whose greeting is over.
 pub struct Greeted {
     output: Box<dyn Output>,
     input: Plain<Greeting>,
-    carrier: Box<dyn Carrier>,
+    transport: Box<dyn Transport>,
     over: Arc<AtomicBool>,
-    pub far: Option<Far>,
-    /// What was answered to the early requests, in their order.
+    pub remote: Option<RemoteInfo>,
+    /// The answers to the early requests, in their order.
     pub early: Vec<Result<Frame>>,
 }
 
-/// What comes from the far side, with a bound on every wait until the greeting is over.
+/// What comes from the remote host, with a bound on every wait until the greeting is over.
 struct Greeting {
     fd: std::fs::File,
     /// Bytes that were read behind the greeting.
@@ -106,7 +107,7 @@ impl Greeting {
         self.fd.read(buffer)
     }
 
-    /// Reads until `mark` has come, whatever a login script prints before it; says what stood there.
+    /// Reads until `mark` or `other` has come, whatever a login script prints before it.
     fn find(&mut self, mark: &[u8], other: &[u8]) -> Result<Found> {
         let failed = |kind, reason: &str| Error::new(kind, "greet").because(reason.to_string());
         loop {
@@ -139,16 +140,16 @@ impl Greeting {
 
 enum Found {
     Agent,
-    /// There is no haul; the system and the machine as `uname -sm` says them.
+    /// There is no haul; system and machine as `uname -sm` prints them.
     Missing(String),
 }
 
-/// Why there is no agent, where the far shell has said so: system and machine.
+/// System and machine of a host without haul, where its shell has printed them.
 pub fn missing_platform(e: &Error) -> Option<String> {
     e.reason().strip_prefix(NOT_THERE).map(str::to_string)
 }
 
-/// Whether the far side ended without having said anything of haul: there is none, or the connection was cut.
+/// Whether the connection ended without a word of haul: there is none, or the connection was cut.
 pub fn ended_silently(e: &Error) -> bool {
     e.kind() == ErrorKind::Unsupported && e.reason() == ENDED
 }
@@ -161,17 +162,16 @@ const ENDING: Duration = Duration::from_secs(2);
 const NOT_THERE: &str = "no haul found on ";
 
 impl Greeted {
-    /// Asks the far side who it is, and what else is to be known at once: all that goes out by one write and is answered
-    /// after one round trip.
-    pub fn new(pipes: Pipes, version: &str, squeeze: bool, patience: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
+    /// Asks the remote haul to describe itself, and sends the early requests: one write, one round trip.
+    pub fn new(pipes: Pipes, version: &str, compress: bool, timeout: Duration, early: &[(u8, Vec<u8>)]) -> Result<Greeted> {
         let mut hello = Writer::new();
-        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(squeeze);
+        hello.number(ops::VERSIONS.0).number(ops::VERSIONS.1).bytes(version.as_bytes()).flag(compress);
         let mut asked: Vec<(u8, &[u8])> = vec![(ops::HELLO, &hello.out)];
         asked.extend(early.iter().map(|(kind, request)| (*kind, &request[..])));
-        let mut greeted = Self::begin(pipes, patience, &asked)?;
+        let mut greeted = Self::begin(pipes, timeout, &asked)?;
         let read = |frame: Frame| {
             let mut from = frame.body();
-            Ok(Far {
+            Ok(RemoteInfo {
                 version: from.number()?,
                 haul: from.words()?,
                 home: from.bytes()?.to_vec(),
@@ -182,39 +182,39 @@ impl Greeted {
                 boot: from.words()?,
             })
         };
-        let hello = if greeted.early.is_empty() { Err(nonsense("no greeting")) } else { greeted.early.remove(0) };
-        let known = |far: &Far| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&far.version);
+        let hello = if greeted.early.is_empty() { Err(protocol_error("no greeting")) } else { greeted.early.remove(0) };
+        let known = |remote: &RemoteInfo| (ops::VERSIONS.0..=ops::VERSIONS.1).contains(&remote.version);
         match hello.and_then(read) {
-            Ok(far) if !known(&far) => {
-                greeted.carrier.end();
+            Ok(remote) if !known(&remote) => {
+                greeted.transport.end();
                 let e = Error::new(ErrorKind::Unsupported, "greet");
                 Err(e.because(format!(
                     "haul {} on the remote host speaks version {} of the protocol, which haul {version} does not",
-                    far.haul, far.version
+                    remote.haul, remote.version
                 )))
             }
-            Ok(far) => {
-                greeted.far = Some(far);
+            Ok(remote) => {
+                greeted.remote = Some(remote);
                 Ok(greeted)
             }
             Err(e) => {
-                greeted.carrier.end();
+                greeted.transport.end();
                 Err(e)
             }
         }
     }
 
-    /// A link that joins needs no more than the other end's sign.
+    /// A link that joins waits for the magic words only.
     pub fn joining(pipes: Pipes) -> Result<Greeted> {
         Self::begin(pipes, Duration::from_secs(30), &[])
     }
 
-    fn begin(pipes: Pipes, patience: Duration, asked: &[(u8, &[u8])]) -> Result<Greeted> {
-        let Pipes { input, output, mut carrier } = pipes;
+    fn begin(pipes: Pipes, timeout: Duration, asked: &[(u8, &[u8])]) -> Result<Greeted> {
+        let Pipes { input, output, mut transport } = pipes;
         let over = Arc::new(AtomicBool::new(false));
         let greeted = (|| {
-            let mut to = Plain(Bounded::new(input, SILENCE, over.clone()).map_err(|e| Error::io(e, "connect"))?);
-            let until = Instant::now() + patience;
+            let mut to = Plain(Bounded::new(input, IDLE_TIMEOUT, over.clone()).map_err(|e| Error::io(e, "connect"))?);
+            let until = Instant::now() + timeout;
             for (id, (kind, request)) in (0_u32..).zip(asked) {
                 // It is sent before anything has come: a round trip less. That it could not be shows when nothing comes.
                 let [a, b, c, d] = id.to_be_bytes();
@@ -233,16 +233,16 @@ impl Greeted {
             Ok((to, from, early))
         })();
         match greeted {
-            Ok((to, input, early)) => Ok(Greeted { output: Box::new(to), input, carrier, over, far: None, early }),
+            Ok((to, input, early)) => Ok(Greeted { output: Box::new(to), input, transport, over, remote: None, early }),
             Err(e) => {
-                carrier.end();
+                transport.end();
                 Err(e)
             }
         }
     }
 
-    pub fn link(self, squeeze: bool, window: Arc<Window>) -> Result<Arc<Link>> {
-        Link::start(self.output, Box::new(self.input), self.carrier, self.over, squeeze, window, SILENCE)
+    pub fn link(self, compress: bool, window: Arc<Window>) -> Result<Arc<Link>> {
+        Link::start(self.output, Box::new(self.input), self.transport, self.over, compress, window, IDLE_TIMEOUT)
     }
 }
 
@@ -250,19 +250,19 @@ impl Greeted {
 fn answers(from: &mut Plain<Greeting>, count: usize) -> Result<Vec<Result<Frame>>> {
     let mut answers: Vec<Option<Result<Frame>>> = (0..count).map(|_| None).collect();
     while answers.iter().any(Option::is_none) {
-        let Some(frame) = from.receive()?.map(super::squeeze::open).transpose()? else {
-            return Err(super::link::lost("the remote end closed it"));
+        let Some(frame) = from.receive()?.map(super::compress::open).transpose()? else {
+            return Err(super::frame::lost("the remote end closed it"));
         };
-        if frame.kind == kind::PULSE {
+        if frame.kind == kind::HEARTBEAT {
             continue;
         }
         let Some(slot) = answers.get_mut(frame.id as usize).filter(|slot| slot.is_none()) else {
-            return Err(nonsense("an unexpected answer"));
+            return Err(protocol_error("an unexpected answer"));
         };
         *slot = Some(match frame.kind {
             kind::DONE => Ok(frame),
             kind::FAILED => Err(frame.body().error()?),
-            _ => return Err(nonsense("an unexpected answer")),
+            _ => return Err(protocol_error("an unexpected answer")),
         });
     }
     Ok(answers.into_iter().flatten().collect())

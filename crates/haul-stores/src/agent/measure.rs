@@ -1,24 +1,27 @@
-//! What the asking side needs to measure the way to another haul: made-up places there, so many links as are wanted and no
-//! others, and what the far side has taken in by its own clock.
+//! Measuring the network to another haul: generated roots on the remote host, a fixed number of links, and what the remote
+//! host has received by its own clock.
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
 
-use super::data::Way;
-use super::link::{Ticket, lock};
+use super::data::DataRoute;
+use super::host::Host;
+use super::link::Ticket;
 use super::ops;
 use super::session::Session;
-use super::store::{Host, Remote};
+use super::store::Remote;
 use super::wire::Writer;
-use crate::load::Load;
+use crate::lock::lock;
 
-/// A place of the far side that is no directory of it.
+/// A generated root of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeUp {
-    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read: see
-    /// [`crate::synthetic::Synthetic::repeating`].
+    /// So many directories with so many files in each, of so many bytes each, which cost nothing to read.
     Source { dirs: u64, files: u64, size: u64 },
     /// Takes everything and keeps nothing.
     Sink,
@@ -33,6 +36,32 @@ pub struct Streams {
     pub direct: bool,
 }
 
+/// Stores without disks and the load of this machine: what the program gives a remote haul to be measured with.
+pub trait Measuring: fmt::Debug + Send + Sync {
+    /// `dirs` directories with `files` files of `size` bytes each, which cost nothing to read.
+    fn source(&self, dirs: u64, files: u64, size: u64) -> Arc<dyn Store>;
+
+    /// Takes everything and keeps nothing. All sinks count together.
+    fn sink(&self) -> Arc<dyn Store>;
+
+    fn tally(&self) -> Tally;
+}
+
+/// A reading of processor times; the difference of two is a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Of a monotonic clock.
+    pub at: Duration,
+    /// Processor time of this process.
+    pub own: Duration,
+    /// Of the ssh programs that this process has started and of the ssh server below which it runs.
+    pub ssh: Duration,
+    /// Of all processors together: busy, and busy or idle. Zero if the system does not say.
+    pub busy: Duration,
+    pub all: Duration,
+    pub processors: u64,
+}
+
 /// What the sinks of the remote haul have taken since it began, and the load of its machine, by its clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -41,7 +70,7 @@ pub struct Tally {
     pub load: Load,
 }
 
-/// A tally that was asked for: the question goes behind whatever is on its way on the same link.
+/// A tally that was requested: the request goes behind whatever was sent before on the same link.
 #[derive(Debug)]
 pub struct Pending(Ticket);
 
@@ -68,14 +97,14 @@ const STALLED: Duration = Duration::from_secs(4);
 impl Host {
     /// `Unsupported` where the remote haul is too old to be measured.
     pub fn measures(&self) -> Result<()> {
-        let far = self.far()?;
-        if far.version >= ops::MEASURES {
+        let remote = self.remote()?;
+        if remote.version >= ops::MEASURES {
             return Ok(());
         }
         let e = Error::new(ErrorKind::Unsupported, "measure").because(format!(
             "haul {} on the remote host speaks version {} of the protocol; measurements without disks need version {}",
-            far.haul,
-            far.version,
+            remote.haul,
+            remote.version,
             ops::MEASURES
         ));
         Err(e)
@@ -94,16 +123,16 @@ impl Host {
         self.opened(&session, number, &answer, |_| (ops::MADE_UP, to.out))
     }
 
-    /// From now on data go over so many links, as far as they can be made; comes back when they are there. Data connections
-    /// beside ssh are the links where they can be had, sessions of ssh where not.
+    /// From now on data goes over so many links, as far as they can be made, and returns when they are. They are data
+    /// connections beside ssh where those work, else sessions of ssh.
     pub fn fix_streams(&self, streams: usize) -> Result<Streams> {
         let session = self.client.session()?;
         session.fixed.store(streams.max(1), Ordering::Relaxed);
         let begun = Instant::now();
         let (mut last, mut grown) = (0, Instant::now());
         loop {
-            let tried = !matches!(*lock(&session.way), Way::Untried(_));
-            let (links, direct) = session.carriers();
+            let tried = !matches!(*lock(&session.route), DataRoute::Untried(_));
+            let (links, direct) = session.data_links();
             let wanted = if direct { streams } else { streams.min(session.sessions.load(Ordering::Relaxed)) };
             if tried && links >= wanted {
                 break;
@@ -115,7 +144,7 @@ impl Host {
                 break;
             }
             session.want(wanted, wanted);
-            // Whoever asks for the session sees to its links.
+            // A call for the session sees to its links.
             self.client.session()?;
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -123,7 +152,7 @@ impl Host {
     }
 
     fn streams(&self, session: &Session, most: usize) -> Streams {
-        let (links, direct) = session.carriers();
+        let (links, direct) = session.data_links();
         Streams { links: links.min(most.max(1)), direct }
     }
 

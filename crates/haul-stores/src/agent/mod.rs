@@ -2,32 +2,40 @@
 //! every attribute that its file systems can.
 //!
 //! ```text
-//! store, file (the contract)  ->  session (links to one remote haul)  ->  link (frames, answers)  ->  wire (values)
-//!                                                                          |
-//! server (the far side's own stores)  <------------------------------------+
+//! store, source, sink (the contract)  ->  session (links to one remote haul)  ->  link, frame  ->  wire (values)
+//!                                                                                   |
+//! server (the remote host's own stores)  <------------------------------------------+
 //! ```
 
+mod bundles;
+mod compress;
 mod data;
 mod direct;
+mod encrypt;
 mod examine;
-mod file;
+mod frame;
 mod greeting;
+mod handle;
+mod host;
 mod link;
 mod measure;
-pub mod ops;
-pub mod seal;
+mod ops;
+mod pieces;
+mod root;
 mod server;
 mod session;
-mod squeeze;
+mod sink;
+mod source;
 mod store;
 mod wire;
 
 pub use data::DATA;
 pub use direct::Ports;
 pub use examine::Attempt;
-pub use greeting::{Far, Pipes, ended_silently, missing_platform, widen};
-pub use link::Carrier;
-pub use measure::{MadeUp, Pending, Streams, Tally};
+pub use greeting::{Pipes, RemoteInfo, ended_silently, missing_platform, widen};
+pub use host::{Host, RootOptions};
+pub use link::Transport;
+pub use measure::{Load, MadeUp, Measuring, Pending, Streams, Tally};
 pub use server::{Options, join, serve};
-pub use session::{Connect, Direct, Learned, Reached, Wishes};
-pub use store::{Host, Remote, RootOptions};
+pub use session::{Connect, Direct, DirectOutcome, Reachable, SessionOptions};
+pub use store::Remote;

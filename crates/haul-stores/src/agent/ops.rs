@@ -1,6 +1,6 @@
-//! What one haul asks of another: the numbers are the protocol's, and those of one version never change their meaning.
+//! Requests between two hauls. The numbers are the protocol's, and never change their meaning.
 //!
-//! Arguments and answers are described where they are written and read: `store` and `file` on the asking side,
+//! Arguments and answers are described where they are written and read: `store`, `source` and `sink` on the local side,
 //! `server` on the other.
 
 /// The first and the last version of the protocol that this haul speaks.
@@ -14,7 +14,7 @@ pub const TELLS_VOLUMES: u64 = 4;
 
 /// What the remote haul prints before its first frame, so that it is found behind whatever a login script has printed.
 pub const MAGIC: &[u8] = b"\nhaul-agent-speaks\n";
-/// What the far shell prints where there is no haul.
+/// What the remote shell prints where there is no haul.
 pub const MISSING: &[u8] = b"\nhaul-agent-missing ";
 
 pub const HELLO: u8 = 16;
@@ -60,14 +60,14 @@ pub const REUSE: u8 = 55;
 pub const FACTS: u8 = 56;
 pub const PULL: u8 = 57;
 pub const READER: u8 = 58;
-pub const BEFRIEND: u8 = 59;
+pub const LINK_PEER: u8 = 59;
 pub const LINK_FROM: u8 = 60;
-/// A root that is no place of the file system: see `server/made.rs`.
+/// A generated root: see `server/made.rs`.
 pub const MADE_UP: u8 = 61;
-/// What the far side has taken in and what its processors did, by its own clock.
+/// What the generated sinks of the remote host have received, and the load of its processors, by its own clock.
 pub const TALLY: u8 = 62;
 pub const WORKED: u8 = 63;
-/// Names and numbers of users and groups there.
+/// Names and numbers of users and groups.
 pub const OWNER_NAME: u8 = 64;
 pub const OWNER_ID: u8 = 65;
 /// The file system of a root.

@@ -1,4 +1,4 @@
-//! The far side: a haul that does on its own file systems what another one asks.
+//! The remote end: a haul that serves the requests of another one on its own file systems.
 //!
 //! ```text
 //! links (frames come, answers go)  ->  pool of threads  ->  perform (this folder)  ->  Local
@@ -8,10 +8,14 @@
 //! keeps no state that matters: what was written and not committed is found again by its token.
 
 mod account;
+mod bundles;
+mod content;
 mod data;
 mod files;
 mod join;
+mod listing;
 mod made;
+mod names;
 mod perform;
 mod pool;
 mod pull;
@@ -30,26 +34,32 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use rustix::fd::OwnedFd;
 
-use super::link::{Bounded, Frame, HEAD, Input, LONGEST, Output, PARTS_AHEAD, PULSE, Plain, kind, lock};
+use super::compress::{self, Compressing};
+use super::frame::{Frame, HEAD, Input, LONGEST, Output, Plain, kind};
+use super::link::{HEARTBEAT, PARTS_AHEAD};
+use super::measure::Measuring;
 use super::ops;
-use super::squeeze::{self, Squeezing};
-use super::wire::{Writer, nonsense};
+use super::wire::{Writer, protocol_error};
+use crate::bounded::Bounded;
 use crate::local::Local;
+use crate::lock::lock;
 
 pub use join::join;
 
-/// Requests that are done at a time.
+/// Requests that are served at a time.
 const THREADS: usize = 256;
 /// Bytes of requests, and of answers to reads, that are held at a time over all links.
 const ROOM: u64 = 48 << 20;
-/// A link takes nothing for so long: its other end is gone.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// A link that accepts nothing for so long has lost its other end.
+const ABANDONED: Duration = Duration::from_secs(3600);
 /// Directories of one root that are remembered by their path.
 const DIRS: usize = 4096;
 
-/// What the one who started the agent has told it.
+/// How the agent was started.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// For measurements from another host.
+    pub measuring: Arc<dyn Measuring>,
     /// The mask of the user's shell; the process itself has none.
     pub umask: u32,
     /// The version of this program, for messages.
@@ -69,11 +79,10 @@ pub(super) struct Agent {
     heard: Mutex<Instant>,
     joining: join::Joining,
     data: data::Data,
-    made: made::Made,
-    friends: pull::Friends,
+    linked_peers: pull::LinkedPeers,
     account: account::Account,
     /// Answers are compressed where that helps.
-    squeeze: Arc<AtomicBool>,
+    compress: Arc<AtomicBool>,
 }
 
 /// A directory that was opened, and the directories below it that were named.
@@ -91,8 +100,8 @@ impl Root {
     }
 
     /// A root that is made up.
-    pub fn made_up(store: impl Store + 'static) -> Root {
-        Root { store: Arc::new(store), local: None, dirs: Mutex::default() }
+    pub fn made_up(store: Arc<dyn Store>) -> Root {
+        Root { store, local: None, dirs: Mutex::default() }
     }
 
     /// The node of a path below the root; each part is checked.
@@ -139,14 +148,14 @@ impl Root {
     }
 }
 
-/// One link, as the far side has it.
+/// The serving end of one link.
 pub(super) struct Peer {
     output: Mutex<Box<dyn Output>>,
     /// Answers of many parts: how many more may go, or that nobody wants them.
     credits: Mutex<HashMap<u32, Credit>>,
     earned: Condvar,
     over: Arc<AtomicBool>,
-    /// Another far side, which may read what is open and nothing else.
+    /// Another remote host, which may read open files and nothing else.
     reader: bool,
 }
 
@@ -156,13 +165,13 @@ struct Credit {
     cancelled: bool,
 }
 
-/// Where the answer to one request goes.
+/// The answer to one request.
 pub(super) struct Reply<'a> {
-    /// Whose thread it is that answers.
+    /// The thread that answers is one of its.
     agent: &'a Arc<Agent>,
     peer: &'a Peer,
     id: u32,
-    /// What sending took, and waiting until the other end took more.
+    /// Time spent in sending, and in waiting until the other end accepted more.
     sending: Cell<Duration>,
 }
 
@@ -264,17 +273,16 @@ impl Agent {
             heard: Mutex::new(Instant::now()),
             joining,
             data: data::Data::default(),
-            made: made::Made::default(),
-            friends: pull::Friends::default(),
+            linked_peers: pull::LinkedPeers::default(),
             account: account::Account::default(),
-            squeeze: Arc::default(),
+            compress: Arc::default(),
         })
     }
 
     /// One link over two descriptors, greeted; comes back when it ends.
     fn serve_fds(self: &Arc<Self>, input: OwnedFd, output: OwnedFd) -> Result<()> {
         let over = Arc::new(AtomicBool::new(false));
-        let mut output = Bounded::new(output, PATIENCE, over.clone()).map_err(|e| Error::io(e, "start"))?;
+        let mut output = Bounded::new(output, ABANDONED, over.clone()).map_err(|e| Error::io(e, "start"))?;
         std::io::Write::write_all(&mut output, ops::MAGIC).map_err(|e| Error::io(e, "greet"))?;
         // It may be one with the output, which does not block.
         let input = Bounded::new(input, Duration::MAX, over.clone()).map_err(|e| Error::io(e, "start"))?;
@@ -290,7 +298,7 @@ impl Agent {
         over: Arc<AtomicBool>,
         reader: bool,
     ) -> Result<()> {
-        let output: Box<dyn Output> = Box::new(Squeezing::new(output, self.squeeze.clone()));
+        let output: Box<dyn Output> = Box::new(Compressing::new(output, self.compress.clone()));
         let peer = Arc::new(Peer { output: Mutex::new(output), credits: Mutex::default(), earned: Condvar::new(), over, reader });
         lock(&self.peers).push(peer.clone());
         let ended = self.take_all(&peer, input);
@@ -301,10 +309,10 @@ impl Agent {
     }
 
     fn take_all(self: &Arc<Self>, peer: &Arc<Peer>, input: &mut dyn Input) -> Result<()> {
-        while let Some(frame) = input.receive()?.map(squeeze::open).transpose()? {
+        while let Some(frame) = input.receive()?.map(compress::open).transpose()? {
             *lock(&self.heard) = Instant::now();
             match frame.kind {
-                kind::PULSE => {}
+                kind::HEARTBEAT => {}
                 kind::CREDIT => {
                     let parts = frame.body().number()?;
                     if let Some(credit) = lock(&peer.credits).get_mut(&frame.id) {
@@ -318,7 +326,7 @@ impl Agent {
                     }
                     peer.earned.notify_all();
                 }
-                other if peer.reader && other != ops::READ => return Err(nonsense("a request that it may not make")),
+                other if peer.reader && other != ops::READ => return Err(protocol_error("a request that it may not make")),
                 ops::HELLO.. => {
                     if in_parts(frame.kind) {
                         lock(&peer.credits).insert(frame.id, Credit { parts: PARTS_AHEAD, cancelled: false });
@@ -328,7 +336,7 @@ impl Agent {
                     self.files.expect(&frame)?;
                     self.dispatch(pool::Job { peer: peer.clone(), frame, room });
                 }
-                _ => return Err(nonsense("a frame of a kind that nobody knows")),
+                _ => return Err(protocol_error("a frame of a kind that nobody knows")),
             }
         }
         Ok(())
@@ -354,27 +362,26 @@ impl Agent {
         Ok(wanted)
     }
 
-    /// Signs of life on every link, for as long as the process lives; its end when nobody has been heard for too long.
+    /// Heartbeats on every link, for as long as the process lives, which ends when nobody has been heard for too long.
     fn pulse(&self) {
         loop {
-            std::thread::sleep(PULSE);
+            std::thread::sleep(HEARTBEAT);
             self.beat();
             self.data.end_silent();
-            if lock(&self.heard).elapsed() > PATIENCE {
+            if lock(&self.heard).elapsed() > ABANDONED {
                 self.joining.close();
                 std::process::exit(0);
             }
         }
     }
 
-    /// One sign of life on each link that takes one now. On one that is full whoever has filled it waits for it; and
-    /// whoever is writing gives a sign of life by that.
+    /// One heartbeat on each link that accepts one now. A link that is full needs none: its data is the heartbeat.
     fn beat(&self) {
         let peers: Vec<Arc<Peer>> = lock(&self.peers).clone();
         for peer in peers {
             if let Ok(mut output) = peer.output.try_lock()
                 && output.is_ready()
-                && output.send([kind::PULSE, 0, 0, 0, 0], &[]).is_err()
+                && output.send([kind::HEARTBEAT, 0, 0, 0, 0], &[]).is_err()
             {
                 peer.over.store(true, Ordering::Relaxed);
             }
@@ -382,6 +389,6 @@ impl Agent {
     }
 
     pub(super) fn root(&self, number: u64) -> Result<Arc<Root>> {
-        lock(&self.roots).get(&number).cloned().ok_or_else(|| nonsense("a root that was not opened"))
+        lock(&self.roots).get(&number).cloned().ok_or_else(|| protocol_error("a root that was not opened"))
     }
 }

@@ -1,4 +1,4 @@
-//! The asking side's view of one remote haul: its links, what it said of itself, and what has been opened there.
+//! The local side's view of one remote haul: its links, its description, and what has been opened there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,57 +9,59 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
-use super::data::{DATA, DATA_NEAR, DataLink, Failures, ToListen, Watch, Way};
+use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, ToListen, Watch};
 use super::direct::Ports;
-use super::greeting::{Far, Greeted, Pipes};
-use super::link::{Frame, Link, PULSE, Ticket, Window, kind, lock};
+use super::frame::{Frame, kind};
+use super::greeting::{Greeted, Pipes, RemoteInfo};
+use super::link::{HEARTBEAT, Link, Ticket, Window};
 use super::ops;
-use super::wire::nonsense;
-use crate::lost::Lost;
+use super::wire::protocol_error;
+use crate::lock::lock;
+use crate::reconnect::Reconnect;
 
-/// How the remote haul is started, or joined where one is at work already under the word that is given.
+/// Starts the remote haul, or joins the running one that the word names.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
 
 /// What the user allows and wants.
 #[derive(Debug)]
-pub struct Wishes {
+pub struct SessionOptions {
     /// Links through ssh at the most.
     pub sessions: usize,
     /// Links that carry data, neither more nor fewer; `None` is for haul to find out. Sessions of ssh are bounded by
     /// `sessions` all the same.
     pub streams: Option<usize>,
-    /// How long the far side may take to greet.
+    /// How long the remote haul may take to greet.
     pub greeting: Duration,
     /// Of this haul, for messages.
     pub version: &'static str,
     /// `-z`: frames are compressed where that helps.
-    pub squeeze: bool,
+    pub compress: bool,
     /// Data connections beside ssh; `None` where they are not wanted.
     pub direct: Option<Direct>,
 }
 
 /// See [`crate::ssh::Login::reached`].
-pub type Reached = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
+pub type Reachable = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
 
-/// What became of the data connections, for later runs.
+/// The result of data connections, for later runs.
 #[derive(Debug)]
-pub enum Learned {
+pub enum DirectOutcome {
     Works,
     /// None could be made.
     Blocked,
-    /// They were made, and cut, damaged or silent time and again: from now on the data of this session go through ssh.
+    /// They were made, and failed time and again: from now on the data of this session goes through ssh.
     Fails(Error),
 }
 
 /// Called with what the next run should know, from any thread.
-pub type Learn = dyn Fn(&Learned) + Send + Sync;
+pub type ReportOutcome = dyn Fn(&DirectOutcome) + Send + Sync;
 
 /// How data connections may be made.
 pub struct Direct {
     pub ports: Ports,
-    /// Where the far end may be tried that says it is at this address.
-    pub reached: Box<Reached>,
-    pub learned: Arc<Learn>,
+    /// The address to try for a remote end that claims this one.
+    pub reached: Box<Reachable>,
+    pub report_outcome: Arc<ReportOutcome>,
 }
 
 impl fmt::Debug for Direct {
@@ -71,9 +73,9 @@ impl fmt::Debug for Direct {
 /// A host reached by its haul. Connects again when the connection was lost.
 pub struct Client {
     connect: Box<Connect>,
-    pub(super) wishes: Wishes,
+    pub(super) options: SessionOptions,
     session: Mutex<Option<Arc<Session>>>,
-    lost: Lost,
+    reconnect: Reconnect,
     /// Files and roots have numbers that are never used twice.
     next: AtomicU64,
 }
@@ -83,26 +85,26 @@ pub type Opened = Arc<Mutex<Option<(u64, u64)>>>;
 
 /// One run of the remote haul.
 pub struct Session {
-    pub far: Far,
+    pub remote: RemoteInfo,
     pub control: Arc<Link>,
     /// Unique in the process.
     pub id: u64,
-    /// Other far sides that this one can read from.
-    pub friends: Mutex<HashSet<u64>>,
-    pub(super) squeeze: bool,
+    /// Other remote hosts that this one can read from.
+    pub linked_peers: Mutex<HashSet<u64>>,
+    pub(super) compress: bool,
     pub(super) window: Arc<Window>,
     pub links: Mutex<Vec<Arc<Link>>>,
     /// Links beside ssh, which carry the data where there are any.
     pub(super) data: Mutex<Vec<DataLink>>,
-    pub(super) way: Mutex<Way>,
+    pub(super) route: Mutex<DataRoute>,
     pub(super) failures: Mutex<Failures>,
-    pub(super) learned: Option<Arc<Learn>>,
+    pub(super) report_outcome: Option<Arc<ReportOutcome>>,
     /// Data connections at the most.
     pub(super) most_data: AtomicUsize,
     pub(super) watch: Mutex<Watch>,
     /// Links that carry data, where that was fixed: neither more nor fewer. 0 where haul finds out by itself.
     pub(super) fixed: AtomicUsize,
-    /// Why no data connection could be made: by this end, and by the far one.
+    /// Why no data connection could be made: by this end, and by the remote one.
     pub(super) blocked: Mutex<Option<[Error; 2]>>,
     /// Bytes that have been asked for or sent in requests that carry data.
     pub(super) moved: AtomicU64,
@@ -110,7 +112,7 @@ pub struct Session {
     pub roots: Mutex<HashMap<u64, Opened>>,
     /// Links that there is work for.
     pub(super) wanted: AtomicUsize,
-    bell: (Mutex<()>, Condvar),
+    notify: (Mutex<()>, Condvar),
     /// Links through ssh at the most; fewer once one was refused.
     pub sessions: AtomicUsize,
     /// Nanoseconds, the shortest that was seen.
@@ -123,9 +125,9 @@ pub struct Session {
 
 /// Bytes that are asked for ahead over all readers.
 const AHEAD: u64 = 32 << 20;
-/// A link with so much under way has no need of more: another is opened, if there may be one.
+/// A link with so much in flight is full: another is opened, if there may be one.
 const BUSY: u64 = 256 << 10;
-/// A round trip below this is that of a local network, where one connection fills the way.
+/// A round trip below this is that of a local network, where one connection fills the network.
 pub const NEAR: Duration = Duration::from_millis(2);
 
 impl fmt::Debug for Client {
@@ -136,11 +138,11 @@ impl fmt::Debug for Client {
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("far", &self.far).field("links", &self.links).finish_non_exhaustive()
+        f.debug_struct("Session").field("remote", &self.remote).field("links", &self.links).finish_non_exhaustive()
     }
 }
 
-/// The first number that is given to a root or a file; those below are for what is opened with the greeting.
+/// The first number of a root or a file; those below are for what is opened with the greeting.
 pub const FIRST_NUMBER: u64 = 16;
 
 fn next_id() -> u64 {
@@ -154,10 +156,11 @@ fn answers_listen(asked: &[(u8, Vec<u8>)]) -> bool {
 }
 
 impl Client {
-    /// Connects, and asks what is to be known at once in the same round trip. `Unsupported` where no haul found on the
-    /// far side or none that can be spoken with.
-    pub fn connect(connect: Box<Connect>, wishes: Wishes, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
-        let client = Client { connect, wishes, session: Mutex::default(), lost: Lost::default(), next: AtomicU64::new(FIRST_NUMBER) };
+    /// Connects, and sends early requests in the same round trip. `Unsupported` where the remote host has no haul, or none
+    /// with a common protocol version.
+    pub fn connect(connect: Box<Connect>, options: SessionOptions, early: &[(u8, Vec<u8>)]) -> Result<(Client, Vec<Result<Frame>>)> {
+        let client =
+            Client { connect, options, session: Mutex::default(), reconnect: Reconnect::default(), next: AtomicU64::new(FIRST_NUMBER) };
         let (session, answers) = client.meet(early)?;
         *lock(&client.session) = Some(session);
         Ok((client, answers))
@@ -175,11 +178,11 @@ impl Client {
             session.attend(self);
             return Ok(session.clone());
         }
-        if let Some(e) = self.lost.answer(asked) {
+        if let Some(e) = self.reconnect.refused(asked) {
             return Err(e);
         }
         let met = self.meet(&[]).map_err(|e| e.remedy_is(Remedy::Reconnect).kind_is(ErrorKind::Broken));
-        let (new, _) = met.inspect_err(|e| self.lost.tell(e))?;
+        let (new, _) = met.inspect_err(|e| self.reconnect.failed(e))?;
         *session = Some(new.clone());
         Ok(new)
     }
@@ -190,41 +193,41 @@ impl Client {
     }
 
     fn meet(&self, early: &[(u8, Vec<u8>)]) -> Result<(Arc<Session>, Vec<Result<Frame>>)> {
-        let listen = self.wishes.direct.as_ref().and_then(|direct| ToListen::new(direct.ports).ok());
+        let listen = self.options.direct.as_ref().and_then(|direct| ToListen::new(direct.ports).ok());
         let mut asked = early.to_vec();
         asked.extend(listen.iter().map(|listen| (ops::LISTEN, listen.request.clone())));
         let pipes = (self.connect)(None)?;
-        let mut greeted = Greeted::new(pipes, self.wishes.version, self.wishes.squeeze, self.wishes.greeting, &asked)?;
-        let Some(far) = greeted.far.take() else { return Err(nonsense("no greeting")) };
+        let mut greeted = Greeted::new(pipes, self.options.version, self.options.compress, self.options.greeting, &asked)?;
+        let Some(remote) = greeted.remote.take() else { return Err(protocol_error("no greeting")) };
         let mut answers = std::mem::take(&mut greeted.early);
         let listening = listen.zip(answers.pop_if(|_| answers_listen(&asked))).map(|(listen, answer)| listen.answered(answer));
-        let way = match (&self.wishes.direct, listening) {
-            (None, _) => Way::None,
-            (Some(_), listening) => Way::Untried(listening.and_then(Result::ok)),
+        let route = match (&self.options.direct, listening) {
+            (None, _) => DataRoute::None,
+            (Some(_), listening) => DataRoute::Untried(listening.and_then(Result::ok)),
         };
         let window = Arc::new(Window::default());
-        let control = greeted.link(self.wishes.squeeze, window.clone())?;
+        let control = greeted.link(self.options.compress, window.clone())?;
         let session = Arc::new(Session {
-            far,
+            remote,
             links: Mutex::new(vec![control.clone()]),
             data: Mutex::default(),
-            way: Mutex::new(way),
+            route: Mutex::new(route),
             failures: Mutex::default(),
-            learned: self.wishes.direct.as_ref().map(|direct| direct.learned.clone()),
+            report_outcome: self.options.direct.as_ref().map(|direct| direct.report_outcome.clone()),
             most_data: AtomicUsize::new(DATA),
             watch: Mutex::default(),
-            fixed: AtomicUsize::new(self.wishes.streams.unwrap_or(0)),
+            fixed: AtomicUsize::new(self.options.streams.unwrap_or(0)),
             blocked: Mutex::default(),
             moved: AtomicU64::new(0),
             control,
             id: next_id(),
-            friends: Mutex::default(),
-            squeeze: self.wishes.squeeze,
+            linked_peers: Mutex::default(),
+            compress: self.options.compress,
             window,
             roots: Mutex::default(),
             wanted: AtomicUsize::new(1),
-            bell: Default::default(),
-            sessions: AtomicUsize::new(self.wishes.sessions),
+            notify: Default::default(),
+            sessions: AtomicUsize::new(self.options.sessions),
             round_trip: AtomicU64::new(u64::MAX),
             ahead: Mutex::new(AHEAD),
             attended: AtomicBool::new(false),
@@ -235,14 +238,14 @@ impl Client {
 }
 
 impl Session {
-    /// Signs of life for the far end, which would end by itself if it never heard of this one.
+    /// Heartbeats for the remote end, which ends by itself if it hears nothing.
     fn pulse(self: &Arc<Self>) {
         let session = Arc::downgrade(self);
         let beat = move || {
             loop {
-                std::thread::sleep(PULSE);
+                std::thread::sleep(HEARTBEAT);
                 let Some(session) = session.upgrade() else { return };
-                if session.control.send(kind::PULSE, 0, &[]).is_err() {
+                if session.control.send(kind::HEARTBEAT, 0, &[]).is_err() {
                     return;
                 }
             }
@@ -250,7 +253,7 @@ impl Session {
         let _it_lives_an_hour_without = std::thread::Builder::new().name("pulse".into()).spawn(beat);
     }
 
-    /// The link with the least to do; what carries data goes beside ssh where it can.
+    /// The link with the least in flight; data goes beside ssh where it can.
     pub fn link(&self, weight: u64) -> Result<Arc<Link>> {
         self.moved.fetch_add(weight, Ordering::Relaxed);
         if weight > 0 {
@@ -267,7 +270,7 @@ impl Session {
         links.retain(|link| !link.is_over());
         let used = if weight > 0 { self.most_used() } else { usize::MAX };
         let Some(least) = links.iter().take(used).min_by_key(|link| link.load()).cloned() else {
-            return Err(super::link::lost("no connection is left"));
+            return Err(super::frame::lost("no connection is left"));
         };
         let most = self.most_links();
         if weight > 0 && least.load() >= BUSY && links.len() < most {
@@ -278,7 +281,7 @@ impl Session {
 
     pub(super) fn want(&self, links: usize, most: usize) {
         self.wanted.fetch_max(links.min(most), Ordering::Relaxed);
-        self.bell.1.notify_all();
+        self.notify.1.notify_all();
     }
 
     /// Of the links that there are, how many carry data.
@@ -307,20 +310,20 @@ impl Session {
     fn most_links(&self) -> usize {
         let sessions = self.sessions.load(Ordering::Relaxed);
         match self.fixed.load(Ordering::Relaxed) {
-            // Over a short way the sessions of one login would only share one cipher.
+            // On a local network the sessions of one login would only share one cipher.
             0 if self.is_near() => 1,
             0 => sessions,
             fixed => fixed.min(sessions),
         }
     }
 
-    /// How long the way there and back is, as far as it is known.
+    /// The shortest round trip so far, if there was one.
     pub fn round_trip(&self) -> Option<Duration> {
         let nanos = self.round_trip.load(Ordering::Relaxed);
         (nanos < u64::MAX).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Asks for what is done at once: how long the answer takes is the length of the way.
+    /// For requests that take no time: the time to the answer is the round trip.
     pub fn ask_quick(&self, kind: u8, parts: &[&[u8]]) -> Result<Frame> {
         let begun = Instant::now();
         let answer = self.control.ask(kind, parts, 0)?.wait();
@@ -328,7 +331,7 @@ impl Session {
         answer
     }
 
-    /// As `ask_quick`, for what is not worth more than `most`; `None` if it cannot be had in that time.
+    /// As `ask_quick`, with a limit; `None` if there is no answer in that time.
     pub fn ask_if_quick(&self, kind: u8, parts: &[&[u8]], most: Duration) -> Option<Frame> {
         let begun = Instant::now();
         let ticket = self.control.ask(kind, parts, 0).ok()?;
@@ -348,9 +351,9 @@ impl Session {
 
     fn wants_links(&self) -> bool {
         let wanted = self.wanted.load(Ordering::Relaxed);
-        match &*lock(&self.way) {
-            Way::Untried(_) => true,
-            Way::None => wanted > lock(&self.links).len(),
+        match &*lock(&self.route) {
+            DataRoute::Untried(_) => true,
+            DataRoute::None => wanted > lock(&self.links).len(),
             _ => wanted > lock(&self.data).len(),
         }
     }
@@ -370,37 +373,37 @@ impl Session {
                 session.drop_failed();
                 session.watch();
                 if session.wants_links() {
-                    if session.goes_direct(&client) {
+                    if session.connect_data(&client) {
                         continue;
                     }
                     if session.join(&client).is_err() {
-                        // It allows no more sessions: what there is has to do.
+                        // The host allows no more sessions.
                         let count = lock(&session.links).len().max(1);
                         session.sessions.store(count, Ordering::Relaxed);
                         session.wanted.store(count, Ordering::Relaxed);
                     }
                     continue;
                 }
-                let (mutex, bell) = &session.bell;
-                let _looked_at_again = bell.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
+                let (mutex, notify) = &session.notify;
+                let _looked_at_again = notify.wait_timeout(lock(mutex), Duration::from_millis(500)).unwrap_or_else(PoisonError::into_inner);
             }
         };
         let _without_it_fewer_links = std::thread::Builder::new().name("links".into()).spawn(open);
     }
 
     /// How many connections carry the data, and whether beside ssh.
-    pub fn carriers(&self) -> (usize, bool) {
+    pub fn data_links(&self) -> (usize, bool) {
         let data = lock(&self.data).iter().filter(|one| !one.link.is_over()).count();
         if data > 0 { (data, true) } else { (lock(&self.links).len(), false) }
     }
 
     /// One more ssh session, joined to this run of the remote haul.
     fn join(&self, client: &Client) -> Result<()> {
-        if self.far.word.is_empty() {
+        if self.remote.word.is_empty() {
             return Err(Error::new(ErrorKind::Unsupported, "join"));
         }
-        let pipes = (client.connect)(Some(&self.far.word))?;
-        let link = Greeted::joining(pipes)?.link(client.wishes.squeeze, self.window.clone())?;
+        let pipes = (client.connect)(Some(&self.remote.word))?;
+        let link = Greeted::joining(pipes)?.link(client.options.compress, self.window.clone())?;
         lock(&self.links).push(link);
         Ok(())
     }

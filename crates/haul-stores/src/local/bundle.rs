@@ -11,19 +11,21 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::copy::{close, write_all};
 use super::dirs::{Handle, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
-use super::sink::{Birth, WRITE, another_writes, birth_and_size, close, is_same, put_in_place, stage, write_all};
+use super::sink::{WRITE, another_writes, put_in_place, stage};
 use super::source::{changed, compare, endless, open_file};
+use super::token::{Birth, birth_and_size, is_same};
 use super::xattr;
 use super::{Shared, fail};
 use crate::staging::staging_leaf;
 
-/// What is read at first of a file whose size nobody knows yet.
+/// Bytes that are read at first of a file of unknown size.
 const GUESS: usize = 16 * 1024;
 
-/// A bundle takes no more than this of files whose size says nothing: bytes.
+/// Bytes of files of unknown size that a bundle takes at the most.
 const GENERATED_MOST: usize = 64 << 20;
 
 /// More files than this are synced by one `syncfs` instead of one by one.
@@ -63,7 +65,7 @@ impl Staged {
     }
 }
 
-/// What was found when a file of a bundle was read.
+/// The result of reading one file of a bundle.
 enum Got {
     Read(Facts),
     /// It came without a size and is no small file: nothing was read.
@@ -230,8 +232,8 @@ impl Shared {
         }
     }
 
-    /// Writes one file whole. What comes back beside what landed is the staging name that it still has, and where it is to
-    /// be synced before it is named, which file that is.
+    /// Writes one file. Also returns the staging name that it still has, and if it is to be synced before the rename, which
+    /// file that is.
     fn put_file(
         &self,
         handle: &Handle,
@@ -316,7 +318,7 @@ impl Shared {
     }
 }
 
-/// Removes what a failed write left, unless something else stands under the name by now.
+/// Removes what a failed write left, unless another file has the name by now.
 fn remove_ours(handle: &Handle, leaf: &[u8], ours: Option<Facts>) {
     let same = |ours: Facts| look(handle, leaf, false).is_ok_and(|there| (there.ino, there.dev) == (ours.ino, ours.dev));
     if ours.is_none_or(same) {

@@ -1,4 +1,4 @@
-//! What the file system under a root can do, told by its type.
+//! The abilities of the file system under a root, by its type.
 
 use std::time::Duration;
 

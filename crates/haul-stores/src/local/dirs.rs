@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use haul_core::entry::{Dir, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat};
 use rustix::io::Errno;
 
 use super::fail;
+use crate::lock::lock;
 
 /// One open directory.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Handle {
             let found = match self.read_default_acl() {
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => 0,
                 Ok(Some(bits)) => THERE | KNOWN | u64::from(bits),
-                // What cannot be asked may be there.
+                // Where it cannot be read there may be one.
                 Ok(None) | Err(_) => THERE,
             };
             known = epoch << 11 | found;
@@ -140,7 +141,7 @@ impl Dirs {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     pub fn forget(&self, dir: &Dir) {
@@ -148,8 +149,8 @@ impl Dirs {
         drop(slot);
     }
 
-    /// The descriptor of `dir`. On a miss the way down from the nearest open ancestor is walked, one
-    /// component a call; of a long way the last stretch and evenly spaced places are kept, so that
+    /// The descriptor of `dir`. On a miss the path is opened from the nearest open ancestor on, one
+    /// component per call; of a long path the end and evenly spaced places are kept, so that
     /// climbing back up a very deep tree does not begin at the root each time.
     pub fn get(&self, dir: &Dir) -> Result<Arc<Handle>> {
         if dir.is_root() {
@@ -175,7 +176,7 @@ impl Dirs {
                     }
                 }
             };
-            // The places kept along a very long way stay in use as long as something far below is.
+            // The places kept along a very long path stay in use as long as something below them is.
             while let Some(above) = at.filter(|_| missing.len() > 64) {
                 table.touch(above.id());
                 at = above.parent();

@@ -1,4 +1,4 @@
-//! What the system says of one name, in the words of the contract.
+//! The attributes of one name, as the system reports them.
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Time};
 use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags};
@@ -47,7 +47,7 @@ pub(super) fn look(dir: impl rustix::fd::AsFd, leaf: &[u8], follow: bool) -> rus
     rustix::fs::statx(dir, leaf, flags, MASK).map(|st| Facts::from(&st))
 }
 
-/// The same of a disk of this machine, which has every field at hand: `statx` copies twice as much out of the kernel.
+/// The same for local disks, which have every field at hand: `statx` copies twice as much out of the kernel.
 pub(super) fn look_quick(dir: impl rustix::fd::AsFd, leaf: &[u8], follow: bool) -> rustix::io::Result<Facts> {
     let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
     if leaf.is_empty() { look_at(dir) } else { rustix::fs::statat(dir, leaf, flags).map(|st| Facts::from(&st)) }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::dirs::{Handle, leaf_of};
 use super::facts::{kind_of, look, look_quick};
-use super::xattr::{self, Way};
+use super::xattr::{self, XattrTarget};
 use super::{Shared, fail};
 use crate::staging::Shown;
 
@@ -97,8 +97,8 @@ impl Shared {
             path.push(b'/');
             path.extend_from_slice(&entry.name.leaf);
         }
-        let way = Way::Path(&path, follow || entry.name.leaf.is_empty());
-        let found = way.read(want, self.rules.privileged).map_err(|e| fail(e, "read extended attributes").on(&entry.name))?;
+        let inode = XattrTarget::Path(&path, follow || entry.name.leaf.is_empty());
+        let found = inode.read(want, self.rules.privileged).map_err(|e| fail(e, "read extended attributes").on(&entry.name))?;
         entry.have = entry.have.with(want.and(xattr::ALL));
         entry.xattrs = Some(Box::new(found));
         Ok(())

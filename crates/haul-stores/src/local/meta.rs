@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::dirs::Inherited;
 use super::facts::{Facts, look_at};
 use super::fail;
-use super::xattr::{self, Way};
+use super::xattr::{self, XattrTarget};
 
 /// Something whose attributes can be set: open for reading or writing, or only named by an `O_PATH` descriptor.
 pub(super) enum Target<'a> {
@@ -21,7 +21,7 @@ pub(super) enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// Pins down what stands at a leaf without opening it, a device or a fifo included.
+    /// Pins what has a leaf without opening it, a device or a fifo included.
     pub fn named(dir: impl AsFd, leaf: &[u8]) -> rustix::io::Result<Target<'static>> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = if leaf.is_empty() {
@@ -40,10 +40,10 @@ impl<'a> Target<'a> {
         }
     }
 
-    pub fn way(&self) -> Way<'_> {
+    pub fn inode(&self) -> XattrTarget<'_> {
         match self {
-            Target::Open(fd) => Way::Fd(*fd),
-            Target::Named(_, path) => Way::Path(path, true),
+            Target::Open(fd) => XattrTarget::Fd(*fd),
+            Target::Named(_, path) => XattrTarget::Path(path, true),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What is known of a target before its attributes are set.
+/// The state of a target before its attributes are set.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub facts: Option<Facts>,
@@ -95,16 +95,16 @@ impl Now {
     }
 }
 
-/// What holds for the whole store.
+/// Rules of the whole store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// Root: may keep owners, `trusted.*` and capabilities.
     pub privileged: bool,
     /// The process's own file mode creation mask.
     pub umask: u32,
-    /// What new files lose whose mode is not kept.
+    /// The mask of new files whose mode is not kept.
     pub user_umask: u32,
-    /// What new directories lose.
+    /// The mask of new directories.
     pub dir_umask: u32,
     /// ACLs are kept.
     pub keep_acls: bool,
@@ -167,7 +167,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
     let mut default_set = false;
     if now.inherited {
         if keep.has(MetaMask::ACL) {
-            target.way().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
+            target.inode().remove(xattr::ACCESS_ACL).map_err(|e| fail(e, "remove inherited ACL"))?;
         }
         // The ACL may have taken something from the mode that it was made with.
         mode_is_known = false;
@@ -177,7 +177,7 @@ pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, 
         if !now.fresh && !rules.privileged && !link && now.mode & 0o200 == 0 {
             mode_is_known &= target.chmod(now.mode | 0o200).is_err();
         }
-        let set = xattr::make_like(target.way(), theirs, keep, now.fresh, entry.kind == Kind::Dir, rules.privileged)
+        let set = xattr::make_like(target.inode(), theirs, keep, now.fresh, entry.kind == Kind::Dir, rules.privileged)
             .map_err(|e| fail(e, "set extended attributes"))?;
         refused = refused.with(set.refused);
         mode_is_known &= !set.access_changed;

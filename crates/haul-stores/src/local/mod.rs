@@ -6,6 +6,7 @@
 
 mod bundle;
 mod caps;
+pub(crate) mod copy;
 mod dirs;
 mod facts;
 mod listing;
@@ -13,6 +14,7 @@ mod meta;
 mod provider;
 mod sink;
 mod source;
+mod token;
 mod tree;
 mod umask;
 mod xattr;
@@ -21,7 +23,7 @@ use std::any::Any;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
@@ -32,10 +34,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
+use crate::lock::lock;
 use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
 pub use provider::{LocalProvider, ThisMachine};
-pub use sink::unfinished_leaf;
+pub use token::unfinished_leaf;
 pub use umask::{can_be_apart, without_mask};
 
 use caps::FileSystem;
@@ -55,9 +58,9 @@ pub struct Options {
     pub umask: u32,
     /// The mask that the user's shell gave: new files whose mode is not kept lose these bits.
     pub user_umask: u32,
-    /// What new directories lose: 0 where their modes are kept.
+    /// The mask of new directories: 0 where their modes are kept.
     pub dir_umask: u32,
-    /// ACLs are kept: a new directory loses what it inherits at once, and what is made in it has nothing to lose.
+    /// ACLs are kept: a new directory loses its inherited ACL at once, so that nothing below it inherits one.
     pub keep_acls: bool,
 }
 
@@ -76,7 +79,7 @@ pub struct Local {
     identity: (u64, u64),
 }
 
-/// What files being written need as well.
+/// Shared with open files.
 #[derive(Debug)]
 pub(crate) struct Shared {
     dirs: Dirs,
@@ -93,10 +96,10 @@ const COPY_BUFFER: usize = 256 * 1024;
 
 impl Shared {
     fn with_buffer<T>(&self, work: impl FnOnce(&mut [u8]) -> T) -> T {
-        let kept = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = lock(&self.buffers).pop();
         let mut buffer = kept.unwrap_or_else(|| vec![0; COPY_BUFFER].into_boxed_slice());
         let result = work(&mut buffer);
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        lock(&self.buffers).push(buffer);
         result
     }
 
@@ -167,8 +170,8 @@ impl Local {
         self.shared.link_from(&other.shared, name, existing).map_err(|e| e.on(name))
     }
 
-    /// Whether the other root lies at this one or below it, by whatever name: the way up from it is walked and
-    /// compared by device and inode, so that symlinks and bind mounts of a directory on that way are seen through.
+    /// Whether the other root is this one or below it, by whatever name: all its parents are compared by device and inode, so
+    /// that symlinks and bind mounts do not matter.
     pub fn contains(&self, other: &Local) -> Result<bool> {
         let up = |fd: &dyn Fn() -> rustix::io::Result<OwnedFd>| fd().map_err(|e| fail(e, "open").at(&other.place.root));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -335,7 +338,7 @@ impl Store for Local {
 
     fn space(&self) -> Result<Option<Space>> {
         let st = rustix::fs::fstatvfs(&**self.shared.dirs.root()).map_err(|e| fail(e, "stat file system").at(&self.place.root))?;
-        // File systems that make inodes as they go say 0 of 0.
+        // File systems that create inodes on demand report 0 of 0.
         let files = if st.f_files == 0 { u64::MAX } else { st.f_favail };
         Ok(Some(Space { bytes: st.f_bavail.saturating_mul(st.f_frsize), files }))
     }

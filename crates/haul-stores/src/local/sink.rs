@@ -1,27 +1,27 @@
-//! A file that is being written: beside its final name until it is whole, or in place if that was asked for.
+//! A file that is being written: under a staging name until it is complete, or in place if requested.
 
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags, fallocate, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
+use super::copy::{close, copy_range, write_all};
 use super::dirs::{Handle, Inherited, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
 use super::source::{FileSource, open_file};
+use super::token::{IN_PLACE, birth, is_same, staging_of, token_of};
 use super::{Shared, fail};
-use crate::staging::{is_staging, staging_leaf};
-
-/// The token of a write into the existing file; no staging name has this form.
-const IN_PLACE: &[u8] = b"in-place";
+use crate::lock::lock;
+use crate::staging::staging_leaf;
 
 /// Files from this size on get their room before the first byte, so that a full disk is known at once.
 const PREALLOCATE: u64 = 1 << 20;
@@ -73,7 +73,7 @@ pub(super) fn put_in_place(handle: &Handle, staging: &[u8], leaf: &[u8]) -> Resu
     })
 }
 
-/// What has the staging name is not what was written here.
+/// The file with the staging name is not the one that was written here.
 pub(super) fn another_writes() -> Error {
     Error::new(ErrorKind::Busy, "rename").because("another run is writing the same file")
 }
@@ -86,35 +86,6 @@ fn staging_gone(op: &'static str) -> Error {
 
 pub(super) fn directory_there() -> Error {
     Error::new(ErrorKind::Exists, "rename").because("a directory has this name")
-}
-
-pub(super) fn write_all(fd: impl AsFd, mut bytes: &[u8], mut at: u64) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(&fd, bytes, at) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                at += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Closes for the answer: NFS and its like tell of a full disk or a quota only then.
-pub(super) fn close(fd: OwnedFd) -> rustix::io::Result<()> {
-    use rustix::fd::IntoRawFd;
-    // SAFETY: the descriptor was owned and is given up here; nobody else has its number.
-    match unsafe { libc::close(fd.into_raw_fd()) } {
-        0 => Ok(()),
-        _ => match io::Error::last_os_error().raw_os_error() {
-            // The descriptor is gone all the same.
-            None | Some(libc::EINTR) => Ok(()),
-            Some(code) => Err(Errno::from_raw_os_error(code)),
-        },
-    }
 }
 
 impl FileSink {
@@ -136,7 +107,8 @@ impl FileSink {
         };
         let sink = Self::new(shared, handle, name, spec, staging, token, fd, made);
         if let Err(error) = sink.preallocate(spec.entry) {
-            let _first_error_counts = sink.abort();
+            // The first error counts.
+            let _ = sink.abort();
             return Err(error);
         }
         Ok(sink)
@@ -239,7 +211,7 @@ impl FileSink {
         if !self.made && self.staging.is_none() {
             otherwise = facts.mode;
         } else if self.staging.is_some() && !self.keep.has(MetaMask::MODE) {
-            // Who does not keep modes keeps that of the file that is replaced.
+            // Without modes to keep, a replaced file keeps its mode.
             if let Ok(old) = look(&*self.handle, &self.name.leaf, false)
                 && old.kind == Kind::File
             {
@@ -253,7 +225,7 @@ impl FileSink {
             rustix::fs::fsync(&self.fd).map_err(|e| fail(e, "sync"))?;
         }
         if let Some(staging) = &self.staging {
-            // Two runs that know nothing of each other share the name: what is renamed must be what was written here.
+            // Concurrent runs share the staging name: only the file that was written here may be renamed.
             if look(&*self.handle, staging, false).is_ok_and(|there| (there.ino, there.dev) != (facts.ino, facts.dev)) {
                 return Err(another_writes());
             }
@@ -274,9 +246,9 @@ impl FileSink {
 }
 
 impl FileSink {
-    /// The file that has the final name, if it is what `stamp` says.
+    /// The file that has the final name, if its stamp is `stamp`.
     fn old(&self, stamp: &Stamp) -> Result<Arc<OwnedFd>> {
-        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old = lock(&self.old);
         match &*old {
             Some((fd, known)) if known == stamp => return Ok(fd.clone()),
             Some(_) => return Err(old_changed()),
@@ -293,34 +265,28 @@ impl FileSink {
 
     fn copy_old(&self, stamp: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         let old = self.old(stamp)?;
-        let (mut from, mut to) = (from, at.start);
-        while to < at.end {
-            let wanted = usize::try_from(at.end - to).unwrap_or(usize::MAX).min(16 << 20);
-            let (mut off_in, mut off_out) = (from, to);
-            let copied = match rustix::fs::copy_file_range(&*old, Some(&mut off_in), &self.fd, Some(&mut off_out), wanted) {
-                Ok(count) if count > 0 => count,
-                Err(Errno::INTR) => continue,
-                Err(e @ (Errno::NOSPC | Errno::DQUOT)) => return Err(fail(e, "write")),
-                // A file system that cannot, or a file that shrank: reading tells.
-                _ => self.shared.with_buffer(|buffer| {
-                    let wanted = wanted.min(buffer.len());
+        let mut copied = 0;
+        while copied < at.end - at.start {
+            let (from, to) = (from + copied, at.start + copied);
+            copied += match copy_range(&*old, from, &self.fd, to..at.end)? {
+                0 => self.shared.with_buffer(|buffer| {
+                    let wanted = usize::try_from(at.end - to).unwrap_or(usize::MAX).min(buffer.len());
                     match rustix::io::retry_on_intr(|| rustix::io::pread(&*old, &mut buffer[..wanted], from)) {
                         Ok(0) => Err(old_changed()),
-                        Ok(count) => write_all(&self.fd, &buffer[..count], to).map(|()| count).map_err(|e| fail(e, "write")),
+                        Ok(count) => write_all(&self.fd, &buffer[..count], to).map(|()| count as u64).map_err(|e| fail(e, "write")),
                         Err(e) => Err(fail(e, "read")),
                     }
                 })?,
+                count => count,
             };
-            from += copied as u64;
-            to += copied as u64;
         }
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
     }
 
-    /// What was taken from the old file was taken from one version of it.
+    /// All reused parts must be of one version of the old file.
     fn old_is_the_same(&self) -> Result<()> {
-        match &*self.old.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.old) {
             Some((fd, stamp)) if look_at(&**fd).map_err(|e| fail(e, "stat"))?.stamp() != *stamp => Err(old_changed()),
             _ => Ok(()),
         }
@@ -348,68 +314,6 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
         Kind::File => Ok(fd),
         _ => Err(no_file()),
     }
-}
-
-/// Which file a staging file is: inode, and time of birth where the file system tells it (else zeros), for
-/// inodes are used again.
-pub(super) type Birth = (u64, i64, u32);
-
-fn birth(fd: &OwnedFd) -> rustix::io::Result<Birth> {
-    birth_and_size(fd, b"").map(|(birth, _)| birth)
-}
-
-/// Of one component below `dir`; an empty leaf is `dir` itself.
-pub(super) fn birth_and_size(dir: impl AsFd, leaf: &[u8]) -> rustix::io::Result<(Birth, u64)> {
-    let flags = if leaf.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::SYMLINK_NOFOLLOW };
-    let st = rustix::fs::statx(dir, leaf, flags, StatxFlags::INO | StatxFlags::BTIME | StatxFlags::SIZE)?;
-    let told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
-    let birth = if told { (st.stx_ino, st.stx_btime.tv_sec, st.stx_btime.tv_nsec) } else { (st.stx_ino, 0, 0) };
-    Ok((birth, st.stx_size))
-}
-
-/// A time of birth counts where both have one: not every client of a file system is told it.
-pub(super) fn is_same(one: Birth, other: Birth) -> bool {
-    let untold = |birth: Birth| (birth.1, birth.2) == (0, 0);
-    one.0 == other.0 && (untold(one) || untold(other) || one == other)
-}
-
-/// What a token says of a staging file.
-struct Staging {
-    leaf: Vec<u8>,
-    born: Option<Birth>,
-}
-
-/// `.haul-<digits>@<inode>.<seconds>.<nanoseconds>`
-fn token_of(staging: &[u8], (ino, seconds, nanos): Birth) -> Token {
-    let mut token = staging.to_vec();
-    token.extend_from_slice(format!("@{ino}.{seconds}.{nanos}").as_bytes());
-    Token(token.into())
-}
-
-/// The leaf of the unfinished file that a token names, beside the final name; `None` for a write in place and
-/// for what is no token of a local store.
-pub fn unfinished_leaf(token: &Token) -> Option<&[u8]> {
-    token.0.split(|byte| *byte == b'@').next().filter(|leaf| is_staging(leaf))
-}
-
-/// `None` for a write in place. Tokens come from journals and from other hosts.
-fn staging_of(token: &Token) -> Result<Option<Staging>> {
-    if &*token.0 == IN_PLACE {
-        return Ok(None);
-    }
-    let cut = token.0.iter().position(|byte| *byte == b'@').unwrap_or(token.0.len());
-    let (leaf, rest) = token.0.split_at(cut);
-    if !is_staging(leaf) {
-        return Err(Error::new(ErrorKind::BadName, "attach").because("the token is not the name of a staging file"));
-    }
-    let words = std::str::from_utf8(rest).unwrap_or_default();
-    let mut parts = words.trim_start_matches('@').split('.');
-    let mut part = || parts.next().unwrap_or_default();
-    let born = match (part().parse(), part().parse(), part().parse()) {
-        (Ok(ino), Ok(seconds), Ok(nanos)) => Some((ino, seconds, nanos)),
-        _ => None,
-    };
-    Ok(Some(Staging { leaf: leaf.to_vec(), born }))
 }
 
 /// By name, whichever file it is: one that another run began under this name was of the same version of the same
@@ -498,7 +402,7 @@ impl Sink for FileSink {
     }
 
     fn abort(&self) -> Result<()> {
-        // What another run has put in its place by now is that run's.
+        // By now the name may be that of another run's file.
         let foreign = |there: Facts| look_at(&self.fd).is_ok_and(|ours| (ours.ino, ours.dev) != (there.ino, there.dev));
         if look(&*self.handle, self.file_leaf(), false).is_ok_and(foreign) {
             return Ok(());
@@ -516,28 +420,5 @@ impl Sink for FileSink {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_names_its_file_and_which_one_it_is() {
-        let leaf = b".haul-0123456789abcdef0123456789abcdef";
-        for born in [(7, 1_700_000_000, 999_999_999), (u64::MAX, -1, 0), (7, 0, 0)] {
-            let staging = staging_of(&token_of(leaf, born)).expect("it is a token").expect("it is no write in place");
-            assert_eq!((&staging.leaf[..], staging.born), (&leaf[..], Some(born)));
-        }
-        let torn = staging_of(&Token(leaf[..].into())).expect("a name").expect("it is no write in place");
-        assert_eq!(torn.born, None);
-        assert!(staging_of(&Token(b".haul-0123/../x@1.2.3"[..].into())).is_err());
-    }
-
-    #[test]
-    fn an_inode_that_is_used_again_is_another_file() {
-        assert!(is_same((7, 5, 5), (7, 5, 5)) && is_same((7, 0, 0), (7, 5, 5)));
-        assert!(!is_same((7, 5, 5), (7, 5, 6)) && !is_same((7, 5, 5), (8, 5, 5)) && !is_same((7, 0, 0), (8, 0, 0)));
     }
 }

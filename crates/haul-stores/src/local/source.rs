@@ -29,7 +29,7 @@ pub(super) struct FileSource {
     privileged: bool,
 }
 
-/// Opens one component for reading. What is no file is named so: it was listed as one.
+/// Opens one component for reading; `Changed` for what is no longer a file.
 pub(super) fn open_file(handle: &Handle, leaf: &[u8], follow: bool) -> Result<OwnedFd> {
     let flags = if follow { READ.difference(OFlags::NOFOLLOW) } else { READ };
     openat(handle, leaf, flags, Mode::empty()).map_err(|errno| match errno {
@@ -49,7 +49,7 @@ pub(super) fn endless() -> Error {
     e.hint("copy it through a pipe: haul cp - DST < FILE")
 }
 
-/// Why what is open is not what was listed.
+/// Whether the open file is the one that was listed.
 pub(super) fn compare(facts: &Facts, listed: Option<Stamp>) -> Result<()> {
     if facts.kind != Kind::File {
         return Err(changed("open", "it is no longer a regular file"));

@@ -55,9 +55,9 @@ impl Shared {
             }
             if inherits.is_some() && self.rules.keep_acls {
                 target
-                    .way()
+                    .inode()
                     .remove(DEFAULT_ACL)
-                    .and_then(|()| target.way().remove(ACCESS_ACL))
+                    .and_then(|()| target.inode().remove(ACCESS_ACL))
                     .map_err(|e| fail(e, "remove inherited ACL"))?;
             }
             target.chmod(wanted | facts.mode & 0o2000).map_err(|e| fail(e, "set mode"))?;

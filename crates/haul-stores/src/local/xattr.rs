@@ -55,8 +55,8 @@ pub(super) fn proc_path(fd: BorrowedFd<'_>) -> Vec<u8> {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes()
 }
 
-/// Whether a name has no extended attribute at all, as most have none. `false` also where that cannot be said in one
-/// call: before Linux 6.13 there is no `listxattrat`, and the way through `/proc` costs three times as much.
+/// Whether a name has no extended attribute at all, as most have none. `false` also where that takes more than one
+/// call: before Linux 6.13 there is no `listxattrat`, and going through `/proc` costs three times as much.
 pub(super) fn has_none(dir: BorrowedFd<'_>, leaf: &[u8], follow: bool) -> bool {
     /// The number is the same on every architecture: listxattrat came after the tables were unified.
     const LISTXATTRAT: libc::c_long = 465;
@@ -76,44 +76,44 @@ pub(super) fn has_none(dir: BorrowedFd<'_>, leaf: &[u8], follow: bool) -> bool {
     length == 0
 }
 
-/// A way to one inode's extended attributes.
+/// How to reach one inode's extended attributes.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(super) enum XattrTarget<'a> {
     Fd(BorrowedFd<'a>),
     /// A path of [`proc_path`], or with one component behind it; the flag says whether a link there is followed.
     Path(&'a [u8], bool),
 }
 
-impl Way<'_> {
+impl XattrTarget<'_> {
     fn list(self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
-            Way::Fd(fd) => rustix::fs::flistxattr(fd, buffer),
-            Way::Path(path, true) => rustix::fs::listxattr(path, buffer),
-            Way::Path(path, false) => rustix::fs::llistxattr(path, buffer),
+            XattrTarget::Fd(fd) => rustix::fs::flistxattr(fd, buffer),
+            XattrTarget::Path(path, true) => rustix::fs::listxattr(path, buffer),
+            XattrTarget::Path(path, false) => rustix::fs::llistxattr(path, buffer),
         }
     }
 
     fn get(self, name: &[u8], buffer: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
-            Way::Fd(fd) => rustix::fs::fgetxattr(fd, name, buffer),
-            Way::Path(path, true) => rustix::fs::getxattr(path, name, buffer),
-            Way::Path(path, false) => rustix::fs::lgetxattr(path, name, buffer),
+            XattrTarget::Fd(fd) => rustix::fs::fgetxattr(fd, name, buffer),
+            XattrTarget::Path(path, true) => rustix::fs::getxattr(path, name, buffer),
+            XattrTarget::Path(path, false) => rustix::fs::lgetxattr(path, name, buffer),
         }
     }
 
     pub fn set(self, name: &[u8], value: &[u8]) -> rustix::io::Result<()> {
         match self {
-            Way::Fd(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Way::Path(path, true) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
-            Way::Path(path, false) => rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()),
+            XattrTarget::Fd(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            XattrTarget::Path(path, true) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
+            XattrTarget::Path(path, false) => rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()),
         }
     }
 
     pub fn remove(self, name: &[u8]) -> rustix::io::Result<()> {
         let done = match self {
-            Way::Fd(fd) => rustix::fs::fremovexattr(fd, name),
-            Way::Path(path, true) => rustix::fs::removexattr(path, name),
-            Way::Path(path, false) => rustix::fs::lremovexattr(path, name),
+            XattrTarget::Fd(fd) => rustix::fs::fremovexattr(fd, name),
+            XattrTarget::Path(path, true) => rustix::fs::removexattr(path, name),
+            XattrTarget::Path(path, false) => rustix::fs::lremovexattr(path, name),
         };
         match done {
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
@@ -162,7 +162,7 @@ impl Way<'_> {
     }
 }
 
-/// What came of setting extended attributes.
+/// The result of setting extended attributes.
 #[derive(Default)]
 pub(super) struct Set {
     pub refused: MetaMask,
@@ -175,7 +175,7 @@ pub(super) struct Set {
 /// Makes the kinds in `keep` as they are in `theirs`; what they lack is removed unless `fresh`, which says that
 /// there is nothing to remove. What the file system refuses is in the answer.
 pub(super) fn make_like(
-    way: Way<'_>,
+    inode: XattrTarget<'_>,
     theirs: &Xattrs,
     keep: MetaMask,
     fresh: bool,
@@ -184,9 +184,9 @@ pub(super) fn make_like(
 ) -> rustix::io::Result<Set> {
     let mut set = Set::default();
     if !fresh && keep.any(MetaMask::XATTR) {
-        for name in way.names(MetaMask::XATTR, privileged)? {
+        for name in inode.names(MetaMask::XATTR, privileged)? {
             if theirs.binary_search_by(|(known, _)| known.cmp(&name)).is_err() {
-                refusable(way.remove(&name), MetaMask::XATTR, &mut set.refused)?;
+                refusable(inode.remove(&name), MetaMask::XATTR, &mut set.refused)?;
             }
         }
     }
@@ -197,7 +197,7 @@ pub(super) fn make_like(
         if !dir && **name == *DEFAULT_ACL {
             continue;
         }
-        let done = refusable(way.set(name, value), class, &mut set.refused)?;
+        let done = refusable(inode.set(name, value), class, &mut set.refused)?;
         access |= **name == *ACCESS_ACL;
         default |= **name == *DEFAULT_ACL && done;
     }
@@ -205,10 +205,10 @@ pub(super) fn make_like(
         set.access_changed = access || !fresh;
         set.default_set = default;
         if !access && !fresh {
-            refusable(way.remove(ACCESS_ACL), MetaMask::ACL, &mut set.refused)?;
+            refusable(inode.remove(ACCESS_ACL), MetaMask::ACL, &mut set.refused)?;
         }
         if !default && !fresh && dir {
-            refusable(way.remove(DEFAULT_ACL), MetaMask::ACL, &mut set.refused)?;
+            refusable(inode.remove(DEFAULT_ACL), MetaMask::ACL, &mut set.refused)?;
         }
     }
     Ok(set)
@@ -230,5 +230,5 @@ fn refusable(done: rustix::io::Result<()>, class: MetaMask, refused: &mut MetaMa
 
 /// Convenience for what is open for reading or writing.
 pub(super) fn read_fd(fd: impl AsFd, want: MetaMask, privileged: bool) -> rustix::io::Result<Xattrs> {
-    Way::Fd(fd.as_fd()).read(want, privileged)
+    XattrTarget::Fd(fd.as_fd()).read(want, privileged)
 }

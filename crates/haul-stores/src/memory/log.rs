@@ -1,9 +1,9 @@
-//! What was asked of a store: tests assert on the number of calls and on the names in them.
+//! The calls of a store: tests assert on their number and on the names in them.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use super::tree::hold;
+use crate::lock::lock;
 
 /// Names kept in the log; beyond them calls are only counted, so that a run over a million files stays small.
 const NAMES_MOST: usize = 100_000;
@@ -29,7 +29,7 @@ struct Kept {
 
 impl Log {
     pub fn note(&self, op: &'static str, paths: impl ExactSizeIterator<Item = Vec<u8>>) {
-        let mut kept = hold(&self.0);
+        let mut kept = lock(&self.0);
         let count = kept.counts.entry(op).or_default();
         count.0 += 1;
         count.1 += paths.len() as u64;
@@ -40,10 +40,10 @@ impl Log {
     }
 
     pub fn count(&self, op: &str) -> (u64, u64) {
-        hold(&self.0).counts.get(op).copied().unwrap_or_default()
+        lock(&self.0).counts.get(op).copied().unwrap_or_default()
     }
 
     pub fn calls(&self) -> Vec<Call> {
-        hold(&self.0).calls.clone()
+        lock(&self.0).calls.clone()
     }
 }

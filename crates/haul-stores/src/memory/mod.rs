@@ -17,11 +17,12 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs, check_lea
 use haul_core::store::{Caps, Place, Proof, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
+use crate::lock::lock;
 use content::Content;
 pub use log::Call;
 use log::Log;
 use sink::Session;
-use tree::{At, File, Inode, Leaf, Lost, Tree, floor, hold};
+use tree::{At, File, Inode, Leaf, Tree, Unresolved, floor};
 
 /// A handle to a tree in memory. [`Memory::again`] makes another one to the same data.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Memory {
         Memory { caps, place, shared, log: Arc::default() }
     }
 
-    /// An empty store that can do what an object store can: parts, keys, one time of a second's grain.
+    /// An empty store with the abilities of an object store: parts, keys, one time of a second's resolution.
     pub fn objects() -> Self {
         Self::new().with(|caps| {
             caps.write = WriteStyle::Parts { least: 1024, most: 1 << 30, count: 10_000 };
@@ -119,7 +120,7 @@ impl Memory {
         })
     }
 
-    /// Changes what this handle can do. What is taken away answers `Unsupported`.
+    /// Changes the abilities of this handle. Removed ones answer `Unsupported`.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Caps)) -> Self {
         change(&mut self.caps);
@@ -136,7 +137,7 @@ impl Memory {
     /// Panics if a directory stands there.
     pub fn put(&self, path: impl AsRef<[u8]>, bytes: impl AsRef<[u8]>) {
         let path = self.split(path.as_ref());
-        let mut tree = hold(&self.shared.tree);
+        let mut tree = lock(&self.shared.tree);
         self.make_parents(&mut tree, &path);
         let file = match tree.find(&path.keys, self.caps.dirs).ok().and_then(|at| tree.node(at).file.clone()) {
             Some(file) => file,
@@ -147,7 +148,7 @@ impl Memory {
             }
         };
         let (now, generation) = (tree.now(), tree.generation());
-        let mut inode = hold(&file);
+        let mut inode = lock(&file);
         assert_eq!(inode.kind, Kind::File, "what stands there is no file");
         inode.content = Content::of(bytes.as_ref());
         inode.mtime = floor(now, self.caps.mtime_grain);
@@ -159,7 +160,7 @@ impl Memory {
         let mut path = self.split(path.as_ref());
         path.keys.push(Box::default());
         path.leaves.push(Box::default());
-        self.make_parents(&mut hold(&self.shared.tree), &path);
+        self.make_parents(&mut lock(&self.shared.tree), &path);
     }
 
     fn make_parents(&self, tree: &mut Tree, path: &Path) {
@@ -177,13 +178,13 @@ impl Memory {
     /// Sets the modification time past the contract. Panics if the name is absent.
     pub fn put_time(&self, path: impl AsRef<[u8]>, mtime: Time) {
         let file = self.inode(path.as_ref()).expect("there must be such a name");
-        hold(&file).mtime = floor(mtime, self.caps.mtime_grain);
+        lock(&file).mtime = floor(mtime, self.caps.mtime_grain);
     }
 
     /// The content of a file; `None` if there is none of that name.
     pub fn get(&self, path: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         let file = self.inode(path.as_ref())?;
-        let inode = hold(&file);
+        let inode = lock(&file);
         (inode.kind == Kind::File).then(|| inode.content.all())
     }
 
@@ -191,19 +192,19 @@ impl Memory {
     pub fn entry(&self, path: impl AsRef<[u8]>) -> Option<Entry> {
         let file = self.inode(path.as_ref())?;
         let name = Name::parse(&Dir::root(), path.as_ref())?;
-        Some(self.shown(name, &hold(&file), MetaMask(u16::MAX)))
+        Some(self.shown(name, &lock(&file), MetaMask(u16::MAX)))
     }
 
     fn inode(&self, path: &[u8]) -> Option<File> {
         let path = self.split(path);
-        let tree = hold(&self.shared.tree);
+        let tree = lock(&self.shared.tree);
         let at = tree.find(&path.keys, self.caps.dirs).ok()?;
         tree.node(at).file.clone()
     }
 
     /// All names in order of their bytes, a directory with a slash behind it. Unfinished writes are not among them.
     pub fn paths(&self) -> Vec<Vec<u8>> {
-        let tree = hold(&self.shared.tree);
+        let tree = lock(&self.shared.tree);
         let mut found = Vec::new();
         let mut open = vec![(tree::ROOT, Vec::new())];
         while let Some((at, path)) = open.pop() {
@@ -225,7 +226,7 @@ impl Memory {
 
     /// Unfinished writes, in no order.
     pub fn sessions(&self) -> usize {
-        hold(&self.shared.sessions).len()
+        lock(&self.shared.sessions).len()
     }
 
     /// How often a method of `Store`, `Source` or `Sink` was called through this handle.
@@ -290,7 +291,7 @@ impl Memory {
 
     fn entry_of(&self, tree: &Tree, at: At, name: Name, want: MetaMask) -> Entry {
         match &tree.node(at).file {
-            Some(file) => self.shown(name, &hold(file), want),
+            Some(file) => self.shown(name, &lock(file), want),
             None => {
                 let mut entry = Entry::bare(name, Kind::Dir);
                 entry.have = MetaMask::BASIC;
@@ -299,7 +300,7 @@ impl Memory {
         }
     }
 
-    /// What this handle tells of an inode. `want` only decides whether extended attributes are read.
+    /// The entry of an inode as this handle reports it. `want` only decides whether extended attributes are read.
     fn shown(&self, name: Name, inode: &Inode, want: MetaMask) -> Entry {
         let mut entry = Entry::bare(name, inode.kind);
         let known = self.caps.sets.with(MetaMask::BASIC).with(MetaMask::MTIME);
@@ -328,7 +329,7 @@ impl Memory {
     }
 }
 
-/// What one look at an inode tells.
+/// Attributes of one look-up.
 const STATED: MetaMask = MetaMask(MetaMask::BASIC.0 | MetaMask::MTIME.0 | MetaMask::MODE.0 | MetaMask::OWNER.0 | MetaMask::GROUP.0);
 
 const EXTENDED: MetaMask = MetaMask(MetaMask::ACL.0 | MetaMask::XATTR.0 | MetaMask::CONTEXT.0);
@@ -337,9 +338,9 @@ fn fail(kind: ErrorKind, op: &'static str, name: &Name) -> Error {
     Error::new(kind, op).on(name)
 }
 
-fn lost(why: Lost, op: &'static str, name: &Name) -> Error {
+fn lost(why: Unresolved, op: &'static str, name: &Name) -> Error {
     let error = fail(why.kind(), op, name);
-    if why == Lost::NotDir { error.because("a part of the path is no directory") } else { error }
+    if why == Unresolved::NotDir { error.because("a part of the path is no directory") } else { error }
 }
 
 fn extended_of(inode: &Inode, want: MetaMask, sets: MetaMask) -> Xattrs {

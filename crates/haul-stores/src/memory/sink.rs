@@ -1,4 +1,4 @@
-//! Open files: what is read and what is being written.
+//! Open files: sources and sinks.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -10,8 +10,9 @@ use haul_core::hash::xxh128;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, WriteStyle, chunks};
 use haul_core::{Error, ErrorKind, Result};
 
-use super::tree::{File, hold};
+use super::tree::File;
 use super::{Memory, extended_of, fail, lost};
+use crate::lock::lock;
 
 /// Bytes copied under one lock, so that writers of one file take turns.
 const STEP: usize = 64 << 10;
@@ -33,16 +34,16 @@ impl Source for Open {
     }
 
     fn stamp(&self) -> Result<Stamp> {
-        Ok(self.store.shown(self.name.clone(), &hold(&self.file), MetaMask::NONE).stamp())
+        Ok(self.store.shown(self.name.clone(), &lock(&self.file), MetaMask::NONE).stamp())
     }
 
     fn data(&self, at: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.store.log.note("data", [self.name.path()].into_iter());
-        Ok(hold(&self.file).content.data(at))
+        Ok(lock(&self.file).content.data(at))
     }
 
     fn xattrs(&self, want: MetaMask) -> Result<Xattrs> {
-        Ok(extended_of(&hold(&self.file), want, self.store.caps.sets))
+        Ok(extended_of(&lock(&self.file), want, self.store.caps.sets))
     }
 }
 
@@ -58,7 +59,7 @@ impl Read for Reader<'_> {
         if wanted == 0 {
             return Ok(0);
         }
-        match hold(&self.open.file).content.read(self.at.start, &mut into[..wanted]) {
+        match lock(&self.open.file).content.read(self.at.start, &mut into[..wanted]) {
             0 => Err(fail(ErrorKind::Changed, "read", &self.open.name).into()),
             count => {
                 self.at.start += count as u64;
@@ -145,7 +146,7 @@ impl Writing {
 
     /// The session, if no one ended it.
     fn with<T>(&self, op: &'static str, act: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
-        let mut session = hold(&self.session);
+        let mut session = lock(&self.session);
         if session.ended {
             return Err(fail(ErrorKind::NotFound, op, &self.name).because("the write was given up"));
         }
@@ -195,7 +196,7 @@ impl Writing {
 
     fn end(&self, session: &mut Session) {
         session.ended = true;
-        let mut all = hold(&self.store.shared.sessions);
+        let mut all = lock(&self.store.shared.sessions);
         if all.get(&self.token.0).is_some_and(|kept| Arc::ptr_eq(kept, &self.session)) {
             all.remove(&self.token.0);
         }
@@ -221,7 +222,7 @@ impl Sink for Writing {
                 Err(e) => return Err(Error::from_io(e, "read").on(&self.name)),
             };
             self.with("write", |session| {
-                hold(&session.file).content.write(position, &buffer[..count]);
+                lock(&session.file).content.write(position, &buffer[..count]);
                 session.written.add(position..position + count as u64);
                 Ok(())
             })?;
@@ -234,7 +235,7 @@ impl Sink for Writing {
         self.note("hole");
         self.admit(&at, "write")?;
         self.with("write", |session| {
-            hold(&session.file).content.hole(at.clone());
+            lock(&session.file).content.hole(at.clone());
             session.written.add(at);
             Ok(())
         })
@@ -250,7 +251,7 @@ impl Sink for Writing {
             let tag: Box<[u8]> = match self.store.caps.write {
                 WriteStyle::Parts { .. } => {
                     let mut part = vec![0; (chunk.at.end - chunk.at.start) as usize];
-                    hold(&session.file).content.read(chunk.at.start, &mut part);
+                    lock(&session.file).content.read(chunk.at.start, &mut part);
                     Box::new(xxh128(&part).to_be_bytes())
                 }
                 WriteStyle::Anywhere | WriteStyle::InOrder => Box::default(),
@@ -275,7 +276,7 @@ impl Sink for Writing {
         self.with("commit", |session| {
             self.check_receipts(session, entry.size, receipts)?;
             let path = self.store.path(&self.name, "commit")?;
-            let mut tree = hold(&self.store.shared.tree);
+            let mut tree = lock(&self.store.shared.tree);
             if !session.in_place {
                 if let Ok(at) = tree.find(&path.keys, self.store.caps.dirs)
                     && tree.kind(at) == Some(Kind::Dir)
@@ -294,7 +295,7 @@ impl Sink for Writing {
 
     fn abort(&self) -> Result<()> {
         self.note("abort");
-        let mut session = hold(&self.session);
+        let mut session = lock(&self.session);
         self.end(&mut session);
         Ok(())
     }

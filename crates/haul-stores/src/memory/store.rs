@@ -12,8 +12,9 @@ use haul_core::{ErrorKind, Result};
 
 use super::content::Content;
 use super::sink::{Open, Session, Writing, token};
-use super::tree::{At, File, Leaf, Lost, ROOT, Tree, floor, hold};
+use super::tree::{At, File, Leaf, ROOT, Tree, Unresolved, floor};
 use super::{EXTENDED, Memory, Path, extended_of, fail, lost};
+use crate::lock::lock;
 
 /// Entries that a listing takes out under one lock.
 const PAGE: usize = 1000;
@@ -31,15 +32,15 @@ impl Memory {
         self.log.note(op, [name.path()].into_iter());
     }
 
-    fn find(&self, tree: &Tree, path: &Path) -> Result<At, Lost> {
+    fn find(&self, tree: &Tree, path: &Path) -> Result<At, Unresolved> {
         let at = tree.find(&path.keys, self.caps.dirs)?;
         let implied = tree.node(at).file.is_none() && tree.node(at).children.is_empty() && at != ROOT;
-        if implied { Err(Lost::Absent) } else { Ok(at) }
+        if implied { Err(Unresolved::Absent) } else { Ok(at) }
     }
 
     fn look(&self, name: &Name, want: MetaMask, op: &'static str) -> Result<Entry> {
         let path = self.path(name, op)?;
-        let tree = hold(&self.shared.tree);
+        let tree = lock(&self.shared.tree);
         let at = self.find(&tree, &path).map_err(|why| lost(why, op, name))?;
         Ok(self.entry_of(&tree, at, name.clone(), want))
     }
@@ -47,13 +48,13 @@ impl Memory {
     /// The inode behind a name, links resolved if `follow`. Absolute targets begin at the root of the store.
     fn reach(&self, name: &Name, follow: bool, op: &'static str) -> Result<File> {
         let mut path = self.path(name, op)?;
-        let tree = hold(&self.shared.tree);
+        let tree = lock(&self.shared.tree);
         for _ in 0..LINKS_MOST {
             let at = self.find(&tree, &path).map_err(|why| lost(why, op, name))?;
             let Some(file) = tree.node(at).file.clone() else {
                 return Err(fail(ErrorKind::NotFound, op, name));
             };
-            let Some(target) = hold(&file).target.clone().filter(|_| follow) else {
+            let Some(target) = lock(&file).target.clone().filter(|_| follow) else {
                 return Ok(file);
             };
             let mut leaves = path.leaves;
@@ -73,11 +74,11 @@ impl Memory {
         Err(fail(ErrorKind::Other, op, name).because("too many links, one behind the other"))
     }
 
-    /// The file that `entry` was listed as, if that is still what stands there.
+    /// The file that `entry` was listed as, if it still has the name.
     fn listed(&self, entry: &Entry, follow: bool, op: &'static str) -> Result<File> {
         let name = &entry.name;
         let file = self.reach(name, follow, op)?;
-        let inode = hold(&file);
+        let inode = lock(&file);
         if inode.kind != Kind::File {
             return Err(fail(ErrorKind::Changed, op, name).because(format!("it is a {} now", inode.kind.word())));
         }
@@ -96,7 +97,7 @@ impl Memory {
 
     /// Attributes of a file that is complete; `now` is its time unless the source's is kept.
     pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> Landed {
-        let mut inode = hold(file);
+        let mut inode = lock(file);
         inode.content.resize(entry.size);
         inode.mtime = floor(now, self.caps.mtime_grain);
         inode.generation = generation;
@@ -107,7 +108,7 @@ impl Memory {
     /// Puts an inode under a name, in place of anything but a directory; of nothing at all unless `replace`.
     fn put_inode(&self, name: &Name, file: &File, replace: bool, op: &'static str) -> Result<()> {
         let path = self.path(name, op)?;
-        let mut tree = hold(&self.shared.tree);
+        let mut tree = lock(&self.shared.tree);
         let there = self.find(&tree, &path).ok().and_then(|at| tree.kind(at));
         match there {
             Some(Kind::Dir) => return Err(fail(ErrorKind::Exists, op, name).because("a directory stands there")),
@@ -124,13 +125,13 @@ impl Memory {
         use std::ops::Bound::{Excluded, Unbounded};
         let name = Name::of(dir);
         let path = self.dir_path(dir);
-        let tree = hold(&self.shared.tree);
+        let tree = lock(&self.shared.tree);
         let at = match tree.find(&path.keys, self.caps.dirs) {
-            Err(Lost::Absent) if !self.caps.dirs => return Ok(Vec::new()),
+            Err(Unresolved::Absent) if !self.caps.dirs => return Ok(Vec::new()),
             found => found.map_err(|why| lost(why, "list", &name))?,
         };
         if self.caps.dirs && tree.kind(at) != Some(Kind::Dir) {
-            return Err(lost(Lost::NotDir, "list", &name));
+            return Err(lost(Unresolved::NotDir, "list", &name));
         }
         let from = after.map_or(Unbounded, Excluded);
         let mut page = Vec::new();
@@ -149,7 +150,7 @@ impl Memory {
         Ok(page)
     }
 
-    /// Takes out of a listed entry what this store's listings do not tell.
+    /// Removes from an entry what this store's listings do not report.
     fn cut(&self, entry: &mut Entry) {
         let full = entry.clone();
         let have = full.have.and(self.caps.lists);
@@ -183,7 +184,7 @@ impl Memory {
     fn get_item(&self, item: &mut Item, data: &mut Vec<u8>, keep: MetaMask, follow: bool) -> Result<()> {
         let name = item.entry.name.clone();
         let file = self.listed(&item.entry, follow, "open")?;
-        let inode = hold(&file);
+        let inode = lock(&file);
         let bytes = inode.content.all();
         if data.len() + bytes.len() > self.caps.bundle_bytes.max(item.entry.size as usize) {
             return Err(fail(ErrorKind::Changed, "read", &name).because("it has grown past what a bundle carries"));
@@ -196,10 +197,10 @@ impl Memory {
 
     fn put_item(&self, item: &Item, data: &[u8], keep: MetaMask, direct: bool) -> Result<Landed> {
         let (now, generation, file) = {
-            let mut tree = hold(&self.shared.tree);
+            let mut tree = lock(&self.shared.tree);
             (tree.now(), tree.generation(), tree.inode(Kind::File, 0o644))
         };
-        hold(&file).content = Content::of(&data[item.at.clone()]);
+        lock(&file).content = Content::of(&data[item.at.clone()]);
         let landed = self.finish(&file, &item.entry, keep, now, generation);
         self.put_inode(&item.entry.name, &file, !(direct && self.caps.direct_create), "create")?;
         Ok(landed)
@@ -208,13 +209,13 @@ impl Memory {
     fn remove_one(&self, entry: &Entry) -> Result<()> {
         let name = &entry.name;
         let path = self.path(name, "remove")?;
-        let mut tree = hold(&self.shared.tree);
+        let mut tree = lock(&self.shared.tree);
         let at = self.find(&tree, &path).map_err(|why| lost(why, "remove", name))?;
         let Some(file) = tree.node(at).file.clone() else {
             return Err(fail(ErrorKind::NotFound, "remove", name));
         };
         let (kind, ino) = {
-            let inode = hold(&file);
+            let inode = lock(&file);
             (inode.kind, inode.ino)
         };
         if (entry.ino != 0 && entry.ino != ino) || (entry.kind == Kind::Dir) != (kind == Kind::Dir) {
@@ -253,7 +254,7 @@ impl Store for Memory {
                 return self.look(name, want, "stat");
             }
             let file = self.reach(name, true, "stat")?;
-            Ok(self.shown(name.clone(), &hold(&file), want))
+            Ok(self.shown(name.clone(), &lock(&file), want))
         };
         let one = |name: Name| match look(&name) {
             Ok(entry) => Found::Entry(entry),
@@ -289,7 +290,7 @@ impl Store for Memory {
         self.note("create", name);
         let path = self.path(name, "create")?;
         let in_place = spec.in_place && self.caps.write == WriteStyle::Anywhere;
-        let mut tree = hold(&self.shared.tree);
+        let mut tree = lock(&self.shared.tree);
         let there = match self.find(&tree, &path) {
             Ok(at) => tree.node(at).file.clone(),
             Err(why) => {
@@ -297,14 +298,14 @@ impl Store for Memory {
                 if self.caps.dirs {
                     let above = &path.keys[..path.keys.len().saturating_sub(1)];
                     let parent = tree.find(above, true).map_err(|why| lost(why, "create", name))?;
-                    if why == Lost::NotDir || tree.kind(parent) != Some(Kind::Dir) {
-                        return Err(lost(Lost::NotDir, "create", name));
+                    if why == Unresolved::NotDir || tree.kind(parent) != Some(Kind::Dir) {
+                        return Err(lost(Unresolved::NotDir, "create", name));
                     }
                 }
                 None
             }
         };
-        let kind = there.as_ref().map(|file| hold(file).kind);
+        let kind = there.as_ref().map(|file| lock(file).kind);
         if path.keys.is_empty() || kind == Some(Kind::Dir) {
             return Err(fail(ErrorKind::Exists, "create", name).because("a directory stands there"));
         }
@@ -312,15 +313,15 @@ impl Store for Memory {
             Some(file) if in_place && kind == Some(Kind::File) => file,
             _ => tree.inode(Kind::File, 0o644),
         };
-        if in_place && hold(&file).nlink == 0 {
+        if in_place && lock(&file).nlink == 0 {
             tree.place(&path.keys, &path.leaves, &file, self.caps.dirs).map_err(|why| lost(why, "create", name))?;
         }
         drop(tree);
         let token = token(&name.path(), spec.entry.stamp());
         let session = Arc::new(Mutex::new(Session::new(name, spec, file, in_place)));
-        let left = hold(&self.shared.sessions).insert(token.0.clone(), session.clone());
+        let left = lock(&self.shared.sessions).insert(token.0.clone(), session.clone());
         if let Some(left) = left {
-            hold(&left).ended = true;
+            lock(&left).ended = true;
         }
         Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token, session }))
     }
@@ -328,9 +329,9 @@ impl Store for Memory {
     fn attach(&self, name: &Name, token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
         self.note("attach", name);
         self.deny(self.caps.attach, "attach", name)?;
-        let session = hold(&self.shared.sessions).get(&token.0).cloned();
+        let session = lock(&self.shared.sessions).get(&token.0).cloned();
         match session {
-            Some(session) if hold(&session).name.path() == name.path() => {
+            Some(session) if lock(&session).name.path() == name.path() => {
                 Ok(Box::new(Writing { store: self.handle(), name: name.clone(), token: token.clone(), session }))
             }
             _ => Err(fail(ErrorKind::NotFound, "attach", name).because("there is no such unfinished write")),
@@ -339,9 +340,9 @@ impl Store for Memory {
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
         self.note("abandon", name);
-        let left = hold(&self.shared.sessions).remove(&token.0);
+        let left = lock(&self.shared.sessions).remove(&token.0);
         if let Some(left) = left {
-            hold(&left).ended = true;
+            lock(&left).ended = true;
         }
         Ok(())
     }
@@ -374,12 +375,12 @@ impl Store for Memory {
             let name = Name::of(dir);
             self.deny(self.caps.dirs, "make directory", &name)?;
             let path = self.path(&name, "make directory")?;
-            let mut tree = hold(&self.shared.tree);
+            let mut tree = lock(&self.shared.tree);
             match self.find(&tree, &path).map(|at| tree.kind(at)) {
                 Ok(Some(Kind::Dir)) => Ok(false),
                 Ok(_) => Err(fail(ErrorKind::Exists, "make directory", &name)),
-                Err(Lost::NotDir) => Err(lost(Lost::NotDir, "make directory", &name)),
-                Err(Lost::Absent) => {
+                Err(Unresolved::NotDir) => Err(lost(Unresolved::NotDir, "make directory", &name)),
+                Err(Unresolved::Absent) => {
                     let made = tree.inode(Kind::Dir, mode & 0o7777 | 0o700);
                     tree.place(&path.keys, &path.leaves, &made, true).map_err(|why| lost(why, "make directory", &name))?;
                     Ok(true)
@@ -396,9 +397,9 @@ impl Store for Memory {
             kind => kind.is_special() && self.caps.specials,
         };
         self.deny(granted, "make node", name)?;
-        let file = hold(&self.shared.tree).inode(entry.kind, if entry.kind == Kind::Link { 0o777 } else { 0o644 });
+        let file = lock(&self.shared.tree).inode(entry.kind, if entry.kind == Kind::Link { 0o777 } else { 0o644 });
         let landed = {
-            let mut inode = hold(&file);
+            let mut inode = lock(&file);
             inode.target = entry.target.clone().filter(|_| entry.kind == Kind::Link);
             inode.rdev = entry.rdev;
             let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_grain);
@@ -412,7 +413,7 @@ impl Store for Memory {
         self.note("make_hard_link", name);
         self.deny(self.caps.hard_links, "link", name)?;
         let file = self.reach(existing, false, "link")?;
-        if hold(&file).kind == Kind::Dir {
+        if lock(&file).kind == Kind::Dir {
             return Err(fail(ErrorKind::Denied, "link", existing).because("a directory has one name only"));
         }
         self.put_inode(name, &file, true, "link")
@@ -422,7 +423,7 @@ impl Store for Memory {
         self.log.note("set_meta", specs.iter().map(|spec| spec.name.path()));
         let set = |spec: &MetaSpec<'_>| {
             let file = self.reach(spec.name, false, "set attributes")?;
-            let mut inode = hold(&file);
+            let mut inode = lock(&file);
             let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_grain);
             Ok(Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
         };
@@ -433,7 +434,7 @@ impl Store for Memory {
         self.log.note("read_xattrs", entries.iter().map(|entry| entry.name.path()));
         let read = |entry: &mut Entry| {
             let file = self.reach(&entry.name, false, "read attributes")?;
-            entry.xattrs = Some(Box::new(extended_of(&hold(&file), want, self.caps.sets)));
+            entry.xattrs = Some(Box::new(extended_of(&lock(&file), want, self.caps.sets)));
             entry.have = entry.have.with(want.and(EXTENDED).and(self.caps.sets));
             Ok(())
         };
@@ -448,12 +449,12 @@ impl Store for Memory {
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         self.note("rename", from);
         let (old, new) = (self.path(from, "rename")?, self.path(to, "rename")?);
-        let mut tree = hold(&self.shared.tree);
+        let mut tree = lock(&self.shared.tree);
         let at = self.find(&tree, &old).map_err(|why| lost(why, "rename", from))?;
         let Some(file) = tree.node(at).file.clone().filter(|_| at != ROOT) else {
             return Err(fail(ErrorKind::NotFound, "rename", from));
         };
-        let moves_dir = hold(&file).kind == Kind::Dir;
+        let moves_dir = lock(&file).kind == Kind::Dir;
         if moves_dir && new.keys.starts_with(&old.keys) {
             return Err(fail(ErrorKind::Usage, "rename", from).because("a directory cannot go into itself"));
         }
@@ -489,15 +490,15 @@ impl Store for Memory {
         }
         let file = self.listed(entry, false, "copy")?;
         let (content, xattrs) = {
-            let inode = hold(&file);
+            let inode = lock(&file);
             (inode.content.clone(), inode.xattrs.clone())
         };
         let (now, generation, copy) = {
-            let mut tree = hold(&self.shared.tree);
+            let mut tree = lock(&self.shared.tree);
             (tree.now(), tree.generation(), tree.inode(Kind::File, 0o644))
         };
-        hold(&copy).content = content;
-        hold(&copy).xattrs = if spec.keep.any(EXTENDED) { xattrs } else { Default::default() };
+        lock(&copy).content = content;
+        lock(&copy).xattrs = if spec.keep.any(EXTENDED) { xattrs } else { Default::default() };
         let landed = self.finish(&copy, entry, spec.keep, now, generation);
         self.put_inode(to, &copy, true, "copy")?;
         Ok(Some(landed))
@@ -510,7 +511,7 @@ impl Store for Memory {
         }
         let file = self.listed(entry, false, "digest")?;
         let mut hasher = algorithm.begin();
-        hasher.update(&hold(&file).content.all());
+        hasher.update(&lock(&file).content.all());
         Ok(Some(hasher.finish()))
     }
 
@@ -522,7 +523,7 @@ impl Store for Memory {
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
         self.note("reopen", name);
         let file = self.reach(name, false, "reopen")?;
-        let kind = hold(&file).kind;
+        let kind = lock(&file).kind;
         if kind != Kind::File {
             return Err(fail(ErrorKind::Changed, "reopen", name).because(format!("it is a {} now", kind.word())));
         }

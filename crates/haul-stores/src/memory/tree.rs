@@ -1,16 +1,17 @@
-//! Names and what stands under them. A node is a name; an inode is what it names, shared by hard links.
+//! Names and their inodes. A node is a name; an inode is what it names, shared by hard links.
 //!
 //! Nodes are numbered and refer to each other by number, so that a deep tree is dropped without recursion.
 //! Where directories are only parts of names a node may have both an inode and children.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_core::ErrorKind;
 use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
 
 use super::content::Content;
+use crate::lock::lock;
 
 pub(super) type File = Arc<Mutex<Inode>>;
 pub(super) type Leaf = Box<[u8]>;
@@ -19,11 +20,6 @@ pub(super) type Leaf = Box<[u8]>;
 pub(super) type At = u64;
 
 pub(super) const ROOT: At = 0;
-
-/// A panic in one test thread must not hide what the others find.
-pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Debug)]
 pub(super) struct Inode {
@@ -58,7 +54,7 @@ pub(super) fn floor(time: Time, grain: Duration) -> Time {
 }
 
 impl Inode {
-    /// Takes over the attributes `keep` of `entry`, as far as `sets` has them; the rest is what comes back.
+    /// Takes the attributes `keep` of `entry`, as far as `sets` has them; returns the rest.
     pub fn apply(&mut self, entry: &Entry, keep: MetaMask, sets: MetaMask, grain: Duration) -> MetaMask {
         let can = keep.and(sets);
         if can.has(MetaMask::OWNER) {
@@ -108,17 +104,17 @@ pub(super) struct Tree {
 
 /// Why a name could not be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum Unresolved {
     Absent,
     /// A component is a file or a symlink.
     NotDir,
 }
 
-impl Lost {
+impl Unresolved {
     pub fn kind(self) -> ErrorKind {
         match self {
-            Lost::Absent => ErrorKind::NotFound,
-            Lost::NotDir => ErrorKind::Other,
+            Unresolved::Absent => ErrorKind::NotFound,
+            Unresolved::NotDir => ErrorKind::Other,
         }
     }
 }
@@ -171,28 +167,28 @@ impl Tree {
     }
 
     pub fn kind(&self, at: At) -> Option<Kind> {
-        self.node(at).file.as_ref().map(|file| hold(file).kind)
+        self.node(at).file.as_ref().map(|file| lock(file).kind)
     }
 
     /// `strict`: every component but the last must be a directory. Links are never followed.
-    pub fn find(&self, keys: &[Leaf], strict: bool) -> Result<At, Lost> {
+    pub fn find(&self, keys: &[Leaf], strict: bool) -> Result<At, Unresolved> {
         let mut at = ROOT;
         for key in keys {
             if strict && self.kind(at) != Some(Kind::Dir) {
-                return Err(Lost::NotDir);
+                return Err(Unresolved::NotDir);
             }
-            at = *self.node(at).children.get(key).ok_or(Lost::Absent)?;
+            at = *self.node(at).children.get(key).ok_or(Unresolved::Absent)?;
         }
         Ok(at)
     }
 
     /// Puts `file` under a name; what stood there loses it. Intermediate nodes come about only if not `strict`.
     /// `keys` and `leaves` differ where case is folded.
-    pub fn place(&mut self, keys: &[Leaf], leaves: &[Leaf], file: &File, strict: bool) -> Result<(), Lost> {
+    pub fn place(&mut self, keys: &[Leaf], leaves: &[Leaf], file: &File, strict: bool) -> Result<(), Unresolved> {
         let parent = if strict {
             let parent = self.find(&keys[..keys.len() - 1], true)?;
             if self.kind(parent) != Some(Kind::Dir) {
-                return Err(Lost::NotDir);
+                return Err(Unresolved::NotDir);
             }
             parent
         } else {
@@ -204,9 +200,9 @@ impl Tree {
         };
         let (key, leaf) = (&keys[keys.len() - 1], &leaves[leaves.len() - 1]);
         let at = self.child(parent, key, leaf);
-        hold(file).nlink += 1;
+        lock(file).nlink += 1;
         if let Some(old) = self.node_mut(at).file.replace(file.clone()) {
-            hold(&old).nlink -= 1;
+            lock(&old).nlink -= 1;
         }
         Ok(())
     }
@@ -225,7 +221,7 @@ impl Tree {
     /// Takes the name away, and with it parents that are nothing but parts of names.
     pub fn unlink(&mut self, keys: &[Leaf], at: At) {
         if let Some(file) = self.node_mut(at).file.take() {
-            hold(&file).nlink -= 1;
+            lock(&file).nlink -= 1;
         }
         let mut at = at;
         for key in keys.iter().rev() {
@@ -241,7 +237,7 @@ impl Tree {
     }
 
     /// Gives a node with all that is below it another name. The parent of `to` is there.
-    pub fn shift(&mut self, from: &[Leaf], at: At, to: &[Leaf], leaf: Leaf) -> Result<(), Lost> {
+    pub fn shift(&mut self, from: &[Leaf], at: At, to: &[Leaf], leaf: Leaf) -> Result<(), Unresolved> {
         let parent = self.find(&to[..to.len() - 1], true)?;
         let old = self.node(at).parent;
         self.node_mut(old).children.remove(&from[from.len() - 1]);

@@ -1,4 +1,4 @@
-//! The requests that the store makes of one bucket, one function each.
+//! The requests for objects of one bucket, one function each.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,26 +11,27 @@ use http::Method;
 use http::header::HeaderMap;
 
 use super::address::{self, copy_source};
-use super::attributes::{self, Kept};
+use super::attributes::{self, FileAttributes};
 use super::call::{Answer, Body, Call};
-use super::checksum::{self, Algorithm, ETag, Kind, Proof, Stored, Value};
+use super::checksum::{self, Algorithm, ETag, Kind, ObjectChecksums, StoredChecksum, Value};
+use super::checksum_modes::{ChecksumMode, is_unverified};
 use super::client::Client;
 use super::fault;
-use super::forms::{Warrant, is_unproven};
 use super::framed::Framed;
+use super::put_options::{CopyTemplate, Pair, PutOptions};
 use super::sign::Payload;
-use super::wishes::{Likeness, Pair, Wishes};
 use super::xml;
+use crate::http_client::time;
 
-/// A bucket, what its objects are to be written with, and who asks.
+/// A bucket, the options for its objects, and the client.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     pub client: Arc<Client>,
     pub name: String,
-    pub wishes: Arc<Wishes>,
+    pub options: Arc<PutOptions>,
 }
 
-/// What HEAD and GET say of an object.
+/// The metadata of an object by HEAD or GET.
 #[derive(Debug)]
 pub struct Head {
     pub size: u64,
@@ -39,12 +40,12 @@ pub struct Head {
     pub modified: Time,
     /// The service's time of the answer.
     pub answered: Option<Time>,
-    pub kept: Kept,
-    pub proof: Proof,
+    pub attributes: FileAttributes,
+    pub checksums: ObjectChecksums,
     pub headers: HeaderMap,
 }
 
-/// An object that was written: its ETag, and the service's times before and after.
+/// A written object: its ETag, and the service's times before and after.
 #[derive(Clone, Debug, Default)]
 pub struct Put {
     pub etag: String,
@@ -60,7 +61,7 @@ impl Put {
 }
 
 fn date(answer: &Answer) -> Option<Time> {
-    answer.header("date").and_then(xml::time::http)
+    answer.header("date").and_then(time::http)
 }
 
 /// An upload in parts that was begun.
@@ -69,22 +70,22 @@ pub struct Upload {
     pub id: String,
     /// Of the checksums of its parts.
     pub algorithm: Algorithm,
-    /// The service has said that it keeps the checksum of the whole object, not one of those of the parts.
+    /// The service keeps the checksum of the whole object, not a composite one.
     pub whole: bool,
     pub since: Option<Time>,
 }
 
-/// What is to come out of parts.
+/// The object that parts are assembled to.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
     pub size: u64,
     /// Checksums of the whole, if any are known.
     pub whole: &'a [Value],
-    /// The first of them goes to the service, which then refuses to make anything else: only of an [`Upload::whole`].
+    /// Send the first of them to the service, which then rejects anything else: only for an [`Upload::whole`].
     pub sent: bool,
 }
 
-/// A part that arrived.
+/// A part that was uploaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     pub number: u32,
@@ -99,14 +100,14 @@ impl Head {
         let pairs = || answer.headers.iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?)));
         let whole = answer.header("content-range").and_then(|range| range.rsplit('/').next()).and_then(|size| size.parse().ok());
         let size = whole.or_else(|| answer.header("content-length").and_then(|size| size.parse().ok())).unwrap_or(0);
-        let modified = answer.header("last-modified").and_then(xml::time::http).unwrap_or_default();
+        let modified = answer.header("last-modified").and_then(time::http).unwrap_or_default();
         Head {
             size,
             etag: answer.header("etag").unwrap_or_default().to_string(),
             modified,
             answered: date(answer),
-            kept: attributes::read(attributes::user_metadata(pairs())),
-            proof: checksum::proof(pairs()),
+            attributes: attributes::read(attributes::user_metadata(pairs())),
+            checksums: checksum::checksums(pairs()),
             headers: answer.headers.clone(),
         }
     }
@@ -145,13 +146,13 @@ impl Bucket {
 
     pub fn call<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
         let call = Call::new(op, method, &self.name, key);
-        if self.wishes.request_payer { call.with("x-amz-request-payer", "requester") } else { call }
+        if self.options.request_payer { call.with("x-amz-request-payer", "requester") } else { call }
     }
 
     /// A request that reads an object, in the version that is wished for.
     fn looking<'a>(&'a self, op: &'static str, method: Method, key: &'a [u8]) -> Call<'a> {
-        let call = self.wishes.reading(self.call(op, method, key));
-        match &self.wishes.version {
+        let call = self.options.reading(self.call(op, method, key));
+        match &self.options.version {
             Some(version) => call.ask("versionId", version.as_str()),
             None => call,
         }
@@ -188,33 +189,33 @@ impl Bucket {
         Ok((Head::of(&answer), answer))
     }
 
-    /// Puts a whole object whose bytes are in memory.
+    /// Uploads a whole object from memory.
     pub fn put(&self, key: &[u8], bytes: &[u8], metadata: &[Pair]) -> Result<Put> {
-        let forms = &self.client.forms;
-        forms.prove(|warrant| {
-            let mut call = self.wishes.writing(self.call("write", Method::PUT, key), key, metadata);
-            let sent = warrant.algorithm.of(bytes);
-            call = call.with(warrant.algorithm.header(), sent.base64());
+        let modes = &self.client.modes;
+        modes.prove(|mode| {
+            let mut call = self.options.writing(self.call("write", Method::PUT, key), key, metadata);
+            let sent = mode.algorithm.of(bytes);
+            call = call.with(mode.algorithm.header(), sent.base64());
             let answer = self.client.send(&call, Body::Bytes(bytes))?;
             // Where it goes in one request there is no trailer.
-            let warrant = Warrant { trailing: false, ..warrant };
-            forms.accepted(&answer, warrant, sent, || Some(Algorithm::Md5.of(bytes)), !self.wishes.no_check_etag)?;
+            let mode = ChecksumMode { trailing: false, ..mode };
+            modes.accepted(&answer, mode, sent, || Some(Algorithm::Md5.of(bytes)), !self.options.no_check_etag)?;
             Ok(Put::of(&answer))
         })
     }
 
     /// Begins an upload in parts. Its checksum is that of the whole object, where the endpoint says so.
     pub fn begin(&self, key: &[u8], metadata: &[Pair]) -> Result<Upload> {
-        self.client.forms.prove(|warrant| {
-            let mut call = self.wishes.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
-            if warrant.algorithm.combines() {
-                call = call.with("x-amz-checksum-algorithm", warrant.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
+        self.client.modes.prove(|mode| {
+            let mut call = self.options.writing(self.call("create", Method::POST, key), key, metadata).ask("uploads", "");
+            if mode.algorithm.combines() {
+                call = call.with("x-amz-checksum-algorithm", mode.algorithm.word()).with("x-amz-checksum-type", "FULL_OBJECT");
             }
             let answer = self.client.send(&call, Body::None)?;
-            let (since, whole) = (date(&answer), keeps_whole(&answer, warrant.algorithm));
+            let (since, whole) = (date(&answer), keeps_whole(&answer, mode.algorithm));
             let body = answer.whole("create")?;
             let id = xml::initiated(&body).map_err(|e| fault::document("create", &self.name, e))?;
-            Ok(Upload { id, algorithm: warrant.algorithm, whole, since })
+            Ok(Upload { id, algorithm: mode.algorithm, whole, since })
         })
     }
 
@@ -223,51 +224,51 @@ impl Bucket {
     /// begun.
     pub fn put_part(&self, key: &[u8], upload: &str, number: u32, size: u64, from: &mut dyn Read, begun: Algorithm) -> Result<Part> {
         let call =
-            || self.wishes.reading(self.call("write", Method::PUT, key)).ask("partNumber", number.to_string()).ask("uploadId", upload);
-        let (forms, etags) = (&self.client.forms, !self.wishes.no_check_etag);
+            || self.options.reading(self.call("write", Method::PUT, key)).ask("partNumber", number.to_string()).ask("uploadId", upload);
+        let (modes, etags) = (&self.client.modes, !self.options.no_check_etag);
         let done = |answer: &Answer, checksum| Part { number, etag: answer.header("etag").unwrap_or_default().to_string(), checksum };
-        let warrant = forms.of_upload(begun);
-        if warrant.trailing {
+        let mode = modes.of_upload(begun);
+        if mode.trailing {
             let call = call()
                 .with("content-encoding", "aws-chunked")
                 .with("x-amz-decoded-content-length", size.to_string())
-                .with("x-amz-trailer", warrant.algorithm.header());
-            let mut framed = Framed::new(from, size, warrant.algorithm, !forms.is_known());
-            let length = Framed::length(size, warrant.algorithm);
+                .with("x-amz-trailer", mode.algorithm.header());
+            let mut framed = Framed::new(from, size, mode.algorithm, !modes.is_known());
+            let length = Framed::length(size, mode.algorithm);
             let answer = self.client.send(&call, Body::Stream(&mut framed, length, Payload::StreamingUnsignedTrailer))?;
-            let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had the whole part");
+            let unsent = || Error::new(ErrorKind::Broken, "write").because("the service answered before it had received the whole part");
             let sent = framed.value().ok_or_else(unsent)?;
-            return match forms.accepted(&answer, warrant, sent, || framed.md5(), etags) {
+            return match modes.accepted(&answer, mode, sent, || framed.md5(), etags) {
                 Ok(()) => Ok(done(&answer, Some(sent))),
                 // The reader is spent: the next try is in another form.
-                Err(e) if is_unproven(&e) && forms.deny(warrant) => Err(e.remedy_is(Remedy::Again)),
+                Err(e) if is_unverified(&e) && modes.deny(mode) => Err(e.remedy_is(Remedy::Again)),
                 Err(e) => Err(e),
             };
         }
         let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         let read = from.take(size).read_to_end(&mut bytes).map_err(|e| Error::from_io(e, "read"))?;
         if (read as u64) < size {
-            return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time"));
+            return Err(Error::new(ErrorKind::Changed, "write").because("the source is shorter than announced"));
         }
         // A service that wants the checksum of the upload in each part gets it, also if it never returns it.
         let mut with_begun = true;
         loop {
-            let warrant = forms.of_upload(begun);
-            let sent = warrant.algorithm.of(&bytes);
-            let mut call = call().with(warrant.algorithm.header(), sent.base64());
-            let also = (warrant.algorithm != begun && with_begun).then(|| begun.of(&bytes));
+            let mode = modes.of_upload(begun);
+            let sent = mode.algorithm.of(&bytes);
+            let mut call = call().with(mode.algorithm.header(), sent.base64());
+            let also = (mode.algorithm != begun && with_begun).then(|| begun.of(&bytes));
             if let Some(value) = also {
                 call = call.with(begun.header(), value.base64());
             }
             let answered = self.client.send(&call, Body::Bytes(&bytes));
             let accepted = answered.and_then(|answer| {
-                forms.accepted(&answer, warrant, sent, || Some(Algorithm::Md5.of(&bytes)), etags)?;
+                modes.accepted(&answer, mode, sent, || Some(Algorithm::Md5.of(&bytes)), etags)?;
                 Ok(done(&answer, also.or(Some(sent)).filter(|sent| sent.algorithm() == begun)))
             });
             match accepted {
-                Err(e) if is_unproven(&e) && also.is_some() => with_begun = false,
-                Err(e) if is_unproven(&e) && forms.deny(warrant) => {}
-                Err(e) if warrant.algorithm != begun && matches!(e.kind(), ErrorKind::Other | ErrorKind::Unsupported) => {
+                Err(e) if is_unverified(&e) && also.is_some() => with_begun = false,
+                Err(e) if is_unverified(&e) && modes.deny(mode) => {}
+                Err(e) if mode.algorithm != begun && matches!(e.kind(), ErrorKind::Other | ErrorKind::Unsupported) => {
                     return Err(e.kind_is(ErrorKind::Corrupt).remedy_is(Remedy::None));
                 }
                 other => return other,
@@ -275,9 +276,9 @@ impl Bucket {
         }
     }
 
-    /// Puts the parts together. `Corrupt` if the service says of what it made that it is something else.
+    /// Completes an upload. `Corrupt` if the service's answer shows another object.
     pub fn complete(&self, key: &[u8], upload: &str, parts: &[Part], expected: Expected<'_>) -> Result<Put> {
-        let mut call = self.wishes.reading(self.call("commit", Method::POST, key)).ask("uploadId", upload);
+        let mut call = self.options.reading(self.call("commit", Method::POST, key)).ask("uploadId", upload);
         if let Some(value) = expected.whole.first().filter(|_| expected.sent) {
             call = call.with(value.algorithm().header(), value.base64()).with("x-amz-checksum-type", "FULL_OBJECT");
         }
@@ -290,17 +291,17 @@ impl Bucket {
             checksum: sum.as_ref().map(|(algorithm, value)| (*algorithm, value.as_str())),
         });
         let body = xml::complete_upload(named);
-        let call = call.with("content-type", "application/xml").patient();
+        let call = call.with("content-type", "application/xml").slow();
         let answer = self.client.send(&call, Body::Bytes(body.as_bytes()))?;
         let until = date(&answer);
         let answer = answer.whole("commit")?;
-        // The status is sent before the work is done: a failure may come in the document.
+        // The status is sent before the work is done: the document may hold a failure.
         let completed = xml::completed(&answer).map_err(|e| fault::document("commit", &self.name, e))?;
         match agrees(&completed, parts, expected.whole) {
             // A service that returned no checksum of a part may yet claim one of the whole.
-            Some(true) if self.client.forms.is_known() || expected.whole.is_empty() => {}
+            Some(true) if self.client.modes.is_known() || expected.whole.is_empty() => {}
             Some(false) => {
-                return Err(Error::new(ErrorKind::Corrupt, "commit").because("what the service made of the parts is not what was sent"));
+                return Err(Error::new(ErrorKind::Corrupt, "commit").because("the assembled object differs from what was sent"));
             }
             Some(true) | None => self.look_at(key, &completed.etag, expected)?,
         }
@@ -314,18 +315,19 @@ impl Bucket {
         match self.head(key) {
             Ok(Some(head)) if checksum::version(&head.etag) == checksum::version(etag) => {
                 if head.size != expected.size {
-                    return wrong(format!("the service made {} bytes of {}", head.size, expected.size));
+                    return wrong(format!("the assembled object has {} bytes instead of {}", head.size, expected.size));
                 }
                 let claims = |value: &&Value| {
-                    let whole = |stored: &&Stored| !stored.etag && stored.kind == Kind::Whole && stored.algorithm() == value.algorithm();
-                    head.proof.stored.iter().find(whole).is_some_and(|stored| stored.value != **value)
+                    let whole =
+                        |stored: &&StoredChecksum| !stored.etag && stored.kind == Kind::Whole && stored.algorithm() == value.algorithm();
+                    head.checksums.stored.iter().find(whole).is_some_and(|stored| stored.value != **value)
                 };
                 let Some(value) = expected.whole.iter().find(claims) else { return Ok(()) };
                 // Whoever reads the object would take it for damaged: the next try asks for no such checksum.
-                self.client.forms.deny_algorithm(value.algorithm());
-                wrong(format!("the {} that the service says the object has is not that of what was sent", value.algorithm().word()))
+                self.client.modes.deny_algorithm(value.algorithm());
+                wrong(format!("the object's {} differs from that of what was sent", value.algorithm().word()))
             }
-            Ok(None) => wrong("the service has made nothing of the parts".into()),
+            Ok(None) => wrong("the service did not assemble the parts".into()),
             Err(e) if !matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => Err(e),
             _ => Ok(()),
         }
@@ -375,16 +377,14 @@ impl Bucket {
     /// Whether there is any key that begins so.
     pub fn any_below(&self, prefix: &[u8]) -> Result<bool> {
         let page = self.page(prefix, false, None, b"", 1)?;
-        let mut any = false;
-        xml::list_objects(&page, &mut |_| any = true).map_err(|e| fault::document("list", &self.name, e))?;
-        Ok(any)
+        xml::list_objects(&page).map(|(lines, _)| !lines.is_empty()).map_err(|e| fault::document("list", &self.name, e))
     }
 
     /// Removes the version `etag`, else `Changed`: by the service itself where it knows the condition, and everywhere by a look just
     /// before. No error if there is no such object.
     pub fn delete_version(&self, key: &[u8], etag: &str) -> Result<()> {
         let stands = |head: &Head| checksum::version(&head.etag) == checksum::version(etag);
-        let changed = || Error::new(ErrorKind::Changed, "remove").because("it is another version by now");
+        let changed = || Error::new(ErrorKind::Changed, "remove").because("it has changed meanwhile");
         match self.head(key)? {
             None => return Ok(()),
             Some(head) if !stands(&head) => return Err(changed()),
@@ -402,31 +402,31 @@ impl Bucket {
     }
 
     /// Copies within the endpoint, up to 5 GiB. Metadata and tags are the source's where nothing else is asked for.
-    pub fn copy(&self, from: (&str, &[u8]), to: &[u8], like: &Likeness<'_>) -> Result<()> {
+    pub fn copy(&self, from: (&str, &[u8]), to: &[u8], like: &CopyTemplate<'_>) -> Result<()> {
         // An object is copied onto itself only if something about it becomes another.
-        let anew = like.changes(&self.wishes) || (from == (&self.name, to));
+        let anew = like.changes(&self.options) || (from == (&self.name, to));
         if anew {
             like.check("copy")?;
         }
         // MinIO's copies have this header only if it is sent.
         let anew = anew || (like.head.headers.contains_key("expires") && like.check("copy").is_ok());
-        let mut call = self.wishes.copying(self.call("copy", Method::PUT, to), like, anew);
-        call = self.wishes.of_source(call).with("x-amz-copy-source", copy_source(from.0, from.1, ""));
+        let mut call = self.options.copying(self.call("copy", Method::PUT, to), like, anew);
+        call = self.options.of_source(call).with("x-amz-copy-source", copy_source(from.0, from.1, ""));
         call = call.with("x-amz-metadata-directive", if anew { "REPLACE" } else { "COPY" });
-        if self.wishes.tagging.is_some() {
+        if self.options.tagging.is_some() {
             call = call.with("x-amz-tagging-directive", "REPLACE");
         }
         call = call.with("x-amz-copy-source-if-match", &like.head.etag);
-        let answer = self.client.send(&call.patient(), Body::None)?.whole("copy")?;
+        let answer = self.client.send(&call.slow(), Body::None)?.whole("copy")?;
         xml::copied(&answer).map(|_| ()).map_err(|e| fault::document("copy", &self.name, e))
     }
 
     /// Begins an upload whose parts are to be copied. No checksum is asked for: services that do not compute one of their own
     /// accord take only such parts as come with one.
-    pub fn begin_copy(&self, to: &[u8], like: &Likeness<'_>, tags: Option<&str>) -> Result<String> {
+    pub fn begin_copy(&self, to: &[u8], like: &CopyTemplate<'_>, tags: Option<&str>) -> Result<String> {
         like.check("copy")?;
-        let mut call = self.wishes.copying(self.call("copy", Method::POST, to), like, true).ask("uploads", "");
-        if let (Some(tags), None) = (tags, &self.wishes.tagging) {
+        let mut call = self.options.copying(self.call("copy", Method::POST, to), like, true).ask("uploads", "");
+        if let (Some(tags), None) = (tags, &self.options.tagging) {
             call = call.with("x-amz-tagging", tags);
         }
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
@@ -441,14 +441,14 @@ impl Bucket {
 
     /// A part of an upload from a range of another object at the same endpoint.
     pub fn copy_part(&self, from: (&str, &[u8]), etag: &str, at: Range<u64>, key: &[u8], upload: &str, number: u32) -> Result<Part> {
-        let call = self.wishes.of_source(self.wishes.reading(self.call("copy", Method::PUT, key)));
+        let call = self.options.of_source(self.options.reading(self.call("copy", Method::PUT, key)));
         let call = call
             .ask("partNumber", number.to_string())
             .ask("uploadId", upload)
             .with("x-amz-copy-source", copy_source(from.0, from.1, ""))
             .with("x-amz-copy-source-range", format!("bytes={}-{}", at.start, at.end - 1))
             .with("x-amz-copy-source-if-match", etag)
-            .patient();
+            .slow();
         let answer = self.client.send(&call, Body::None)?.whole("copy")?;
         let copied = xml::copied(&answer).map_err(|e| fault::document("copy", &self.name, e))?;
         Ok(Part { number, etag: copied.etag, checksum: None })
@@ -480,7 +480,7 @@ fn agrees(completed: &xml::Made, parts: &[Part], whole: &[Value]) -> Option<bool
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let mut verdict = None;
     for (algorithm, text) in &completed.checksums {
-        let Some(said) = Stored::parse(*algorithm, text, &completed.checksum_type) else { continue };
+        let Some(said) = StoredChecksum::parse(*algorithm, text, &completed.checksum_type) else { continue };
         let of_whole = whole.iter().find(|value| value.algorithm() == *algorithm).copied();
         let of_parts = || {
             let values = parts.iter().map(|part| part.checksum.filter(|value| value.algorithm() == *algorithm));

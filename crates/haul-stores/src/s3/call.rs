@@ -1,4 +1,4 @@
-//! One request as its pieces, and the answer to it.
+//! One request, and the answer to it.
 
 use std::io::Read;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 
 use super::checksum::Algorithm;
-use super::fault;
-use super::forms::Warrant;
+use super::checksum_modes::ChecksumMode;
 use super::sign::Payload;
+use crate::http_client::agent::read_error;
 
 /// Bytes of an answer that is read whole: a page of a listing, an error. AWS's largest page has some 1.5 MB.
 const ANSWER_MOST: u64 = 32 << 20;
 
 /// How long a service may say nothing while it puts parts together or copies: it does that at the speed of its disks.
-const PATIENCE: Duration = Duration::from_secs(600);
+const SLOW: Duration = Duration::from_secs(600);
 
 /// A request without its body.
 #[derive(Debug)]
@@ -27,20 +27,20 @@ pub struct Call<'a> {
     pub key: &'a [u8],
     pub query: Vec<(&'static str, String)>,
     pub headers: HeaderMap,
-    /// The bound for a wait in place of the agent's, for what the service is long at. When it is reached the service may be
-    /// at it still: the request is not sent again.
-    pub patience: Option<Duration>,
+    /// In place of the agent's, for what takes the service long. When it is over the service may still be at it: the request is not
+    /// sent again.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl<'a> Call<'a> {
     pub fn new(op: &'static str, method: Method, bucket: &'a str, key: &'a [u8]) -> Self {
-        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), patience: None }
+        Call { op, method, bucket, key, query: Vec::new(), headers: HeaderMap::new(), idle_timeout: None }
     }
 
-    /// For a request that the service works at for minutes before it says anything.
+    /// For a request that the service may work at for minutes before it answers.
     #[must_use]
-    pub fn patient(mut self) -> Self {
-        self.patience = Some(PATIENCE);
+    pub fn slow(mut self) -> Self {
+        self.idle_timeout = Some(SLOW);
         self
     }
 
@@ -59,7 +59,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// A header that is in no message.
+    /// A header that is never printed.
     #[must_use]
     pub fn secret(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(mut value) = HeaderValue::from_str(value) {
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What is sent. Bytes can be sent again; a reader cannot.
+/// The body of a request. Bytes can be sent again; a reader cannot.
 pub enum Body<'a> {
     None,
     Bytes(&'a [u8]),
@@ -94,7 +94,7 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: ureq::Body,
-    /// How often it was asked for, the first time included.
+    /// How often the request was sent.
     pub tries: u32,
 }
 
@@ -107,9 +107,9 @@ impl Answer {
     pub fn whole(mut self, op: &'static str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.body.as_reader().take(ANSWER_MOST + 1).read_to_end(&mut bytes);
-        read.map_err(|e| fault::io_error(op, &e, "the service").tried(self.tries))?;
+        read.map_err(|e| read_error(op, &e, "the service").tried(self.tries))?;
         if bytes.len() as u64 > ANSWER_MOST {
-            return Err(Error::new(ErrorKind::Other, op).because("the answer has no end"));
+            return Err(Error::new(ErrorKind::Other, op).because("the answer is too long"));
         }
         Ok(bytes)
     }
@@ -117,12 +117,12 @@ impl Answer {
 
 impl Call<'_> {
     /// What a streamed request was to be proven with.
-    pub(super) fn warrant(&self) -> Option<Warrant> {
+    pub(super) fn mode(&self) -> Option<ChecksumMode> {
         let named = self.headers.get("x-amz-trailer").and_then(|name| name.to_str().ok())?;
-        Some(Warrant { algorithm: Algorithm::of_header(named)?, trailing: true })
+        Some(ChecksumMode { algorithm: Algorithm::of_header(named)?, trailing: true })
     }
 
-    pub(super) fn is_proven(&self) -> bool {
+    pub(super) fn has_checksum(&self) -> bool {
         self.headers.keys().any(|name| {
             let name = name.as_str();
             name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-mode" || name == "x-amz-trailer"

@@ -1,4 +1,4 @@
-//! Objects that change without their content passing through here: attributes, links, names, copies, removal.
+//! Changes of objects within the service: attributes, links, names, copies, removal.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use haul_core::store::{Landed, MetaSpec, Place, Spec};
 use super::bucket::{Bucket, Expected};
 use super::checksum::{self, Value};
 use super::listing::with_content;
-use super::look::at_once;
-use super::wishes::{Likeness, pairs};
+use super::put_options::{CopyTemplate, pairs};
 use super::{Objects, PARTS_MOST, attributes};
+use crate::http_client::parallel::in_parallel;
 
 /// How objects are copied by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copying {
+pub struct CopySizes {
     /// Bytes of the largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that the service does
     /// not work at one request for minutes, and at several parts at once.
     pub whole: u64,
@@ -23,13 +23,13 @@ pub struct Copying {
     pub part: u64,
 }
 
-impl Default for Copying {
+impl Default for CopySizes {
     fn default() -> Self {
-        Copying { whole: 256 << 20, part: 128 << 20 }
+        CopySizes { whole: 256 << 20, part: 128 << 20 }
     }
 }
 
-/// Requests of one call that are under way at the same time.
+/// Concurrent requests of one call.
 const AT_ONCE: usize = 8;
 
 impl Objects {
@@ -40,7 +40,7 @@ impl Objects {
             return Err(Error::new(ErrorKind::Usage, "make node").because("the symlink has no target"));
         }
         let key = self.key(name, "make node")?;
-        let written = attributes::write(entry, keep, self.bucket.wishes.used()).of_its_kind("make node")?;
+        let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("make node")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, target, &metadata)?;
         self.wrote(&key, target.len() as u64, &put, &metadata, (entry.kind == Kind::Link).then_some(target));
@@ -54,7 +54,7 @@ impl Objects {
             if marker.is_empty() {
                 return Ok(Landed::default());
             }
-            let written = attributes::write(spec.entry, spec.keep, self.bucket.wishes.used());
+            let written = attributes::write(spec.entry, spec.keep, self.bucket.options.used());
             let metadata = match self.bucket.head(&marker)? {
                 // By the name of a file it is one of the sources.
                 Some(head) if head.size > 0 && self.options.map_keys => {
@@ -75,9 +75,9 @@ impl Objects {
         let key = self.key(spec.name, "set attributes")?;
         let absent = || Error::new(ErrorKind::NotFound, "set attributes").because("no such object");
         let head = self.bucket.head(&key)?.ok_or_else(absent)?;
-        // What is not asked for stays as it is.
+        // Attributes that are not to be set stay as they are.
         let mut entry = self.entry_of(spec.name.clone(), &key, &head, MetaMask::XATTR)?;
-        let had = if head.kept.is_empty() { MetaMask::NONE } else { entry.have };
+        let had = if head.attributes.is_empty() { MetaMask::NONE } else { entry.have };
         let xattrs = MetaMask::XATTR.with(MetaMask::ACL);
         let setid = spec.keep.has(MetaMask::SETID);
         if spec.keep.has(MetaMask::MTIME) {
@@ -97,11 +97,11 @@ impl Objects {
         }
         entry.have = entry.have.with(spec.keep.and(spec.entry.have));
         let keep = had.and(self.caps.sets).with(spec.keep.and(self.caps.sets)).with(MetaMask::SETID);
-        let like = Likeness { head: &head, attributes: None, at_home: true };
-        let written = attributes::write(&entry, keep, like.used(&self.bucket.wishes)).of_its_kind("set attributes")?;
+        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true };
+        let written = attributes::write(&entry, keep, like.used(&self.bucket.options)).of_its_kind("set attributes")?;
         let metadata = pairs(written.headers);
-        let like = Likeness { attributes: Some(&metadata), ..like };
-        if like.changes(&self.bucket.wishes) {
+        let like = CopyTemplate { attributes: Some(&metadata), ..like };
+        if like.changes(&self.bucket.options) {
             self.copy_object((&self.bucket, &key), &key, &like)?;
             self.forget_key(&key);
         }
@@ -128,43 +128,44 @@ impl Objects {
         if spec.keep.any(MetaMask::XATTR.with(MetaMask::ACL)) && like.xattrs.is_none() {
             like.xattrs = self.entry_of(entry.name.clone(), &source, &head, MetaMask::XATTR)?.xattrs;
         }
-        let likeness = Likeness { head: &head, attributes: None, at_home: place.name == self.bucket.name };
-        let written = attributes::write(&like, spec.keep, likeness.used(&self.bucket.wishes)).of_its_kind("copy")?;
+        let template = CopyTemplate { head: &head, attributes: None, same_bucket: place.name == self.bucket.name };
+        let written = attributes::write(&like, spec.keep, template.used(&self.bucket.options)).of_its_kind("copy")?;
         let metadata = pairs(written.headers);
-        match self.copy_object((&place, &source), &key, &Likeness { attributes: Some(&metadata), ..likeness }) {
+        match self.copy_object((&place, &source), &key, &CopyTemplate { attributes: Some(&metadata), ..template }) {
             Ok(()) => Ok(Some(Landed { refused: written.refused, ino: 0 })),
-            // The service cannot, or this account may not (tags have rights of their own): through this machine it may go.
+            // The service cannot, or this account may not (tags have permissions of their own): copy through this machine.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    fn copy_object(&self, from: (&Bucket, &[u8]), to: &[u8], like: &Likeness<'_>) -> Result<()> {
+    fn copy_object(&self, from: (&Bucket, &[u8]), to: &[u8], like: &CopyTemplate<'_>) -> Result<()> {
         let (source, key) = from;
         let (head, from) = (like.head, (&*source.name, key));
-        if head.size <= self.copying.whole {
+        if head.size <= self.copy_sizes.whole {
             return self.bucket.copy(from, to, like);
         }
-        let tags = if head.tags() > 0 && self.bucket.wishes.tagging.is_none() { Some(source.tags(key)?) } else { None };
+        let tags = if head.tags() > 0 && self.bucket.options.tagging.is_none() { Some(source.tags(key)?) } else { None };
         let upload = self.bucket.begin_copy(to, like, tags.as_deref())?;
-        let part = self.copying.part.max(head.size.div_ceil(u64::from(PARTS_MOST)));
+        let part = self.copy_sizes.part.max(head.size.div_ceil(u64::from(PARTS_MOST)));
         let ranges: Vec<Range<u64>> = (0..head.size.div_ceil(part)).map(|i| i * part..((i + 1) * part).min(head.size)).collect();
         let numbered: Vec<(u32, Range<u64>)> = (1..).zip(ranges).collect();
-        let parts = at_once(&self.bucket.client.lanes, &numbered, AT_ONCE, |(number, range)| {
+        let parts = in_parallel(&self.bucket.client.threads, &numbered, AT_ONCE, |(number, range)| {
             self.bucket.copy_part(from, &head.etag, range.clone(), to, &upload, *number)
         });
         // What is known of the source is known of the copy, if the service computes the same of it.
-        let whole = head.proof.stored.iter().filter(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
+        let whole = head.checksums.stored.iter().filter(|stored| !stored.etag && stored.kind == checksum::Kind::Whole);
         let whole: Vec<Value> = whole.map(|stored| stored.value).collect();
         let expected = Expected { size: head.size, whole: &whole, sent: false };
         let done = parts.into_iter().collect::<Result<Vec<_>>>().and_then(|parts| self.bucket.complete(to, &upload, &parts, expected));
         if done.is_err() {
-            let _the_error_says_more = self.bucket.abort(to, &upload);
+            // The first error says more.
+            let _ = self.bucket.abort(to, &upload);
         }
         done.map(|_| ())
     }
 
-    /// Nothing about the object becomes another but its name, and what was wished for.
+    /// Changes nothing of the object but its name, and what the options say.
     pub(super) fn move_within(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let (old, new) = (self.key(from, "rename")?, self.key(to, "rename")?);
         let absent = || Error::new(ErrorKind::NotFound, "rename").on(from).because("no such object");
@@ -175,7 +176,7 @@ impl Objects {
         if !replace && self.bucket.head(&new).map_err(|e| e.on(to))?.is_some() {
             return Err(Error::new(ErrorKind::Exists, "rename").on(to));
         }
-        let like = Likeness { head: &head, attributes: None, at_home: true };
+        let like = CopyTemplate { head: &head, attributes: None, same_bucket: true };
         self.copy_object((&self.bucket, &old), &new, &like).map_err(|e| e.on(from))?;
         self.forget_key(&old);
         self.bucket.delete_version(&old, &head.etag).map_err(|e| e.on(from))
@@ -195,7 +196,7 @@ impl Objects {
             Kind::Dir => self.empty_marker(&entry.name),
             _ => self.key(&entry.name, "remove"),
         };
-        let keys: Vec<Result<Vec<u8>>> = at_once(&self.bucket.client.lanes, entries, AT_ONCE, key);
+        let keys: Vec<Result<Vec<u8>>> = in_parallel(&self.bucket.client.threads, entries, AT_ONCE, key);
         let good = keys.iter().filter_map(|key| key.as_ref().ok()).filter(|key| !key.is_empty());
         let good: Vec<(Vec<u8>, String)> = good.map(|key| (key.clone(), String::new())).collect();
         good.iter().for_each(|(key, _)| self.forget_key(key));

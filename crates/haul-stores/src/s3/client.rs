@@ -1,4 +1,4 @@
-//! Requests to one endpoint: signed, sent, and sent again where that is of use.
+//! Requests to one endpoint: signed, sent, and retried.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -13,23 +13,24 @@ use http::header::HeaderValue;
 use http::{Method, Request, Uri};
 use ureq::SendBody;
 
-use super::account::{Account, Addressing, Asked, DEFAULT_REGION};
+use super::account::{Account, AccountOptions, Addressing, DEFAULT_REGION};
 use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
+use super::checksum_modes::{ChecksumModes, UNVERIFIED};
 use super::fault::{self, Refusal};
-use super::forms::{Forms, UNPROVEN};
-use super::look::Lanes;
 use super::sign::{Credential, Payload, Signer};
-use super::trust;
 use super::xml;
+use crate::http_client::agent::{agent, request_error};
+use crate::http_client::parallel::Threads;
+use crate::http_client::time;
 
-/// How often a request is sent elsewhere because an answer says so.
+/// Redirects of one request at the most.
 const REDIRECTS: u32 = 3;
 /// Tries of a request to an endpoint that has never answered, for its address may be wrong: where nobody listens, and where
 /// somebody does and says nothing for a minute.
 const UNREACHED_TRIES: u32 = 3;
 const SILENT_TRIES: u32 = 2;
-/// What was found out about a credential in doubt holds for so long: a bucket may have many objects that are denied.
+/// How long a check for newer credentials holds: a bucket may have many objects that are denied.
 const DOUBT: Duration = Duration::from_secs(60);
 
 /// One endpoint as one account sees it. Any number of threads may use it.
@@ -39,21 +40,21 @@ pub struct Client {
     endpoint: Endpoint,
     /// Whether somebody named the endpoint; else it is Amazon's, one for each region.
     named: bool,
-    /// Regions and styles as they were found out, by bucket.
-    ways: Mutex<HashMap<String, Way>>,
+    /// Regions and styles that were found out, by bucket.
+    routes: Mutex<HashMap<String, Route>>,
     /// Signers by their region.
     signers: Mutex<HashMap<String, Arc<Signer>>>,
-    /// In which form checksums go with what is sent.
-    pub forms: Forms,
-    /// No request is sent before this time, in milliseconds after `began`: the endpoint asked for less.
+    /// Checksums of uploads.
+    pub modes: ChecksumModes,
+    /// No request is sent before this time, in milliseconds after `began`: the endpoint asked to slow down.
     quiet_until: AtomicU64,
     began: Instant,
     /// Threads beside the workers.
-    pub(super) lanes: Lanes,
-    /// Something listens there.
+    pub(super) threads: Threads,
+    /// The endpoint has answered once.
     answered: AtomicBool,
     /// The service has said once that a credential is over, and no other was to be had.
-    told_once: AtomicBool,
+    expiry_reported: AtomicBool,
     doubted: Mutex<Option<Doubted>>,
 }
 
@@ -73,13 +74,13 @@ impl std::fmt::Debug for Client {
 
 /// How a bucket is addressed.
 #[derive(Clone, Debug)]
-struct Way {
+struct Route {
     signer: Arc<Signer>,
     style: Style,
 }
 
-/// Why a try did not succeed, and what was learned from it.
-enum Miss {
+/// Why a try failed.
+enum Failure {
     /// The service said no.
     Refused(Refusal),
     /// There was no answer.
@@ -88,30 +89,30 @@ enum Miss {
 
 impl Client {
     /// As the command line and the settings say. Reads files and sends nothing.
-    pub fn open(asked: &Asked) -> Result<Client> {
+    pub fn open(asked: &AccountOptions) -> Result<Client> {
         let account = Account::open(asked)?;
-        let (endpoint, _) = endpoint_of(&account)?;
-        let address: Uri = endpoint.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
-        let trust = account.trust(&address);
-        Client::new(account, trust::agent(&trust)?)
+        let address: Uri =
+            endpoint_of(&account)?.to_string().parse().map_err(|_| Error::new(ErrorKind::Usage, "connect").because("is no address"))?;
+        let agent = agent(&account.agent_config(&address))?;
+        Client::new(account, agent)
     }
 
     /// Nothing is sent yet. The endpoint is the one that was named, or Amazon's.
     pub fn new(account: Account, agent: ureq::Agent) -> Result<Client> {
-        let (endpoint, named) = endpoint_of(&account)?;
+        let (endpoint, named) = (endpoint_of(&account)?, account.endpoint().is_some());
         Ok(Client {
             agent,
             account,
             endpoint,
             named,
-            ways: Mutex::default(),
+            routes: Mutex::default(),
             signers: Mutex::default(),
-            forms: Forms::default(),
+            modes: ChecksumModes::default(),
             quiet_until: AtomicU64::new(0),
             began: Instant::now(),
-            lanes: Lanes::default(),
+            threads: Threads::default(),
             answered: AtomicBool::new(false),
-            told_once: AtomicBool::new(false),
+            expiry_reported: AtomicBool::new(false),
             doubted: Mutex::default(),
         })
     }
@@ -136,8 +137,8 @@ impl Client {
 
     /// The address of a request, and who signs it, as far as the way to its bucket is known.
     pub(super) fn place_of(&self, call: &Call<'_>) -> Result<(Uri, Arc<Signer>)> {
-        let way = self.way(call.bucket);
-        Ok((self.uri(call, &way)?, way.signer))
+        let route = self.route(call.bucket);
+        Ok((self.uri(call, &route)?, route.signer))
     }
 
     pub fn account(&self) -> &Account {
@@ -146,7 +147,7 @@ impl Client {
 
     /// Begins with what an earlier run found out of the endpoint: `state` is haul's state directory.
     pub fn remember(&self, state: &Path) {
-        self.forms.remember(state, &self.endpoint.to_string());
+        self.modes.remember(state, &self.endpoint.to_string());
     }
 
     fn lock<'a, T>(&self, what: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -158,9 +159,9 @@ impl Client {
     }
 
     /// How a bucket is addressed, as far as that is known.
-    fn way(&self, bucket: &str) -> Way {
-        if let Some(way) = self.lock(&self.ways).get(bucket) {
-            return way.clone();
+    fn route(&self, bucket: &str) -> Route {
+        if let Some(route) = self.lock(&self.routes).get(bucket) {
+            return route.clone();
         }
         let region = self.account.region().unwrap_or(DEFAULT_REGION);
         let style = match self.account.addressing() {
@@ -168,24 +169,23 @@ impl Client {
             Addressing::Virtual => Style::Virtual,
             Addressing::Auto => Style::likely(&self.endpoint, bucket),
         };
-        Way { signer: self.signer(region), style }
+        Route { signer: self.signer(region), style }
     }
 
-    fn learn(&self, bucket: &str, way: Way) {
-        self.lock(&self.ways).insert(bucket.to_string(), way);
+    fn set_route(&self, bucket: &str, route: Route) {
+        self.lock(&self.routes).insert(bucket.to_string(), route);
     }
 
     /// The address of a request.
-    fn uri(&self, call: &Call<'_>, way: &Way) -> Result<Uri> {
+    fn uri(&self, call: &Call<'_>, route: &Route) -> Result<Uri> {
         let bad = |reason: String| Error::new(ErrorKind::BadName, call.op).because(reason);
         let regional = match self.named {
             true => None,
-            false => Some(Endpoint::of_region(way.signer.region()).map_err(bad)?),
+            false => Some(Endpoint::of_region(route.signer.region()).map_err(bad)?),
         };
         let query: Vec<(&str, &str)> = call.query.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let bucket = Some(call.bucket).filter(|bucket| !bucket.is_empty());
-        let target = address::target(regional.as_ref().unwrap_or(&self.endpoint), way.style, bucket, call.key, &query).map_err(bad)?;
-        target.uri().parse().map_err(|_| bad("makes no address".into()))
+        address::target(regional.as_ref().unwrap_or(&self.endpoint), route.style, bucket, call.key, &query).map_err(bad)
     }
 
     /// Sends a request until it is answered, as often as the policy of retries allows. An answer that is no success is an
@@ -196,20 +196,20 @@ impl Client {
         let may_repeat = !matches!(body, Body::Stream(..));
         loop {
             self.wait_quietly();
-            let way = self.way(call.bucket);
+            let route = self.route(call.bucket);
             let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
-            let miss = match self.once(call, &mut body, &way, credential.as_ref()) {
+            let miss = match self.once(call, &mut body, &route, credential.as_ref()) {
                 Ok(answer) => return Ok(Answer { tries: tries.failed() + 1, ..answer }),
                 Err(miss) => miss,
             };
             let error = match miss {
-                Miss::Refused(refusal) => {
-                    let refusal = self.told(call, refusal, &way, credential.as_ref());
-                    if let Some(way) = self.redirected(call.bucket, &way, &refusal)
+                Failure::Refused(refusal) => {
+                    let refusal = self.explained(call, refusal, &route, credential.as_ref());
+                    if let Some(route) = self.redirected(call.bucket, &route, &refusal)
                         && redirects < REDIRECTS
                     {
                         redirects += 1;
-                        self.learn(call.bucket, way);
+                        self.set_route(call.bucket, route);
                         if may_repeat {
                             continue;
                         }
@@ -220,7 +220,7 @@ impl Client {
                     {
                         let renewed = !refreshed && self.account.refresh(spent).is_ok();
                         // One clock may run a little ahead of another: told once, it is asked once more.
-                        let again = renewed || !self.told_once.swap(true, Ordering::Relaxed);
+                        let again = renewed || !self.expiry_reported.swap(true, Ordering::Relaxed);
                         refreshed = true;
                         if !again {
                             return Err(refusal.error(call.op, call.bucket).kind_is(ErrorKind::Broken).remedy_is(Remedy::None));
@@ -243,11 +243,11 @@ impl Client {
                         skewed = true;
                         continue;
                     }
-                    if refusal.denies_proof() && call.is_proven() {
-                        let e = Error::new(ErrorKind::Unsupported, UNPROVEN).because(refusal.reason(call.bucket));
+                    if refusal.rejects_checksum() && call.has_checksum() {
+                        let e = Error::new(ErrorKind::Unsupported, UNVERIFIED).because(refusal.reason(call.bucket));
                         return Err(match &body {
                             // The reader is spent: the next try of the whole part finds another proof.
-                            Body::Stream(..) if call.warrant().is_none_or(|warrant| self.forms.deny(warrant)) => e.remedy_is(Remedy::Again),
+                            Body::Stream(..) if call.mode().is_none_or(|mode| self.modes.deny(mode)) => e.remedy_is(Remedy::Again),
                             _ => e,
                         });
                     }
@@ -261,10 +261,10 @@ impl Client {
                     error
                 }
                 // When a long wait is over the service may be at it still.
-                Miss::Broken(error) if error.kind() == ErrorKind::TimedOut && call.patience.is_some() => {
+                Failure::Broken(error) if error.kind() == ErrorKind::TimedOut && call.idle_timeout.is_some() => {
                     return Err(error.remedy_is(Remedy::None));
                 }
-                Miss::Broken(error)
+                Failure::Broken(error)
                     if matches!(error.kind(), ErrorKind::Broken | ErrorKind::TimedOut)
                         && error.remedy() != Remedy::None
                         && !self.answered.load(Ordering::Relaxed) =>
@@ -275,7 +275,7 @@ impl Client {
                     }
                     error.remedy_is(Remedy::Again)
                 }
-                Miss::Broken(error) => error,
+                Failure::Broken(error) => error,
             };
             if !may_repeat {
                 return Err(error);
@@ -304,10 +304,10 @@ impl Client {
         &self,
         call: &Call<'_>,
         body: &mut Body<'_>,
-        way: &Way,
+        route: &Route,
         credential: Option<&Arc<Credential>>,
-    ) -> std::result::Result<Answer, Miss> {
-        let uri = self.uri(call, way).map_err(Miss::Broken)?;
+    ) -> std::result::Result<Answer, Failure> {
+        let uri = self.uri(call, route).map_err(Failure::Broken)?;
         let mut headers = call.headers.clone();
         let (payload, length) = match body {
             Body::None => (Payload::Empty, None),
@@ -320,7 +320,7 @@ impl Client {
         }
         if let Some(credential) = credential {
             let now = SystemTime::now();
-            way.signer.sign(&call.method, &uri, &mut headers, payload, credential, now).map_err(Miss::Broken)?;
+            route.signer.sign(&call.method, &uri, &mut headers, payload, credential, now).map_err(Failure::Broken)?;
         } else if matches!(payload, Payload::StreamingUnsignedTrailer) {
             headers.insert("x-amz-content-sha256", HeaderValue::from_static("STREAMING-UNSIGNED-PAYLOAD-TRAILER"));
         }
@@ -329,43 +329,43 @@ impl Client {
         let address = uri.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        if call.patience.is_some() {
-            request = self.agent.configure_request(request).timeout_per_read(call.patience).build();
+        if call.idle_timeout.is_some() {
+            request = self.agent.configure_request(request).timeout_per_read(call.idle_timeout).build();
         }
         let answered = match body {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
             Body::Bytes(bytes) => self.agent.run(request.map(|()| *bytes)),
             Body::Stream(reader, ..) => {
-                let mut reader = Through(&mut **reader);
+                let mut reader = Borrowed(&mut **reader);
                 self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
             }
         };
-        let answer = answered.map_err(|e| Miss::Broken(trust::explained(e, &address, call.op)))?;
+        let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, call.op)))?;
         let (parts, body) = answer.into_parts();
         self.answered.store(true, Ordering::Relaxed);
         let answer = Answer { status: parts.status, headers: parts.headers, body, tries: 1 };
         if answer.status.is_success() {
             return Ok(answer);
         }
-        Err(Miss::Refused(self.refusal(answer, way)))
+        Err(Failure::Refused(self.refusal(answer, route)))
     }
 
     /// An answer to HEAD has no document that says why it is none: the same request by GET has.
-    fn told(&self, call: &Call<'_>, refusal: Refusal, way: &Way, credential: Option<&Arc<super::sign::Credential>>) -> Refusal {
+    fn explained(&self, call: &Call<'_>, refusal: Refusal, route: &Route, credential: Option<&Arc<super::sign::Credential>>) -> Refusal {
         if call.method != Method::HEAD || !refusal.bare || !matches!(refusal.status, 400 | 401 | 403) {
             return refusal;
         }
         let get = Call { method: Method::GET, query: call.query.clone(), headers: call.headers.clone(), ..*call };
         let get = if call.key.is_empty() { get.ask("max-keys", "1") } else { get.with("range", "bytes=0-0") };
-        match self.once(&get, &mut Body::None, way, credential) {
-            Err(Miss::Refused(said)) if said.status == refusal.status => said,
+        match self.once(&get, &mut Body::None, route, credential) {
+            Err(Failure::Refused(said)) if said.status == refusal.status => said,
             _ => refusal,
         }
     }
 
     /// What an answer that is no success says.
-    fn refusal(&self, mut answer: Answer, way: &Way) -> Refusal {
+    fn refusal(&self, mut answer: Answer, route: &Route) -> Refusal {
         let text = |name: &str| answer.header(name).map(str::to_string);
         let mut refusal = Refusal {
             status: answer.status.as_u16(),
@@ -378,7 +378,7 @@ impl Client {
         let date = text("date");
         let mut document = Vec::new();
         // What cannot be read says nothing; the status does.
-        let _read = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
+        let _ = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
         // Who is no object store, or speaks TLS and is not spoken to in it, says so in a line of text.
         if let Ok(text) = std::str::from_utf8(document.trim_ascii())
             && (1..200).contains(&text.len())
@@ -406,25 +406,25 @@ impl Client {
             }
         }
         if refusal.is_skew()
-            && let Some(server) = date.as_deref().and_then(xml::time::http)
+            && let Some(server) = date.as_deref().and_then(time::http)
             && let Some(server) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(server.secs.max(0).unsigned_abs()))
         {
-            way.signer.learn_clock(server, SystemTime::now());
+            route.signer.learn_clock(server, SystemTime::now());
         }
         refusal
     }
 
     /// The way that a refusal points to, if it is another one.
-    fn redirected(&self, bucket: &str, way: &Way, refusal: &Refusal) -> Option<Way> {
+    fn redirected(&self, bucket: &str, route: &Route, refusal: &Refusal) -> Option<Route> {
         let elsewhere = matches!(refusal.status, 301 | 307 | 308 | 400 | 403);
-        if let Some(region) = refusal.region.as_deref().filter(|region| elsewhere && *region != way.signer.region())
+        if let Some(region) = refusal.region.as_deref().filter(|region| elsewhere && *region != route.signer.region())
             && is_region(region)
         {
-            return Some(Way { signer: self.signer(region), ..way.clone() });
+            return Some(Route { signer: self.signer(region), ..route.clone() });
         }
         let wants_host =
             matches!(refusal.code.as_str(), "SecondLevelDomainForbidden" | "PathStyleRequestNotAllowed" | "VirtualHostDomainRequired");
-        (wants_host && way.style == Style::Path && !bucket.is_empty()).then(|| Way { style: Style::Virtual, ..way.clone() })
+        (wants_host && route.style == Style::Path && !bucket.is_empty()).then(|| Route { style: Style::Virtual, ..route.clone() })
     }
 
     fn be_quiet(&self, wait: Duration) {
@@ -441,25 +441,19 @@ impl Client {
 }
 
 /// A reader of somebody else's.
-struct Through<'a, 'b>(&'a mut (dyn Read + 'b));
+struct Borrowed<'a, 'b>(&'a mut (dyn Read + 'b));
 
-impl Read for Through<'_, '_> {
+impl Read for Borrowed<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.0.read(into)
     }
 }
 
-/// The endpoint, and whether somebody named it.
-fn endpoint_of(account: &Account) -> Result<(Endpoint, bool)> {
-    let parsed = match account.endpoint() {
-        Some(endpoint) => Endpoint::parse(endpoint).map_err(|reason| (endpoint.to_string(), reason)),
-        None => {
-            let region = account.region().unwrap_or(DEFAULT_REGION);
-            Endpoint::of_region(region).map_err(|reason| (region.to_string(), reason))
-        }
-    };
-    let endpoint = parsed.map_err(|(text, reason)| Error::new(ErrorKind::Usage, "connect").at(text.as_bytes()).because(reason))?;
-    Ok((endpoint, account.endpoint().is_some()))
+/// The endpoint that was named, or Amazon's.
+fn endpoint_of(account: &Account) -> Result<Endpoint> {
+    let region = account.region().unwrap_or(DEFAULT_REGION);
+    let wrong = |reason: String| Error::new(ErrorKind::Usage, "connect").at(region.as_bytes()).because(reason);
+    account.endpoint().map_or_else(|| Endpoint::of_region(region).map_err(wrong), |endpoint| Ok(endpoint.clone()))
 }
 
 fn is_region(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What went wrong, as the service says it, in haul's words: kind, remedy, reason and next step.
+//! Errors of the service as haul's: kind, remedy, reason and hint.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::xml;
 
-/// An answer that is no success.
+/// An unsuccessful answer.
 #[derive(Clone, Debug, Default)]
 pub struct Refusal {
     pub status: u16,
@@ -25,7 +25,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Codes that ask for less, or say that something broke on their side. The same request may work later.
+    /// Throttling and internal errors: the same request may work later.
     pub fn is_passing(&self) -> bool {
         matches!(
             self.code.as_str(),
@@ -44,12 +44,12 @@ impl Refusal {
         ) || matches!(self.status, 429 | 500 | 502 | 503 | 504 | 509)
     }
 
-    /// Whether the endpoint asks for fewer requests, rather than having failed at one.
+    /// Whether the endpoint asks for fewer requests.
     pub fn is_throttling(&self) -> bool {
         self.code.starts_with("SlowDown") || self.code.starts_with("Throttl") || matches!(self.status, 429 | 503 | 509)
     }
 
-    /// Credentials that were good before and have to be fetched anew.
+    /// The credentials have expired and have to be renewed.
     pub fn is_expiry(&self) -> bool {
         matches!(self.code.as_str(), "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" | "RequestExpired")
     }
@@ -63,8 +63,8 @@ impl Refusal {
         self.code == "RequestTimeTooSkewed"
     }
 
-    /// The service does not know this way of proving what is sent, or of framing it.
-    pub fn denies_proof(&self) -> bool {
+    /// The service does not know this checksum, or this framing.
+    pub fn rejects_checksum(&self) -> bool {
         self.status == 501
             || matches!(
                 self.code.as_str(),
@@ -118,30 +118,16 @@ impl Refusal {
     }
 
     pub fn reason(&self, bucket: &str) -> String {
-        if self.bare
-            && let Some(words) = words_of(self.status)
-        {
+        let (_, words, _) = of_status(self.status);
+        if self.bare && !words.is_empty() {
             return format!("{words} (status {})", self.status);
         }
-        let known = match self.code.as_str() {
-            "NoSuchKey" | "NotFound" => return "no such object".into(),
-            "NoSuchBucket" => return format!("there is no bucket {bucket}"),
-            "NoSuchUpload" => return "the unfinished upload is not there any more".into(),
-            "InvalidPart" => "the service has lost parts of the upload",
-            "PreconditionFailed" => return "it is another version by now".into(),
-            "BadDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" => "the service got other bytes than were sent",
-            "SignatureDoesNotMatch" => "the secret key is not the one that belongs to the access key",
-            "InvalidAccessKeyId" => "the service does not know the access key",
-            "AccessDenied" | "Forbidden" | "AllAccessDisabled" => "access denied",
-            "ExpiredToken" | "ExpiredTokenException" => "the credentials have expired",
-            "RequestTimeTooSkewed" => "this machine's clock and the service's are too far apart",
-            "EntityTooLarge" => "too large for one request",
-            _ => "",
-        };
-        let said = if self.message.is_empty() { self.code.clone() } else { format!("{}: {}", self.code, self.message) };
-        let mut reason = match known {
-            "" => said,
-            known => format!("{known} ({})", self.code),
+        let mut reason = match (self.code.as_str(), of_code(&self.code).0) {
+            ("NoSuchBucket", _) => return format!("there is no bucket {bucket}"),
+            ("NoSuchKey" | "NotFound" | "NoSuchUpload" | "PreconditionFailed", words) => return words.into(),
+            (code, "") if self.message.is_empty() => code.into(),
+            (code, "") => format!("{code}: {}", self.message),
+            (code, words) => format!("{words} ({code})"),
         };
         if matches!(self.status, 500..) && !self.request_id.is_empty() {
             reason.push_str(&format!(" (request {})", self.request_id));
@@ -150,32 +136,87 @@ impl Refusal {
     }
 
     fn hint(&self, bucket: &str) -> Option<String> {
-        if self.bare
-            && let Some(hint) = hint_of(self.status)
-        {
-            return Some(hint.to_string());
-        }
-        let hint = match self.code.as_str() {
-            "NoSuchBucket" => {
-                return Some(format!("make it with `haul mb s3://{bucket}`, or look at the endpoint that the first line names"));
+        let (_, _, hint) = of_status(self.status);
+        let hint = match of_code(&self.code).1 {
+            _ if self.bare && !hint.is_empty() => hint,
+            _ if self.code == "NoSuchBucket" => {
+                return Some(format!("make it with `haul mb s3://{bucket}`, or check the endpoint in the first line"));
             }
-            "AccessDenied" | "Forbidden" | "AllAccessDisabled" => {
-                "the account lacks the right to do this; for a public bucket say --no-sign-request, for another account --profile"
-            }
-            "SignatureDoesNotMatch" => "look at AWS_SECRET_ACCESS_KEY or at the profile, and at the region",
-            "InvalidAccessKeyId" => "look at AWS_ACCESS_KEY_ID or at the profile, and whether the endpoint is the right one",
-            "ExpiredToken" | "ExpiredTokenException" => {
-                "log in again (`aws sso login`, or what gave the token), then run the same command: it goes on"
-            }
-            "RequestTimeTooSkewed" => "set this machine's clock",
-            "InvalidBucketName" => "3 to 63 lower-case letters, digits, dots and hyphens",
-            "KeyTooLongError" | "KeyTooLong" => "a key has at most 1,024 bytes",
-            _ if self.message.contains("HTTPS server") => "write https:// in the endpoint's address",
-            "InvalidObjectState" => "the object is in an archive class: restore it first",
-            _ => return None,
+            "" if self.message.contains("HTTPS server") => "write https:// in the endpoint's address",
+            hint => hint,
         };
-        Some(hint.to_string())
+        Some(hint.to_string()).filter(|hint| !hint.is_empty())
     }
+}
+
+/// What a code of the service means, and what can be done about it; empty where nothing is known.
+fn of_code(code: &str) -> (&'static str, &'static str) {
+    match code {
+        "NoSuchKey" | "NotFound" => ("no such object", ""),
+        "NoSuchUpload" => ("the unfinished upload is not there any more", ""),
+        "InvalidPart" => ("the service has lost parts of the upload", ""),
+        "PreconditionFailed" => ("it has changed meanwhile", ""),
+        "BadDigest" | "XAmzContentChecksumMismatch" | "ChecksumMismatch" => ("the service received other bytes than were sent", ""),
+        "SignatureDoesNotMatch" => {
+            ("the secret key is not the one that belongs to the access key", "check AWS_SECRET_ACCESS_KEY, the profile and the region")
+        }
+        "InvalidAccessKeyId" => ("the service does not know the access key", "check AWS_ACCESS_KEY_ID, the profile and the endpoint"),
+        "AccessDenied" | "Forbidden" | "AllAccessDisabled" => {
+            ("access denied", "the account lacks permission; for a public bucket use --no-sign-request, for another account --profile")
+        }
+        "ExpiredToken" | "ExpiredTokenException" => (
+            "the credentials have expired",
+            "log in again (`aws sso login`, or what gave the token), then run the same command: it resumes",
+        ),
+        "RequestTimeTooSkewed" => ("this machine's clock and the service's are too far apart", "set this machine's clock"),
+        "EntityTooLarge" => ("too large for one request", ""),
+        "InvalidBucketName" => ("", "3 to 63 lower-case letters, digits, dots and hyphens"),
+        "KeyTooLongError" | "KeyTooLong" => ("", "a key has at most 1,024 bytes"),
+        "InvalidObjectState" => ("", "the object is in an archive class: restore it first"),
+        _ => ("", ""),
+    }
+}
+
+/// An answer without a document: the code that stands for it, what it means where the code says too little, and what can be done.
+fn of_status(status: u16) -> (&'static str, &'static str, &'static str) {
+    match status {
+        301 | 307 | 308 => (
+            "PermanentRedirect",
+            "the bucket is somewhere else, and the service does not say where",
+            "name the region with --region, or the endpoint with --endpoint-url",
+        ),
+        400 => (
+            "BadRequest",
+            "the service refuses the request and does not say why",
+            "expired credentials, another region and an object with a key of its own (--sse-c) are answered so: \
+             check the profile, the region and the key",
+        ),
+        401 => ("Unauthorized", "the service requires credentials", "check the profile and AWS_ACCESS_KEY_ID"),
+        403 => (
+            "Forbidden",
+            "access denied",
+            "the account lacks permission, or may not list the bucket and the object does not exist; \
+             for a public bucket use --no-sign-request, for another account --profile",
+        ),
+        404 => ("NotFound", "", ""),
+        405 => ("MethodNotAllowed", "the service does not allow this request here", ""),
+        409 => ("Conflict", "another operation is in progress, or something stands in the way", ""),
+        411 => ("MissingContentLength", "", ""),
+        412 => ("PreconditionFailed", "", ""),
+        416 => ("InvalidRange", "", ""),
+        429 => ("TooManyRequests", "too many requests", ""),
+        501 => ("NotImplemented", "the service does not know this request", ""),
+        502 | 504 => ("InternalError", "a gateway does not reach the service", ""),
+        503 => ("ServiceUnavailable", "the service is overloaded or down", ""),
+        507 => ("InsufficientStorage", "", ""),
+        500.. => ("InternalError", "the service failed", ""),
+        _ => ("UnexpectedAnswer", "", ""),
+    }
+}
+
+/// The code for an answer without a document.
+pub fn code_of(status: StatusCode) -> &'static str {
+    of_status(status.as_u16()).0
 }
 
 /// A document that is not the one that was to come, or an error that came with a status of success.
@@ -192,87 +233,6 @@ pub fn document(op: &'static str, bucket: &str, fault: xml::Fault) -> Error {
     }
 }
 
-/// What an answer without a document says, where its name says too little.
-fn words_of(status: u16) -> Option<&'static str> {
-    Some(match status {
-        301 | 307 | 308 => "the bucket is somewhere else, and the service does not say where",
-        400 => "the service refuses the request and does not say why",
-        401 => "the service wants to know who asks",
-        403 => "access denied",
-        405 => "the service does not allow this request here",
-        409 => "something else is under way with it, or stands in the way",
-        429 => "too many requests",
-        500 => "the service failed",
-        501 => "the service does not know this request",
-        502 | 504 => "a gateway does not reach the service",
-        503 => "the service is overloaded or down",
-        _ => return None,
-    })
-}
-
-fn hint_of(status: u16) -> Option<&'static str> {
-    Some(match status {
-        301 | 307 | 308 => "name the region with --region, or the endpoint with --endpoint-url",
-        400 => {
-            "expired credentials, another region and an object with a key of its own (--sse-c) are answered so: \
-             look at the profile, the region and the key"
-        }
-        401 => "look at the profile, or at AWS_ACCESS_KEY_ID",
-        403 => {
-            "the account lacks the right to do this, or, where it may not list the bucket, there is no such object; \
-             for a public bucket say --no-sign-request, for another account --profile"
-        }
-        _ => return None,
-    })
-}
-
-/// Names for answers without a document.
-pub fn code_of(status: StatusCode) -> &'static str {
-    match status.as_u16() {
-        301 | 307 | 308 => "PermanentRedirect",
-        400 => "BadRequest",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "NotFound",
-        405 => "MethodNotAllowed",
-        409 => "Conflict",
-        411 => "MissingContentLength",
-        412 => "PreconditionFailed",
-        416 => "InvalidRange",
-        429 => "TooManyRequests",
-        501 => "NotImplemented",
-        503 => "ServiceUnavailable",
-        507 => "InsufficientStorage",
-        500.. => "InternalError",
-        _ => "UnexpectedAnswer",
-    }
-}
-
-/// A body that broke off.
-pub fn io_error(op: &'static str, io: &std::io::Error, endpoint: &str) -> Error {
-    use std::io::ErrorKind as I;
-    let soon = Remedy::After(Duration::from_millis(300));
-    if let Some(inner) = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        return inner.again();
-    }
-    let (kind, remedy, reason) = match io.kind() {
-        I::ConnectionRefused => (ErrorKind::Broken, soon, format!("nobody listens at {endpoint}")),
-        I::TimedOut | I::WouldBlock => (ErrorKind::TimedOut, soon, format!("{endpoint} did not answer in time")),
-        I::UnexpectedEof | I::ConnectionReset | I::ConnectionAborted | I::BrokenPipe | I::NotConnected => {
-            (ErrorKind::Io, soon, format!("{endpoint} closed the connection"))
-        }
-        I::HostUnreachable | I::NetworkUnreachable | I::AddrNotAvailable => {
-            (ErrorKind::Broken, soon, format!("there is no way to {endpoint}: {io}"))
-        }
-        _ => (ErrorKind::Io, soon, format!("{endpoint}: {io}")),
-    };
-    let error = Error::new(kind, op).remedy_is(remedy).because(reason);
-    match io.kind() {
-        I::ConnectionRefused => error.hint("look at --endpoint-url, and whether the service runs"),
-        _ => error,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,11 +241,11 @@ mod tests {
     fn an_answer_without_a_document_says_what_can_be_known() {
         for (status, kind, words) in [
             (400, ErrorKind::Other, "does not say why (status 400)"),
-            (401, ErrorKind::Denied, "who asks"),
+            (401, ErrorKind::Denied, "requires credentials"),
             (403, ErrorKind::Denied, "access denied (status 403)"),
             (404, ErrorKind::NotFound, "no such object"),
             (405, ErrorKind::Unsupported, "does not allow"),
-            (412, ErrorKind::Changed, "another version"),
+            (412, ErrorKind::Changed, "changed meanwhile"),
             (501, ErrorKind::Unsupported, "does not know"),
             (503, ErrorKind::Other, "overloaded"),
         ] {

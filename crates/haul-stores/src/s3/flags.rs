@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::{Values, root_all};
 
+use crate::http_client::TlsFlags;
+
 /// What the flags say of object stores.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,12 +28,8 @@ pub struct Flags {
     /// Send unsigned requests, for public buckets
     #[arg(long)]
     pub no_sign_request: bool,
-    /// Accept any TLS certificate (insecure)
-    #[arg(long)]
-    pub no_verify_ssl: bool,
-    /// Trust the CAs in FILE (PEM) instead of the system's
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub ca_bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub tls: TlsFlags,
     /// Pay for requests to requester-pays buckets
     #[arg(long)]
     pub request_payer: bool,
@@ -83,14 +81,10 @@ pub struct Flags {
 }
 
 impl Values for Flags {
-    fn scheme(&self) -> Scheme {
-        super::provider::S3
-    }
-
-    fn record(&self, directory: &Path) -> serde_json::Value {
+    fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)> {
         let mut flags = self.clone();
-        root_all(flags.ca_bundle.iter_mut().chain(&mut flags.sse_c), directory);
-        serde_json::to_value(flags).unwrap_or_default()
+        root_all(flags.tls.ca_bundle.iter_mut().chain(&mut flags.sse_c), directory);
+        Some((super::provider::S3, serde_json::to_value(flags).unwrap_or_default()))
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, Read};
 
 use haul_core::error::{Error, ErrorKind};
 
-use super::checksum::{Algorithm, Running, Value};
+use super::checksum::{Algorithm, Value};
+use crate::http_client::digest::Running;
 
 /// Bytes of content a frame. AWS wants at least 8 KiB, MinIO takes at most 16 MiB.
 const FRAME: u64 = 1 << 20;
@@ -95,7 +96,7 @@ impl Read for Framed<'_> {
             }
             let most = into.len().min(usize::try_from(self.frame).unwrap_or(usize::MAX));
             let count = match self.from.read(&mut into[..most]) {
-                Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time").into()),
+                Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").because("the source is shorter than announced").into()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(e),
                 Ok(count) => count,

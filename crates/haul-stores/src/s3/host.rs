@@ -11,20 +11,14 @@ use haul_core::place::{DataPath, Host, Location, OpenOptions, Role};
 use haul_core::store::{MetaSpec, Store};
 use zeroize::Zeroizing;
 
-use super::account::{Asked, Environment};
+use super::account::AccountOptions;
 use super::flags::Flags;
-use super::{Bucket, Client, Learning, Objects, Options, Wishes};
+use super::{Bucket, Client, MetadataCache, Objects, Options, PutOptions};
+use crate::http_client::{Environment, TlsFlags};
 use crate::provider::Access;
 
-/// What a client depends on; the rest is said with each request.
-#[derive(PartialEq, Eq)]
-struct Connection {
-    flags: Flags,
-    idle_timeout: Option<Duration>,
-}
-
 /// Clients of this process, by what they were made for: all commands share them.
-static CLIENTS: Mutex<Vec<(Connection, Arc<Client>)>> = Mutex::new(Vec::new());
+static CLIENTS: Mutex<Vec<(AccountOptions, Arc<Client>)>> = Mutex::new(Vec::new());
 
 /// The client for the object store of an address: as the flags, the environment and the profile say.
 ///
@@ -33,46 +27,32 @@ static CLIENTS: Mutex<Vec<(Connection, Arc<Client>)>> = Mutex::new(Vec::new());
 /// Settings that contradict each other or cannot be read, and no credentials.
 pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
     let flags = access.get::<Flags>().of_profile(location.user.as_deref());
-    // A request that hangs is to be made again before the run counts as stuck.
-    let idle_timeout = access.idle_timeout.map(|timeout| (timeout / 2).max(Duration::from_millis(500)));
-    let flags = Flags {
-        endpoint_url: flags.endpoint_url,
+    let wanted = AccountOptions {
         profile: flags.profile,
         profile_alone: flags.profile_alone,
+        endpoint_url: flags.endpoint_url,
         region: flags.region,
         no_sign_request: flags.no_sign_request,
-        no_verify_ssl: flags.no_verify_ssl,
-        ca_bundle: flags.ca_bundle,
-        ..Flags::default()
+        tls: flags.tls,
+        // A request that hangs is to be sent again before the run counts as stuck.
+        idle_timeout: access.idle_timeout.map(|timeout| (timeout / 2).max(Duration::from_millis(500))),
+        environment: Environment::process(),
     };
-    let wanted = Connection { flags, idle_timeout };
     let mut known = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, client)) = known.iter().find(|(known, _)| *known == wanted) {
         return Ok(client.clone());
     }
-    let flags = &wanted.flags;
-    if flags.no_verify_ssl {
-        access.print("WARNING: --no-verify-ssl: insecure: the server's certificate is not verified");
+    if wanted.tls.no_verify_ssl {
+        access.print(TlsFlags::WARNING);
     }
-    let asked = Asked {
-        profile: flags.profile.clone(),
-        profile_alone: flags.profile_alone,
-        endpoint_url: flags.endpoint_url.clone(),
-        region: flags.region.clone(),
-        no_sign_request: flags.no_sign_request,
-        no_verify_ssl: flags.no_verify_ssl,
-        ca_bundle: flags.ca_bundle.clone(),
-        patience: idle_timeout,
-        environment: Environment::process(),
-    };
-    let client = Client::open(&asked).map(Arc::new)?;
+    let client = Client::open(&wanted).map(Arc::new)?;
     known.push((wanted, client.clone()));
     Ok(client)
 }
 
-/// What objects are to be written with.
-fn wishes(flags: &Flags) -> Result<Wishes> {
-    Ok(Wishes {
+/// The options for objects that are written.
+fn options(flags: &Flags) -> Result<PutOptions> {
+    Ok(PutOptions {
         storage_class: flags.storage_class.clone(),
         encryption: flags.sse.clone(),
         kms_key: flags.sse_kms_key_id.clone(),
@@ -111,7 +91,7 @@ pub struct BucketHost {
     bucket: Bucket,
     options: Options,
     trusts: bool,
-    learning: Option<Arc<Learning>>,
+    cache: Option<Arc<MetadataCache>>,
 }
 
 impl BucketHost {
@@ -132,10 +112,10 @@ impl BucketHost {
         if let Some(state) = &access.state_dir {
             client.remember(state);
         }
-        let learning = access.state_dir.as_ref().map(|state| Arc::new(Learning::open(state, &client.endpoint_words(), &bucket)));
-        let bucket = Bucket { client, name: bucket, wishes: Arc::new(wishes(&flags)?) };
+        let cache = access.state_dir.as_ref().map(|state| Arc::new(MetadataCache::open(state, &client.endpoint_words(), &bucket)));
+        let bucket = Bucket { client, name: bucket, options: Arc::new(options(&flags)?) };
         let options = Options { look: !flags.server_times, map_keys: flags.map_keys, ..Options::default() };
-        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, learning })
+        Ok(BucketHost { bucket, options, trusts: flags.trust_metadata, cache })
     }
 
     /// The bucket that an address of this backend was reached as.
@@ -155,7 +135,9 @@ impl BucketHost {
         }
     }
 
-    /// An error that says so if there is no such bucket: better now than once for each object.
+    /// # Errors
+    ///
+    /// There is no such bucket: better now than once for each object.
     pub fn must_exist(&self) -> Result<()> {
         match self.bucket.exists() {
             Ok(true) => Ok(()),
@@ -163,7 +145,7 @@ impl BucketHost {
                 let e = Error::new(ErrorKind::NotFound, "open").at(self.bucket.address().as_bytes());
                 let e = e.because(format!("there is no bucket {} at {}", self.bucket.name, self.bucket.client.endpoint_words()));
                 let server = if self.bucket.client.profile().is_some() { "the profile's endpoint_url" } else { "--endpoint-url" };
-                Err(e.hint(format!("make it with `haul mb {}`, or look at {server}", self.bucket.address())))
+                Err(e.hint(format!("make it with `haul mb {}`, or check {server}", self.bucket.address())))
             }
             Err(e) if e.kind() == ErrorKind::Broken => Err(e.at(self.bucket.address().as_bytes())),
             // An answer to HEAD has no words: a listing's has. Who may not list may write all the same.
@@ -174,7 +156,7 @@ impl BucketHost {
         }
     }
 
-    /// Whether there is a directory at a path: a marker, or anything below it. A whole bucket is one, also if it is empty.
+    /// Whether there is a directory at a path: a marker, or anything below it. A bucket is one even if it is empty.
     pub fn is_dir(&self, path: &[u8]) -> Result<bool> {
         let mut prefix = key(path).to_vec();
         if prefix.is_empty() {
@@ -187,7 +169,7 @@ impl BucketHost {
     }
 
     fn objects(&self, path: &[u8], options: Options) -> Objects {
-        Objects::new(self.bucket.clone(), key(path), options).learning(self.learning.clone())
+        Objects::new(self.bucket.clone(), key(path), options).cached(self.cache.clone())
     }
 }
 
@@ -226,7 +208,7 @@ impl Host for BucketHost {
     }
 
     fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
-        // Lest a slip of the pen empties the destination.
+        // A typing error must not empty the destination.
         if options.role == Role::Source && !self.is_dir(path)? {
             let e = Error::new(ErrorKind::NotFound, "open").at(path).because("there is nothing below this prefix");
             return Err(e.hint("`haul ls` shows what there is; an empty directory has a marker, a key that ends in a slash"));
@@ -246,8 +228,8 @@ impl Host for BucketHost {
     }
 
     fn finish(&self) {
-        if let Some(learning) = &self.learning {
-            learning.flush();
+        if let Some(cache) = &self.cache {
+            cache.flush();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests about buckets, and what is in one, as the service tells it: plain listings, versions, unfinished uploads.
+//! Requests about buckets and their listings: keys, versions, unfinished uploads.
 
 use std::borrow::Cow;
 use std::sync::mpsc;
@@ -14,13 +14,13 @@ use super::call::{Body, Call};
 use super::checksum::Algorithm;
 use super::client::Client;
 use super::fault::{self, Refusal};
-use super::look::at_once;
-use super::xml::{self, Listed};
+use super::xml;
 use super::{Bucket, address};
+use crate::http_client::parallel::in_parallel;
 
 /// Keys that one request removes (Amazon S3, DeleteObjects).
 pub const REMOVED_AT_ONCE: usize = 1000;
-/// Requests of one lot that are under way at the same time, where each removes one key.
+/// Concurrent requests of one batch where each removes one key.
 const AT_ONCE: usize = 8;
 
 /// An object as a listing has it.
@@ -33,20 +33,6 @@ pub struct Object {
     pub modified: Option<Time>,
     /// `STANDARD`, `GLACIER`...; empty if it is not said.
     pub class: Cow<'static, str>,
-}
-
-impl Object {
-    fn of(listed: &xml::Object<'_>) -> Object {
-        const USUAL: &str = "STANDARD";
-        Object {
-            key: listed.key.to_vec(),
-            size: listed.size,
-            etag: listed.etag.to_string(),
-            modified: listed.modified,
-            // Most of a million have this one.
-            class: if listed.class == USUAL { USUAL.into() } else { listed.class.to_string().into() },
-        }
-    }
 }
 
 /// What a listing by the delimiter yields.
@@ -85,12 +71,15 @@ pub struct Upload {
     pub initiated: Option<Time>,
 }
 
-/// What an address that was signed beforehand is for.
+/// The operation of a presigned URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Read,
     Write,
 }
+
+/// Reads a page of a listing.
+type Reader<T> = fn(&[u8]) -> Result<(Vec<T>, xml::Page), xml::Fault>;
 
 /// A key, and a version of it or an empty text, that could not be removed.
 pub type Unremoved = (Vec<u8>, String, Error);
@@ -147,7 +136,7 @@ impl Bucket {
     /// next slash are one line. One request a page, no look at any object.
     pub fn lines(&self, prefix: &[u8], delimiter: bool, each: &mut dyn FnMut(Vec<Line>) -> Flow) -> Result<()> {
         self.unchecked_lines(prefix, delimiter, &mut |mut lines| {
-            // What was not asked for may be removed by whoever trusts this.
+            // A caller might remove keys outside of the prefix.
             lines.retain(|line| line.key().starts_with(prefix) && (matches!(line, Line::Object(_)) || line.key().ends_with(b"/")));
             each(lines)
         })
@@ -158,7 +147,7 @@ impl Bucket {
         let fetch = |token: Option<&String>| {
             let (lines, page) = self.read_lines(&self.page(prefix, delimiter, token.map(String::as_str), b"", 1000)?)?;
             if page.truncated && page.token.is_none() {
-                return Err(Error::new(ErrorKind::Other, "list").because("the service says that there is more and not where"));
+                return Err(Error::new(ErrorKind::Other, "list").because("the listing is truncated and has no continuation token"));
             }
             Ok((lines, page.token.filter(|_| page.truncated)))
         };
@@ -175,14 +164,7 @@ impl Bucket {
     }
 
     fn read_lines(&self, body: &[u8]) -> Result<(Vec<Line>, xml::Page)> {
-        let mut lines = Vec::with_capacity(1000);
-        let page = xml::list_objects(body, &mut |listed| {
-            lines.push(match listed {
-                Listed::Object(object) => Line::Object(Object::of(&object)),
-                Listed::Prefix(prefix) => Line::Prefix(prefix.to_vec()),
-            });
-        });
-        let page = page.map_err(|e| fault::document("list", &self.name, e))?;
+        let (mut lines, page) = xml::list_objects(body).map_err(|e| fault::document("list", &self.name, e))?;
         // Objects and prefixes come in two lists, each in order.
         lines.sort_by(|a, b| a.key().cmp(b.key()));
         Ok((lines, page))
@@ -191,6 +173,7 @@ impl Bucket {
     /// Pages of versions and marks of deletion whose key begins with `prefix`: by key, the latest first.
     pub fn versions(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Version>) -> Flow) -> Result<()> {
         self.below_marker("versions", "version-id-marker", xml::list_versions, prefix, &mut |mut versions| {
+            versions.retain(|version| version.object.key.starts_with(prefix));
             // Versions and marks of deletion may come in two lists.
             versions.sort_by(|a, b| {
                 let newest = |v: &Version| std::cmp::Reverse((v.latest, v.object.modified));
@@ -202,18 +185,19 @@ impl Bucket {
 
     /// Pages of uploads that were begun and neither completed nor abandoned, whose key begins with `prefix`.
     pub fn uploads(&self, prefix: &[u8], each: &mut dyn FnMut(Vec<Upload>) -> Flow) -> Result<()> {
-        self.below_marker("uploads", "upload-id-marker", xml::list_uploads, prefix, &mut |found| {
-            each(found.into_iter().map(|one| Upload { key: one.object.key, id: one.id, initiated: one.object.modified }).collect())
+        self.below_marker("uploads", "upload-id-marker", xml::list_uploads, prefix, &mut |mut uploads| {
+            uploads.retain(|upload| upload.key.starts_with(prefix));
+            each(uploads)
         })
     }
 
-    fn below_marker(
+    fn below_marker<T: Send>(
         &self,
         what: &'static str,
         id_marker: &'static str,
-        read: xml::Lister,
+        read: Reader<T>,
         prefix: &[u8],
-        each: &mut dyn FnMut(Vec<Version>) -> Flow,
+        each: &mut dyn FnMut(Vec<T>) -> Flow,
     ) -> Result<()> {
         let fetch = |marker: Option<&(Vec<u8>, Option<String>)>| {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -225,15 +209,7 @@ impl Bucket {
                 }
             }
             let body = self.client.send(&call, Body::None)?.whole("list")?;
-            let mut found = Vec::new();
-            let page = read(&body, &mut |listed| {
-                if let Listed::Object(one) = listed
-                    && one.key.starts_with(prefix)
-                {
-                    found.push(Version { object: Object::of(&one), id: one.id.to_string(), latest: one.latest, deleted: one.deleted });
-                }
-            });
-            let page = page.map_err(|e| fault::document("list", &self.name, e))?;
+            let (found, page) = read(&body).map_err(|e| fault::document("list", &self.name, e))?;
             Ok((found, page.marker.filter(|_| page.truncated).map(|key| (key, page.token))))
         };
         pages(fetch, each)
@@ -296,26 +272,26 @@ impl Bucket {
     /// Removes objects or versions, 1,000 by a request where the service can do that; answers with what is still there.
     pub fn remove_keys(&self, keys: &[(Vec<u8>, String)]) -> Vec<Unremoved> {
         let mut failed = Vec::new();
-        for lot in keys.chunks(REMOVED_AT_ONCE) {
+        for batch in keys.chunks(REMOVED_AT_ONCE) {
             let one_by_one = || {
                 let one =
                     |(key, version): &(Vec<u8>, String)| self.remove_key(key, version).err().map(|e| (key.clone(), version.clone(), e));
-                at_once(&self.client.lanes, lot, AT_ONCE, one).into_iter().flatten().collect::<Vec<_>>()
+                in_parallel(&self.client.threads, batch, AT_ONCE, one).into_iter().flatten().collect::<Vec<_>>()
             };
-            failed.extend(match lot {
+            failed.extend(match batch {
                 [_] => one_by_one(),
-                _ => match self.remove_by_one_request(lot) {
+                _ => match self.remove_by_one_request(batch) {
                     Ok(failed) => failed,
                     Err(e) if e.kind() == ErrorKind::Unsupported => one_by_one(),
-                    Err(e) => lot.iter().map(|(key, version)| (key.clone(), version.clone(), e.again())).collect(),
+                    Err(e) => batch.iter().map(|(key, version)| (key.clone(), version.clone(), e.again())).collect(),
                 },
             });
         }
         failed
     }
 
-    /// The address that does one request for whoever has it, for one second to seven days. Nothing is asked of the service
-    /// but for the region of a bucket of Amazon's, where no region was named.
+    /// A presigned URL, valid for one second to seven days. Sends nothing, but for the region of an Amazon bucket where no region was
+    /// named.
     pub fn presign(&self, purpose: Purpose, key: &[u8], expires: Duration) -> Result<String> {
         let method = match purpose {
             Purpose::Read => Method::GET,
@@ -324,12 +300,12 @@ impl Bucket {
         let account = self.client.account();
         if self.client.is_amazon() && account.region().is_none() {
             // What is learned is the region; whether the bucket may be looked at is another matter.
-            let _learned = self.exists();
+            let _ = self.exists();
         }
         let none = || Error::new(ErrorKind::Usage, "presign").because("there are no credentials to sign it with");
         let credential = account.credential()?.ok_or_else(none)?;
         let mut call = Call::new("presign", method, &self.name, key);
-        if let Some(version) = &self.wishes.version {
+        if let Some(version) = &self.options.version {
             call = call.ask("versionId", version.as_str());
         }
         let (uri, signer) = self.client.place_of(&call)?;
@@ -337,7 +313,7 @@ impl Bucket {
     }
 }
 
-/// Goes through pages, the next one under way while one is worked on.
+/// Goes through pages, the next one requested while one is processed.
 fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
     fetch: impl Fn(Option<&M>) -> Result<(T, Option<M>)> + Send + Sync,
     each: &mut dyn FnMut(T) -> Flow,
@@ -362,9 +338,9 @@ fn pages<T: Send, M: Send + Sync + Clone + PartialEq>(
                     Some(next) if next != marker => marker = next,
                     // It would go round for ever, and what is behind it would be missing.
                     Some(_) => {
-                        let e =
-                            Error::new(ErrorKind::Other, "list").because("the service says that there is more, and gives the same again");
-                        let _left = give.send(Err(e));
+                        let e = Error::new(ErrorKind::Other, "list").because("the listing repeats its continuation token");
+                        // Nobody may be listening any more.
+                        let _ = give.send(Err(e));
                         return;
                     }
                     None => return,

@@ -1,4 +1,4 @@
-//! What is below a prefix: pages of keys, the next one asked for while one is worked on.
+//! Listings below a prefix: pages of keys, the next one requested while one is processed.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,12 +10,13 @@ use haul_core::store::Flow;
 
 use super::Objects;
 use super::address;
+use super::cache::{Cursor, Known};
 use super::checksum;
-use super::index::{Cursor, Known};
 use super::inventory::{Line, Object};
-use super::look::{at_once, whole_seconds};
+use super::look::whole_seconds;
+use crate::http_client::parallel::in_parallel;
 
-/// Objects that are remembered as being left out. Beyond that, one of them stands in the place of its directory.
+/// Skipped objects that are remembered. Beyond that, an object hides its directory.
 const HIDDEN_MOST: usize = 4096;
 
 impl Objects {
@@ -24,10 +25,10 @@ impl Objects {
         let (mut last, mut wrong) = (Vec::new(), None);
         self.bucket.unchecked_lines(prefix, delimiter, &mut |lines| {
             if lines.iter().any(|line| !line.key().starts_with(prefix) || line.key().is_empty()) {
-                wrong = Some("the service lists keys that were not asked for");
+                wrong = Some("the service lists keys outside of the prefix");
             } else if lines.first().is_some_and(|first| first.key() <= &last[..] && !last.is_empty()) {
                 // A listing that goes round would never end.
-                wrong = Some("the service lists keys out of their order");
+                wrong = Some("the service lists keys out of order");
             }
             if wrong.is_some() {
                 return Flow::Stop;
@@ -43,7 +44,7 @@ impl Objects {
     pub(super) fn list_below(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
         let prefix = self.dir_key(dir);
         let mut held = Held { stack: Vec::new() };
-        let mut cursor = self.learning.as_ref().map(|learning| learning.cursor());
+        let mut cursor = self.cache.as_ref().map(|cache| cache.cursor());
         // Markers of this page's directories, in their order.
         let markers: RefCell<VecDeque<Result<Entry>>> = RefCell::default();
         let mut give = |line: Line, clash: bool| -> Flow {
@@ -52,7 +53,7 @@ impl Objects {
             match line {
                 Line::Prefix(_) if leaf == b"/" && dir.is_root() && !self.options.map_keys => {
                     let e = Error::new(ErrorKind::BadName, "list").on(&Name::of(dir));
-                    each(Err(e.because("there are keys that begin with a slash here, and they are left out")))
+                    each(Err(e.because("keys that begin with a slash are left out")))
                 }
                 Line::Prefix(_) => {
                     let name = Name::new(dir, &self.leaf(&leaf[..leaf.len() - 1]));
@@ -80,7 +81,7 @@ impl Objects {
                     let name = Name::new(dir, leaf);
                     let e = Error::new(ErrorKind::BadName, "list")
                         .on(&name)
-                        .because("there are both an object of this key and objects below it");
+                        .because("there is both an object with this key and objects below it");
                     each(Err(e.hint(format!("the object is left out ({} bytes); give one of the two another key", found.size))))
                 }
                 Line::Object(ref found) => each(Ok(self.listed(Name::new(dir, &self.leaf(leaf)), found, cursor.as_mut()))),
@@ -96,7 +97,7 @@ impl Objects {
                     Line::Object(_) => None,
                 };
                 let dirs: Vec<Name> = lines.iter().filter_map(below).collect();
-                markers.borrow_mut().extend(at_once(&self.bucket.client.lanes, &dirs, AT_ONCE, |name| self.look_dir(name)));
+                markers.borrow_mut().extend(in_parallel(&self.bucket.client.threads, &dirs, AT_ONCE, |name| self.look_dir(name)));
             }
             for line in lines {
                 if held.push(line, &mut give) == Flow::Stop {
@@ -112,7 +113,7 @@ impl Objects {
         Ok(())
     }
 
-    /// From now on the name of this object is that of the directory below it.
+    /// From now on the name of this object means the directory below it.
     fn hide(&self, key: &[u8]) {
         let mut hidden = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
         if hidden.len() < HIDDEN_MOST {
@@ -124,8 +125,7 @@ impl Objects {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
-    /// What a listing tells of an object, and what was learned of it before. Without its attributes it may be a symlink
-    /// as well as a file.
+    /// The entry of an object by its listing and the cache. Without its attributes it may be a symlink as well as a file.
     fn listed(&self, name: Name, found: &Object, cursor: Option<&mut Cursor>) -> Entry {
         let mut entry = Entry::bare(name, Kind::Unknown);
         let modified = found.modified.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Objects {
         match known {
             Some(known) => {
                 apply(known, &mut entry, self.options.server_times);
-                if self.takes_service_times() {
+                if self.uses_service_times() {
                     entry.mtime = whole_seconds(modified);
                 }
                 self.restrain(&mut entry);
@@ -175,10 +175,10 @@ fn apply(known: Known, entry: &mut Entry, server_times: bool) {
     }
 }
 
-/// Directories' markers that are looked up at the same time.
+/// Concurrent look-ups of directory markers.
 const AT_ONCE: usize = 16;
 
-/// An object that is to be no directory, and to be lost with none.
+/// The error for a marker with content, which is neither a directory nor may be lost.
 pub(super) fn with_content(name: &Name, size: u64) -> Error {
     let e = Error::new(ErrorKind::BadName, "list").on(name);
     e.because(format!("the key ends in a slash and the object has content ({size} bytes)")).hint("give it another key")

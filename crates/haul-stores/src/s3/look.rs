@@ -1,21 +1,21 @@
-//! One name, or many, looked up: objects, symlinks among them, and directories that are parts of keys.
+//! Look-ups of names: objects, symlinks among them, and directories that are parts of keys.
 
 use std::io::Read;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::retry::Scope;
 use haul_core::store::Found;
 
 use super::Objects;
 use super::address;
 use super::bucket::Head;
 use super::checksum;
+use crate::http_client::agent::read_error;
+use crate::http_client::parallel::in_parallel;
 
-/// The longest target of a symlink that is believed: PATH_MAX.
+/// The longest target of a symlink: PATH_MAX.
 const TARGET_MOST: u64 = 4096;
-/// Look-ups of one call that are under way at the same time.
+/// Concurrent look-ups of one call.
 const AT_ONCE: usize = 16;
 /// Links that are followed one after the other before it counts as a loop.
 const LINKS_MOST: usize = 40;
@@ -45,7 +45,7 @@ impl Objects {
         }
     }
 
-    /// Leaves out what anybody with the right to write objects could have chosen to harm who copies them.
+    /// Removes attributes that anybody who may write objects could use to harm those who copy them.
     pub(super) fn restrain(&self, entry: &mut Entry) {
         if !self.options.distrust {
             return;
@@ -58,7 +58,7 @@ impl Objects {
         }
     }
 
-    /// A directory as its marker says, if it has one.
+    /// A directory, with the attributes of its marker if there is one.
     pub(super) fn look_dir(&self, name: &Name) -> Result<Entry> {
         let marker = self.marker_key(name, "stat")?;
         let head = if marker.is_empty() { None } else { self.bucket.head(&marker)? };
@@ -66,7 +66,7 @@ impl Objects {
         entry.mode = 0o755;
         match head {
             Some(head) => {
-                head.kept.apply(&mut entry);
+                head.attributes.apply(&mut entry);
                 entry.kind = Kind::Dir;
                 self.restrain(&mut entry);
             }
@@ -84,7 +84,7 @@ impl Objects {
         Ok(entry)
     }
 
-    /// The entry of an object: attributes that it carries, the service's time where it carries none.
+    /// The entry of an object: the attributes in its metadata, and the service's time where there is none.
     pub(super) fn entry_of(&self, name: Name, key: &[u8], head: &Head, want: MetaMask) -> Result<Entry> {
         let mut entry = Entry::bare(name, Kind::File);
         // For who makes something of an object that says nothing of it.
@@ -97,8 +97,8 @@ impl Objects {
         if self.options.server_times {
             entry.have = entry.have.with(MetaMask::MTIME);
         }
-        head.kept.apply(&mut entry);
-        if self.takes_service_times() {
+        head.attributes.apply(&mut entry);
+        if self.uses_service_times() {
             entry.mtime = head.modified;
         }
         self.restrain(&mut entry);
@@ -116,8 +116,8 @@ impl Objects {
         Ok(entry)
     }
 
-    /// `--server-times`, for a source: whatever objects carry, so that a listing and an answer agree.
-    pub(super) fn takes_service_times(&self) -> bool {
+    /// `--server-times`, for a source: the times in metadata are ignored, so that listings and answers agree.
+    pub(super) fn uses_service_times(&self) -> bool {
         self.options.server_times && !self.options.look
     }
 
@@ -129,7 +129,7 @@ impl Objects {
         let (_, mut answer) = self.bucket.get(key, None, Some(&head.etag))?;
         let mut target = Vec::new();
         let read = answer.body.as_reader().take(TARGET_MOST).read_to_end(&mut target);
-        read.map_err(|e| super::fault::io_error("read link", &e, "the service").tried(answer.tries))?;
+        read.map_err(|e| read_error("read link", &e, "the service").tried(answer.tries))?;
         Ok(target.into())
     }
 
@@ -143,10 +143,10 @@ impl Objects {
                 Err(e) => Found::Failed(e.on(&name)),
             }
         };
-        at_once(&self.bucket.client.lanes, leaves, AT_ONCE, one)
+        in_parallel(&self.bucket.client.threads, leaves, AT_ONCE, one)
     }
 
-    /// What a link leads to, within this store, under the link's own name. Others are as if they led nowhere.
+    /// The target of a link within this store, under the link's own name. Links out of the store count as dangling.
     fn followed(&self, entry: Entry, want: MetaMask) -> Result<Entry> {
         if entry.kind != Kind::Link {
             return Ok(entry);
@@ -170,10 +170,10 @@ impl Objects {
             let name = self.led_to(&at)?;
             at = self.look(&name, want).map_err(|e| Error::new(e.kind(), "follow").because(e.reason()))?;
         }
-        Err(Error::new(ErrorKind::Other, "follow").because("too many links, one behind the other"))
+        Err(Error::new(ErrorKind::Other, "follow").because("too many levels of symlinks"))
     }
 
-    /// The name that a link points to.
+    /// The target of a link as a name.
     pub(super) fn led_to(&self, link: &Entry) -> Result<Name> {
         let nowhere = || Error::new(ErrorKind::NotFound, "follow").because("the symlink points out of the prefix");
         let target = link.target.as_deref().unwrap_or_default();
@@ -204,65 +204,4 @@ impl Objects {
 /// The service's time in whole seconds: an answer to HEAD has no more, and the two must agree.
 pub(super) fn whole_seconds(time: Time) -> Time {
     Time { nanos: 0, ..time }
-}
-
-/// Threads beside the workers that may make requests at the same time, over all calls: each has a connection and its buffers.
-const LANES: usize = 64;
-
-/// How many of them are at work.
-#[derive(Debug, Default)]
-pub struct Lanes(AtomicUsize);
-
-struct Taken<'a>(usize, &'a Lanes);
-
-impl Lanes {
-    fn take(&self, wanted: usize) -> Taken<'_> {
-        let mut granted = 0;
-        let grant = |busy: usize| {
-            granted = wanted.min(LANES.saturating_sub(busy));
-            Some(busy + granted)
-        };
-        let _always = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grant);
-        Taken(granted, self)
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.1.0.fetch_sub(self.0, Ordering::Relaxed);
-    }
-}
-
-/// Does something with each item, several at the same time; answers in their order.
-pub(crate) fn at_once<I: Sync, O: Send>(lanes: &Lanes, items: &[I], most: usize, work: impl Fn(&I) -> O + Sync) -> Vec<O> {
-    let taken = lanes.take(items.len().min(most).saturating_sub(1));
-    let threads = 1 + taken.0;
-    if threads <= 1 {
-        return items.iter().map(work).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let retries = Scope::current();
-    let run = || {
-        let _retries = retries.clone().enter();
-        let mut done = Vec::new();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(i) else { return done };
-            done.push((i, work(item)));
-        }
-    };
-    let mut all: Vec<(usize, O)> = std::thread::scope(|scope| {
-        // What cannot be spawned is done here: this thread takes items too.
-        let others: Vec<_> = (1..threads).filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, run).ok()).collect();
-        let mut all = run();
-        for other in others {
-            match other.join() {
-                Ok(done) => all.extend(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    all.sort_unstable_by_key(|(i, _)| *i);
-    all.into_iter().map(|(_, outcome)| outcome).collect()
 }

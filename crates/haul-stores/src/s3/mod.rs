@@ -9,29 +9,26 @@ pub mod address;
 pub mod admin;
 pub mod attributes;
 pub mod bucket;
+mod cache;
 mod call;
-pub(crate) mod chain;
 mod change;
 pub mod checksum;
+pub mod checksum_modes;
 pub mod client;
 pub mod fault;
 pub mod flags;
-pub mod forms;
 mod framed;
 pub mod host;
-pub mod index;
 pub mod inventory;
-mod learning;
 mod listing;
 mod look;
 mod provider;
+mod put_options;
 pub mod sign;
 mod sink;
 mod small;
 mod source;
-pub mod trust;
-mod wishes;
-mod witness;
+mod state_file;
 pub mod xml;
 
 use std::borrow::Cow;
@@ -46,36 +43,32 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Who, Within, WriteStyle};
 
 pub use bucket::Bucket;
+pub use cache::MetadataCache;
 pub use call::{Answer, Body, Call};
-pub use change::Copying;
+pub use change::CopySizes;
 pub use client::Client;
 pub use flags::Flags;
 pub use host::BucketHost;
-pub use learning::Learning;
 pub use provider::{S3, S3Provider};
-pub use wishes::Wishes;
-
-pub(crate) use checksum::version;
-pub(crate) use look::{Lanes, at_once};
-pub(crate) use xml::time::http as parse_http_time;
+pub use put_options::PutOptions;
 
 /// Parts of an upload: the service's limits (Amazon S3 user guide, "multipart upload limits").
 pub const PART_LEAST: u64 = 5 << 20;
 pub const PART_MOST: u64 = 5 << 30;
 pub const PARTS_MOST: u32 = 10_000;
 
-/// How a store is to be used.
+/// How a store is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Attributes are looked up for objects whose listing does not tell them: one request each.
+    /// Look up attributes that listings do not have: one request per object.
     pub look: bool,
-    /// An object without a time of its own has that of its upload. Not for a destination: there it says only that the
-    /// content is not older.
+    /// An object without an mtime in its metadata has the time of its upload. Not for a destination, where that only bounds the age
+    /// of the content.
     pub server_times: bool,
-    /// Parts of keys that are no file names go by names that stand for them (see [`address::name_of_part`]).
+    /// Map parts of keys that are not valid file names to names (see [`address::name_of_part`]).
     pub map_keys: bool,
-    /// What metadata could be used for against whoever makes files of objects is left out: bits that let a program run as its
-    /// owner or group, and extended attributes outside of `user.` and ACLs.
+    /// Ignore metadata that could harm whoever creates files from objects: setuid and setgid bits, and extended attributes outside
+    /// of `user.` and ACLs.
     pub distrust: bool,
 }
 
@@ -94,16 +87,16 @@ pub struct Objects {
     caps: Caps,
     place: Place,
     options: Options,
-    learning: Option<Arc<Learning>>,
-    copying: Copying,
+    cache: Option<Arc<MetadataCache>>,
+    copy_sizes: CopySizes,
     /// Bytes of objects that are held in memory until their commit.
     held: Arc<AtomicU64>,
-    /// Keys of objects that are left out, because there are objects below them: by their names they are directories.
+    /// Keys of objects that are skipped because there are objects below them: their names are those of directories.
     hidden: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl Objects {
-    /// Nothing is asked of the service yet.
+    /// Sends nothing.
     pub fn new(bucket: Bucket, prefix: &[u8], options: Options) -> Self {
         let mut prefix = prefix.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
@@ -120,40 +113,40 @@ impl Objects {
             caps: Caps { untrusted: options.distrust, ..caps() },
             place,
             options,
-            learning: None,
-            copying: Copying::default(),
+            cache: None,
+            copy_sizes: CopySizes::default(),
             held,
             hidden,
         }
     }
 
-    /// The same with an index of what listings do not tell.
+    /// The same with a cache of what listings do not tell.
     #[must_use]
-    pub fn learning(self, learning: Option<Arc<Learning>>) -> Self {
-        Objects { learning, ..self }
+    pub fn cached(self, cache: Option<Arc<MetadataCache>>) -> Self {
+        Objects { cache, ..self }
     }
 
     /// The same with other sizes for copies within the service.
     #[must_use]
-    pub fn copying(self, copying: Copying) -> Self {
-        Objects { copying, ..self }
+    pub fn copy_sizes(self, copy_sizes: CopySizes) -> Self {
+        Objects { copy_sizes, ..self }
     }
 
     fn saw(&self, key: &[u8], head: &bucket::Head, target: Option<&[u8]>) {
-        if let Some(learning) = &self.learning {
-            learning.saw(key, head, target);
+        if let Some(cache) = &self.cache {
+            cache.saw(key, head, target);
         }
     }
 
-    fn wrote(&self, key: &[u8], size: u64, put: &bucket::Put, metadata: &[wishes::Pair], target: Option<&[u8]>) {
-        if let Some(learning) = &self.learning {
-            learning.wrote(key, size, put, metadata, target);
+    fn wrote(&self, key: &[u8], size: u64, put: &bucket::Put, metadata: &[put_options::Pair], target: Option<&[u8]>) {
+        if let Some(cache) = &self.cache {
+            cache.wrote(key, size, put, metadata, target);
         }
     }
 
     fn forget_key(&self, key: &[u8]) {
-        if let Some(learning) = &self.learning {
-            learning.forget(key);
+        if let Some(cache) = &self.cache {
+            cache.forget(key);
         }
     }
 
@@ -184,12 +177,12 @@ impl Objects {
         key
     }
 
-    /// The part of a key that goes by this name.
+    /// The part of a key for a file name.
     fn part<'a>(&self, leaf: &'a [u8]) -> Cow<'a, [u8]> {
         if self.options.map_keys { Cow::Owned(address::part_of_name(leaf)) } else { Cow::Borrowed(leaf) }
     }
 
-    /// The name by which a part of a key goes; it may yet be no file's name.
+    /// The file name for a part of a key; it need not be a valid one.
     fn leaf<'a>(&self, part: &'a [u8]) -> Cow<'a, [u8]> {
         match self.options.map_keys.then(|| address::name_of_part(part)).flatten() {
             Some(name) => Cow::Owned(name),
@@ -208,7 +201,7 @@ impl Objects {
     }
 }
 
-/// Why no object can have this key.
+/// The key, or why no object can have it.
 fn checked(key: Vec<u8>) -> Result<Vec<u8>, String> {
     address::check_key(&key)?;
     if key.contains(&0) {

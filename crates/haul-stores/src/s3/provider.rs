@@ -33,12 +33,15 @@ impl Provider for S3Provider {
         Flags::augment_args(command)
     }
 
-    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
-        Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
+    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
+        let flags = Flags::from_arg_matches_mut(matches)?;
+        // The flags of TLS are those of web servers, too.
+        Ok(vec![Arc::new(flags.tls.clone()), Arc::new(flags)])
     }
 
-    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
-        Ok(Some(Arc::new(serde_json::from_value::<Flags>(record)?)))
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {
+        let flags = serde_json::from_value::<Flags>(record)?;
+        Ok(vec![Arc::new(flags.tls.clone()), Arc::new(flags)])
     }
 
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {
@@ -61,7 +64,7 @@ fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
         true => fault,
         false => Fault::new("this is no profile's name", "write s3://PROFILE@BUCKET/KEY"),
     };
-    let (user, bucket) = split_user(scheme, authority, advice).map_err(no_profile)?;
+    let (user, bucket) = split_user(scheme.word, authority, advice).map_err(no_profile)?;
     if user.as_deref().is_some_and(is_access_key) {
         return Err(Fault::new("a password or key in the s3 address", advice).hidden());
     }

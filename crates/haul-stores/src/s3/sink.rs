@@ -1,4 +1,4 @@
-//! One object on its way in: parts of an upload, or, where it is small, one request at the commit.
+//! One object being written: parts of an upload, or, where it is small, one request at the commit.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,9 +12,9 @@ use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks
 
 use super::attributes;
 use super::bucket::{Bucket, Expected, Part, Put, Upload};
+use super::cache::MetadataCache;
 use super::checksum::{self, Algorithm, ETag, Value};
-use super::learning::Learning;
-use super::wishes::pairs;
+use super::put_options::pairs;
 use super::{Objects, PARTS_MOST};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
@@ -22,24 +22,24 @@ const HELD_EACH: u64 = 16 << 20;
 /// Bytes of such objects in one store.
 const HELD_ALL: u64 = 64 << 20;
 
-/// The token of a write that has no upload: nothing is left of it by a kill.
+/// The token of a write without an upload: a kill leaves nothing of it.
 const NO_UPLOAD: &[u8] = b"-";
 
 struct Writing {
     bucket: Bucket,
-    learning: Option<Arc<Learning>>,
+    cache: Option<Arc<MetadataCache>>,
     name: Name,
     key: Vec<u8>,
     keep: MetaMask,
     chunk: u64,
     size: u64,
-    way: Way,
+    state: UploadState,
 }
 
-enum Way {
-    Held {
+enum UploadState {
+    Buffered {
         bytes: Mutex<Option<Vec<u8>>>,
-        _room: Room,
+        _reserved: Reserved,
     },
     Upload {
         id: String,
@@ -48,23 +48,23 @@ enum Way {
         /// The service keeps a checksum of the whole.
         whole: bool,
         /// Of the metadata and wishes that it was begun with.
-        print: u64,
+        fingerprint: u64,
         since: Option<Time>,
-        state: Mutex<State>,
+        progress: Mutex<Progress>,
     },
 }
 
 #[derive(Default)]
-struct State {
-    /// Parts that arrived through this sink, by the index of their chunk.
+struct Progress {
+    /// Parts that this sink has sent, by the index of their chunk.
     parts: HashMap<u32, Part>,
     /// Parts that the service had at `attach`: versions of their ETags, by their numbers.
     found: Option<HashMap<u32, u64>>,
-    /// Chunks that come in pieces.
+    /// Chunks that arrive in pieces.
     pieces: HashMap<u32, Pieces>,
 }
 
-/// A chunk that is put together here.
+/// A chunk that is assembled here.
 struct Pieces {
     bytes: Vec<u8>,
     missing: u64,
@@ -72,20 +72,20 @@ struct Pieces {
 }
 
 /// Memory of a store that one object takes.
-struct Room {
+struct Reserved {
     held: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl Room {
-    fn take(held: &Arc<AtomicU64>, bytes: u64) -> Option<Room> {
+impl Reserved {
+    fn take(held: &Arc<AtomicU64>, bytes: u64) -> Option<Reserved> {
         let fits = |all: u64| (all == 0 || all + bytes <= HELD_ALL).then_some(all + bytes);
         held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
-        Some(Room { held: held.clone(), bytes })
+        Some(Reserved { held: held.clone(), bytes })
     }
 }
 
-impl Drop for Room {
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -93,7 +93,7 @@ impl Drop for Room {
 
 pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let key = store.key(name, "create")?;
-    // Of what comes from a pipe nobody knows the size: each write is a part then.
+    // The size of a pipe is not known: each write is a part then.
     let known = !spec.entry.is_bare();
     let size = if known { spec.entry.size } else { u64::MAX };
     if known && spec.chunk > 0 && size.div_ceil(spec.chunk) > u64::from(PARTS_MOST) {
@@ -101,72 +101,72 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
         return Err(e.hint("a larger --part-size"));
     }
     let whole = size <= spec.chunk && size <= HELD_EACH;
-    let way = match whole.then(|| Room::take(&store.held, size)).flatten() {
-        Some(room) => Way::Held { bytes: Mutex::new(None), _room: room },
+    let state = match whole.then(|| Reserved::take(&store.held, size)).flatten() {
+        Some(reserved) => UploadState::Buffered { bytes: Mutex::new(None), _reserved: reserved },
         None => {
-            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("create")?.headers;
+            let metadata = attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("create")?.headers;
             let metadata = pairs(metadata);
-            let print = store.bucket.wishes.print(&metadata);
+            let fingerprint = store.bucket.options.fingerprint(&metadata);
             let Upload { id, algorithm, whole, since } = store.bucket.begin(&key, &metadata)?;
-            Way::Upload { id, algorithm, whole, print, since, state: Mutex::default() }
+            UploadState::Upload { id, algorithm, whole, fingerprint, since, progress: Mutex::default() }
         }
     };
-    Ok(Writing::boxed(store, name, key, spec, size, way))
+    Ok(Writing::boxed(store, name, key, spec, size, state))
 }
 
 /// The id of the upload, of a token that has one.
 pub(super) fn upload_of(token: &Token) -> Option<&str> {
-    Some(Begun::of(token)?.id)
+    Some(UploadToken::of(token)?.id)
 }
 
 /// Stands behind the algorithm in a token where the service keeps no checksum of the whole.
 const OF_PARTS: &str = "-parts";
 
-/// What a token says: the checksum that the upload was begun with, the print of its metadata, and the upload.
-struct Begun<'t> {
+/// What a token says: the checksum that the upload was begun with, the fingerprint of its metadata, and the upload.
+struct UploadToken<'t> {
     algorithm: Algorithm,
     whole: bool,
-    print: u64,
+    fingerprint: u64,
     id: &'t str,
 }
 
-impl Begun<'_> {
-    fn of(token: &Token) -> Option<Begun<'_>> {
+impl UploadToken<'_> {
+    fn of(token: &Token) -> Option<UploadToken<'_>> {
         let mut words = std::str::from_utf8(&token.0).ok()?.splitn(3, ' ');
         let algorithm = words.next()?;
         let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
-        let print = u64::from_str_radix(words.next()?, 16).ok()?;
-        Some(Begun { algorithm: Algorithm::of_word(algorithm)?, whole, print, id: words.next()? })
+        let fingerprint = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some(UploadToken { algorithm: Algorithm::of_word(algorithm)?, whole, fingerprint, id: words.next()? })
     }
 }
 
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
     let gone = || Error::new(ErrorKind::NotFound, "attach").because("there is no such unfinished upload");
     let key = store.key(name, "attach")?;
-    let Begun { algorithm, whole, print, id } = Begun::of(token).ok_or_else(gone)?;
-    let metadata = pairs(attributes::write(spec.entry, spec.keep, store.bucket.wishes.used()).of_its_kind("attach")?.headers);
-    if store.bucket.wishes.print(&metadata) != print {
-        // It would end with the attributes and in the class that were wished for then.
+    let UploadToken { algorithm, whole, fingerprint, id } = UploadToken::of(token).ok_or_else(gone)?;
+    let metadata = pairs(attributes::write(spec.entry, spec.keep, store.bucket.options.used()).of_its_kind("attach")?.headers);
+    if store.bucket.options.fingerprint(&metadata) != fingerprint {
+        // It would end with the attributes and the class of then.
         store.bucket.abort(&key, id)?;
         return Err(gone());
     }
     // A service may have dropped parts: MinIO does when a completion is broken off.
     let parts = match store.bucket.parts_of(&key, id) {
         Ok(Some(parts)) => parts,
-        // Who may not look begins anew rather than never.
+        // Without permission to list parts the upload begins anew.
         Ok(None) => return Err(gone()),
         Err(e) if matches!(e.kind(), ErrorKind::Denied | ErrorKind::Unsupported) => return Err(gone()),
         Err(e) => return Err(e),
     };
-    let state = Mutex::new(State { found: Some(parts), ..State::default() });
-    let way = Way::Upload { id: id.to_string(), algorithm, whole, print, since: None, state };
-    Ok(Writing::boxed(store, name, key, spec, spec.entry.size, way))
+    let progress = Mutex::new(Progress { found: Some(parts), ..Progress::default() });
+    let state = UploadState::Upload { id: id.to_string(), algorithm, whole, fingerprint, since: None, progress };
+    Ok(Writing::boxed(store, name, key, spec, spec.entry.size, state))
 }
 
 impl Writing {
-    fn boxed(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, way: Way) -> Box<dyn Sink> {
-        let (bucket, learning) = (store.bucket.clone(), store.learning.clone());
-        Box::new(Writing { bucket, learning, name: name.clone(), key, keep: spec.keep, chunk: spec.chunk, size, way })
+    fn boxed(store: &Objects, name: &Name, key: Vec<u8>, spec: &Spec<'_>, size: u64, state: UploadState) -> Box<dyn Sink> {
+        let (bucket, cache) = (store.bucket.clone(), store.cache.clone());
+        Box::new(Writing { bucket, cache, name: name.clone(), key, keep: spec.keep, chunk: spec.chunk, size, state })
     }
 
     fn fail(&self, kind: ErrorKind, op: &'static str, why: impl Into<String>) -> Error {
@@ -194,18 +194,18 @@ impl Writing {
         Ok(Chunk { index: u32::try_from(index).unwrap_or(u32::MAX), at: whole })
     }
 
-    /// A piece of a chunk; the chunk sets out when it is whole.
-    fn put_piece(&self, state: &Mutex<State>, chunk: &Chunk, at: Range<u64>, from: &mut dyn Read) -> Result<Option<Vec<u8>>> {
+    /// Adds a piece of a chunk; returns the chunk when it is whole.
+    fn put_piece(&self, progress: &Mutex<Progress>, chunk: &Chunk, at: Range<u64>, from: &mut dyn Read) -> Result<Option<Vec<u8>>> {
         let mut bytes = vec![0; usize::try_from(at.end - at.start).unwrap_or_default()];
         read_exactly(from, &mut bytes).map_err(|e| e.on(&self.name))?;
-        let mut state = self.lock(state);
-        if let Some(pieces) = state.pieces.get(&chunk.index)
+        let mut progress = self.lock(progress);
+        if let Some(pieces) = progress.pieces.get(&chunk.index)
             && pieces.seen.iter().any(|seen| *seen != at && seen.start < at.end && at.start < seen.end)
         {
             return Err(self.fail(ErrorKind::Unsupported, "write", "pieces of a part must not overlap"));
         }
         let length = chunk.at.end - chunk.at.start;
-        let pieces = state.pieces.entry(chunk.index).or_insert_with(|| Pieces {
+        let pieces = progress.pieces.entry(chunk.index).or_insert_with(|| Pieces {
             bytes: vec![0; usize::try_from(length).unwrap_or_default()],
             missing: length,
             seen: Vec::new(),
@@ -217,14 +217,14 @@ impl Writing {
             pieces.seen.push(at);
         }
         let whole = pieces.missing == 0;
-        Ok(if whole { state.pieces.remove(&chunk.index).map(|pieces| pieces.bytes) } else { None })
+        Ok(if whole { progress.pieces.remove(&chunk.index).map(|pieces| pieces.bytes) } else { None })
     }
 
-    fn send(&self, id: &str, begun: Algorithm, state: &Mutex<State>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
+    fn send(&self, id: &str, begun: Algorithm, progress: &Mutex<Progress>, chunk: &Chunk, from: &mut dyn Read) -> Result<()> {
         let number = chunk.index + 1;
         let length = chunk.at.end - chunk.at.start;
         let part = self.bucket.put_part(&self.key, id, number, length, from, begun).map_err(|e| e.on(&self.name))?;
-        self.lock(state).parts.insert(chunk.index, part);
+        self.lock(progress).parts.insert(chunk.index, part);
         Ok(())
     }
 
@@ -250,7 +250,7 @@ impl Writing {
         let expected = Expected { size: entry.size, whole: whole.as_slice(), sent };
         match self.bucket.complete(&self.key, id, &parts, expected) {
             Ok(put) => Ok(put),
-            // The answer to an earlier try may have been lost: what stands there now decides.
+            // The answer to an earlier try may have been lost: the object there now decides.
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let md5s = parts.iter().map(|part| match ETag::parse(&part.etag) {
                     ETag::Md5(md5) => Value::parse(Algorithm::Md5, &md5),
@@ -262,7 +262,7 @@ impl Writing {
                     _ => false,
                 };
                 match self.bucket.head(&self.key) {
-                    Ok(Some(head)) if stands(head.proof.etag) => Ok(Put::default()),
+                    Ok(Some(head)) if stands(head.checksums.etag) => Ok(Put::default()),
                     _ => Err(e),
                 }
             }
@@ -271,7 +271,7 @@ impl Writing {
     }
 }
 
-/// What a part's receipt holds: the value of its checksum, then its ETag.
+/// The tag of a part's receipt: the value of its checksum, then its ETag.
 fn tag_of(part: &Part) -> Box<[u8]> {
     let value = part.checksum.as_ref().map(Value::as_bytes).unwrap_or_default();
     let mut tag = vec![value.len() as u8];
@@ -292,7 +292,7 @@ fn read_exactly(from: &mut dyn Read, into: &mut [u8]) -> Result<()> {
     let mut at = 0;
     while at < into.len() {
         match from.read(&mut into[at..]) {
-            Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").because("the source ended before its time")),
+            Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").because("the source is shorter than announced")),
             Ok(count) => at += count,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             Err(e) => return Err(Error::from_io(e, "read")),
@@ -303,18 +303,18 @@ fn read_exactly(from: &mut dyn Read, into: &mut [u8]) -> Result<()> {
 
 impl Sink for Writing {
     fn token(&self) -> Token {
-        match &self.way {
-            Way::Held { .. } => Token(NO_UPLOAD.into()),
-            Way::Upload { id, algorithm, whole, print, .. } => {
+        match &self.state {
+            UploadState::Buffered { .. } => Token(NO_UPLOAD.into()),
+            UploadState::Upload { id, algorithm, whole, fingerprint, .. } => {
                 let of = if *whole { "" } else { OF_PARTS };
-                Token(format!("{}{of} {print:016x} {id}", algorithm.word()).into_bytes().into())
+                Token(format!("{}{of} {fingerprint:016x} {id}", algorithm.word()).into_bytes().into())
             }
         }
     }
 
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        match &self.way {
-            Way::Held { bytes, .. } => {
+        match &self.state {
+            UploadState::Buffered { bytes, .. } => {
                 let length = usize::try_from(at.end - at.start).unwrap_or_default();
                 let start = usize::try_from(at.start).unwrap_or_default();
                 let mut held = self.lock(bytes);
@@ -324,13 +324,13 @@ impl Sink for Writing {
                 };
                 read_exactly(from, place).map_err(|e| e.on(&self.name))
             }
-            Way::Upload { id, algorithm, state, .. } => {
+            UploadState::Upload { id, algorithm, progress, .. } => {
                 let chunk = self.chunk_of(&at)?;
                 if at == chunk.at {
-                    return self.send(id, *algorithm, state, &chunk, from);
+                    return self.send(id, *algorithm, progress, &chunk, from);
                 }
-                match self.put_piece(state, &chunk, at, from)? {
-                    Some(whole) => self.send(id, *algorithm, state, &chunk, &mut &whole[..]),
+                match self.put_piece(progress, &chunk, at, from)? {
+                    Some(whole) => self.send(id, *algorithm, progress, &chunk, &mut &whole[..]),
                     None => Ok(()),
                 }
             }
@@ -342,18 +342,18 @@ impl Sink for Writing {
     }
 
     fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
-        match &self.way {
-            Way::Held { bytes, .. } => match *self.lock(bytes) {
+        match &self.state {
+            UploadState::Buffered { bytes, .. } => match *self.lock(bytes) {
                 None if self.size > 0 => Err(self.fail(ErrorKind::Usage, "write", "nothing was written")),
                 _ => Ok(NO_UPLOAD.into()),
             },
-            Way::Upload { id, algorithm, state, .. } => {
-                let known = self.lock(state).parts.get(&chunk.index).map(tag_of);
+            UploadState::Upload { id, algorithm, progress, .. } => {
+                let known = self.lock(progress).parts.get(&chunk.index).map(tag_of);
                 match known {
                     Some(tag) => Ok(tag),
                     // An empty file has one empty chunk, of which nothing is ever written.
                     None if chunk.at.is_empty() => {
-                        self.send(id, *algorithm, state, chunk, &mut std::io::empty())?;
+                        self.send(id, *algorithm, progress, chunk, &mut std::io::empty())?;
                         self.landed(chunk)
                     }
                     None => Err(self.fail(ErrorKind::Usage, "write", format!("part {} was not written whole", chunk.index + 1))),
@@ -363,9 +363,9 @@ impl Sink for Writing {
     }
 
     fn keeps(&self, receipt: &Receipt) -> bool {
-        let Way::Upload { algorithm, state, .. } = &self.way else { return true };
+        let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
         let Some(part) = part_of(receipt, *algorithm) else { return false };
-        self.lock(state).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
+        self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
@@ -373,38 +373,39 @@ impl Sink for Writing {
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
-        let written = attributes::write(entry, self.keep, self.bucket.wishes.used()).of_its_kind("commit").map_err(|e| e.on(&self.name))?;
+        let written =
+            attributes::write(entry, self.keep, self.bucket.options.used()).of_its_kind("commit").map_err(|e| e.on(&self.name))?;
         let metadata = pairs(written.headers);
-        let put = match &self.way {
-            Way::Held { bytes, .. } => {
+        let put = match &self.state {
+            UploadState::Buffered { bytes, .. } => {
                 if receipts.is_empty() {
                     return Err(self.fail(ErrorKind::Usage, "commit", "there is no receipt"));
                 }
                 let held = self.lock(bytes);
                 self.bucket.put(&self.key, held.as_deref().unwrap_or_default(), &metadata).map_err(|e| e.on(&self.name))?
             }
-            Way::Upload { id, algorithm, whole, since, .. } => {
+            UploadState::Upload { id, algorithm, whole, since, .. } => {
                 let put = self.commit_upload(id, *algorithm, *whole, entry, receipts).map_err(|e| e.on(&self.name))?;
                 Put { since: *since, ..put }
             }
         };
-        if let Some(learning) = &self.learning {
-            learning.wrote(&self.key, entry.size, &put, &metadata, None);
+        if let Some(cache) = &self.cache {
+            cache.wrote(&self.key, entry.size, &put, &metadata, None);
         }
         Ok(Landed { refused: written.refused, ino: 0 })
     }
 
     fn goes_with_commit(&self) -> bool {
-        matches!(self.way, Way::Held { .. })
+        matches!(self.state, UploadState::Buffered { .. })
     }
 
     fn abort(&self) -> Result<()> {
-        match &self.way {
-            Way::Held { bytes, .. } => {
+        match &self.state {
+            UploadState::Buffered { bytes, .. } => {
                 *self.lock(bytes) = None;
                 Ok(())
             }
-            Way::Upload { id, .. } => self.bucket.abort(&self.key, id).map_err(|e| e.on(&self.name)),
+            UploadState::Upload { id, .. } => self.bucket.abort(&self.key, id).map_err(|e| e.on(&self.name)),
         }
     }
 }

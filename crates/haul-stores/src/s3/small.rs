@@ -1,4 +1,4 @@
-//! Many small objects: each one request, several of them under way at the same time.
+//! Small objects: one request each, several at the same time.
 
 use std::io::Read;
 use std::time::Instant;
@@ -8,11 +8,12 @@ use haul_core::entry::{Entry, Kind, MetaMask};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Landed;
 
-use super::look::at_once;
-use super::wishes::pairs;
+use super::put_options::pairs;
 use super::{Objects, attributes, source};
+use crate::http_client::agent::read_error;
+use crate::http_client::parallel::in_parallel;
 
-/// Objects of one bundle that are under way at the same time.
+/// Concurrent objects of one bundle.
 const AT_ONCE: usize = 4;
 /// An object larger than this is none for a bundle, whatever it was listed as.
 const SMALL_MOST: u64 = 16 << 20;
@@ -22,7 +23,7 @@ impl Objects {
         let began = Instant::now();
         let Bundle { items, data, keep, follow, .. } = bundle;
         let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Listed)).collect();
-        let answers = at_once(&self.bucket.client.lanes, &wanted, AT_ONCE, |i| self.get_one(&items[*i].entry, *keep, *follow));
+        let answers = in_parallel(&self.bucket.client.threads, &wanted, AT_ONCE, |i| self.get_one(&items[*i].entry, *keep, *follow));
         for (i, answer) in wanted.into_iter().zip(answers) {
             let item: &mut Item = &mut items[i];
             item.outcome = match answer {
@@ -60,7 +61,7 @@ impl Objects {
         let size = usize::try_from(head.size).unwrap_or_default();
         let mut bytes = Vec::with_capacity(size + 1);
         let read = answer.body.as_reader().take(head.size + 1).read_to_end(&mut bytes);
-        read.map_err(|e| super::fault::io_error("read", &e, "the service").tried(answer.tries))?;
+        read.map_err(|e| read_error("read", &e, "the service").tried(answer.tries))?;
         if bytes.len() != size {
             let e = Error::new(ErrorKind::Io, "read").remedy_is(haul_core::Remedy::Again);
             return Err(e.tried(answer.tries).because(format!("the answer has {} bytes, and {size} were announced", bytes.len())));
@@ -74,8 +75,9 @@ impl Objects {
         let began = Instant::now();
         let Bundle { items, data, keep, .. } = bundle;
         let wanted: Vec<usize> = (0..items.len()).filter(|i| matches!(items[*i].outcome, Outcome::Read)).collect();
-        let answers =
-            at_once(&self.bucket.client.lanes, &wanted, AT_ONCE, |i| self.put_one(&items[*i].entry, &data[items[*i].at.clone()], *keep));
+        let answers = in_parallel(&self.bucket.client.threads, &wanted, AT_ONCE, |i| {
+            self.put_one(&items[*i].entry, &data[items[*i].at.clone()], *keep)
+        });
         for (i, answer) in wanted.into_iter().zip(answers) {
             let item: &mut Item = &mut items[i];
             item.outcome = match answer {
@@ -88,7 +90,7 @@ impl Objects {
 
     fn put_one(&self, entry: &Entry, bytes: &[u8], keep: MetaMask) -> Result<Landed> {
         let key = self.key(&entry.name, "write")?;
-        let written = attributes::write(entry, keep, self.bucket.wishes.used()).of_its_kind("write")?;
+        let written = attributes::write(entry, keep, self.bucket.options.used()).of_its_kind("write")?;
         let metadata = pairs(written.headers);
         let put = self.bucket.put(&key, bytes, &metadata)?;
         self.wrote(&key, entry.size, &put, &metadata, None);

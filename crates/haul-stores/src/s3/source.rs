@@ -1,21 +1,21 @@
-//! One object, open for reading: ranges of one version of it, proven as they go by.
+//! One object, open for reading: ranges of one version of it, verified as they pass.
 
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
+use haul_core::entry::{self, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::{Judge, Source};
 
 use super::Objects;
 use super::bucket::{Bucket, Head};
 use super::call::Answer;
-use super::chain::{Chain, Link};
-use super::checksum;
-use super::witness::{Watch, Witness};
+use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
+use crate::http_client::Body;
+use crate::http_client::verifier::{Verifier, Watch, lock};
 
-/// Objects up to this size are asked for whole when they are opened: that saves the request that would ask what they are.
+/// Objects up to this size are requested whole when they are opened, which saves a HEAD request.
 const AT_ONCE: u64 = 8 << 20;
 
 struct Reading {
@@ -24,11 +24,11 @@ struct Reading {
     name: Name,
     etag: String,
     entry: Entry,
-    /// What came with the opening: the whole object, not read yet.
+    /// The answer to the request of the opening: the whole object, not read yet.
     first: Mutex<Option<Answer>>,
     came_with_open: bool,
     verifier: Option<Arc<Mutex<Verifier>>>,
-    proof: checksum::Proof,
+    checksums: ObjectChecksums,
     /// Size and time by the service.
     version: (u64, Time),
 }
@@ -42,7 +42,7 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         }
         return Ok(source);
     }
-    if !matches!(entry.kind, Kind::File | Kind::Unknown) {
+    if !matches!(entry.kind, entry::Kind::File | entry::Kind::Unknown) {
         return Err(Error::new(ErrorKind::Changed, "open").because(format!("is a {}", entry.kind.word())));
     }
     let key = store.key(&entry.name, "open")?;
@@ -55,20 +55,20 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
         (head.ok_or_else(|| Error::new(ErrorKind::NotFound, "open").because("no such object"))?, None)
     };
     let found = store.entry_of(entry.name.clone(), &key, &head, MetaMask::XATTR)?;
-    if found.kind != Kind::File {
+    if found.kind != entry::Kind::File {
         return Err(Error::new(ErrorKind::Changed, "open").because(format!("is a {} now", found.kind.word())));
     }
     if !entry.is_bare() && found.stamp() != entry.stamp() {
         return Err(Error::new(ErrorKind::Changed, "open"));
     }
-    let verifier = Verifier::of(&store.bucket, &key, &head)?;
+    let verifier = verifier_of(&store.bucket, &key, &head)?;
     Ok(Box::new(Reading {
         bucket: store.bucket.clone(),
         key,
         name: entry.name.clone(),
         version: (head.size, head.modified),
         etag: head.etag,
-        proof: head.proof,
+        checksums: head.checksums,
         entry: found,
         came_with_open: first.is_some(),
         first: Mutex::new(first),
@@ -76,76 +76,26 @@ pub(super) fn open(store: &Objects, entry: &Entry, follow: bool) -> Result<Box<d
     }))
 }
 
-/// Who judges what is read of the object.
-enum Verifier {
-    Crc(Witness),
-    /// By its ETag.
-    Md5(Chain),
-}
-
-enum Passing {
-    Crc(Watch),
-    Md5(Link),
-}
-
-impl Verifier {
-    /// `None` where the object does not say enough for that.
-    fn of(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Verifier>> {
-        let combines = |stored: &&checksum::Stored| !stored.etag && stored.algorithm().combines();
-        if let Some(stored) = head.proof.stored.iter().find(combines) {
-            // A checksum of checksums: nothing can be said without the size of its parts.
-            let part = match stored.kind {
-                checksum::Kind::Composite(_) => part_size(bucket, key, head, 1)?,
-                checksum::Kind::Whole => None,
-            };
-            return Ok(Witness::new(stored, head.size, part).map(Verifier::Crc));
-        }
-        let Some(stored) = head.proof.stored.iter().find(|stored| stored.etag && !bucket.wishes.no_check_etag) else { return Ok(None) };
-        let part = match stored.kind {
-            checksum::Kind::Composite(count) if count > 1 => part_size(bucket, key, head, 1)?,
-            _ => None,
-        };
-        if let (Some(part), checksum::Kind::Composite(count)) = (part, stored.kind) {
+/// `None` where the object's metadata do not suffice to verify it.
+fn verifier_of(bucket: &Bucket, key: &[u8], head: &Head) -> Result<Option<Verifier>> {
+    let combines = |stored: &&StoredChecksum| !stored.etag && stored.algorithm().combines();
+    let etag = |stored: &&StoredChecksum| stored.etag && !bucket.options.no_check_etag && head.size > 0;
+    let all = &head.checksums.stored;
+    let Some(stored) = all.iter().find(combines).or_else(|| all.iter().find(etag)) else { return Ok(None) };
+    // Which of the bytes of a CRC it is nobody knows: only the whole file can be tried again.
+    let mismatch: fn() -> Error = if stored.etag { differs_from_etag } else { || damaged().remedy_is(Remedy::None) };
+    let whole = Verifier::whole(stored.value, head.size, mismatch);
+    match stored.kind {
+        Kind::Whole => Ok(Some(whole)),
+        Kind::Composite(1) if stored.etag => Ok(whole.of_parts(Some(head.size), 1)),
+        Kind::Composite(count) => {
+            let part = part_size(bucket, key, head, 1)?;
             // Parts may be of any size: the last one shows whether all others are like the first.
-            let last = head.size.checked_sub(part.saturating_mul(u64::from(count) - 1));
-            if count > 2 && part_size(bucket, key, head, count)? != last {
+            let last = part.and_then(|part| head.size.checked_sub(part.saturating_mul(u64::from(count.saturating_sub(1)))));
+            if stored.etag && count > 2 && part.is_some() && part_size(bucket, key, head, count)? != last {
                 return Ok(None);
             }
-        }
-        Ok(Chain::new(stored, head.size, part).map(Verifier::Md5))
-    }
-
-    fn watch(&self, at: u64) -> Passing {
-        match self {
-            Verifier::Crc(witness) => Passing::Crc(witness.watch(at)),
-            Verifier::Md5(chain) => Passing::Md5(chain.link(at)),
-        }
-    }
-
-    fn take(&mut self, passed: Passing) {
-        match (self, passed) {
-            (Verifier::Crc(witness), Passing::Crc(watch)) => witness.take(watch.finish()),
-            (Verifier::Md5(chain), Passing::Md5(link)) => chain.take(link.finish()),
-            _ => {}
-        }
-    }
-
-    /// An error if all was seen and is not what is stored.
-    fn check(&self) -> Result<()> {
-        match self {
-            // Which of the bytes it is nobody knows: only the whole file can be tried again.
-            Verifier::Crc(witness) if witness.verdict() == Some(false) => Err(damaged().remedy_is(Remedy::None)),
-            Verifier::Md5(chain) if chain.verdict() == Some(false) => Err(differs_from_etag()),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Passing {
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Passing::Crc(watch) => watch.update(bytes),
-            Passing::Md5(link) => link.update(bytes),
+            Ok(whole.of_parts(part, count))
         }
     }
 }
@@ -159,15 +109,17 @@ fn part_size(bucket: &Bucket, key: &[u8], head: &Head, number: u32) -> Result<Op
     }
 }
 
-/// No error if the bytes of a whole object are what its answer says is stored.
+/// # Errors
+///
+/// The bytes of a whole object do not match its checksum.
 pub(super) fn check_whole(bucket: &Bucket, head: &Head, bytes: &[u8]) -> Result<()> {
-    let stored = head.proof.stored.iter().find(|stored| match stored.kind {
-        checksum::Kind::Whole => !stored.etag || !bucket.wishes.no_check_etag,
-        checksum::Kind::Composite(parts) => parts == 1 && stored.etag && !bucket.wishes.no_check_etag,
+    let stored = head.checksums.stored.iter().find(|stored| match stored.kind {
+        Kind::Whole => !stored.etag || !bucket.options.no_check_etag,
+        Kind::Composite(parts) => parts == 1 && stored.etag && !bucket.options.no_check_etag,
     });
     let Some(stored) = stored else { return Ok(()) };
     let found = stored.algorithm().of(bytes);
-    let found = if stored.kind == checksum::Kind::Whole { found } else { stored.algorithm().of(found.as_bytes()) };
+    let found = if stored.kind == Kind::Whole { found } else { stored.algorithm().of(found.as_bytes()) };
     match (found == stored.value, stored.etag) {
         (true, _) => Ok(()),
         (false, true) => Err(differs_from_etag().remedy_is(Remedy::Again)),
@@ -184,7 +136,7 @@ impl Source for Reading {
         if at.is_empty() {
             return Ok(Box::new(io::empty()));
         }
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take().filter(|_| at.start == 0);
+        let first = lock(&self.first).take().filter(|_| at.start == 0);
         let answer = match first {
             Some(answer) => answer,
             None => {
@@ -192,23 +144,22 @@ impl Source for Reading {
                 let range = (!whole).then_some(at.clone());
                 let asked = self.bucket.get(&self.key, range, Some(&self.etag)).map_err(|e| e.on(&self.name))?;
                 if asked.0.etag != self.etag || asked.0.size != self.entry.size {
-                    return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it is another version by now"));
+                    return Err(Error::new(ErrorKind::Changed, "read").on(&self.name).because("it has changed meanwhile"));
                 }
                 let begins =
                     asked.1.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
                 if !whole && (asked.1.status.as_u16() != 206 || begins != Some(at.start)) {
                     let e = Error::new(ErrorKind::Unsupported, "read").on(&self.name);
-                    return Err(e.because("the service sent something else than the part that was asked for"));
+                    return Err(e.because("the service sent a different range than requested"));
                 }
                 asked.1
             }
         };
-        let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).watch(at.start), verifier.clone()));
-        let (left, tries) = (at.end - at.start, answer.tries);
-        Ok(Box::new(Body { reader: answer.body.into_reader(), left, watch, name: self.name.clone(), tries }))
+        let body = Body::new(answer.body.into_reader(), at.end - at.start, self.name.clone(), "the service", answer.tries);
+        Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
     }
 
-    /// Every byte came of one version, whatever stands there by now. Says so only if they are the bytes that are stored.
+    /// Every byte is of one version, whatever the key has by now; an error if they are not the bytes that are stored.
     fn stamp(&self) -> Result<Stamp> {
         if self.etag.is_empty() {
             // Without a name for the version only another look tells.
@@ -224,43 +175,40 @@ impl Source for Reading {
     }
 
     fn stretch(&self) -> Option<u64> {
-        match &*lock(self.verifier.as_ref()?) {
-            Verifier::Crc(_) => None,
-            Verifier::Md5(chain) => Some(chain.piece()).filter(|piece| *piece < self.entry.size),
-        }
+        lock(self.verifier.as_ref()?).stretch()
     }
 
     fn gap(&self) -> Option<Range<u64>> {
-        match &*lock(self.verifier.as_ref()?) {
-            Verifier::Crc(_) => None,
-            Verifier::Md5(chain) => chain.gap(),
-        }
+        lock(self.verifier.as_ref()?).gap()
     }
 
     fn show(&self, at: u64, bytes: &[u8]) {
         if let Some(verifier) = &self.verifier {
-            let mut passing = lock(verifier).watch(at);
-            passing.update(bytes);
-            lock(verifier).take(passing);
+            let mut watch = lock(verifier).watch(at);
+            watch.update(bytes);
+            lock(verifier).take(watch);
         }
     }
 
     fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
-        for stored in &self.proof.stored {
-            let part = match stored.kind {
-                checksum::Kind::Whole => 0,
-                checksum::Kind::Composite(parts) => match self.bucket.part(&self.key, &self.etag, 1) {
-                    Ok((part, _)) if part > 0 && (parts == 0 || self.entry.size.div_ceil(part) == u64::from(parts)) => part,
-                    Ok(_) => continue,
-                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => continue,
+        for stored in &self.checksums.stored {
+            let whole = Verifier::whole(stored.value, self.entry.size, damaged);
+            let verifier = match stored.kind {
+                Kind::Whole => Some(whole),
+                Kind::Composite(count) => match self.bucket.part(&self.key, &self.etag, 1) {
+                    Ok((0, _)) => None,
+                    Ok((part, _)) => {
+                        let count = if count == 0 { u32::try_from(self.entry.size.div_ceil(part)).unwrap_or(0) } else { count };
+                        whole.of_parts(Some(part), count)
+                    }
+                    Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Other | ErrorKind::Changed) => None,
                     Err(e) => return Err(e.on(&self.name)),
                 },
             };
-            let running = match part {
-                0 => Running::Whole(Box::new(stored.algorithm().begin())),
-                part => Running::Cut(Box::new(checksum::Cut::new(stored.algorithm(), part))),
-            };
-            return Ok(Some(Box::new(Compared { running, expected: stored.value, convicts: !stored.etag })));
+            if let Some(verifier) = verifier {
+                let watch = verifier.watch(0);
+                return Ok(Some(Box::new(Compared { verifier, watch, convicts: !stored.etag })));
+            }
         }
         Ok(None)
     }
@@ -270,7 +218,7 @@ impl Source for Reading {
     }
 
     fn claim(&self) -> Option<String> {
-        let whole = self.proof.stored.iter().find(|stored| stored.kind == checksum::Kind::Whole && !stored.etag)?;
+        let whole = self.checksums.stored.iter().find(|stored| stored.kind == Kind::Whole && !stored.etag)?;
         Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
     }
 
@@ -281,91 +229,31 @@ impl Source for Reading {
 
 /// Bytes of a file elsewhere, against the object's checksum.
 struct Compared {
-    running: Running,
-    expected: checksum::Value,
+    verifier: Verifier,
+    watch: Watch,
     /// Whether a difference proves anything: an ETag may be no MD5 in spite of its form.
     convicts: bool,
 }
 
-enum Running {
-    Whole(Box<checksum::Running>),
-    Cut(Box<checksum::Cut>),
-}
-
 impl Judge for Compared {
     fn update(&mut self, bytes: &[u8]) {
-        match &mut self.running {
-            Running::Whole(running) => running.update(bytes),
-            Running::Cut(cut) => cut.update(bytes),
-        }
+        self.watch.update(bytes);
     }
 
-    fn verdict(self: Box<Self>) -> Option<bool> {
-        let found = match self.running {
-            Running::Whole(running) => running.finish(),
-            Running::Cut(cut) => cut.finish().0,
-        };
-        match found == self.expected {
-            true => Some(true),
-            false => self.convicts.then_some(false),
-        }
+    fn verdict(mut self: Box<Self>) -> Option<bool> {
+        self.verifier.take(self.watch);
+        self.verifier.verdict().filter(|same| *same || self.convicts)
     }
 }
 
 /// The bytes are not those that the object's checksum was made of.
 pub(super) fn damaged() -> Error {
-    let e = Error::new(ErrorKind::Corrupt, "read").because("what came is not what the object's checksum says is stored");
+    let e = Error::new(ErrorKind::Corrupt, "read").because("the received data does not match the object's checksum");
     e.remedy_is(Remedy::Again)
 }
 
 /// The same by the ETag.
 fn differs_from_etag() -> Error {
-    let e = Error::new(ErrorKind::Corrupt, "read").because("what came is not what the object's ETag says is stored");
-    e.hint("the object is damaged, or was on its way; if the ETags of this service are no MD5s, use --no-check-etag")
-}
-
-fn lock<T>(what: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The body of an answer, exactly as long as was asked for.
-struct Body {
-    reader: ureq::BodyReader<'static>,
-    left: u64,
-    watch: Option<(Passing, Arc<Mutex<Verifier>>)>,
-    name: Name,
-    /// Of the request.
-    tries: u32,
-}
-
-impl Read for Body {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        if most == 0 {
-            return Ok(0);
-        }
-        let count = match self.reader.read(&mut into[..most]) {
-            Ok(0) => {
-                let e = Error::new(ErrorKind::Io, "read").on(&self.name).remedy_is(Remedy::Again).tried(self.tries);
-                return Err(e.because(format!("the answer ended {} bytes too early", self.left)).into());
-            }
-            Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-            Err(e) => return Err(super::fault::io_error("read", &e, "the service").on(&self.name).tried(self.tries).into()),
-        };
-        self.left -= count as u64;
-        if let Some((watch, _)) = &mut self.watch {
-            watch.update(&into[..count]);
-        }
-        if self.left == 0 {
-            // The connection can serve again once the end of the body was seen.
-            let _nothing_more = self.reader.read(&mut [0; 1]);
-            if let Some((watch, verifier)) = self.watch.take() {
-                let mut verifier = lock(&verifier);
-                verifier.take(watch);
-                verifier.check().map_err(|e| e.on(&self.name).tried(self.tries))?;
-            }
-        }
-        Ok(count)
-    }
+    let e = Error::new(ErrorKind::Corrupt, "read").because("the received data does not match the object's ETag");
+    e.hint("the object is damaged, or the transfer was; if this service's ETags are not MD5s, use --no-check-etag")
 }

@@ -1,5 +1,4 @@
-//! What is asked of a server, in the words of the store: names, attributes and answers as values, and several channels
-//! to the same server.
+//! Requests to a server and their answers as values, over several channels to the same server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -9,8 +8,9 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
-use super::packet::{Attrs, kind, nonsense, status};
-use crate::lost::Lost;
+use super::packet::{Attrs, kind, protocol_error, status};
+use crate::lock::lock;
+use crate::reconnect::Reconnect;
 
 /// Opens another channel to the same server.
 pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;
@@ -22,13 +22,13 @@ pub type Handle = Vec<u8>;
 pub struct Client {
     connect: Box<Connect>,
     channels: Mutex<Vec<Arc<Channel>>>,
-    lost: Lost,
+    reconnect: Reconnect,
     /// Channels at the most; fewer once the server has refused one.
     most: AtomicUsize,
     next: AtomicUsize,
-    /// Channels of one large file, where that was said; else 0.
+    /// Channels of one large file, where that was set; else 0.
     fixed: AtomicUsize,
-    /// Bundles under way: each has handles open, of which a server allows about a thousand a channel.
+    /// Bundles in flight: each has handles open, of which a server allows about a thousand a channel.
     bundles: Mutex<usize>,
     fewer: Condvar,
     pub extensions: Extensions,
@@ -38,7 +38,7 @@ pub struct Client {
     pub write_most: usize,
 }
 
-/// What every server takes: section 3 of the draft asks for packets of 34,000 bytes.
+/// Every server accepts this: section 3 of the draft requires packets of 34,000 bytes.
 const BLOCK: usize = 32 << 10;
 /// More than this in one request gains nothing.
 const BLOCK_MOST: usize = 255 << 10;
@@ -66,7 +66,7 @@ impl Client {
         Ok(Client {
             connect,
             channels: Mutex::new(vec![Arc::new(first)]),
-            lost: Lost::default(),
+            reconnect: Reconnect::default(),
             most: AtomicUsize::new(if extensions.single { 1 } else { most.max(1) }),
             next: AtomicUsize::new(0),
             fixed: AtomicUsize::new(0),
@@ -82,9 +82,9 @@ impl Client {
     /// A channel with little to do, or a new one.
     pub fn channel(&self) -> Result<Arc<Channel>> {
         let asked = Instant::now();
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = lock(&self.channels);
         channels.retain(|channel| !channel.is_over());
-        if let Some(e) = self.lost.answer(asked).filter(|_| channels.is_empty()) {
+        if let Some(e) = self.reconnect.refused(asked).filter(|_| channels.is_empty()) {
             return Err(e);
         }
         let least = channels.iter().min_by_key(|channel| channel.load());
@@ -97,10 +97,10 @@ impl Client {
                 Ok(channels[channels.len() - 1].clone())
             }
             Err(e) if channels.is_empty() => {
-                self.lost.tell(&e);
+                self.reconnect.failed(&e);
                 Err(e)
             }
-            // It allows no more sessions: what there is has to do.
+            // The server allows no more sessions.
             Err(_) => {
                 self.most.store(channels.len(), Ordering::Relaxed);
                 let at = self.next.fetch_add(1, Ordering::Relaxed) % channels.len();
@@ -115,14 +115,14 @@ impl Client {
         let mut found = vec![first];
         while found.len() < count {
             let known = {
-                let channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+                let channels = lock(&self.channels);
                 channels.iter().find(|one| !one.is_over() && !found.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
             };
             if let Some(channel) = known {
                 found.push(channel);
                 continue;
             }
-            let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut channels = lock(&self.channels);
             if channels.len() >= self.most.load(Ordering::Relaxed) {
                 break;
             }
@@ -134,21 +134,21 @@ impl Client {
         Ok(found)
     }
 
-    /// Waits until few enough bundles are under way; over when what comes back is dropped.
-    pub fn bundle(&self) -> Turn<'_> {
-        let mut count = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Waits until few enough bundles are in flight. Dropping the permit ends the bundle.
+    pub fn bundle(&self) -> BundlePermit<'_> {
+        let mut count = lock(&self.bundles);
         while *count >= BUNDLES {
             count = self.fewer.wait(count).unwrap_or_else(PoisonError::into_inner);
         }
         *count += 1;
-        Turn(self)
+        BundlePermit(self)
     }
 
     pub fn fix_stripes(&self, stripes: Option<usize>) {
         self.fixed.store(stripes.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// How many channels one large file gains from: OpenSSH lets 2 MiB be under way in each.
+    /// How many channels one large file gains from: OpenSSH allows 2 MiB in flight in each.
     pub fn stripes(&self) -> usize {
         match self.fixed.load(Ordering::Relaxed) {
             0 => {}
@@ -163,12 +163,12 @@ impl Client {
     }
 }
 
-/// A bundle's turn.
-pub struct Turn<'a>(&'a Client);
+/// See [`Client::bundle`].
+pub struct BundlePermit<'a>(&'a Client);
 
-impl Drop for Turn<'_> {
+impl Drop for BundlePermit<'_> {
     fn drop(&mut self) {
-        *self.0.bundles.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *lock(&self.0.bundles) -= 1;
         self.0.fewer.notify_one();
     }
 }
@@ -179,13 +179,13 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// Requests of one kind for many things, all under way at once; their answers in order.
+/// Requests of one kind for many things, all in flight at once; their answers in order.
 pub fn ask_all<T>(channel: &Channel, things: &[T], mut request: impl FnMut(&mut Batch<'_>, &T) -> Ticket) -> Vec<Result<Answer>> {
     let mut answers = Vec::with_capacity(things.len());
     // So many at a time that neither side has to hold more than a few hundred kB of requests.
-    for lot in things.chunks(256) {
+    for part in things.chunks(256) {
         let mut batch = channel.batch();
-        let tickets: Vec<Ticket> = lot.iter().map(|thing| request(&mut batch, thing)).collect();
+        let tickets: Vec<Ticket> = part.iter().map(|thing| request(&mut batch, thing)).collect();
         match batch.send() {
             Ok(()) => answers.extend(tickets.into_iter().map(|ticket| channel.wait(ticket))),
             Err(e) => answers.extend(tickets.iter().map(|_| Err(e.again()))),
@@ -200,7 +200,7 @@ fn expect<'a>(answer: &'a Answer, wanted: u8, op: &'static str) -> Result<super:
         return Ok(answer.body());
     }
     done(answer, op)?;
-    Err(nonsense("success where something was asked for"))
+    Err(protocol_error("success where something was asked for"))
 }
 
 pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
@@ -209,7 +209,7 @@ pub fn reply(answer: &Answer) -> Result<super::packet::Parser<'_>> {
 
 pub fn handle(answer: &Answer, op: &'static str) -> Result<Handle> {
     let handle = expect(answer, kind::HANDLE, op)?.bytes()?;
-    if handle.len() > 256 { Err(nonsense("a handle that is too long")) } else { Ok(handle.to_vec()) }
+    if handle.len() > 256 { Err(protocol_error("a handle that is too long")) } else { Ok(handle.to_vec()) }
 }
 
 pub fn attrs(answer: &Answer, op: &'static str) -> Result<Attrs> {
@@ -246,22 +246,22 @@ pub fn names(answer: &Answer, op: &'static str) -> Result<Option<Vec<Listed>>> {
 pub fn one_name(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match names(answer, op)?.and_then(|mut names| names.pop()) {
         Some((name, _)) => Ok(name),
-        None => Err(nonsense("no name where one was asked for")),
+        None => Err(protocol_error("no name where one was asked for")),
     }
 }
 
 /// The path that the server makes of one.
 pub fn real_path(answer: &Answer, op: &'static str) -> Result<Vec<u8>> {
     match one_name(answer, op)? {
-        path if path.is_empty() || path.contains(&0) => Err(nonsense("a path that is none")),
+        path if path.is_empty() || path.contains(&0) => Err(protocol_error("a path that is none")),
         path => Ok(path),
     }
 }
 
-/// The answer to what has none but success.
+/// The answer to a request that returns nothing.
 pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
     if answer.kind != kind::STATUS {
-        return Err(nonsense("an answer of a kind that was not asked for"));
+        return Err(protocol_error("an answer of a kind that was not asked for"));
     }
     let mut from = answer.body();
     let code = from.number()?;
@@ -271,10 +271,10 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         status::PERMISSION_DENIED => (ErrorKind::Denied, "Permission denied"),
         status::UNSUPPORTED => (ErrorKind::Unsupported, "the server cannot do that"),
         status::EOF => (ErrorKind::Changed, "the end of the file came early"),
-        // OpenSSH says so of a name that is too long.
+        // OpenSSH's answer to a name that is too long.
         status::BAD_MESSAGE => (ErrorKind::BadName, "the server does not accept the name"),
         status::NO_CONNECTION | status::CONNECTION_LOST => (ErrorKind::Broken, "the server has lost its connection"),
-        // What later versions have, and some servers say to a client of version 3 too.
+        // Of later versions; some servers send them to a client of version 3, too.
         status::NO_SUCH_PATH | status::NOT_A_DIRECTORY => (ErrorKind::NotFound, "No such file or directory"),
         status::FILE_EXISTS | status::DIR_NOT_EMPTY => (ErrorKind::Exists, "File exists"),
         status::WRITE_PROTECT => (ErrorKind::ReadOnly, "Read-only file system"),
@@ -285,7 +285,7 @@ pub fn done(answer: &Answer, op: &'static str) -> Result<()> {
         _ => (ErrorKind::Other, "the server failed in a way that SFTP 3 does not know"),
     };
     let said = from.bytes().map(|words| String::from_utf8_lossy(words).trim().to_string()).unwrap_or_default();
-    // "Failure" says no more than the code.
+    // "Failure" adds nothing to the code.
     let plain =
         matches!(code, status::NO_SUCH_FILE | status::PERMISSION_DENIED | status::BAD_MESSAGE) || said.is_empty() || said == "Failure";
     Err(Error::new(kind, op).because(if plain { reason.to_string() } else { said }))
@@ -296,13 +296,13 @@ pub fn is_unexplained(error: &Error) -> bool {
     error.kind() == ErrorKind::Other
 }
 
-/// Whether the reason of a failed creation may be that something has the name: the protocol has no word for that, and
-/// servers use several.
+/// Whether a creation may have failed because the name is taken: the protocol has no code for that, and servers use
+/// several.
 pub fn may_exist(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Other | ErrorKind::Denied | ErrorKind::Exists)
 }
 
-/// What SFTP 3 says of an entry: no inode, no number of links, no nanoseconds.
+/// An entry from the attributes of SFTP 3: no inode, no number of links, no nanoseconds.
 pub fn entry(name: Name, attrs: &Attrs) -> Entry {
     let mut entry = Entry::bare(name, attrs.kind());
     if entry.kind == Kind::Unknown {
@@ -326,7 +326,7 @@ pub fn fill(entry: &mut Entry, attrs: &Attrs) {
         entry.have = entry.have.with(MetaMask::MTIME);
     }
     if let Some(mode) = attrs.mode {
-        // Whose bits they would be is not known without an owner.
+        // Without an owner setuid and setgid have no meaning.
         let special = if attrs.owner.is_some() { 0o7000 } else { 0o1000 };
         entry.mode = mode & (0o777 | special);
         entry.have = entry.have.with(MetaMask::MODE).with(MetaMask::SETID);

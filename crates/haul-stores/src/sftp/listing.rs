@@ -1,4 +1,4 @@
-//! Names and what the server says of them: listings and look-ups, many questions under way at once.
+//! Listings and look-ups, many requests in flight at once.
 
 use haul_core::entry::{Dir, Entry, Kind, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
@@ -10,11 +10,11 @@ use super::client::{self, ask_all, attrs, entry, fill, handle, names, one_name};
 use super::packet::{Attrs, kind};
 use crate::staging::Shown;
 
-/// Questions for more names that are under way in one directory: servers give a hundred names at a time or fewer.
+/// Requests for more names in flight per directory: servers send a hundred names at a time or fewer.
 const AHEAD: usize = 64;
 
 /// The target of the link at `path` as it was written. Some servers (ProFTPD) make an absolute path of a relative one;
-/// the size of the link tells, and the shortest way from the link's directory that has this size is taken for it.
+/// the size of the link shows that, and the shortest relative path of this size from the link's directory is assumed.
 fn as_written(path: &[u8], target: Vec<u8>, size: Option<u64>) -> Vec<u8> {
     if !target.starts_with(b"/") || size.is_none_or(|size| size == target.len() as u64) {
         return target;
@@ -33,7 +33,7 @@ impl Shared {
         let path = self.path(name, "stat")?;
         let (mut attrs, target) = self.look(&path)?;
         if target.is_some() && attrs.kind() != Kind::Link {
-            // What it points to was looked at; of the link itself only the mode is known, which all links have.
+            // The attributes are the target's; of the link itself only the mode is known, which all links share.
             attrs = Attrs { mode: Some(0o120_777), ..Attrs::default() };
         }
         let mut entry = entry(name.clone(), &attrs);
@@ -58,7 +58,7 @@ impl Shared {
         let which = if follow { kind::STAT } else { kind::LSTAT };
         let bad = |leaf: &[u8]| check_leaf(leaf).err();
         let answers = ask_all(&channel, leaves, |batch, leaf| {
-            // A name that cannot be one is not asked for: its question is for the directory, and not looked at.
+            // An invalid name is not sent: the request is for the directory, and its answer is ignored.
             let path = if bad(leaf).is_some() { above.clone() } else { super::join(&above, leaf) };
             batch.push(which, |r| r.bytes(&path))
         });
@@ -78,15 +78,15 @@ impl Shared {
             })
             .collect();
         if follow {
-            self.tell_dangling(&channel, &above, dir, leaves, &mut found);
+            self.mark_dangling(&channel, &above, dir, leaves, &mut found);
         }
         let mut entries: Vec<&mut Found> = found.iter_mut().collect();
         self.read_links(&channel, &above, &mut entries, &[]);
         found
     }
 
-    /// With `follow` what a link points to may be absent though the link is there.
-    fn tell_dangling(&self, channel: &Channel, above: &[u8], dir: &Dir, leaves: &[&[u8]], found: &mut [Found]) {
+    /// With `follow` a link may exist and its target not.
+    fn mark_dangling(&self, channel: &Channel, above: &[u8], dir: &Dir, leaves: &[&[u8]], found: &mut [Found]) {
         let absent: Vec<usize> = found.iter().enumerate().filter(|(_, f)| matches!(f, Found::Absent)).map(|(i, _)| i).collect();
         let answers = ask_all(channel, &absent, |batch, i| batch.push(kind::LSTAT, |r| r.bytes(&super::join(above, leaves[*i]))));
         for (i, answer) in absent.into_iter().zip(answers) {
@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// `sizes` are those that the server told of the same things, if it did.
+    /// `sizes` are those that the server reported, if it did.
     fn read_links(&self, channel: &Channel, above: &[u8], found: &mut [&mut Found], sizes: &[Option<u64>]) {
         let is_link = |found: &Found| matches!(found, Found::Entry(entry) if entry.kind == Kind::Link);
         let leaf = |found: &Found| match found {
@@ -218,7 +218,7 @@ mod tests {
             ("/a/b/l", "/a/b/file", 4, "file"),
             ("/a/b/c/l", "/a/b/up/x", 7, "../up/x"),
             ("/a/b/l", "/", 5, "../.."),
-            // What was written as an absolute path, or in a way that cannot be told, stays.
+            // An absolute target, or one that cannot be reconstructed, stays.
             ("/a/b/l", "/a/b/file", 9, "/a/b/file"),
             ("/a/b/l", "/a/b/file", 6, "/a/b/file"),
             ("/a/b/l", "file", 4, "file"),

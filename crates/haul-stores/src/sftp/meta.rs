@@ -10,7 +10,7 @@ use super::packet::{Attrs, kind, seconds};
 use super::{Shared, checked, join};
 use crate::staging::staging_leaf;
 
-/// What of an entry is to be set, of what the protocol can carry. `None` where there is nothing.
+/// The owner change that an entry needs; `None` where there is none.
 pub(super) fn owner_of(entry: &Entry, keep: MetaMask, now: Option<(u32, u32)>) -> Option<Attrs> {
     let keep = keep.and(entry.have);
     let (user, group) = (keep.has(MetaMask::OWNER), keep.has(MetaMask::GROUP));
@@ -36,7 +36,7 @@ pub(super) fn rest_of(entry: &Entry, keep: MetaMask, owner_kept: bool) -> Attrs 
     }
 }
 
-/// What SFTP cannot carry of an entry that has it.
+/// The attributes of an entry that SFTP cannot carry.
 pub(super) fn lost_of(entry: &Entry, keep: MetaMask) -> MetaMask {
     match &entry.xattrs {
         Some(theirs) if !theirs.is_empty() => keep.and(MetaMask::XATTR.with(MetaMask::ACL).with(MetaMask::CONTEXT)),
@@ -72,7 +72,7 @@ impl Shared {
                 let answer = answers.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, "mkdir")))?;
                 match done(&answer, "mkdir") {
                     Ok(()) => Ok(true),
-                    // A server says "failure" of what is there already.
+                    // Servers answer "failure" for a directory that exists.
                     Err(e) => match self.look(&path) {
                         Ok((there, None)) if there.kind() == Kind::Dir => Ok(false),
                         Ok(_) => Err(Error::new(ErrorKind::Exists, "mkdir").because("a non-directory exists under that name")),
@@ -93,7 +93,7 @@ impl Shared {
         let path = join(&above, leaf);
         let target = entry.target.as_deref().unwrap_or_default();
         let channel = self.client.channel()?;
-        // OpenSSH takes the two the other way round than the draft has them, and so does everybody since.
+        // OpenSSH has the two in the reverse order of the draft, and so have all others since.
         let link = |at: &[u8]| channel.ask(kind::SYMLINK, |r| r.bytes(target).bytes(at)).and_then(|a| done(&a, "create"));
         if let Err(e) = link(&path) {
             match self.lstat(&path) {
@@ -193,7 +193,7 @@ impl Shared {
         results
     }
 
-    /// What is there now, where owners are to be set: the others' bits depend on whether that came off.
+    /// Sets owners first: which bits of the mode may be set depends on the result.
     fn set_owners(
         &self,
         channel: &Channel,
@@ -259,7 +259,7 @@ impl Shared {
             .collect()
     }
 
-    /// There is no inode to tell a file from another of its name; size and time do, as far as they go.
+    /// Without inodes, size and time are what distinguishes a file from another of the same name.
     fn look_before_removing(&self, channel: &Channel, entries: &[Entry], paths: &mut [Result<Vec<u8>>]) {
         let known = |entry: &Entry| entry.kind == Kind::File && entry.have.has(MetaMask::BASIC.with(MetaMask::MTIME));
         let about: Vec<usize> = (0..entries.len()).filter(|i| known(&entries[*i]) && paths[*i].is_ok()).collect();

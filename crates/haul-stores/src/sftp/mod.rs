@@ -1,40 +1,45 @@
 //! Files of a host behind plain SFTP, version 3, as every ssh server has it.
 //!
 //! ```text
-//! store (this file)  ->  listing, source, sink, small, meta  ->  client (answers as values, several channels)
+//! store (this file)  ->  listing, source, sink, get, put, meta  ->  client (answers as values, several channels)
 //!                                                                  -> channel (one conversation)  -> packet (the wire)
 //! ```
 //!
-//! A call for many things sends all its requests before it waits for the first answer. What the protocol cannot say
-//! is in `Caps`: no nanoseconds, no extended attributes, no inodes. Nor does it know descriptors of directories: a
-//! name is resolved by the server each time, so that a directory there that somebody swaps for a link is followed.
+//! A call for many things sends all its requests before it waits for the first answer. `Caps` has what the protocol lacks:
+//! nanoseconds, extended attributes, inodes. It has no descriptors of directories either: the server resolves a path each
+//! time, so that a directory that is swapped for a link is followed.
 
 mod channel;
 mod client;
-mod devices;
+mod device;
+mod get;
+mod host;
 mod listing;
 mod meta;
 mod packet;
+mod put;
 mod sink;
-mod small;
 mod source;
+mod stripes;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume};
 
 pub use channel::Channel;
-pub(crate) use channel::detach;
+use channel::{Batch, Ticket};
 pub use client::Connect;
 use client::{Client, ask_all, done, is_unexplained, may_exist};
-pub use devices::Device;
+pub use device::{Device, Stream};
+pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
+use crate::lock::lock;
 use crate::staging::{Shown, staging_leaf};
 
 /// A directory of a host.
@@ -52,137 +57,6 @@ struct Shared {
     root: Vec<u8>,
     /// Directories whose path has no link in it, by their id.
     known: Mutex<HashSet<u64>>,
-}
-
-/// A host, before a directory of it is opened.
-#[derive(Debug)]
-pub struct Host {
-    client: Arc<Client>,
-    home: Vec<u8>,
-    endpoint: String,
-    scheme: &'static str,
-}
-
-/// Channels at the most: OpenSSH allows ten sessions in one connection unless it is told otherwise.
-pub const CHANNELS: usize = 8;
-
-impl Host {
-    /// Connects. `endpoint` is the host as the user reaches it, without credentials.
-    pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
-        let client = Arc::new(Client::new(connect, channels)?);
-        let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
-        let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
-        Ok(Host { client, home, endpoint, scheme })
-    }
-
-    /// A large file goes through so many channels; `None` is as many as the round trip asks for.
-    #[must_use]
-    pub fn with_stripes(self, stripes: Option<usize>) -> Host {
-        self.client.fix_stripes(stripes);
-        self
-    }
-
-    /// A path as the user writes it: relative to the home directory, which `~` is too.
-    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
-        absolute(&self.home, path)
-    }
-
-    /// What stands at an absolute path, links followed; `None` if nothing does.
-    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
-        let answer = self.client.channel()?.ask(kind::STAT, |r| r.bytes(path))?;
-        match client::attrs(&answer, "stat") {
-            Ok(attrs) => Ok(Some(attrs.kind())),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e.at(path)),
-        }
-    }
-
-    /// Makes a directory at an absolute path, and with `parents` those above it.
-    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
-        let channel = self.client.channel()?;
-        let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
-        let mut first = None;
-        if parents {
-            for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
-                // What is there already is no failure; what is missing shows with the last.
-                first = make(&path[..at]).err().filter(|e| e.kind() == ErrorKind::Denied).map(|e| e.at(&path[..at])).or(first);
-            }
-        }
-        match make(path) {
-            Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
-            // Below a directory that could not be made nothing could be.
-            Err(e) if e.kind() == ErrorKind::NotFound => Err(first.unwrap_or(e).at(path)),
-            made => made.map_err(|e| e.at(path)),
-        }
-    }
-
-    /// The extensions of the server that are made use of.
-    pub fn extensions(&self) -> Vec<&'static str> {
-        let has = &self.client.extensions;
-        let all = [
-            (has.posix_rename, "posix-rename"),
-            (has.hardlink, "hardlink"),
-            (has.statvfs, "statvfs"),
-            (has.fsync, "fsync"),
-            (has.lsetstat, "lsetstat"),
-            (has.limits, "limits"),
-        ];
-        all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
-    }
-
-    /// Bytes of one request to read and of one to write.
-    pub fn request_bytes(&self) -> (usize, usize) {
-        (self.client.read_most, self.client.write_most)
-    }
-
-    /// The directory at an absolute path as a store.
-    pub fn open(&self, path: &[u8]) -> Result<Sftp> {
-        let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
-        let channel = client.channel()?;
-        let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
-        let mut root = client::real_path(&answer, "open").map_err(|e| e.at(path))?;
-        while root.ends_with(b"/") {
-            root.pop();
-        }
-        let answer = channel.ask(kind::STAT, |r| r.bytes(if root.is_empty() { b"/" } else { &root }))?;
-        let attrs = client::attrs(&answer, "open").map_err(|e| e.at(path))?;
-        if attrs.kind() != Kind::Dir {
-            return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory"));
-        }
-        let home = channel.ask(kind::STAT, |r| r.bytes(&self.home)).and_then(|a| client::attrs(&a, "stat"));
-        // Who may give files away cannot be asked; whoever's home is root's may.
-        let groups = match home.ok().and_then(|home| home.owner) {
-            // A user in a cage has root's directory for a home.
-            Some((0, _)) if self.home != b"/" => None,
-            Some((_, group)) => Some(vec![group]),
-            None => Some(Vec::new()),
-        };
-        let caps = caps(&client, groups);
-        let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
-        let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
-        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default() }), caps, place })
-    }
-}
-
-fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
-    let kept = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::SETID];
-    let kept = kept.into_iter().fold(MetaMask::NONE, MetaMask::with);
-    Caps {
-        groups,
-        write: WriteStyle::Anywhere,
-        read_ranges: true,
-        dirs: true,
-        links: true,
-        hard_links: client.extensions.hardlink,
-        sets: kept,
-        link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
-        lists: kept.with(MetaMask::BASIC),
-        atomic_commit: client.extensions.posix_rename,
-        attach: true,
-        direct_create: true,
-        bundle_files: 40,
-        ..Caps::minimal()
-    }
 }
 
 /// A path as the user writes it: relative to the home directory, which `~` is too.
@@ -221,7 +95,7 @@ impl Shared {
         let Some(parent) = dir.parent() else {
             return Ok(if path.is_empty() { b"/".to_vec() } else { path });
         };
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&self.known);
         if known().contains(&dir.id()) {
             return Ok(path);
         }
@@ -237,7 +111,7 @@ impl Shared {
                 let e = Error::new(ErrorKind::Denied, "open").on(&name);
                 Err(e.because("a part of the path is a symlink, and is not followed"))
             }
-            // Whatever is asked of it shows that it is not a directory, or not there yet.
+            // Requests below it will show that it is not a directory, or does not exist yet.
             Ok(_) => Ok(path),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(path),
             Err(e) => Err(e.on(&name)),
@@ -257,8 +131,8 @@ impl Shared {
         client::attrs(&answer, "stat")
     }
 
-    /// What stands at a path, and where it points if it is a link. Some servers (ProFTPD) follow links for LSTAT as
-    /// well, so that it takes both questions to tell; they go by one write.
+    /// The attributes at a path, and the target if it is a link. Some servers (ProFTPD) follow links for LSTAT as well, so
+    /// that it takes both requests, which go out by one write.
     fn look(&self, path: &[u8]) -> Result<(Attrs, Option<Vec<u8>>)> {
         let channel = self.client.channel()?;
         let mut batch = channel.batch();
@@ -285,30 +159,35 @@ impl Shared {
         }
     }
 
-    /// Puts what is at `from` in the place of any file at `to`, in one step where the server can.
+    /// Replaces a file at `to`, too, where the server has the extension.
+    fn rename_request(&self, batch: &mut Batch<'_>, from: &[u8], to: &[u8]) -> Ticket {
+        match self.client.extensions.posix_rename {
+            true => batch.push(kind::EXTENDED, |r| r.bytes(b"posix-rename@openssh.com").bytes(from).bytes(to)),
+            false => batch.push(kind::RENAME, |r| r.bytes(from).bytes(to)),
+        }
+    }
+
+    /// Renames `from` to `to`, replacing any file, in one step where the server can.
     fn replace(&self, from: &[u8], to: &[u8]) -> Result<()> {
         let channel = self.client.channel()?;
-        let rename = || {
-            if self.client.extensions.posix_rename {
-                channel.ask(kind::EXTENDED, |r| r.bytes(b"posix-rename@openssh.com").bytes(from).bytes(to))
-            } else {
-                channel.ask(kind::RENAME, |r| r.bytes(from).bytes(to))
-            }
-        };
-        let Err(e) = done(&rename()?, "rename") else { return Ok(()) };
+        let mut batch = channel.batch();
+        let ticket = self.rename_request(&mut batch, from, to);
+        batch.send()?;
+        let Err(e) = done(&channel.wait(ticket)?, "rename") else { return Ok(()) };
         if !may_exist(&e) {
             return Err(e);
         }
         match self.lstat(to) {
             Ok(there) if there.kind() == Kind::Dir => Err(Error::new(ErrorKind::Exists, "rename").because("a directory has this name")),
             Ok(_) if !self.client.extensions.posix_rename => {
-                // Without the extension there is a moment in which the name is nobody's; what had it is kept till then.
+                // Without the extension there is a moment without the name; the old file is kept until it is over.
                 let aside = [to, b".haul-old"].concat();
                 let give = |from: &[u8], to: &[u8]| channel.ask(kind::RENAME, |r| r.bytes(from).bytes(to)).and_then(|a| done(&a, "rename"));
                 self.remove_file(&aside, "rename")?;
                 give(to, &aside)?;
                 if let Err(e) = give(from, to) {
-                    let _what_can_be_done = give(&aside, to);
+                    // The error that counts is the first.
+                    let _ = give(&aside, to);
                     return Err(e);
                 }
                 self.remove_file(&aside, "rename")
@@ -317,7 +196,7 @@ impl Shared {
         }
     }
 
-    /// "Failure" is a full disk more often than not, or one that is read-only; whether it is can be asked.
+    /// "Failure" mostly means a full disk or a read-only file system, which the server is asked about.
     fn explain(&self, e: Error) -> Error {
         if !is_unexplained(&e) {
             return e;
@@ -331,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// The file system of the root, and whether it takes no writes at all; `None` where the server does not tell.
+    /// The file system of the root, and whether it is read-only; `None` where the server cannot report it.
     fn volume(&self) -> Result<Option<(Volume, bool)>> {
         if !self.client.extensions.statvfs {
             return Ok(None);
@@ -470,7 +349,7 @@ impl Store for Sftp {
     }
 
     fn space(&self) -> Result<Option<Space>> {
-        // File systems that make inodes as they go say 0 of 0.
+        // File systems that create inodes on demand report 0 of 0.
         let files = |volume: &Volume| if volume.files == 0 { u64::MAX } else { volume.free_files };
         Ok(self.shared.volume()?.map(|(volume, _)| Space { bytes: volume.available, files: files(&volume) }))
     }
@@ -486,6 +365,6 @@ impl Store for Sftp {
     }
 
     fn forget(&self, dir: &Dir) {
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&dir.id());
+        lock(&self.shared.known).remove(&dir.id());
     }
 }

@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The attributes of section 5: what is `None` is not said, or not to be set.
+/// The attributes of section 5; `None` is unknown, or not to be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// Bytes.
@@ -198,7 +198,8 @@ impl<'a> Parser<'a> {
         let mut attrs = Attrs::default();
         if flags & SIZE != 0 {
             // No file has more, and sums of what is within the bound cannot overflow.
-            attrs.size = Some(self.long().and_then(|size| if size > MOST { Err(nonsense("a size that no file has")) } else { Ok(size) })?);
+            attrs.size =
+                Some(self.long().and_then(|size| if size > MOST { Err(protocol_error("a size that no file has")) } else { Ok(size) })?);
         }
         if flags & OWNER != 0 {
             attrs.owner = Some((self.number()?, self.number()?));
@@ -224,16 +225,16 @@ impl<'a> Parser<'a> {
                 self.0 = rest;
                 Ok(taken)
             }
-            None => Err(nonsense("a packet is shorter than it says")),
+            None => Err(protocol_error("a packet is shorter than it says")),
         }
     }
 }
 
-/// The operation of an error that means that the peer does not speak the protocol: no other words tell more.
+/// The operation of an error that means that the peer does not speak the protocol; no other message explains it better.
 pub const SPEAK: &str = "speak SFTP";
 
-/// The peer does not speak the protocol: nothing that it says can be believed any more.
-pub fn nonsense(reason: &str) -> Error {
+/// The peer violates the protocol: nothing that it sends can be trusted any more.
+pub fn protocol_error(reason: &str) -> Error {
     let e = Error::new(ErrorKind::Broken, SPEAK).because(format!("protocol error: {reason}"));
     e.hint("try `sftp`, and ask the server's administrator")
 }

@@ -1,22 +1,20 @@
-//! A file of the host that is written: beside its final name until it is whole, or in place if that was asked for.
+//! A file of the host that is being written: under a staging name until it is complete, or in place if requested.
 
-use std::collections::VecDeque;
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::fill::fill_whole;
 use haul_core::receipt;
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
 
-use super::channel::Ticket;
 use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
 use super::packet::{Attrs, kind, open};
-use super::source::{LARGE, RemoteFile, WINDOW, Way};
+use super::source::RemoteFile;
+use super::stripes::{Stripe, Stripes, write_blocks};
 use super::{Shared, checked, join};
 use crate::staging::{is_staging, staging_leaf};
 
@@ -26,12 +24,12 @@ const IN_PLACE: &[u8] = b"in-place";
 pub(super) struct RemoteSink {
     shared: Arc<Shared>,
     name: Name,
-    /// Where it will stand.
+    /// Its final path.
     target: Vec<u8>,
     /// Where it is written; `target` itself if in place.
     path: Vec<u8>,
     token: Token,
-    ways: Mutex<Vec<Arc<Way>>>,
+    stripes: Stripes,
     /// This sink made the file: there is nothing in it that it did not write.
     made: bool,
     keep: MetaMask,
@@ -57,21 +55,21 @@ impl RemoteSink {
                 Err(e) => return Err(e),
             };
             let flags = if made { open::WRITE | open::CREATE | open::EXCLUSIVE } else { open::WRITE };
-            let way = Way::open(channel, &target, flags, &mode, "create").map_err(|e| shared.explain(e))?;
-            return Ok(Self::new(shared, name, spec, target.clone(), target, Token(IN_PLACE.into()), way, made));
+            let stripe = Stripe::open(channel, &target, flags, &mode, "create").map_err(|e| shared.explain(e))?;
+            return Ok(Self::new(shared, name, spec, target.clone(), target, Token(IN_PLACE.into()), stripe, made));
         }
         let staging = staging_leaf(leaf, spec.entry.stamp());
         let path = join(&above, &staging);
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
-        let way = match Way::open(channel.clone(), &path, flags, &mode, "create") {
+        let stripe = match Stripe::open(channel.clone(), &path, flags, &mode, "create") {
             Err(e) if may_exist(&e) && shared.lstat(&path).is_ok() => {
                 shared.remove_file(&path, "remove leftover")?;
-                Way::open(channel, &path, flags, &mode, "create")
+                Stripe::open(channel, &path, flags, &mode, "create")
             }
             made => made,
         }
         .map_err(|e| shared.explain(e))?;
-        Ok(Self::new(shared, name, spec, target, path, Token(staging.into()), way, true))
+        Ok(Self::new(shared, name, spec, target, path, Token(staging.into()), stripe, true))
     }
 
     pub fn attach(shared: &Arc<Shared>, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Self> {
@@ -87,19 +85,28 @@ impl RemoteSink {
         if there.kind() != Kind::File {
             return Err(lost("the staging name is no file"));
         }
-        let way = Way::open(shared.client.channel()?, &path, open::WRITE, &Attrs::default(), "attach")?;
-        Ok(Self::new(shared, name, spec, target, path, token.clone(), way, false))
+        let stripe = Stripe::open(shared.client.channel()?, &path, open::WRITE, &Attrs::default(), "attach")?;
+        Ok(Self::new(shared, name, spec, target, path, token.clone(), stripe, false))
     }
 
     #[expect(clippy::too_many_arguments, reason = "three callers; a struct would be the sink itself")]
-    fn new(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>, target: Vec<u8>, path: Vec<u8>, token: Token, way: Way, made: bool) -> Self {
+    fn new(
+        shared: &Arc<Shared>,
+        name: &Name,
+        spec: &Spec<'_>,
+        target: Vec<u8>,
+        path: Vec<u8>,
+        token: Token,
+        stripe: Stripe,
+        made: bool,
+    ) -> Self {
         RemoteSink {
             shared: shared.clone(),
             name: name.clone(),
             target,
             path,
             token,
-            ways: Mutex::new(vec![Arc::new(way)]),
+            stripes: Stripes::of(stripe),
             made,
             keep: spec.keep,
             size: spec.entry.size,
@@ -109,40 +116,28 @@ impl RemoteSink {
         }
     }
 
-    fn ways(&self) -> Result<Vec<Arc<Way>>> {
-        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-        // After a lost connection the same file is opened again in another.
-        ways.retain(|way| !way.channel.is_over());
-        if ways.is_empty() {
-            ways.push(Arc::new(Way::open(self.shared.client.channel()?, &self.path, open::WRITE, &Attrs::default(), "open")?));
-        }
-        let wanted = if self.size >= LARGE { self.shared.client.stripes() } else { 1 };
-        if ways.len() < wanted {
-            for channel in self.shared.client.channels(wanted)? {
-                if ways.len() < wanted && !ways.iter().any(|way| Arc::ptr_eq(&way.channel, &channel)) {
-                    ways.push(Arc::new(Way::open(channel, &self.path, open::WRITE, &Attrs::default(), "open")?));
-                }
-            }
-        }
-        Ok(ways.clone())
+    fn stripes(&self) -> Result<Vec<Arc<Stripe>>> {
+        let open = |channel| Stripe::open(channel, &self.path, open::WRITE, &Attrs::default(), "open");
+        self.stripes.get(&self.shared.client, self.size, open)
     }
 
     fn write_all(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
-        write_blocks(&self.ways()?, self.shared.client.write_most, at.clone(), from, &mut |_| {})?;
+        write_blocks(&self.stripes()?, self.shared.client.write_most, at.clone(), from, &mut |_| {})?;
         self.written.fetch_max(at.end, Ordering::Relaxed);
         Ok(())
     }
 
     fn finish(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {
         receipt::complete(entry.size, self.chunk, receipts)?;
-        let Some(way) = self.ways()?.first().cloned() else {
+        let Some(stripe) = self.stripes()?.first().cloned() else {
             return Err(Error::new(ErrorKind::Usage, "commit").because("it is not open"));
         };
-        let channel = &way.channel;
-        let there = channel.ask(kind::FSTAT, |r| r.bytes(&way.handle)).and_then(|answer| attrs(&answer, "stat"))?;
-        let set =
-            |wanted: &Attrs| channel.ask(kind::FSETSTAT, |r| r.bytes(&way.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"));
-        // What an earlier connection landed may have been in the memory of a server that went down since.
+        let channel = &stripe.channel;
+        let there = channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).and_then(|answer| attrs(&answer, "stat"))?;
+        let set = |wanted: &Attrs| {
+            channel.ask(kind::FSETSTAT, |r| r.bytes(&stripe.handle).attrs(wanted)).and_then(|a| done(&a, "set attributes"))
+        };
+        // A server that has crashed since may have lost what an earlier connection wrote.
         if !self.made && there.size.is_none_or(|size| size < entry.size) {
             return Err(Error::new(ErrorKind::Corrupt, "commit").because("the server lost part of the data"));
         }
@@ -159,7 +154,7 @@ impl RemoteSink {
         }
         let mut rest = rest_of(entry, self.keep, owned);
         if rest.mode.is_none() && self.path != self.target {
-            // Who does not keep modes keeps that of the file that is replaced; a new one gets what its owner may do.
+            // Without modes to keep, a replaced file keeps its mode; a new one gets the owner's bits.
             let old = self.shared.lstat(&self.target).ok().filter(|old| old.kind() == Kind::File);
             rest.mode = Some(old.and_then(|old| old.mode).map_or(0o644 & (entry.mode | 0o600), |mode| mode & 0o777));
         }
@@ -172,12 +167,12 @@ impl RemoteSink {
             }
         }
         if self.sync && self.shared.client.extensions.fsync {
-            let answer = channel.ask(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&way.handle))?;
+            let answer = channel.ask(kind::EXTENDED, |r| r.bytes(b"fsync@openssh.com").bytes(&stripe.handle))?;
             done(&answer, "sync")?;
         }
-        drop(way);
-        for way in std::mem::take(&mut *self.ways.lock().unwrap_or_else(PoisonError::into_inner)) {
-            way.close().map_err(|e| self.shared.explain(e))?;
+        drop(stripe);
+        for stripe in self.stripes.take() {
+            stripe.close().map_err(|e| self.shared.explain(e))?;
         }
         if self.path != self.target {
             self.shared.replace(&self.path, &self.target)?;
@@ -186,44 +181,13 @@ impl RemoteSink {
     }
 }
 
-/// Writes the bytes of `at` into what is open in `ways`, `block` bytes a request, many of them under way; `taken` is told of
-/// each block that the server says it has.
-pub(super) fn write_blocks(ways: &[Arc<Way>], block: usize, at: Range<u64>, from: &mut dyn Read, taken: &mut dyn FnMut(u64)) -> Result<()> {
-    let most = (WINDOW / block).max(2) * ways.len();
-    let mut under_way: VecDeque<(usize, u64, Ticket)> = VecDeque::new();
-    let mut settle = |(way, count, ticket): (usize, u64, Ticket)| {
-        done(&ways[way].channel.wait(ticket)?, "write")?;
-        taken(count);
-        Ok::<(), Error>(())
-    };
-    let mut buffer = vec![0; block];
-    let (mut next, mut turn) = (at.start, 0);
-    while next < at.end {
-        let wanted = usize::try_from(at.end - next).unwrap_or(usize::MAX).min(block);
-        fill_whole(from, &mut buffer[..wanted])?;
-        if under_way.len() >= most
-            && let Some(first) = under_way.pop_front()
-        {
-            settle(first)?;
-        }
-        let way = turn % ways.len();
-        turn += 1;
-        let mut batch = ways[way].channel.batch();
-        let ticket = batch.push(kind::WRITE, |r| r.bytes(&ways[way].handle).long(next).bytes(&buffer[..wanted]));
-        batch.send()?;
-        under_way.push_back((way, wanted as u64, ticket));
-        next += wanted as u64;
-    }
-    under_way.into_iter().try_for_each(settle)
-}
-
 fn no_file() -> Error {
     Error::new(ErrorKind::Exists, "open").because("the existing file is not a regular file and cannot be updated in place")
 }
 
 /// The staging leaf that a token names; `None` for a write in place. Tokens come from journals.
 fn staged(token: &Token) -> Result<Option<&[u8]>> {
-    // A haul that was there then has said more behind the name.
+    // The token of a haul on the host has more behind the name.
     match token.0.split(|byte| *byte == b'@').next().unwrap_or_default() {
         IN_PLACE => Ok(None),
         leaf if is_staging(leaf) => Ok(Some(leaf)),
@@ -270,7 +234,7 @@ impl Sink for RemoteSink {
     }
 
     fn abort(&self) -> Result<()> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.stripes.take();
         if self.path == self.target && !self.made {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::provider::{Values, root_all};
 
-/// What the flags say of ssh.
+/// Flags of ssh.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[group(skip)]
@@ -54,14 +54,10 @@ pub struct Flags {
 }
 
 impl Values for Flags {
-    fn scheme(&self) -> Scheme {
-        super::provider::SSH
-    }
-
-    fn record(&self, directory: &Path) -> serde_json::Value {
+    fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)> {
         let mut flags = self.clone();
         root_all(flags.identities.iter_mut().chain(&mut flags.ssh_config), directory);
-        serde_json::to_value(flags).unwrap_or_default()
+        Some((super::provider::SSH, serde_json::to_value(flags).unwrap_or_default()))
     }
 }
 

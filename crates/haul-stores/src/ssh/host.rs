@@ -28,15 +28,15 @@ pub enum Route {
     Sftp(sftp::Host),
 }
 
-/// What the data of a host go through, as far as it is known before they do.
+/// The connections of a host's data, as far as they are known in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Streams {
-    /// No data are moved, or nobody can tell.
+    /// No data is moved, or it is not known.
     Untold,
-    /// Data connections beside ssh, if they can be made: so many as `--streams` says, or as haul finds good.
+    /// Data connections beside ssh, if they can be made: as many as `--streams` says, or as haul decides.
     Direct(Option<usize>),
     Sessions(Option<usize>),
-    /// One session of ssh, or `direct` what data connections can be made beside it.
+    /// One session of ssh; with `direct` data connections beside it, if they can be made.
     Single {
         direct: bool,
     },
@@ -103,7 +103,7 @@ impl Host for SshHost {
 
     fn data_path(&self, source: &dyn Host) -> DataPath {
         let both = match (&self.route, SshHost::of(source).map(|source| &source.route)) {
-            (Route::Agent(to), Some(Route::Agent(from))) if self.direct => to.befriend(from).is_ok(),
+            (Route::Agent(to), Some(Route::Agent(from))) if self.direct => to.link_peer(from).is_ok(),
             _ => false,
         };
         if both { DataPath::Direct } else { DataPath::Through }

@@ -1,5 +1,5 @@
-//! haul places itself on the remote host: this program's own file, into the far user's cache, checked there by its hash
-//! before it gets its name.
+//! Installs haul on the remote host: this program's own file, into the remote user's cache, verified there by its hash before
+//! it gets its name.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -9,21 +9,21 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::{Algorithm, hex};
 
 use crate::script::{SHA256, Said, Script, run};
-use crate::ssh::{FAR_CACHE, FAR_OTHERS, Login};
+use crate::ssh::{Login, REMOTE_CACHE, REMOTE_OTHERS};
 
-/// This program, as it is to lie there.
+/// This program, as it is to be installed.
 #[derive(Debug)]
 pub struct Program {
     file: File,
     pub version: &'static str,
     pub bytes: u64,
-    /// It brings its C library along, as what `./release` builds does, and starts on any Linux.
+    /// It contains its C library, as builds of `./release` do, and starts on any Linux.
     pub is_static: bool,
-    /// SHA-256, in hexadecimal digits: what every system has a program for.
+    /// SHA-256, in hexadecimal digits: every system has a program for it.
     digest: String,
 }
 
-/// What was found where this program would be placed.
+/// What is where this program would be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum There {
     /// This very program.
@@ -43,10 +43,10 @@ pub enum Outcome {
     CannotStart(String),
 }
 
-/// Nothing moves for so long: given up.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing moves for so long: failed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// System and machine for which this program was built, as `uname -sm` says them.
+/// System and machine for which this program was built, as `uname -sm` prints them.
 pub fn platform() -> String {
     let machine = match std::env::consts::ARCH {
         "x86" => "i686",
@@ -79,18 +79,18 @@ impl Program {
         Ok(Program { file, version, bytes, is_static, digest: hex(&hasher.finish()) })
     }
 
-    /// What lies there. `Unsupported` if it is of another platform than this program and nothing can be used as it is.
+    /// What is installed. `Unsupported` if the host is of another platform than this program and has no usable haul.
     pub fn look(&self, login: &Login) -> Result<There> {
         let version = self.version;
         let said = run(
             login,
             &format!(
-                "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{FAR_CACHE}/haul-{version}\"; \
+                "printf \"platform %s\\n\" \"`uname -sm`\"; own=\"{REMOTE_CACHE}/haul-{version}\"; \
                  if [ -x \"$own\" ]; then h=`{SHA256} < \"$own\"`; echo own $h; \
                  elif [ -e \"$own\" ]; then echo own broken; \
-                 else for haul in {FAR_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
+                 else for haul in {REMOTE_OTHERS}; do command -v \"$haul\" >/dev/null 2>&1 && echo elsewhere && break; done; fi"
             ),
-            PATIENCE,
+            IDLE_TIMEOUT,
         )?;
         let there = match (said.get("own"), said.get("elsewhere")) {
             (Some(digest), _) if digest.starts_with(&self.digest) => There::Same,
@@ -107,13 +107,13 @@ impl Program {
         Ok(there)
     }
 
-    /// Writes it under a name of the moment, compares its hash, starts it, and only then gives it its name. Of older
-    /// versions there the newest stays.
+    /// Writes it under a temporary name, verifies its hash, starts it, and only then gives it its name. Of older versions the
+    /// newest stays.
     pub fn place(&self, login: &Login) -> Result<Outcome> {
         let (version, digest) = (self.version, &self.digest);
         let temporary = temporary_name();
         let script = format!(
-            "umask 077; d=\"{FAR_CACHE}\"; t={temporary}; \
+            "umask 077; d=\"{REMOTE_CACHE}\"; t={temporary}; \
              no() {{ rm -f \"$t\"; printf \"%s\\n\" \"$*\"; exit 1; }}; \
              e=`mkdir -p \"$d\" 2>&1` || no failed \"$e\"; cd \"$d\" || no failed \"$d cannot be entered\"; \
              trap \"rm -f $t; exit 1\" 1 2 15; \
@@ -129,7 +129,7 @@ impl Program {
         );
         let mut file = self.file.try_clone().map_err(|e| Error::io(e, OP))?;
         file.rewind().map_err(|e| Error::io(e, OP))?;
-        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(PATIENCE)?;
+        let said = Script::start(login, &script, Some(Box::new(file)))?.hear(IDLE_TIMEOUT)?;
         outcome(&said)
     }
 }

@@ -11,14 +11,14 @@ use super::flags::Flags;
 use super::host::{Route, SshHost, Streams};
 use super::install::{self, Outcome, Program, There};
 use super::routes::Routes;
-use super::{Login, Target, far_command};
-use crate::agent::{self, Direct, Wishes};
+use super::{Login, Target, remote_command};
+use crate::agent::{self, Direct, SessionOptions};
 use crate::provider::Access;
 use crate::sftp::{self, CHANNELS};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long the remote haul may take to say that it is there: modules that a login script loads may take a while.
+/// How long the remote haul may take to greet: a login script may take a while to load modules.
 const GREETING: Duration = Duration::from_secs(60);
 
 /// A login to a host, before anything goes through it.
@@ -52,7 +52,7 @@ impl Reach {
             identities: flags.identities.clone(),
             options: flags.ssh_options.iter().map(Into::into).collect(),
             logins: flags.logins.max(1).into(),
-            patience: access.idle_timeout,
+            idle_timeout: access.idle_timeout,
         };
         let endpoint = target.endpoint();
         let login = Arc::new(Login::new(target)?);
@@ -108,7 +108,7 @@ impl Reach {
         self.access.moves_data && !self.flags.no_direct && tried
     }
 
-    /// haul on the remote host; `None` where there is none. What was asked for by `--agent` must be there.
+    /// haul on the remote host; `None` where there is none, unless `--agent` requires it.
     fn agent(&mut self, path: &[u8]) -> Result<Option<agent::Host>> {
         if self.flags.install_agent {
             self.place()?;
@@ -118,15 +118,15 @@ impl Reach {
                 return None;
             }
             let (routes, host, login, access) = (self.routes.clone(), self.endpoint.clone(), self.login.clone(), self.access.clone());
-            let learned = move |seen: &agent::Learned| routes.saw(&host, seen, &|line| access.print(line));
+            let report = move |seen: &agent::DirectOutcome| routes.saw(&host, seen, &|line| access.print(line));
             let reached = Box::new(move |claimed| login.reached(claimed));
-            Some(Direct { ports: self.flags.data_ports, reached, learned: Arc::new(learned) })
+            Some(Direct { ports: self.flags.data_ports, reached, report_outcome: Arc::new(report) })
         };
         let met = match self.flags.install_agent {
             true => self.login.again(|| self.greet(path, direct())),
             false => self.greet(path, direct()),
         };
-        // A connection that was cut says nothing of what is there.
+        // A connection that was cut does not show whether haul is there.
         let met = match met {
             Err(e) if agent::ended_silently(&e) && self.login.was_cut() => self.greet(path, direct()),
             met => met,
@@ -135,7 +135,7 @@ impl Reach {
             Ok(host) => Ok(Some(host)),
             Err(e) if self.flags.agent.is_some() && matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::TimedOut) => {
                 let e = self.login.explain(e);
-                // What keeps ssh itself out has a next step of its own.
+                // Failures of ssh itself have a next step of their own.
                 let hinted = e.next_step().is_some();
                 Err(if hinted { e } else { e.hint("give the path of haul with --agent, or omit it to use plain SFTP") })
             }
@@ -149,17 +149,17 @@ impl Reach {
         }
     }
 
-    /// Meets haul on the remote host. `Unsupported` where there is none.
+    /// Greets haul on the remote host. `Unsupported` where there is none.
     pub fn greet(&self, path: &[u8], direct: Option<Direct>) -> Result<agent::Host> {
         let (login, asked) = (self.login.clone(), self.flags.agent.clone());
-        let start = move |word: Option<&str>| login.run(&far_command(asked.as_deref(), VERSION, word));
-        let (sessions, streams, squeeze) = (self.sessions(), self.access.streams, self.access.compress);
-        let wishes = Wishes { sessions, streams, greeting: GREETING, version: VERSION, squeeze, direct };
-        agent::Host::connect(Box::new(start), wishes, self.endpoint.clone(), path)
+        let start = move |word: Option<&str>| login.run(&remote_command(asked.as_deref(), VERSION, word));
+        let (sessions, streams, compress) = (self.sessions(), self.access.streams, self.access.compress);
+        let options = SessionOptions { sessions, streams, greeting: GREETING, version: VERSION, compress, direct };
+        agent::Host::connect(Box::new(start), options, self.endpoint.clone(), path)
     }
 
-    /// `--install-agent`: this program onto the far side, where none is that can be used, and never without a line that
-    /// says so. What keeps it from being placed is said, and the run goes on over plain SFTP; another platform is an error.
+    /// `--install-agent`: installs this program on a remote host without a usable one, and prints a line about it. If it
+    /// cannot be installed, that is printed and the run continues over plain SFTP; another platform is an error.
     pub fn place(&self) -> Result<()> {
         let endpoint = &self.endpoint;
         let program = Program::own(VERSION)?;

@@ -1,11 +1,11 @@
-//! What earlier runs have learned of data connections to hosts.
+//! Results of data connections to hosts in earlier runs.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_core::entry::show as safe;
 
-use crate::agent::Learned;
+use crate::agent::DirectOutcome;
 
 /// A file for each host, `<state directory>/hosts/<host>`, says that no data connection could be opened. After a day it is tried
 /// again: networks change.
@@ -35,7 +35,7 @@ impl Routes {
 
     fn note(&self, endpoint: &str, trouble: Option<&str>) {
         let Some(file) = self.file(endpoint) else { return };
-        // It saves time the next time; that it cannot be kept is no failure.
+        // It saves time in the next run; failing to keep it is no failure.
         let _ = match trouble {
             None => std::fs::remove_file(&file),
             Some(trouble) => {
@@ -44,12 +44,12 @@ impl Routes {
         };
     }
 
-    /// What a run has seen of its data connections. What the user should know goes to `print`.
-    pub fn saw(&self, endpoint: &str, seen: &Learned, print: &dyn Fn(&str)) {
+    /// The result of a run's data connections. What the user should know goes to `print`.
+    pub fn saw(&self, endpoint: &str, seen: &DirectOutcome, print: &dyn Fn(&str)) {
         match seen {
-            Learned::Works => self.note(endpoint, None),
-            Learned::Blocked => self.note(endpoint, Some(BLOCKED)),
-            Learned::Fails(e) => {
+            DirectOutcome::Works => self.note(endpoint, None),
+            DirectOutcome::Blocked => self.note(endpoint, Some(BLOCKED)),
+            DirectOutcome::Fails(e) => {
                 self.note(endpoint, Some(FAILING));
                 let why = safe(e.reason().as_bytes());
                 print(&format!(

@@ -1,59 +1,77 @@
 //! Requests to web servers: redirects followed, tried again where that is of use.
 
-use std::collections::HashMap;
 use std::io::Read;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::retry::{ASKED_MOST, Tries};
-use http::header::{ACCEPT_RANGES, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER};
+use http::header::{
+    ACCEPT_RANGES, AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_MATCH, IF_UNMODIFIED_SINCE,
+    LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
-use ureq::Agent;
 
+use super::disposition;
 use super::link::join;
 use super::netrc::Netrc;
+use crate::http_client::agent::{AgentConfig, Agents, read_error, request_error};
+use crate::http_client::parallel::Threads;
+use crate::http_client::{Environment, TlsFlags, time};
 use crate::provider::Access;
-use crate::s3::account::Environment;
-use crate::s3::trust::{self, Trust};
-use crate::s3::{self, Lanes};
 
 /// Redirects of one request at the most.
 const REDIRECTS: usize = 10;
 
 /// Connections to all servers of a run.
+#[derive(Debug)]
 pub struct Client {
-    /// What all agents have in common; its endpoint is only an example.
-    trust: Trust,
-    agents: Mutex<HashMap<String, Agent>>,
+    agents: Agents,
     netrc: Netrc,
-    /// Threads beside the workers.
-    pub lanes: Lanes,
+    pub threads: Threads,
 }
 
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Client")
+/// A request without a body.
+#[derive(Clone, Debug)]
+pub struct WebRequest<'a> {
+    method: Method,
+    url: &'a Uri,
+    /// The user name in the address.
+    user: Option<&'a str>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl<'a> WebRequest<'a> {
+    pub fn get(url: &'a Uri, user: Option<&'a str>) -> WebRequest<'a> {
+        WebRequest { method: Method::GET, url, user, headers: Vec::new() }
+    }
+
+    pub fn with(mut self, headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>) -> WebRequest<'a> {
+        self.headers.extend(headers);
+        self
+    }
+
+    fn op(&self) -> &'static str {
+        if self.method == Method::HEAD { "look up" } else { "read" }
     }
 }
 
 /// An answer whose status is a success.
 pub struct Answer {
-    /// Where it came from, redirects followed.
+    /// After redirects.
     pub url: Uri,
     pub status: StatusCode,
     headers: HeaderMap,
     pub body: ureq::Body,
-    /// How often it was asked for.
+    /// How often the request was sent.
     pub tries: u32,
 }
 
-/// What a server says of a file.
+/// The metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Where it is, redirects followed.
+    /// After redirects.
     pub url: Uri,
     /// Bytes; `None` where the server does not say.
     pub size: Option<u64>,
@@ -62,20 +80,27 @@ pub struct Facts {
     last_modified: Option<HeaderValue>,
     /// As it was written, weak ones too.
     pub etag: Option<String>,
-    /// Parts of it can be had.
+    /// The server sends ranges of it.
     pub ranges: bool,
+    /// A file name that the server suggests.
+    pub name: Option<String>,
 }
 
 impl Facts {
-    /// The header under which a range is asked for: the answer is none if the file is another by then.
+    /// The header that makes the answer to a range request fail if the file has changed by then.
     pub fn guard(&self) -> Option<(HeaderName, HeaderValue)> {
         if let Some(etag) = self.etag.as_deref().filter(|etag| !etag.starts_with("W/")) {
-            return Some((http::header::IF_MATCH, HeaderValue::from_str(etag).ok()?));
+            return Some((IF_MATCH, HeaderValue::from_str(etag).ok()?));
         }
-        Some((http::header::IF_UNMODIFIED_SINCE, self.last_modified.clone()?))
+        Some((IF_UNMODIFIED_SINCE, self.last_modified.clone()?))
     }
 
-    /// Whether an answer is of the same file, as far as both say.
+    /// An address with a query is a file, whatever its path.
+    pub fn is_dir(&self) -> bool {
+        self.url.path().ends_with('/') && self.url.query().is_none()
+    }
+
+    /// Whether an answer is of the same version, as far as both tell.
     pub fn is_same(&self, other: &Facts) -> bool {
         fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
             a.zip(b).is_none_or(|(a, b)| a == b)
@@ -111,10 +136,11 @@ impl Answer {
         Facts {
             url: self.url.clone(),
             size,
-            modified: self.header(LAST_MODIFIED).and_then(s3::parse_http_time),
+            modified: self.header(LAST_MODIFIED).and_then(time::http),
             last_modified: self.headers.get(LAST_MODIFIED).cloned(),
             etag: self.header(ETAG).map(str::to_string),
             ranges,
+            name: self.headers.get(CONTENT_DISPOSITION).and_then(|value| disposition::file_name(value.as_bytes())),
         }
     }
 
@@ -122,7 +148,7 @@ impl Answer {
     pub fn text(mut self, most: u64, op: &'static str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let read = self.body.as_reader().take(most + 1).read_to_end(&mut bytes);
-        read.map_err(|e| s3::fault::io_error(op, &e, "the server"))?;
+        read.map_err(|e| read_error(op, &e, "the server"))?;
         if bytes.len() as u64 > most {
             return Err(Error::new(ErrorKind::Unsupported, op).because(format!("the answer has more than {most} bytes")));
         }
@@ -133,39 +159,24 @@ impl Answer {
 impl Client {
     /// `example` is an address of any server; nothing is sent.
     pub fn new(access: &Access, example: &Uri) -> Client {
-        let (environment, flags) = (Environment::process(), access.get::<s3::Flags>());
+        let (environment, tls) = (Environment::process(), access.get::<TlsFlags>());
         let netrc = Netrc::read(&environment);
-        let usual = Trust::of(example.clone(), environment);
-        let trust = Trust {
-            verify: !flags.no_verify_ssl,
-            bundle: flags.ca_bundle,
-            patience: access.idle_timeout.map_or(usual.patience, |timeout| (timeout / 2).max(Duration::from_millis(500))),
-            ..usual
-        };
-        Client { trust, agents: Mutex::default(), netrc, lanes: Lanes::default() }
+        let usual = AgentConfig::of(example.clone(), environment);
+        // A request that hangs is to be sent again before the run counts as stuck.
+        let idle_timeout = access.idle_timeout.map_or(usual.idle_timeout, |timeout| (timeout / 2).max(Duration::from_millis(500)));
+        let common = AgentConfig { verify: !tls.no_verify_ssl, ca_bundle: tls.ca_bundle, idle_timeout, ..usual };
+        Client { agents: Agents::new(common), netrc, threads: Threads::default() }
     }
 
-    fn agent(&self, url: &Uri) -> Result<Agent> {
-        let origin = format!("{}://{}", url.scheme_str().unwrap_or_default(), url.authority().map_or("", |authority| authority.as_str()));
-        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(agent) = agents.get(&origin) {
-            return Ok(agent.clone());
-        }
-        let agent = trust::agent(&Trust { endpoint: url.clone(), ..self.trust.clone() })?;
-        agents.insert(origin, agent.clone());
-        Ok(agent)
-    }
-
-    /// Sends a request without a body until it is answered with a success. `user` is the name in the address.
+    /// Sends a request until it is answered with a success.
     ///
     /// # Errors
     ///
     /// `NotFound`, `Denied`, `Changed` where the guard does not hold any more, and what keeps the server from being reached.
-    pub fn send(&self, method: &Method, url: &Uri, user: Option<&str>, headers: &[(HeaderName, HeaderValue)]) -> Result<Answer> {
-        let op = if method == Method::HEAD { "look up" } else { "read" };
+    pub fn send(&self, request: &WebRequest<'_>) -> Result<Answer> {
         let mut tries = Tries::begin();
         loop {
-            match tries.run(|| self.redirected(op, method, url, user, headers)) {
+            match tries.run(|| self.redirected(request)) {
                 Ok(answer) => return Ok(Answer { tries: tries.failed() + 1, ..answer }),
                 Err(e) => {
                     let (e, again) = tries.after(e)?;
@@ -175,21 +186,14 @@ impl Client {
         }
     }
 
-    fn redirected(
-        &self,
-        op: &'static str,
-        method: &Method,
-        url: &Uri,
-        user: Option<&str>,
-        headers: &[(HeaderName, HeaderValue)],
-    ) -> Result<Answer> {
-        let mut at = url.clone();
+    fn redirected(&self, request: &WebRequest<'_>) -> Result<Answer> {
+        let refused = |reason: String| Error::new(ErrorKind::Denied, request.op()).because(reason);
+        let mut at = request.url.clone();
         for _ in 0..=REDIRECTS {
-            let answer = self.once(op, method, &at, user, headers)?;
+            let answer = self.once(&WebRequest { url: &at, ..request.clone() })?;
             if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
-                return accepted(answer, op);
+                return accepted(answer, request.op());
             }
-            let refused = |reason: String| Error::new(ErrorKind::Denied, op).because(reason);
             let to = answer.header(LOCATION).and_then(|to| join(&at, to));
             let to = to.ok_or_else(|| refused(format!("the server redirects to no address (status {})", answer.status.as_u16())))?;
             if at.scheme_str() == Some("https") && to.scheme_str() != Some("https") {
@@ -197,52 +201,46 @@ impl Client {
             }
             at = to;
         }
-        Err(Error::new(ErrorKind::Denied, op).because(format!("more than {REDIRECTS} redirects")))
+        Err(refused(format!("more than {REDIRECTS} redirects")))
     }
 
-    fn once(
-        &self,
-        op: &'static str,
-        method: &Method,
-        url: &Uri,
-        user: Option<&str>,
-        headers: &[(HeaderName, HeaderValue)],
-    ) -> Result<Answer> {
-        let mut request = Request::new(());
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = url.clone();
-        request.headers_mut().extend(headers.iter().cloned());
-        if let Some((login, password)) = self.netrc.of(url.host().unwrap_or_default(), user) {
+    fn once(&self, request: &WebRequest<'_>) -> Result<Answer> {
+        let url = request.url;
+        let mut sent = Request::new(());
+        *sent.method_mut() = request.method.clone();
+        *sent.uri_mut() = url.clone();
+        sent.headers_mut().extend(request.headers.iter().cloned());
+        if let Some((login, password)) = self.netrc.of(url.host().unwrap_or_default(), request.user) {
             let secret = base64::engine::general_purpose::STANDARD.encode(format!("{login}:{password}"));
             if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {secret}")) {
                 value.set_sensitive(true);
-                request.headers_mut().insert(AUTHORIZATION, value);
+                sent.headers_mut().insert(AUTHORIZATION, value);
             }
         }
-        let answer = self.agent(url)?.run(request).map_err(|e| trust::explained(e, url, op))?;
+        let answer = self.agents.get(url, |common| common)?.run(sent).map_err(|e| request_error(e, url, request.op()))?;
         let (parts, body) = answer.into_parts();
         Ok(Answer { url: url.clone(), status: parts.status, headers: parts.headers, body, tries: 1 })
     }
 
-    /// What the server says of a file, without its content.
+    /// The metadata of a file, without its content.
     ///
     /// # Errors
     ///
     /// Those of [`Client::send`].
     pub fn look(&self, url: &Uri, user: Option<&str>) -> Result<Facts> {
-        let first = [(http::header::RANGE, HeaderValue::from_static("bytes=0-0"))];
+        let get = WebRequest::get(url, user);
         let probe = || -> Result<Facts> {
-            match self.send(&Method::GET, url, user, &first) {
+            match self.send(&get.clone().with([(RANGE, HeaderValue::from_static("bytes=0-0"))])) {
                 Ok(answer) => Ok(answer.facts()),
                 // An empty file has no first byte.
-                Err(e) if e.kind() == ErrorKind::Changed => Ok(Facts { ranges: false, ..self.send(&Method::GET, url, user, &[])?.facts() }),
+                Err(e) if e.kind() == ErrorKind::Changed => Ok(Facts { ranges: false, ..self.send(&get)?.facts() }),
                 Err(e) => Err(e),
             }
         };
-        match self.send(&Method::HEAD, url, user, &[]) {
+        match self.send(&WebRequest { method: Method::HEAD, ..get.clone() }) {
             Ok(answer) => match answer.facts() {
                 facts if facts.size.is_some() && (facts.ranges || answer.header(ACCEPT_RANGES).is_some()) => Ok(facts),
-                facts if facts.url.path().ends_with('/') => Ok(facts),
+                facts if facts.is_dir() => Ok(facts),
                 facts => probe().map(|found| Facts { size: found.size.or(facts.size), ..found }),
             },
             // Not every server answers HEAD, and an address that was signed is signed for GET.
@@ -271,7 +269,7 @@ fn accepted(answer: Answer, op: &'static str) -> Result<Answer> {
         403 => make(ErrorKind::Denied),
         404 | 410 => Error::new(ErrorKind::NotFound, op).because("no such file or directory"),
         405 | 501 => make(ErrorKind::Unsupported),
-        412 | 416 => Error::new(ErrorKind::Changed, op).because("it is another version by now"),
+        412 | 416 => Error::new(ErrorKind::Changed, op).because("it has changed meanwhile"),
         408 | 425 | 429 | 500 | 502 | 503 | 504 | 509 => {
             make(ErrorKind::Other).remedy_is(Remedy::After(asked.unwrap_or_default().min(ASKED_MOST)))
         }

@@ -24,16 +24,12 @@ pub struct Flags {
 }
 
 impl Values for Flags {
-    fn scheme(&self) -> Scheme {
-        super::provider::HTTPS
-    }
-
-    fn record(&self, directory: &Path) -> serde_json::Value {
+    fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)> {
         let mut flags = self.clone();
         // A URL stays as it is.
         let file = flags.sha256sums.iter_mut().filter(|list| !list.to_string_lossy().contains("://"));
         file.for_each(|list| *list = directory.join(&*list).into_os_string());
-        serde_json::to_value(flags).unwrap_or_default()
+        Some((super::provider::HTTPS, serde_json::to_value(flags).unwrap_or_default()))
     }
 }
 

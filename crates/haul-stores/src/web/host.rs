@@ -8,10 +8,11 @@ use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::Store;
 use http::Uri;
 
-use super::client::Client;
+use super::client::{Client, Facts, WebRequest};
 use super::flags::Flags;
 use super::store::Web;
 use super::sums::{self, Sums};
+use crate::http_client::TlsFlags;
 use crate::provider::Access;
 
 #[derive(Debug)]
@@ -32,6 +33,24 @@ pub enum Expected {
     List(Arc<Sums>),
 }
 
+impl Expected {
+    /// The digest that a file must have.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` where the list does not have the file.
+    pub fn of(&self, path: &[u8]) -> Result<Option<[u8; 32]>> {
+        match self {
+            Expected::Nothing => Ok(None),
+            Expected::One(sum) => Ok(Some(*sum)),
+            Expected::List(sums) => sums.of(path).map(Some).ok_or_else(|| {
+                let e = Error::new(ErrorKind::Corrupt, "verify").because("the list of --sha256sums does not have this file");
+                e.hint("leave the file out, or add it to the list")
+            }),
+        }
+    }
+}
+
 impl WebHost {
     /// Nothing is sent but for the list of `--sha256sums`, where that is an address.
     ///
@@ -45,8 +64,8 @@ impl WebHost {
             .parse()
             .map_err(|_| Error::new(ErrorKind::Usage, "open").at(&location.to_bytes()).because("is no address of a web server"))?;
         let client = Arc::new(Client::new(access, &example));
-        if access.get::<crate::s3::Flags>().no_verify_ssl && location.scheme == super::HTTPS {
-            access.print("WARNING: --no-verify-ssl: insecure: the server's certificate is not verified");
+        if access.get::<TlsFlags>().no_verify_ssl && location.scheme == super::HTTPS {
+            access.print(TlsFlags::WARNING);
         }
         let flags = access.get::<Flags>();
         let expected = match (flags.sha256, &flags.sha256sums) {
@@ -62,6 +81,20 @@ impl WebHost {
         let written = String::from_utf8_lossy(path);
         let base: Uri = format!("{}/", self.origin).parse().map_err(|_| bad(path))?;
         super::link::join(&base, &written).filter(|url| url.authority() == base.authority()).ok_or_else(|| bad(path))
+    }
+
+    /// The last component of the path, decoded. An address with a query is made by a program, whose own name for the file counts
+    /// if it suggests one; with neither it is `index.html`, as with wget.
+    fn name(&self, path: &[u8], facts: &Facts) -> Result<Vec<u8>> {
+        let leaf = self.split(path).1;
+        let (written, query) = leaf.iter().position(|byte| *byte == b'?').map_or((leaf, false), |at| (&leaf[..at], true));
+        let name: Vec<u8> = match &facts.name {
+            Some(suggested) if query => suggested.clone().into_bytes(),
+            _ if written.is_empty() => b"index.html".to_vec(),
+            _ => percent_encoding::percent_decode(written).collect(),
+        };
+        haul_core::entry::check_leaf(&name).map_err(|reason| Error::new(ErrorKind::BadName, "open").at(path).because(reason))?;
+        Ok(name)
     }
 
     fn store(&self, path: &[u8]) -> Result<Web> {
@@ -81,7 +114,7 @@ fn read_list(client: &Client, list: &std::ffi::OsStr) -> Result<Sums> {
     let shown = list.as_encoded_bytes();
     let url = list.to_str().filter(|text| text.starts_with("https://") || text.starts_with("http://")).and_then(|text| text.parse().ok());
     let bytes = match url {
-        Some(url) => client.send(&http::Method::GET, &url, None, &[]).and_then(|answer| answer.text(sums::MOST_BYTES, "read")),
+        Some(url) => client.send(&WebRequest::get(&url, None)).and_then(|answer| answer.text(sums::MOST_BYTES, "read")),
         None => std::fs::read(list).map_err(|e| Error::io(e, "read the list of --sha256sums")),
     };
     let sums = Sums::parse(&bytes.map_err(|e| e.at(shown))?);
@@ -112,7 +145,7 @@ impl Host for WebHost {
             return Ok(Some(Kind::Dir));
         }
         match self.client.look(&self.url(path)?, self.user.as_deref()) {
-            Ok(facts) => Ok(Some(if facts.url.path().ends_with('/') { Kind::Dir } else { Kind::File })),
+            Ok(facts) => Ok(Some(if facts.is_dir() { Kind::Dir } else { Kind::File })),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e.at(path)),
         }
@@ -130,18 +163,12 @@ impl Host for WebHost {
         Ok(Arc::new(self.store(path)?))
     }
 
-    /// The file is looked at first: whether parts of it can be had decides how it is read. Its name is the last part of the path
-    /// without `%xx` and query.
+    /// The file is looked up first: whether the server sends ranges of it decides how it is read.
     fn open_name(&self, path: &[u8], _options: OpenOptions) -> Result<(Arc<dyn Store>, Vec<u8>)> {
-        let (above, leaf) = self.split(path);
         let url = self.url(path)?;
         let facts = self.client.look(&url, self.user.as_deref()).map_err(|e| e.at(path))?;
-        let name = leaf.split(|byte| *byte == b'?').next().unwrap_or_default();
-        let name: Vec<u8> = percent_encoding::percent_decode(name).collect();
-        if let Err(reason) = haul_core::entry::check_leaf(&name) {
-            return Err(Error::new(ErrorKind::BadName, "open").at(path).because(reason));
-        }
-        let store = self.store(above)?.knowing(&name, url, facts);
+        let name = self.name(path, &facts)?;
+        let store = self.store(self.split(path).0)?.knowing(&name, url, facts);
         Ok((Arc::new(store), name))
     }
 }

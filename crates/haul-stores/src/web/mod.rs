@@ -10,6 +10,7 @@
 //! that a file that changes meanwhile is noticed (RFC 9110, sections 13 and 14).
 
 mod client;
+mod disposition;
 mod flags;
 mod host;
 mod link;
@@ -18,7 +19,9 @@ mod page;
 mod provider;
 mod source;
 mod store;
+mod stream;
 mod sums;
 
 pub use flags::Flags;
+pub use host::WebHost;
 pub use provider::{HTTP, HTTPS, WebProvider};

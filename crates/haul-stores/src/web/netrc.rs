@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use zeroize::Zeroizing;
 
-use crate::s3::account::Environment;
+use crate::http_client::Environment;
 
 /// The file is read up to here.
 const MOST_BYTES: usize = 1 << 20;

@@ -39,12 +39,12 @@ impl Provider for WebProvider {
         Flags::augment_args(command)
     }
 
-    fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
-        Ok(Some(Arc::new(Flags::from_arg_matches_mut(matches)?)))
+    fn read(&self, matches: &mut ArgMatches) -> Result<Vec<Arc<dyn Values>>, clap::Error> {
+        Ok(vec![Arc::new(Flags::from_arg_matches_mut(matches)?)])
     }
 
-    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Option<Arc<dyn Values>>> {
-        Ok(Some(Arc::new(serde_json::from_value::<Flags>(record)?)))
+    fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {
+        Ok(vec![Arc::new(serde_json::from_value::<Flags>(record)?)])
     }
 
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>> {

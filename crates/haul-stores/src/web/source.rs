@@ -3,65 +3,54 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use haul_core::entry::{Entry, Name, Stamp};
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::entry::{Entry, Stamp};
+use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Source;
 use http::header::{HeaderValue, RANGE};
-use http::{Method, StatusCode, Uri};
+use http::{StatusCode, Uri};
 
-use super::client::{Client, Facts};
-use crate::s3::chain::{Chain, Link};
-use crate::s3::checksum::{Algorithm, Value};
+use super::client::{Client, Facts, WebRequest};
+use crate::http_client::Body;
+use crate::http_client::agent::read_error;
+use crate::http_client::body::cut_short;
+use crate::http_client::digest::{Algorithm, Value};
+use crate::http_client::verifier::{Verifier, lock};
 
 pub struct WebFile {
     client: Arc<Client>,
-    /// As it was asked for: where it redirects to may be good for a while only.
+    /// Before redirects, whose targets may expire.
     url: Uri,
     user: Option<String>,
     entry: Entry,
     facts: Facts,
-    verifier: Option<Arc<Mutex<Chain>>>,
+    verifier: Option<Arc<Mutex<Verifier>>>,
     rests: Rests,
     /// Where reads begin that follow each other, and where the last of them ends.
     announced: Mutex<HashMap<u64, u64>>,
 }
 
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WebFile {
-    pub fn new(
-        client: Arc<Client>,
-        url: Uri,
-        user: Option<String>,
-        entry: Entry,
-        facts: Facts,
-        expected: Option<[u8; 32]>,
-    ) -> Result<WebFile> {
-        let verifier = match expected.and_then(|sum| Value::parse(Algorithm::Sha256, &sum)) {
-            Some(value) if entry.size == 0 && Algorithm::Sha256.of(b"") != value => return Err(differs()),
-            Some(value) => Some(Arc::new(Mutex::new(Chain::whole(value, entry.size)))),
-            None => None,
-        };
-        Ok(WebFile { client, url, user, entry, facts, verifier, rests: Arc::default(), announced: Mutex::default() })
+    pub fn new(client: Arc<Client>, url: Uri, user: Option<String>, entry: Entry, facts: Facts, expected: Option<[u8; 32]>) -> WebFile {
+        let expected = expected.and_then(|sum| Value::parse(Algorithm::Sha256, &sum));
+        let verifier = expected.map(|value| Arc::new(Mutex::new(Verifier::whole(value, entry.size, differs))));
+        WebFile { client, url, user, entry, facts, verifier, rests: Arc::default(), announced: Mutex::default() }
     }
 
     fn changed(&self) -> Error {
-        Error::new(ErrorKind::Changed, "read").on(&self.entry.name).because("it is another version by now")
+        Error::new(ErrorKind::Changed, "read").on(&self.entry.name).because("it has changed meanwhile")
     }
 
     /// The answer that has the bytes from `at.start` on as its next.
     fn answer(&self, at: &Range<u64>) -> Result<(ureq::BodyReader<'static>, u32)> {
         let whole = at.start == 0 && at.end == self.entry.size;
-        let mut headers: Vec<_> = self.facts.guard().into_iter().collect();
+        let mut request = WebRequest::get(&self.url, self.user.as_deref()).with(self.facts.guard());
         if !whole && self.facts.ranges {
             let range = format!("bytes={}-{}", at.start, at.end - 1);
-            headers.extend(HeaderValue::from_str(&range).ok().map(|range| (RANGE, range)));
+            request = request.with(HeaderValue::from_str(&range).ok().map(|range| (RANGE, range)));
         }
-        let answer = self.client.send(&Method::GET, &self.url, self.user.as_deref(), &headers)?;
+        let answer = self.client.send(&request)?;
         if !self.facts.is_same(&answer.facts()) {
             return Err(self.changed());
         }
@@ -76,21 +65,17 @@ impl WebFile {
             Some(0) => {
                 let mut reader = answer.body.into_reader();
                 let dropped = io::copy(&mut (&mut reader).take(at.start), &mut io::sink());
-                let dropped = dropped.map_err(|e| crate::s3::fault::io_error("read", &e, "the server").tried(tries))?;
-                if dropped < at.start { Err(short(at.start - dropped).tried(tries)) } else { Ok((reader, tries)) }
+                let dropped = dropped.map_err(|e| read_error("read", &e, "the server").tried(tries))?;
+                if dropped < at.start { Err(cut_short(at.start - dropped).tried(tries)) } else { Ok((reader, tries)) }
             }
-            _ => Err(Error::new(ErrorKind::Unsupported, "read").because("the server sent another part than was asked for")),
+            _ => Err(Error::new(ErrorKind::Unsupported, "read").because("the server sent a different range than requested")),
         }
     }
 }
 
-fn short(left: u64) -> Error {
-    Error::new(ErrorKind::Io, "read").remedy_is(Remedy::Again).because(format!("the answer ended {left} bytes too early"))
-}
-
-fn differs() -> Error {
-    let e = Error::new(ErrorKind::Corrupt, "verify").because("the SHA-256 of what came is not the one that was given");
-    e.hint("the file on the server, or the list, is not the right one")
+pub(super) fn differs() -> Error {
+    let e = Error::new(ErrorKind::Corrupt, "verify").because("the SHA-256 of the received data differs from the given one");
+    e.hint("the file on the server, or the list, is not the expected one")
 }
 
 impl Source for WebFile {
@@ -111,16 +96,19 @@ impl Source for WebFile {
                 (reader, end, tries)
             }
         };
-        let watch = self.verifier.as_ref().map(|verifier| (lock(verifier).link(at.start), verifier.clone()));
-        let rests = self.rests.clone();
-        Ok(Box::new(Body { reader: Some(reader), end, at, watch, rests, name: self.entry.name.clone(), tries }))
+        let mut body = Body::new(reader, at.end - at.start, self.entry.name.clone(), "the server", tries);
+        if at.end < end {
+            let rests = self.rests.clone();
+            body = body.then(Box::new(move |reader| keep(&rests, at.end, Rest { reader, end })));
+        }
+        Ok(Box::new(body.verified(self.verifier.as_ref(), at.start)))
     }
 
     fn goes_on(&self, at: Range<u64>) {
         lock(&self.announced).insert(at.start, at.end);
     }
 
-    /// Every byte came of one version where the server names versions; else another look tells.
+    /// Every byte is of one version where the server names versions; else another look-up tells.
     fn stamp(&self) -> Result<Stamp> {
         if self.facts.etag.as_deref().is_none_or(|etag| etag.starts_with("W/")) {
             let now = self.client.look(&self.url, self.user.as_deref()).map_err(|e| e.on(&self.entry.name))?;
@@ -128,10 +116,8 @@ impl Source for WebFile {
                 return Err(self.changed());
             }
         }
-        if let Some(verifier) = &self.verifier
-            && lock(verifier).verdict() == Some(false)
-        {
-            return Err(differs().on(&self.entry.name));
+        if let Some(verifier) = &self.verifier {
+            lock(verifier).check().map_err(|e| e.on(&self.entry.name))?;
         }
         Ok(self.entry.stamp())
     }
@@ -142,9 +128,9 @@ impl Source for WebFile {
 
     fn show(&self, at: u64, bytes: &[u8]) {
         if let Some(verifier) = &self.verifier {
-            let mut link = lock(verifier).link(at);
-            link.update(bytes);
-            lock(verifier).take(link.finish());
+            let mut watch = lock(verifier).watch(at);
+            watch.update(bytes);
+            lock(verifier).take(watch);
         }
     }
 }
@@ -158,55 +144,13 @@ struct Rest {
     end: u64,
 }
 
-/// Answers that are kept at the most: of more, whoever announced them reads on no more.
+/// Answers that are kept at the most: if there are more, those who announced them have stopped reading.
 const RESTS_MOST: usize = 64;
 
-/// The body of an answer, exactly as long as was asked for.
-struct Body {
-    reader: Option<ureq::BodyReader<'static>>,
-    /// Where the answer ends.
-    end: u64,
-    /// What is still to be read of it.
-    at: Range<u64>,
-    watch: Option<(Link, Arc<Mutex<Chain>>)>,
-    /// Where the reader goes for the part behind this one.
-    rests: Rests,
-    name: Name,
-    tries: u32,
-}
-
-impl Read for Body {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let left = self.at.end - self.at.start;
-        let most = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let Some(reader) = self.reader.as_mut().filter(|_| most > 0) else { return Ok(0) };
-        let count = match reader.read(&mut into[..most]) {
-            Ok(0) => return Err(short(left).on(&self.name).tried(self.tries).into()),
-            Ok(count) => count,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
-            Err(e) => return Err(crate::s3::fault::io_error("read", &e, "the server").on(&self.name).tried(self.tries).into()),
-        };
-        self.at.start += count as u64;
-        if let Some((link, _)) = &mut self.watch {
-            link.update(&into[..count]);
-        }
-        if self.at.is_empty() {
-            if let Some(mut reader) = self.reader.take() {
-                if self.at.end < self.end {
-                    let mut rests = lock(&self.rests);
-                    if rests.len() >= RESTS_MOST {
-                        rests.clear();
-                    }
-                    rests.insert(self.at.end, Rest { reader, end: self.end });
-                } else {
-                    // The connection can serve again once the end of the body was seen; that there is more changes nothing.
-                    let _ = reader.read(&mut [0; 1]);
-                }
-            }
-            if let Some((link, verifier)) = self.watch.take() {
-                lock(&verifier).take(link.finish());
-            }
-        }
-        Ok(count)
+fn keep(rests: &Rests, at: u64, rest: Rest) {
+    let mut rests = lock(rests);
+    if rests.len() >= RESTS_MOST {
+        rests.clear();
     }
+    rests.insert(at, rest);
 }

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Caps, Flow, Found, Place, Source, Store};
-use http::{Method, Uri};
+use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::client::{Client, Facts};
+use super::client::{Client, Facts, WebRequest};
 use super::host::Expected;
 use super::page;
 use super::source::WebFile;
-use crate::s3::{at_once, version};
+use super::stream::WebStream;
+use crate::http_client::etag::version;
+use crate::http_client::parallel::in_parallel;
 
 /// What stays as it is in a part of a path (RFC 3986, section 3.3).
 const PART: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'!').remove(b'$').remove(b'\'');
@@ -63,6 +65,7 @@ impl Web {
         if !facts.ranges {
             (self.caps.read_ranges, self.caps.readers_per_file) = (false, 1);
         }
+        self.caps.streams = facts.size.is_none();
         if let Some(query) = url.query() {
             // Names beside it are not asked for with the same query.
             self.place.volume = format!("{:016x}", version(query));
@@ -101,15 +104,19 @@ impl Web {
     }
 
     fn entry(&self, name: &Name, facts: &Facts) -> Result<Entry> {
-        if facts.url.path().ends_with('/') {
+        if facts.is_dir() {
             return Ok(directory(name.clone()));
         }
         let mut entry = Entry::bare(name.clone(), Kind::File);
-        let Some(size) = facts.size else {
-            let e = Error::new(ErrorKind::Unsupported, "look up").because("the server does not say how long the file is");
-            return Err(e.hint("for what a server makes as it goes: curl -L URL | haul cp - DST"));
+        let (size, have) = match facts.size {
+            Some(size) => (size, MetaMask::BASIC),
+            None if self.caps.streams => (0, MetaMask::NONE),
+            None => {
+                let e = Error::new(ErrorKind::Unsupported, "look up").because("the server does not report the file's length");
+                return Err(e.hint("copy it alone, as one stream: haul cp URL DST"));
+            }
         };
-        (entry.size, entry.mode, entry.nlink, entry.have) = (size, 0o644, 1, MetaMask::BASIC);
+        (entry.size, entry.mode, entry.nlink, entry.have) = (size, 0o644, 1, have);
         entry.version = facts.etag.as_deref().map_or(0, version);
         if let Some(time) = facts.modified {
             (entry.mtime, entry.have) = (time, entry.have.with(MetaMask::MTIME));
@@ -148,7 +155,7 @@ impl Store for Web {
     }
 
     fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, _follow: bool) -> Vec<Found> {
-        at_once(&self.client.lanes, leaves, AT_ONCE, |leaf| match self.stat(&Name::new(dir, leaf), want) {
+        in_parallel(&self.client.threads, leaves, AT_ONCE, |leaf| match self.stat(&Name::new(dir, leaf), want) {
             Ok(entry) => Found::Entry(entry),
             Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
             Err(e) => Found::Failed(e),
@@ -162,7 +169,7 @@ impl Store for Web {
             path.push(b'/');
         }
         let url = self.url_of(&path).map_err(named)?;
-        let answer = self.client.send(&Method::GET, &url, self.user.as_deref(), &[]).map_err(|e| match e.kind() {
+        let answer = self.client.send(&WebRequest::get(&url, self.user.as_deref())).map_err(|e| match e.kind() {
             ErrorKind::Denied => {
                 named(e).hint("the server may forbid lists of directories: name the files, one by one or with --files-from")
             }
@@ -192,16 +199,13 @@ impl Store for Web {
             if found.kind != Kind::File || (!entry.is_bare() && found.stamp() != entry.stamp()) {
                 return Err(Error::new(ErrorKind::Changed, "open"));
             }
-            let expected = match &self.expected {
-                Expected::Nothing => None,
-                Expected::One(sum) => Some(*sum),
-                Expected::List(sums) => Some(sums.of(&path).ok_or_else(|| {
-                    let e = Error::new(ErrorKind::Corrupt, "verify").because("the list of --sha256sums does not have this file");
-                    e.hint("leave the file out, or add it to the list")
-                })?),
-            };
-            WebFile::new(self.client.clone(), self.url_of(&path)?, self.user.clone(), found, facts, expected)
+            let (url, expected) = (self.url_of(&path)?, self.expected.of(&path)?);
+            if self.caps.streams {
+                let stream = WebStream::open(&self.client, &url, self.user.as_deref(), found, expected)?;
+                return Ok(Box::new(stream) as Box<dyn Source>);
+            }
+            Ok(Box::new(WebFile::new(self.client.clone(), url, self.user.clone(), found, facts, expected)))
         };
-        Ok(Box::new(open().map_err(|e: Error| e.on(&entry.name))?))
+        open().map_err(|e: Error| e.on(&entry.name))
     }
 }

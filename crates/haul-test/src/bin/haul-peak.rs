@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use haul_bench::discard::Discard;
+use haul_bench::synthetic::Synthetic;
 use haul_core::cancel::Cancel;
 use haul_core::engine::{Setup, run};
 use haul_core::job::Job;
@@ -13,8 +15,6 @@ use haul_core::journal::{Journal, Progress};
 use haul_core::report::Ending;
 use haul_core::store::Store;
 use haul_core::tune::{Fixed, Limits};
-use haul_stores::discard::Discard;
-use haul_stores::synthetic::Synthetic;
 use haul_test::shape::Shape;
 
 const SHAPES: &str = "SHAPE is files (1,000 a directory), wide (one directory), dirs (empty ones), deep, links (three names a file), kept (files, unchanged), kept-wide, doomed";

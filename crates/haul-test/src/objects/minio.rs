@@ -63,10 +63,6 @@ impl Server for Minio {
         &self.endpoint
     }
 
-    fn log_file(&self) -> PathBuf {
-        self.running.place.path().join("log")
-    }
-
     fn data(&self) -> PathBuf {
         self.running.place.path().join("data")
     }

@@ -12,9 +12,12 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_stores::http_client::Environment;
+use haul_stores::s3::account::AccountOptions;
+use haul_stores::s3::{Bucket, Client, PutOptions};
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::process::{Pid, Signal};
 
@@ -59,6 +62,22 @@ impl Endpoint {
         authority.parse().expect("it names an address and a port")
     }
 
+    /// How haul's own code opens it.
+    pub fn account_options(&self) -> AccountOptions {
+        let keys = [("AWS_ACCESS_KEY_ID", &*self.access), ("AWS_SECRET_ACCESS_KEY", &*self.secret)];
+        let environment = Environment::table(None, keys);
+        AccountOptions { endpoint_url: Some(self.url.clone()), environment, ..AccountOptions::default() }
+    }
+
+    /// A bucket as haul's own code sees it.
+    ///
+    /// # Panics
+    /// When the settings make no sense.
+    pub fn bucket(&self, name: &str, options: PutOptions) -> Bucket {
+        let client = Client::open(&self.account_options()).expect("settings that make sense");
+        Bucket { client: Arc::new(client), name: name.into(), options: Arc::new(options) }
+    }
+
     /// `HOST:PORT`, as it stands in a request's Host.
     pub fn host(&self) -> &str {
         self.url.split_once("://").map_or(&*self.url, |(_, authority)| authority)
@@ -74,27 +93,20 @@ pub trait Server {
         plain::request(self.endpoint(), "PUT", &format!("/{name}"), &[], b"")?.success().map(drop)
     }
 
-    /// Where it writes what it has to say.
-    fn log_file(&self) -> PathBuf;
-
     /// Where it keeps what it is given.
     fn data(&self) -> PathBuf;
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.log_file()).unwrap_or_default()
-    }
 }
 
 /// A server's process, with all that it starts, and its directory. Both are gone when this is dropped, also where a test panics.
 #[derive(Debug)]
-struct Running {
-    place: tempfile::TempDir,
+pub(crate) struct Running {
+    pub(crate) place: tempfile::TempDir,
     child: Child,
 }
 
 impl Running {
     /// Starts a program, which is to write to `log` in its place, and waits until `answers` says so.
-    fn start(place: tempfile::TempDir, mut command: Command, answers: impl Fn() -> bool) -> io::Result<Running> {
+    pub(crate) fn start(place: tempfile::TempDir, mut command: Command, answers: impl Fn() -> bool) -> io::Result<Running> {
         let log = fs::File::create(place.path().join("log"))?;
         command.current_dir(place.path()).process_group(0);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -114,17 +126,13 @@ impl Running {
         }
         Ok(running)
     }
-
-    fn signal(&self, signal: Signal) {
-        kill_group(self.child.id(), signal);
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != self.child.id());
-        self.signal(Signal::KILL);
-        let _reaped = self.child.wait();
+        kill_group(self.child.id(), Signal::KILL);
+        let _ = self.child.wait();
     }
 }
 
@@ -139,7 +147,7 @@ fn at_exit(running: &Running) {
             kill_group(id, Signal::KILL);
             // It may write until it has ended.
             let tries = (0..50).map(|_| std::thread::sleep(Duration::from_millis(10)));
-            let _what_is_left = tries.map(|()| fs::remove_dir_all(&place)).find(|removed| removed.is_ok() || !place.exists());
+            let _ = tries.map(|()| fs::remove_dir_all(&place)).find(|removed| removed.is_ok() || !place.exists());
         }
     }
     // SAFETY: the function is there as long as the process is, and does not unwind.
@@ -149,7 +157,8 @@ fn at_exit(running: &Running) {
 
 fn kill_group(id: u32, signal: Signal) {
     if let Some(group) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        let _it_may_be_gone = rustix::process::kill_process_group(group, signal);
+        // It may have ended.
+        let _ = rustix::process::kill_process_group(group, signal);
     }
 }
 

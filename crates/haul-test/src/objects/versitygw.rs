@@ -44,10 +44,6 @@ impl Server for Versitygw {
         &self.endpoint
     }
 
-    fn log_file(&self) -> PathBuf {
-        self.running.place.path().join("log")
-    }
-
     fn data(&self) -> PathBuf {
         self.running.place.path().join("data")
     }

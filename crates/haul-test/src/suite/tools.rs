@@ -4,11 +4,11 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_bench::synthetic::pattern;
 use haul_core::bundle::{Bundle, Item, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Flow, Found, Landed, MetaSpec, Receipt, Sink, Source, Spec, Store, WriteStyle, chunk_size, chunks};
-use haul_stores::synthetic::pattern;
 
 use super::Fixture;
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use haul_core::entry::MetaMask;
 use haul_core::job::ModeChange;
-use haul_stores::s3::account::{Asked, Environment};
-use haul_stores::s3::{Bucket, Client, Objects, Options, Wishes};
+use haul_stores::s3::{Objects, Options, PutOptions};
 use haul_test::objects::{Minio, Server, plain};
 
 use crate::support::{go, job};
@@ -16,10 +15,7 @@ fn modes_and_owners_that_are_asked_for_are_given_to_what_has_none() {
     minio.make_bucket("bucket").expect("a bucket");
     let endpoint = minio.endpoint();
     plain::put(endpoint, "/bucket/from/file", b"content").expect("an object");
-    let keys = [("AWS_ACCESS_KEY_ID", &*endpoint.access), ("AWS_SECRET_ACCESS_KEY", &*endpoint.secret)];
-    let asked = Asked { endpoint_url: Some(endpoint.url.clone()), environment: Environment::table(None, keys), ..Asked::default() };
-    let client = Arc::new(Client::open(&asked).expect("settings that make sense"));
-    let bucket = Bucket { client, name: "bucket".into(), wishes: Arc::new(Wishes::default()) };
+    let bucket = endpoint.bucket("bucket", PutOptions::default());
     let store = |prefix: &[u8]| Arc::new(Objects::new(bucket.clone(), prefix, Options::default()));
     let mut job = job(store(b"from"), store(b"to"));
     job.keep = MetaMask::MTIME.with(MetaMask::MODE).with(MetaMask::OWNER).with(MetaMask::GROUP);

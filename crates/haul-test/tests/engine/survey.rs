@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use haul_bench::synthetic::Synthetic;
 use haul_core::cancel::{Cancel, Stop};
 use haul_core::entry::{Dir, Kind, MetaMask};
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
-use haul_stores::synthetic::Synthetic;
 use haul_test::fault::{Fault, Op, Rule, What};
 
 use crate::support::bounded;

@@ -25,6 +25,6 @@ fn carry_on(flags: &AgentFlags) -> Result<()> {
     let (input, output) = (own(std::io::stdin().as_fd())?, own(std::io::stdout().as_fd())?);
     match &flags.join {
         Some(word) => join(word, &input, &output),
-        None => serve(input, output, Options { umask, version: env!("CARGO_PKG_VERSION") }),
+        None => serve(input, output, Options { measuring: haul_bench::net::measuring(), umask, version: env!("CARGO_PKG_VERSION") }),
     }
 }

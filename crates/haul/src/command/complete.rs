@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use haul_core::entry::show;
 use haul_core::journal::{Glance, default_root, glance};
-use haul_stores::s3::account::{Environment, profiles};
+use haul_stores::http_client::Environment;
+use haul_stores::s3::account::profiles;
 
 use crate::flags::Global;
 use crate::flags::hints::operands;

@@ -145,6 +145,10 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
         let mut file = std::fs::File::open(open::path_of(path)).map_err(|e| Error::io(e, "open").at(path))?;
         return io::copy(&mut file, out).map(drop).map_err(|e| Error::io(e, "read").at(path));
     }
+    if opened.store.caps().streams {
+        let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
+        return pass_on(&mut *source.stream()?, path, out);
+    }
     if entry.size <= 4096 {
         // The size may say nothing, as those of `/proc` (0) and `/sys` (a page).
         let mut bundle = Bundle { follow: true, ..Bundle::default() };
@@ -156,13 +160,17 @@ pub fn cat(asked: &Argument<'_>, out: &mut dyn Write) -> Result<()> {
         };
     }
     let source = opened.store.open(&entry, true).map_err(|e| e.at(path))?;
-    let mut reader = source.read(0..entry.size)?;
+    pass_on(&mut *source.read(0..entry.size)?, path, out)
+}
+
+/// Writes all that is read.
+fn pass_on(from: &mut dyn Read, path: &[u8], out: &mut dyn Write) -> Result<()> {
     let mut buffer = vec![0; 256 << 10];
     loop {
-        match reader.read(&mut buffer) {
+        match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(n) => out.write_all(&buffer[..n]).map_err(|e| Error::io(e, "write"))?,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
             Err(e) => return Err(Error::from_io(e, "read").at(path)),
         }
     }

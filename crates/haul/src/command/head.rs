@@ -5,10 +5,10 @@ use std::io::Write;
 
 use haul_core::entry::{MetaMask, Time, show};
 use haul_core::error::{Error, Result};
-use haul_stores::s3::attributes::Kept;
+use haul_stores::http_client::time::iso_text;
+use haul_stores::s3::attributes::FileAttributes;
 use haul_stores::s3::bucket::Head;
-use haul_stores::s3::checksum::{ETag, Kind, Stored};
-use haul_stores::s3::xml::time::iso_text;
+use haul_stores::s3::checksum::{ETag, Kind, StoredChecksum};
 use serde_json::{Map, Value, json};
 
 use super::files::stamp;
@@ -83,12 +83,12 @@ fn page(path: &[u8], head: &Head, out: &mut dyn Write) -> std::io::Result<()> {
     let human = if head.size > 999 { format!(" ({})", units::bytes(head.size)) } else { String::new() };
     line("size", &format!("{} bytes{human}", units::count(head.size)))?;
     line("modified", &stamp(head.modified))?;
-    line("etag", &format!("{} ({})", head.etag.trim_matches('"'), etag_words(head.proof.etag)))?;
+    line("etag", &format!("{} ({})", head.etag.trim_matches('"'), etag_words(head.checksums.etag)))?;
     line("class", head.header("x-amz-storage-class").unwrap_or("STANDARD"))?;
     if let Some(words) = encryption(head) {
         line("encryption", &words)?;
     }
-    for stored in head.proof.stored.iter().filter(|stored| !stored.etag) {
+    for stored in head.checksums.stored.iter().filter(|stored| !stored.etag) {
         let of = match stored.kind {
             Kind::Whole => "of the whole object".into(),
             Kind::Composite(0) => "of the parts' checksums".into(),
@@ -101,7 +101,7 @@ fn page(path: &[u8], head: &Head, out: &mut dyn Write) -> std::io::Result<()> {
             line(name, value)?;
         }
     }
-    for (name, value) in kept_words(&head.kept) {
+    for (name, value) in kept_words(&head.attributes) {
         line(name, &value)?;
     }
     for (name, value) in head.metadata() {
@@ -111,7 +111,7 @@ fn page(path: &[u8], head: &Head, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 /// What is known of the file that the object was.
-fn kept_words(kept: &Kept) -> Vec<(&'static str, String)> {
+fn kept_words(kept: &FileAttributes) -> Vec<(&'static str, String)> {
     let mut words = Vec::new();
     let mut say = |name, value: Option<String>| words.extend(value.map(|value| (name, value)));
     say("file: kind", kept.kind.map(|kind| kind.word().to_string()));
@@ -147,7 +147,7 @@ fn as_json(head: Option<&Head>) -> Map<String, Value> {
         ETag::Multipart { .. } => "multipart",
         ETag::Opaque => "opaque",
     };
-    let parts = |head: &Head| match head.proof.etag {
+    let parts = |head: &Head| match head.checksums.etag {
         ETag::Multipart { parts, .. } => Some(parts),
         ETag::Md5(_) | ETag::Opaque => None,
     };
@@ -156,7 +156,7 @@ fn as_json(head: Option<&Head>) -> Map<String, Value> {
     put("size", head.map(|head| head.size.into()));
     put("modified", head.map(|head| exact(head.modified).into()));
     put("etag", head.map(|head| head.etag.trim_matches('"').into()));
-    put("etag_kind", head.map(|head| etag_kind(head.proof.etag).into()));
+    put("etag_kind", head.map(|head| etag_kind(head.checksums.etag).into()));
     put("parts", head.and_then(parts).map(Into::into));
     put("class", head.map(|head| head.header("x-amz-storage-class").unwrap_or("STANDARD").into()));
     let encrypted = [
@@ -167,19 +167,19 @@ fn as_json(head: Option<&Head>) -> Map<String, Value> {
     for (header, name) in encrypted.into_iter().chain(PLAIN.map(|(header, _, name)| (header, name))) {
         put(name, head.and_then(|head| head.header(header)).map(Into::into));
     }
-    let checksum = |stored: &Stored| {
+    let checksum = |stored: &StoredChecksum| {
         let kind = if stored.kind == Kind::Whole { "FULL_OBJECT" } else { "COMPOSITE" };
         json!({ "algorithm": stored.algorithm().word(), "value": stored.text(), "type": kind })
     };
-    put("checksums", head.map(|head| head.proof.stored.iter().filter(|stored| !stored.etag).map(checksum).collect()));
-    put("file", head.map(|head| &head.kept).filter(|kept| !kept.is_empty()).map(file));
+    put("checksums", head.map(|head| head.checksums.stored.iter().filter(|stored| !stored.etag).map(checksum).collect()));
+    put("file", head.map(|head| &head.attributes).filter(|kept| !kept.is_empty()).map(file));
     let metadata = |head: &Head| head.metadata().into_iter().map(|(name, value)| (name.to_string(), Value::from(value))).collect();
     put("metadata", head.map(|head| Value::Object(metadata(head))));
     all
 }
 
 /// The file that the object was.
-fn file(kept: &Kept) -> Value {
+fn file(kept: &FileAttributes) -> Value {
     json!({
         "kind": kept.kind.map(haul_core::entry::Kind::word),
         "mode": kept.mode.map(|mode| format!("{mode:04o}")),

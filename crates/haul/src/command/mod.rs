@@ -178,7 +178,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         let Some(scope) = scope::of(path)? else {
             return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| teller.entry(&path.path, entry));
         };
-        let told = admin::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
         let removed = if flags.uploads { admin::rm_uploads(&scope, flags.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
         match removed.left_dirs {
             0 => {}
@@ -221,7 +221,7 @@ pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
     let teller = removed::Teller::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else { return Ok(0) };
-        let told = admin::Told { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
         admin::remove_bucket(&scope, flags.force, flags.dry, told).map(|removed| removed.failures)
     });
     teller.end(exit)

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use haul_stores::agent::{Host, Pipes, Wishes};
+use haul_stores::agent::{Host, Pipes, SessionOptions};
 use haul_test::compare::What;
 use haul_test::content::Random;
 use haul_test::program::Ended;
@@ -282,12 +282,18 @@ fn a_remote_haul_that_says_nothing_is_given_up() {
             command.args(["-c", &format!("printf '{printed}'; exec sleep 600")]);
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("sh runs");
             let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-            Ok(Pipes { input: input.into(), output: output.into(), carrier: Box::new(child) })
+            Ok(Pipes { input: input.into(), output: output.into(), transport: Box::new(child) })
         }
     };
     for printed in ["", "welcome\\n", "\\nhaul-agent-speaks\\n", "\\nhaul-agent-speaks\\n\\0\\0\\1"] {
-        let wishes =
-            Wishes { sessions: 1, streams: None, greeting: Duration::from_millis(300), version: "0.1.0", squeeze: false, direct: None };
+        let wishes = SessionOptions {
+            sessions: 1,
+            streams: None,
+            greeting: Duration::from_millis(300),
+            version: "0.1.0",
+            compress: false,
+            direct: None,
+        };
         let connected = Host::connect(Box::new(hangs(printed)), wishes, "testhost".into(), b"/tmp");
         connected.map(|_| ()).expect_err("nobody greets");
     }

@@ -171,7 +171,7 @@ fn an_answer_that_never_comes_is_not_waited_for() {
     scripted.rule(When::any(), .., Action::Hang);
     w.haul("cp --timeout 1s --retries 1 src/ @/to/").ends(30);
     // Before the run has begun there is only the request's own bound.
-    w.haul("cp --timeout 1s src/a @/other").ends(30).says("no byte moved for too long");
+    w.haul("cp --timeout 1s src/a @/other").ends(30).says("idle timeout: no data received or sent");
 }
 
 /// However many layers try again: each sees what the others have tried.

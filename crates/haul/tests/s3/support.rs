@@ -34,7 +34,7 @@ pub struct World {
     /// Where the program sends its requests.
     pub endpoint: Endpoint,
     pub bucket: String,
-    _server: Arc<dyn Server>,
+    server: Arc<dyn Server>,
 }
 
 impl Deref for World {
@@ -52,15 +52,21 @@ impl World {
 
     /// At a server of its own.
     pub fn at(server: Arc<impl Server + 'static>) -> World {
+        let world = World::without_bucket(server);
+        world.server.make_bucket(&world.bucket).expect("a bucket");
+        world
+    }
+
+    /// At a server of its own, where the bucket is not made.
+    pub fn without_bucket(server: Arc<impl Server + 'static>) -> World {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let bucket = format!("bucket-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        server.make_bucket(&bucket).expect("a bucket");
         let real = server.endpoint().clone();
         let mut scratch = Scratch::new();
         // The home and the state directory are in it.
         scratch.remove("");
         scratch.work.pop();
-        World { scratch, endpoint: real.clone(), real, bucket, _server: server }
+        World { scratch, endpoint: real.clone(), real, bucket, server }
     }
 
     /// With a server between, whose answers the test scripts.

@@ -3,7 +3,6 @@
 use super::ruler::{Ruler, Tick};
 use super::{Body, Chart, LINES};
 
-mod histograms;
 mod lines;
 mod strips;
 
@@ -15,7 +14,6 @@ pub fn svg(chart: &Chart, id: &str, width: f64) -> String {
     let (height, drawing) = match &chart.body {
         Body::Lines(rows) => lines::draw(chart, rows, width),
         Body::Strips(rows) => strips::draw(chart, rows, width),
-        Body::Histograms(rows) => histograms::draw(chart, rows, width),
     };
     format!(
         "<svg role=\"img\" aria-labelledby=\"{id}-t {id}-d\" viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\">\

@@ -1,13 +1,17 @@
 use std::os::unix::net::UnixStream;
 
+use haul_core::error::Remedy;
+
+use super::super::frame::Plain;
 use super::*;
+use crate::bounded::Bounded;
 
 /// How long the links of these tests may be silent.
 const SILENT: Duration = Duration::from_millis(700);
 
 struct Nothing;
 
-impl Carrier for Nothing {
+impl Transport for Nothing {
     fn end(&mut self) {}
 }
 

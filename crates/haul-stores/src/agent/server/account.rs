@@ -1,5 +1,5 @@
-//! How long the far side has worked, by kind of work and over all of its threads: what the asking side waited beyond that was
-//! the way's.
+//! How long this host has worked, by kind of work and over all threads: any longer wait of the other end is attributed to
+//! the network.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,10 +27,10 @@ impl Account {
         match kind {
             ops::READ | ops::HASH | ops::DIGEST | ops::OUTLINE => add(&self.reading, worked),
             ops::WRITE | ops::HOLE | ops::REUSE | ops::PULL | ops::SETTLE => add(&self.writing, worked),
-            // They say themselves what they were.
+            // They report their parts themselves.
             ops::GET_BUNDLE | ops::PUT_BUNDLE => {}
-            // What the session needs is nobody's work.
-            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::BEFRIEND | ops::WORKED => {}
+            // What the session itself needs does not count.
+            ops::HELLO | ops::LISTEN | ops::CONNECT | ops::FACTS | ops::READER | ops::LINK_PEER | ops::WORKED => {}
             _ => add(&self.metadata, worked),
         }
     }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Sink, Source};
 
-use crate::agent::link::{Frame, lock};
+use crate::agent::frame::Frame;
 use crate::agent::ops;
-use crate::agent::wire::nonsense;
+use crate::agent::wire::protocol_error;
+use crate::lock::lock;
 
 /// Open files at the most: a peer that opens without end is stopped.
 const MOST: usize = 16 << 10;
@@ -23,14 +24,14 @@ impl Open {
     pub fn source(&self) -> Result<&dyn Source> {
         match self {
             Open::Source(source) => Ok(&**source),
-            Open::Sink(_) => Err(nonsense("a read of what is being written")),
+            Open::Sink(_) => Err(protocol_error("a read of what is being written")),
         }
     }
 
     pub fn sink(&self) -> Result<&dyn Sink> {
         match self {
             Open::Sink(sink) => Ok(&**sink),
-            Open::Source(_) => Err(nonsense("a write into what is being read")),
+            Open::Source(_) => Err(protocol_error("a write into what is being read")),
         }
     }
 }
@@ -54,7 +55,7 @@ impl Files {
         if opens(frame.kind) {
             let mut files = lock(&self.files);
             if files.len() >= MOST {
-                return Err(nonsense("too many open files"));
+                return Err(protocol_error("too many open files"));
             }
             files.insert(frame.body().number()?, File::Expected);
         }
@@ -82,7 +83,7 @@ impl Files {
             match files.get(&number) {
                 Some(File::Open(open)) => return Ok(open.clone()),
                 Some(File::Expected) => {}
-                // The words under which the asking end knows that it has to open it again.
+                // The words under which the requesting end knows that it has to open it again.
                 None => return Err(Error::new(ErrorKind::NotFound, "use").because("the file is not open")),
             }
             files = self.opened.wait_timeout(files, Duration::from_secs(1)).unwrap_or_else(PoisonError::into_inner).0;

@@ -1,4 +1,4 @@
-//! Further ssh sessions join the agent that is there: each hands its standard input and output over and waits.
+//! Further ssh sessions join the running agent: each passes its standard input and output on and waits.
 
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ use crate::private::private_directory;
 pub struct Joining {
     listener: Option<UnixListener>,
     path: Option<PathBuf>,
-    /// What the others are started with; digits only.
+    /// The word by which they join; hexadecimal digits only.
     pub word: Option<String>,
 }
 
@@ -36,7 +36,7 @@ const AGENT: &str = "agent-";
 /// A socket so old is not one whose agent has just bound it and does not listen yet.
 const OLD: Duration = Duration::from_secs(60);
 
-/// Takes sockets away on which nobody listens any more: an agent that was killed leaves its own.
+/// Removes sockets on which nobody listens any more: an agent that was killed leaves its own.
 fn sweep(place: &Path) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let is_agents = entry.file_name().as_encoded_bytes().starts_with(AGENT.as_bytes());
@@ -61,7 +61,7 @@ impl Joining {
         Joining { listener, path, word }
     }
 
-    /// Takes in whoever comes, for as long as the process lives.
+    /// Accepts further sessions, for as long as the process lives.
     pub fn listen(&self, agent: &Arc<Agent>) {
         let Some(listener) = self.listener.as_ref().and_then(|listener| listener.try_clone().ok()) else { return };
         let agent = agent.clone();
@@ -87,7 +87,7 @@ impl Joining {
     }
 }
 
-/// Hands standard input and output to the agent that the word names, and waits until it has no more use for them.
+/// Passes standard input and output to the agent that the word names, and waits until it no longer uses them.
 pub fn join(word: &str, input: &OwnedFd, output: &OwnedFd) -> Result<()> {
     let failed = |reason: &str| Error::new(ErrorKind::NotFound, "join").because(reason.to_string());
     let path = socket_of(word).ok_or_else(|| failed("there is no such agent"))?;

@@ -1,24 +1,14 @@
-//! Places that are made up: a source whose bytes cost nothing and a sink that keeps nothing, so that the way between two
-//! hauls can be measured by the code that moves files, without any disk. They are asked for by a request of their own and
-//! no path leads to them.
+//! Generated roots: a source whose bytes cost nothing and a sink that keeps nothing, so that the network can be measured by
+//! the code that moves files, without any disk. They have a request of their own, and no path leads to them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use haul_core::error::Result;
 
 use super::{Agent, Root};
-use crate::agent::link::lock;
-use crate::agent::wire::{Parser, Writer, nonsense};
-use crate::discard::{Counts, Discard};
-use crate::load::Load;
-use crate::synthetic::Synthetic;
-
-/// What the sinks of one agent have taken, together.
-#[derive(Default)]
-pub struct Made {
-    counts: Arc<Counts>,
-}
+use crate::agent::measure::Tally;
+use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::lock::lock;
 
 /// The kinds of what is made up, as they stand in the request.
 pub const SOURCE: u8 = 0;
@@ -31,12 +21,13 @@ impl Agent {
         let root = match from.byte()? {
             SOURCE => {
                 let (dirs, files, size) = (from.number()?, from.number()?, from.number()?);
-                let count = dirs.checked_mul(files).and_then(|all| all.checked_add(dirs)).ok_or_else(|| nonsense("too many files"))?;
-                count.checked_add(2).ok_or_else(|| nonsense("too many files"))?;
-                Root::made_up(Synthetic::new(dirs, files, size).repeating())
+                let count =
+                    dirs.checked_mul(files).and_then(|all| all.checked_add(dirs)).ok_or_else(|| protocol_error("too many files"))?;
+                count.checked_add(2).ok_or_else(|| protocol_error("too many files"))?;
+                Root::made_up(self.options.measuring.source(dirs, files, size))
             }
-            SINK => Root::made_up(Discard::counting(self.made.counts.clone())),
-            _ => return Err(nonsense("a made-up place of a kind that nobody knows")),
+            SINK => Root::made_up(self.options.measuring.sink()),
+            _ => return Err(protocol_error("a made-up place of a kind that nobody knows")),
         };
         let place = root.store.place();
         to.bytes(&place.root).bytes(place.scheme.as_bytes()).number(0).number(0).caps(root.store.caps());
@@ -46,10 +37,8 @@ impl Agent {
 
     /// Nanoseconds of this machine's clock, bytes and files that the sinks have taken, and the load.
     pub(super) fn tally(&self, to: &mut Writer) {
-        let counts = &self.made.counts;
-        let load = Load::now();
-        to.duration(load.at);
-        to.number(counts.bytes.load(Ordering::Relaxed)).number(counts.files.load(Ordering::Relaxed));
+        let Tally { bytes, files, load } = self.options.measuring.tally();
+        to.duration(load.at).number(bytes).number(files);
         to.duration(load.own).duration(load.ssh).duration(load.busy).duration(load.all).number(load.processors);
     }
 }

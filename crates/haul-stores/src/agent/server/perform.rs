@@ -1,85 +1,30 @@
 //! What each request does.
 
 use std::ffi::OsStr;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use haul_core::bundle::{Bundle, Item, Outcome, Spent};
-use haul_core::entry::{Dir, Entry, MetaMask, Name};
-use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Flow, Found, MetaSpec, Source, Spec, Store, Token};
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Found, MetaSpec, Store, Token};
 
+use super::bundles::{get_bundle, put_bundle};
+use super::content::{digest, hash};
 use super::files::Open;
+use super::listing::list;
+use super::names::{Names, Wanted};
 use super::{Agent, Reply, Root};
-use crate::agent::link::{Frame, LONGEST};
+use crate::agent::frame::Frame;
 use crate::agent::ops;
-use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, nonsense, who_from};
+use crate::agent::wire::{Parser, Writer, algorithm_from, kind_to, protocol_error, who_from};
 use crate::local;
 
-/// Which start of which machine this is: what is only in memory does not outlive it.
+/// The boot of this host: what is only in memory does not outlive it.
 fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_string()).unwrap_or_default()
-}
-
-/// Bytes of attributes that one answer carries, about.
-const ANSWER: usize = 2 << 20;
-/// Bytes that are read before the other end is told that they are.
-const SIGN: u64 = 256 << 20;
-/// Names of a listing that go out together.
-const PART: usize = 512;
-
-/// Reads names of one root out of one frame.
-struct Names<'a> {
-    root: &'a Root,
-    dirs: Vec<Dir>,
-}
-
-impl<'a> Names<'a> {
-    fn of(root: &'a Root) -> Self {
-        Names { root, dirs: Vec::new() }
-    }
-
-    fn dir(&mut self, from: &mut Parser<'_>) -> Result<Dir> {
-        let root = self.root;
-        from.dir(&mut self.dirs, &mut |path| root.dir(path))
-    }
-
-    fn name(&mut self, from: &mut Parser<'_>) -> Result<Name> {
-        let dir = self.dir(from)?;
-        Ok(Name::new(&dir, from.bytes()?))
-    }
-
-    fn entry(&mut self, from: &mut Parser<'_>) -> Result<Entry> {
-        let name = self.name(from)?;
-        from.attributes(name)
-    }
-
-    fn entries(&mut self, from: &mut Parser<'_>) -> Result<Vec<Entry>> {
-        (0..from.count()?).map(|_| self.entry(from)).collect()
-    }
-}
-
-/// What a file is to become, as it came.
-struct Wanted {
-    entry: Entry,
-    keep: MetaMask,
-    chunk: u64,
-    in_place: bool,
-    sync: bool,
-}
-
-impl Wanted {
-    fn read(names: &mut Names<'_>, from: &mut Parser<'_>) -> Result<Wanted> {
-        let entry = names.entry(from)?;
-        Ok(Wanted { entry, keep: from.mask()?, chunk: from.number()?, in_place: from.flag()?, sync: from.flag()? })
-    }
-
-    fn spec(&self) -> Spec<'_> {
-        Spec { entry: &self.entry, keep: self.keep, chunk: self.chunk, in_place: self.in_place, sync: self.sync }
-    }
 }
 
 fn path_of(bytes: &[u8]) -> &Path {
@@ -104,7 +49,7 @@ impl Agent {
             }
             ops::PULL => self.pull(&mut from, &mut to)?,
             ops::READER => self.listen_for_reader(&mut from, &mut to)?,
-            ops::BEFRIEND => self.befriend(&mut from)?,
+            ops::LINK_PEER => self.link_peer(&mut from)?,
             ops::READ => return self.read(&mut from, reply),
             ops::OUTLINE => return self.outline(&mut from, reply),
             ops::REUSE => {
@@ -151,7 +96,7 @@ impl Agent {
             ops::LISTEN => self.listen(&mut from, &mut to)?,
             ops::CONNECT => self.connect(&mut from, &mut to)?,
             ops::FACTS => {
-                let done = !from.flag()? || self.data.bear_losses();
+                let done = !from.flag()? || self.data.tolerate_losses();
                 let kernel = self.data.kernel();
                 to.flag(done).number(kernel.sent).number(kernel.again).number(kernel.busy).number(kernel.limited);
             }
@@ -199,8 +144,8 @@ impl Agent {
             return Err(e.because(format!("haul {theirs} here and haul {ours} on the remote host have no common protocol version")));
         }
         // What later versions add stands behind, and may be missing.
-        let squeeze = !from.0.is_empty() && from.flag()?;
-        self.squeeze.store(squeeze, std::sync::atomic::Ordering::Relaxed);
+        let compress = !from.0.is_empty() && from.flag()?;
+        self.compress.store(compress, std::sync::atomic::Ordering::Relaxed);
         to.number(version).bytes(self.options.version.as_bytes()).bytes(self.home.as_os_str().as_bytes());
         to.bytes(self.joining.word.as_deref().unwrap_or_default().as_bytes());
         let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
@@ -226,7 +171,7 @@ impl Agent {
         let store = local::Local::open(path_of(&path), options)?;
         let (dev, ino) = store.identity().unwrap_or_default();
         to.bytes(&store.place().root).bytes(store.fs_name().as_bytes()).number(dev).number(ino).caps(store.caps());
-        // What a later version added stands behind: how long it has worked so far, and that it can be asked.
+        // Added by a later version: how long it has worked so far, and that it can be asked.
         self.account.write(to);
         super::lock(&self.roots).insert(number, Arc::new(Root::new(store)));
         Ok(())
@@ -237,17 +182,17 @@ impl Agent {
         crate::sftp::absolute(self.home.as_os_str().as_bytes(), path)
     }
 
-    /// What stands at a path, links followed.
+    /// The kind of what is at a path, links followed.
     fn look(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let path = &self.absolute(from.bytes()?)[..];
         match std::fs::metadata(path_of(path)) {
             Ok(meta) => {
                 use std::os::unix::fs::FileTypeExt;
                 let kind = match meta.file_type() {
-                    kind if kind.is_dir() => haul_core::entry::Kind::Dir,
-                    kind if kind.is_file() => haul_core::entry::Kind::File,
-                    kind if kind.is_fifo() => haul_core::entry::Kind::Fifo,
-                    _ => haul_core::entry::Kind::Unknown,
+                    kind if kind.is_dir() => Kind::Dir,
+                    kind if kind.is_file() => Kind::File,
+                    kind if kind.is_fifo() => Kind::Fifo,
+                    _ => Kind::Unknown,
                 };
                 to.byte(1).byte(kind_to(kind));
             }
@@ -304,7 +249,7 @@ impl Agent {
     fn read(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let (number, at) = (from.number()?, from.range()?);
         if at.end - at.start > ops::PIECE {
-            return Err(nonsense("a read of more than one piece"));
+            return Err(protocol_error("a read of more than one piece"));
         }
         let file = self.files.get(number)?;
         let mut bytes = vec![0; (at.end - at.start) as usize];
@@ -314,102 +259,13 @@ impl Agent {
         Ok(())
     }
 
-    /// Parts that say how many bytes have been read since the last; then the encoded outline behind such numbers; at the end
-    /// the size that was outlined.
-    fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
-        let file = self.files.get(from.number()?)?;
-        let average = from.small()?;
-        let part = |read: u64, encoded: &[u8]| {
-            let mut to = Writer::new();
-            to.number(read);
-            to.out.extend_from_slice(encoded);
-            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "outline")) }
-        };
-        let (mut read, mut size) = (0, 0);
-        let outline = file.source()?.outline(average, &mut |bytes| {
-            read += bytes;
-            size += bytes;
-            if read >= SIGN { part(std::mem::take(&mut read), &[]) } else { Ok(()) }
-        })?;
-        let Some(outline) = outline else { return Err(Error::new(ErrorKind::Unsupported, "outline")) };
-        for encoded in outline.encode().chunks(256 << 10) {
-            part(std::mem::take(&mut read), encoded)?;
-        }
-        let mut to = Writer::new();
-        to.number(size);
-        reply.done(&[&to.out]);
-        Ok(())
-    }
-
     fn write(&self, from: &mut Parser<'_>) -> Result<()> {
         let (number, start) = (from.number()?, from.number()?);
         let file = self.files.get(number)?;
         let mut bytes = from.0;
-        let end = start.checked_add(bytes.len() as u64).ok_or_else(|| nonsense("an impossible range"))?;
+        let end = start.checked_add(bytes.len() as u64).ok_or_else(|| protocol_error("an impossible range"))?;
         file.sink()?.write(start..end, &mut bytes)
     }
-}
-
-fn hash(source: &dyn Source, at: std::ops::Range<u64>) -> Result<u128> {
-    let mut hasher = haul_core::hash::Algorithm::Xxh128.begin();
-    digest(source, at, &mut hasher)?;
-    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| nonsense("a hash of another width"))?;
-    Ok(u128::from_be_bytes(digest))
-}
-
-fn digest(source: &dyn Source, at: std::ops::Range<u64>, hasher: &mut haul_core::hash::Hasher) -> Result<()> {
-    let mut left = at.end - at.start;
-    let mut reader = source.read(at)?;
-    let mut buffer = vec![0; 256 << 10];
-    while left > 0 {
-        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        let count = reader.read(&mut buffer[..want]).map_err(|e| Error::from_io(e, "read"))?;
-        if count == 0 {
-            return Err(Error::new(ErrorKind::Changed, "read").because("the file is shorter than it was"));
-        }
-        hasher.update(&buffer[..count]);
-        left -= count as u64;
-    }
-    Ok(())
-}
-
-/// Names with their attributes, many a part; what cannot be read is said in its place.
-fn list(root: &Root, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
-    let dir = Names::of(root).dir(from)?;
-    let want = from.mask()?;
-    let mut leaves: Vec<Vec<u8>> = Vec::new();
-    let mut wanted = true;
-    let send = |leaves: &mut Vec<Vec<u8>>, failed: Option<Error>| {
-        let mut to = Writer::new();
-        let names: Vec<&[u8]> = leaves.iter().map(Vec::as_slice).collect();
-        for (leaf, found) in names.iter().zip(root.store.stat_many(&dir, &names, want, false)) {
-            match found {
-                Found::Entry(entry) => to.byte(0).bytes(leaf).attributes(&entry),
-                Found::Absent => continue,
-                Found::Failed(e) => to.byte(1).bytes(leaf).error(&e),
-            };
-        }
-        if let Some(e) = failed {
-            to.byte(1).bytes(b"").error(&e);
-        }
-        leaves.clear();
-        to.out.is_empty() || reply.more(&to.out)
-    };
-    root.store.list(&dir, &mut |found| {
-        match found {
-            Ok(entry) => leaves.push(entry.name.leaf.to_vec()),
-            Err(e) => wanted &= send(&mut leaves, Some(e)),
-        }
-        if leaves.len() >= PART {
-            wanted &= send(&mut leaves, None);
-        }
-        if wanted { Flow::Go } else { Flow::Stop }
-    })?;
-    if wanted && !leaves.is_empty() {
-        send(&mut leaves, None);
-    }
-    reply.done(&[]);
-    Ok(())
 }
 
 /// Requests about names below one root. `false` if the answer has gone already.
@@ -525,68 +381,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
             to.volume(&store.volume()?);
         }
         ops::FORGET => root.forget(from.bytes()?),
-        _ => return Err(nonsense("a request that nobody knows")),
+        _ => return Err(protocol_error("a request that nobody knows")),
     }
     Ok(true)
-}
-
-fn spent(to: &mut Writer, bundle: &Bundle) {
-    to.duration(bundle.spent.reading).duration(bundle.spent.writing).duration(bundle.spent.metadata);
-}
-
-/// What became of each file; the bytes of those that were read follow in their order.
-fn get_bundle(store: &dyn Store, bundle: &mut Bundle, to: &mut Writer) -> Vec<std::ops::Range<usize>> {
-    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    store.get_bundle(bundle);
-    spent(to, bundle);
-    let mut length = 0;
-    for item in &bundle.items {
-        let own = if matches!(item.outcome, Outcome::Read) { item.at.len() } else { 0 };
-        if to.out.len() > ANSWER || length + own + ANSWER > LONGEST {
-            let e = Error::new(ErrorKind::Other, "read").because("it does not fit into one answer with others");
-            to.byte(2).error(&e.remedy_is(Remedy::Again));
-            continue;
-        }
-        match &item.outcome {
-            Outcome::Failed(e) => to.byte(2).error(e),
-            Outcome::Read => {
-                match runs.last_mut() {
-                    Some(last) if last.end == item.at.start => last.end = item.at.end,
-                    _ => runs.push(item.at.clone()),
-                }
-                length += own;
-                to.byte(0).attributes(&item.entry).number(own as u64)
-            }
-            // It is larger than it was listed: left for the way of large files.
-            _ => to.byte(1).attributes(&item.entry),
-        };
-    }
-    runs
-}
-
-/// Items with their lengths, then the bytes of all of them. Says what it took.
-fn put_bundle(store: &dyn Store, names: &mut Names<'_>, from: &mut Parser<'_>, to: &mut Writer) -> Result<Spent> {
-    let mut bundle = Bundle { keep: from.mask()?, direct: from.flag()?, sync: from.flag()?, ..Bundle::default() };
-    let mut at = 0_usize;
-    for _ in 0..from.count()? {
-        let entry = names.entry(from)?;
-        let length = usize::try_from(from.number()?).unwrap_or(usize::MAX);
-        let end = at.checked_add(length).ok_or_else(|| nonsense("an impossible length"))?;
-        bundle.items.push(Item { entry, at: at..end, outcome: Outcome::Read });
-        at = end;
-    }
-    if at != from.0.len() {
-        return Err(nonsense("a bundle that is not as long as its files"));
-    }
-    bundle.data = from.0.to_vec();
-    store.put_bundle(&mut bundle);
-    spent(to, &bundle);
-    for item in &bundle.items {
-        match &item.outcome {
-            Outcome::Landed(landed) => to.byte(0).landed(landed),
-            Outcome::Failed(e) => to.byte(1).error(e),
-            _ => to.byte(1).error(&Error::new(ErrorKind::Other, "write").because("no result was reported for it")),
-        };
-    }
-    Ok(bundle.spent)
 }

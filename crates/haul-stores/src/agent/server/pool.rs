@@ -1,4 +1,4 @@
-//! Who does what is asked: threads that are made as there is work for them.
+//! The threads that serve requests, started as there is work for them.
 //!
 //! A thread whose answer waits until the other end has taken more of it is not one of those that are counted: however
 //! many listings are open, what else is asked is done.
@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy};
 
 use super::{Agent, Peer, Reply, in_parts};
-use crate::agent::link::{Frame, kind, lock};
+use crate::agent::frame::{Frame, kind};
 use crate::agent::wire::Writer;
+use crate::lock::lock;
 
-/// Answers in parts that may be under way: one for each worker that the other end may have.
+/// Answers in parts that may be in flight: one for each worker that the other end may have.
 const IN_PARTS: usize = 4096;
 
 /// When a request that found no thread may be made again.
@@ -121,7 +122,7 @@ impl Agent {
             };
             jobs.idle -= 1;
             drop(jobs);
-            // Whoever asked may have gone, and have asked another since: what has not begun is not begun.
+            // A client that is gone may have asked another agent since: what has not begun is not begun.
             if !job.peer.over.load(Ordering::Relaxed) {
                 let reply = Reply::new(&self, &job.peer, job.frame.id);
                 let began = Instant::now();

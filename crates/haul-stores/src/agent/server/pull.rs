@@ -1,78 +1,69 @@
-//! Files that go from one far side to another, or stay on one: this end reads what the other end has opened, so that
-//! the bytes pass nobody else.
+//! Copies between two remote hosts, or within one: this host reads what the other has opened, so that the bytes pass no
+//! third machine.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::hash::{Algorithm, Hasher};
 use haul_core::store::{Sink, Source};
-use rustix::io::Errno;
 
 use super::Agent;
-use super::data::{port, secret};
+use super::data::{endpoint, secret};
 use super::files::Open;
-use crate::agent::direct::{self, Listener, Sealed};
-use crate::agent::link::{Link, SILENCE, Ticket, lock};
+use crate::agent::direct::{self, EncryptedLink};
+use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
-use crate::agent::seal::{Acceptor, Connector};
-use crate::agent::wire::{Parser, Writer, nonsense};
+use crate::agent::wire::{Parser, Writer, protocol_error};
+use crate::local::copy::copy_range;
+use crate::lock::lock;
 
-/// Connections to another far side.
+/// Connections to another remote host.
 const LINKS: u32 = 4;
-/// Bytes that one request reads, and requests that are under way for one range.
+/// Bytes that one request reads, and requests that are in flight for one range.
 const PIECE: u64 = 256 << 10;
 const AHEAD: usize = 16;
 
-/// Other far sides that this one reads from, by the number that the asking end has given them.
+/// Other remote hosts that this one reads from, by the number that the requesting end has given them.
 #[derive(Default)]
-pub struct Friends(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
+pub struct LinkedPeers(Mutex<HashMap<u64, Vec<Arc<Link>>>>);
 
 impl Agent {
-    /// Secret; answers with the port. Who comes there may read what has been opened here, and nothing else.
+    /// Secret; answers with the port, at which another remote host may read.
     pub(super) fn listen_for_reader(self: &Arc<Self>, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
-        let listener = Listener::new(None, Acceptor::new(secret(from)?))?;
-        to.number(listener.port()?.into());
-        let agent = self.clone();
-        let each: Arc<dyn Fn(Sealed) + Send + Sync> = Arc::new(move |sealed| agent.serve_sealed(sealed, true));
-        let take = move || listener.accept(None, super::PATIENCE, &each);
-        std::thread::Builder::new().name("accept".into()).spawn(take).map_err(haul_core::rlimit::no_thread)?;
-        Ok(())
+        self.accept(None, secret(from)?, true, to)
     }
 
-    /// Number of the other far side, secret, address, port.
-    pub(super) fn befriend(&self, from: &mut Parser<'_>) -> Result<()> {
-        let (number, secret) = (from.number()?, secret(from)?);
-        let address: IpAddr = from.words()?.parse().map_err(|_| nonsense("an impossible address"))?;
-        let at = SocketAddr::new(address, port(from)?);
-        let connector = Connector::new(secret);
+    /// Number of the other remote host, secret, address, port.
+    pub(super) fn link_peer(&self, from: &mut Parser<'_>) -> Result<()> {
+        let number = from.number()?;
+        let (connector, at) = endpoint(from)?;
         let mut links = Vec::new();
         for connection in 0..LINKS {
-            let mut sealed = direct::connect(at, &connector, connection, SILENCE)?;
+            let mut link = direct::connect(at, &connector, connection, IDLE_TIMEOUT)?;
             if connection == 0 {
-                sealed.welcomed()?;
+                link.welcomed()?;
             }
-            let Sealed { output, input, carrier, over, .. } = sealed;
-            links.push(Link::start(output, input, carrier, over, false, Arc::default(), SILENCE)?);
+            let EncryptedLink { output, input, transport, over, .. } = link;
+            links.push(Link::start(output, input, transport, over, false, Arc::default(), IDLE_TIMEOUT)?);
         }
-        lock(&self.friends.0).insert(number, links);
+        lock(&self.linked_peers.0).insert(number, links);
         Ok(())
     }
 
-    /// File being written here, number of the far side that has the source (0 is this one), number of the source there, range,
+    /// File being written here, number of the remote host that has the source (0 is this one), number of the source there, range,
     /// whether its hash is wanted, which is the answer.
     pub(super) fn pull(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let file = self.files.get(from.number()?)?;
-        let (friend, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);
+        let (peer, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);
         let mut hasher = wanted.then(|| Algorithm::Xxh128.begin());
         let sink = file.sink()?;
-        if friend == 0 {
+        if peer == 0 {
             let source = self.files.get(number)?;
             copy_here(&source, sink, at, hasher.as_mut())?;
         } else {
-            let links = lock(&self.friends.0).get(&friend).cloned();
+            let links = lock(&self.linked_peers.0).get(&peer).cloned();
             let links: Vec<Arc<Link>> = links.unwrap_or_default().into_iter().filter(|link| !link.is_over()).collect();
             fetch(&links, number, sink, at, hasher.as_mut())?;
         }
@@ -81,24 +72,14 @@ impl Agent {
     }
 }
 
-/// Both files are this machine's: the kernel copies where nobody has to see the bytes.
+/// Both files are on this host: the kernel copies unless a hash is wanted.
 fn copy_here(source: &Open, sink: &dyn Sink, at: Range<u64>, hasher: Option<&mut Hasher>) -> Result<()> {
     let source: &dyn Source = source.source()?;
     let mut left = at;
     if hasher.is_none()
         && let (Some(from), Some(to)) = (source.fd(), sink.fd())
     {
-        while !left.is_empty() {
-            let wanted = usize::try_from(left.end - left.start).unwrap_or(usize::MAX).min(16 << 20);
-            let (mut off_in, mut off_out) = (left.start, left.start);
-            match rustix::fs::copy_file_range(from, Some(&mut off_in), to, Some(&mut off_out), wanted) {
-                Ok(count) if count > 0 => left.start += count as u64,
-                Err(Errno::INTR) => {}
-                Err(e @ (Errno::NOSPC | Errno::DQUOT)) => return Err(Error::io(e.into(), "write")),
-                // A file system that cannot, or a file that shrank: reading tells.
-                _ => break,
-            }
-        }
+        left.start += copy_range(from, left.start, to, left.clone())?;
     }
     if left.is_empty() {
         return Ok(());
@@ -123,7 +104,7 @@ impl std::io::Read for Hashing<'_, '_> {
 }
 
 fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut hasher: Option<&mut Hasher>) -> Result<()> {
-    // The words by which the asking end knows that the bytes have to go another way.
+    // By this operation and kind the requesting end knows that the bytes have to pass through it.
     let apart = || Error::new(ErrorKind::NotFound, "pull").because("the two remote hosts are not connected");
     let lost_as = |e: Error| if e.remedy() == Remedy::Reconnect { apart() } else { e };
     let mut under_way: VecDeque<(Range<u64>, Ticket)> = VecDeque::new();
@@ -142,7 +123,7 @@ fn fetch(links: &[Arc<Link>], number: u64, sink: &dyn Sink, at: Range<u64>, mut 
         let frame = ticket.wait().map_err(lost_as)?;
         let bytes = frame.body().0;
         if bytes.len() as u64 != piece.end - piece.start {
-            return Err(nonsense("an unexpected byte range"));
+            return Err(protocol_error("an unexpected byte range"));
         }
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);

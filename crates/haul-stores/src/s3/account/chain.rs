@@ -23,8 +23,8 @@ use http::request::Parts;
 use reqsign_aws_core as aws;
 use reqsign_core::{Context, ProvideCredential, SignRequest};
 
+use super::io::{CredentialIo, block_on, words};
 use super::profile::{Profiles, Section};
-use super::reach::{Reach, block_on, words};
 use super::{Account, Credential, DEFAULT_REGION, Environment, Named};
 use crate::s3::sign::{Payload, Signer};
 
@@ -47,9 +47,9 @@ pub(super) fn find(account: &Account) -> Result<Found> {
     let profiles = Profiles::read(environment)?;
     let name = account.profile.name.as_str();
     let with_variables = account.profile.named != Named::Flag;
-    let reach = Reach::new(account.trust(&Uri::from_static("https://sts.amazonaws.com")), sts(environment, &profiles, name)?);
+    let io = CredentialIo::new(account.agent_config(&Uri::from_static("https://sts.amazonaws.com")), sts(environment, &profiles, name)?);
     let region = account.region().map(str::to_string);
-    let chain = Chain { environment, profiles: &profiles, reach, region };
+    let chain = Chain { environment, profiles: &profiles, io, region };
     let mut looked = Vec::new();
 
     if with_variables {
@@ -87,7 +87,7 @@ pub(super) fn find(account: &Account) -> Result<Found> {
         Ok(found) => return Ok(found),
         Err(why) => looked.push(format!("the instance's server ({why})")),
     }
-    let words = format!("there are none; looked, in this order, at {}", looked.join(", "));
+    let words = format!("no credentials found; searched, in this order: {}", looked.join(", "));
     let hint = "run `aws configure`, name a profile with --profile, or read a public bucket with --no-sign-request";
     Err(failure(words).hint(hint))
 }
@@ -143,7 +143,7 @@ fn sts(environment: &Environment, profiles: &Profiles, profile: &str) -> Result<
 struct Chain<'a> {
     environment: &'a Environment,
     profiles: &'a Profiles,
-    reach: Reach,
+    io: CredentialIo,
     region: Option<String>,
 }
 
@@ -163,7 +163,7 @@ impl Chain<'_> {
             return Ok(None);
         };
         if above.len() >= DEEPEST || above.iter().any(|passed| passed == name) {
-            return Err(failure(format!("the profiles {} name each other as source_profile without end", above.join(", "))));
+            return Err(failure(format!("the profiles {} name each other as source_profile in a loop", above.join(", "))));
         }
         let base = match (get("source_profile"), get("credential_source")) {
             (Some(source), _) if source == name => self.stored(name)?,
@@ -174,7 +174,7 @@ impl Chain<'_> {
             (None, Some("Environment")) => variables(self.environment)?,
             (None, Some("EcsContainer")) => self.container()?,
             (None, Some("Ec2InstanceMetadata")) => self.instance()?.ok(),
-            (None, Some(other)) => return Err(failure(format!("profile {name} has credential_source = {other}, which is unknown"))),
+            (None, Some(other)) => return Err(failure(format!("profile {name} has credential_source = {other}, which is not known"))),
             (None, None) if get("web_identity_token_file").is_some() => return Ok(None),
             (None, None) => {
                 return Err(failure(format!("profile {name} has role_arn, and neither source_profile nor credential_source")));
@@ -183,17 +183,17 @@ impl Chain<'_> {
         let base = base.ok_or_else(|| failure(format!("the source of the role of profile {name} has no credentials")))?;
         if get("mfa_serial").is_some() {
             let hint =
-                format!("take it on with the AWS command line: eval \"$(aws configure export-credentials --profile {name} --format env)\"");
-            return Err(failure(format!("the role of profile {name} wants a code from a device")).hint(hint));
+                format!("assume it with the AWS command line: eval \"$(aws configure export-credentials --profile {name} --format env)\"");
+            return Err(failure(format!("the role of profile {name} requires MFA")).hint(hint));
         }
         let place = format!("role {arn} of profile {name}, by {}", base.place);
         let provider = self.assuming(name, arn, &base.credential)?;
-        self.asked(&provider, &self.reach.context(), place).map(Some)
+        self.asked(&provider, &self.io.context(), place).map(Some)
     }
 
     fn assuming(&self, name: &str, arn: &str, base: &Credential) -> Result<aws::AssumeRoleCredentialProvider> {
         let region = self.region.clone().unwrap_or_else(|| DEFAULT_REGION.to_string());
-        let signer = Signing { signer: Signer::of_service(region, "sts"), reach: self.reach.clone() };
+        let signer = Signing { signer: Signer::of_service(region, "sts"), io: self.io.clone() };
         let mut keys = aws::StaticCredentialProvider::new(base.access_key(), base.secret());
         if let Some(token) = base.token() {
             keys = keys.with_session_token(token);
@@ -201,7 +201,7 @@ impl Chain<'_> {
         let get = |key| self.profiles.get(name, key);
         let session = get("role_session_name").unwrap_or("haul").to_string();
         let mut provider =
-            aws::AssumeRoleCredentialProvider::new(arn.to_string(), reqsign_core::Signer::new(self.reach.context(), keys, signer))
+            aws::AssumeRoleCredentialProvider::new(arn.to_string(), reqsign_core::Signer::new(self.io.context(), keys, signer))
                 .with_role_session_name(session);
         if let Some(id) = get("external_id") {
             provider = provider.with_external_id(id.to_string());
@@ -232,7 +232,7 @@ impl Chain<'_> {
         if let Some(region) = &self.region {
             provider = provider.with_region(region.clone()).with_regional_sts_endpoint();
         }
-        self.asked(&provider, &self.reach.context(), place)
+        self.asked(&provider, &self.io.context(), place)
     }
 
     /// What a profile has by itself.
@@ -276,7 +276,7 @@ impl Chain<'_> {
         let provider =
             aws::SSOCredentialProvider::new().with_account_id(account).with_role_name(role).with_region(region).with_start_url(login);
         let place = format!("SSO role {role} of profile {name}");
-        let found = self.asked(&provider, &self.reach.context(), place);
+        let found = self.asked(&provider, &self.io.context(), place);
         found.map_err(
             |error| if error.remedy() == Remedy::None { error.hint(format!("run `aws sso login --profile {name}`")) } else { error },
         )
@@ -285,7 +285,7 @@ impl Chain<'_> {
     fn program(&self, name: &str, command: &str) -> Result<Found> {
         let words = words(command).ok_or_else(|| failure(format!("credential_process of profile {name} is no command")))?;
         let provider = aws::ProcessCredentialProvider::new().with_command("credential_process");
-        self.asked(&provider, &self.reach.context_with(words), format!("credential_process of profile {name}"))
+        self.asked(&provider, &self.io.context_with(words), format!("credential_process of profile {name}"))
     }
 
     fn container(&self) -> Result<Option<Found>> {
@@ -300,7 +300,7 @@ impl Chain<'_> {
             }
             (None, None) => return Ok(None),
         };
-        self.asked(&provider, &self.reach.context(), "the container's server".to_string()).map(Some)
+        self.asked(&provider, &self.io.context(), "the container's server".to_string()).map(Some)
     }
 
     /// The instance's credential, or why there is none: most machines are no instances.
@@ -312,7 +312,7 @@ impl Chain<'_> {
         let usual = if six { "http://[fd00:ec2::254]" } else { "http://169.254.169.254" };
         let endpoint = self.environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| usual.to_string());
         let provider = aws::IMDSv2CredentialProvider::new().with_endpoint(endpoint.trim_end_matches('/'));
-        let found = self.asked(&provider, &self.reach.context(), "the instance's server".to_string());
+        let found = self.asked(&provider, &self.io.context(), "the instance's server".to_string());
         Ok(found.map_err(|error| error.reason()))
     }
 
@@ -322,13 +322,13 @@ impl Chain<'_> {
         P: ProvideCredential<Credential = aws::Credential>,
     {
         let answer = block_on(provider.provide_credential(context));
-        let unreached = self.reach.last_failure();
+        let unreached = self.io.last_failure();
         match answer {
             Ok(Some(found)) => {
                 let expires = found.expires_in.map(|end| end.as_system_time());
                 let credential = Credential::new(found.access_key_id, found.secret_access_key, found.session_token, expires);
                 if credential.expires().is_some_and(|end| end <= SystemTime::now()) {
-                    return Err(failure(format!("{place}: what it gave has expired already")));
+                    return Err(failure(format!("{place}: the credentials have expired already")));
                 }
                 Ok(Found { credential: Arc::new(credential), place })
             }
@@ -380,7 +380,7 @@ fn is_own_server(url: &str) -> bool {
 #[derive(Debug)]
 struct Signing {
     signer: Signer,
-    reach: Reach,
+    io: CredentialIo,
 }
 
 impl SignRequest for Signing {
@@ -398,7 +398,7 @@ impl SignRequest for Signing {
         let credential = Arc::new(Credential::new(id, secret, credential.session_token.clone(), None));
         let hash = request.headers.get("x-amz-content-sha256").and_then(|hash| hash.to_str().ok()).unwrap_or_default().to_string();
         // The library writes the query as a form has it, and what is signed is written otherwise.
-        let uri = self.reach.redirected(&request.uri).to_string().replace('+', "%20").replace('*', "%2A").replace("%7E", "~");
+        let uri = self.io.redirected(&request.uri).to_string().replace('+', "%20").replace('*', "%2A").replace("%7E", "~");
         request.uri = uri.parse().unwrap_or_else(|_| request.uri.clone());
         let signed =
             self.signer.sign(&request.method, &request.uri, &mut request.headers, Payload::Hash(&hash), &credential, SystemTime::now());

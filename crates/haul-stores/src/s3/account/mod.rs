@@ -1,7 +1,7 @@
 //! Who asks, and whom: credentials by the whole AWS chain, the endpoint, the region.
 //!
 //! ```text
-//! flags (Asked) -+
+//! flags (AccountOptions) -+
 //! environment  --+-> Account::open -> endpoint, region, addressing      settled once, nothing is sent
 //! ~/.aws files --+
 //!                     credential() -> chain::find -> kept until five minutes before it ends
@@ -11,9 +11,8 @@
 //! ask a server, each with a bound.
 
 mod chain;
-mod environment;
+mod io;
 mod profile;
-mod reach;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,10 +22,12 @@ use std::time::{Duration, SystemTime};
 use haul_core::error::{Error, ErrorKind, Result};
 use http::Uri;
 
-pub use self::environment::Environment;
 use self::profile::Profiles;
+use super::address::Endpoint;
 pub use super::sign::Credential;
-use super::trust::Trust;
+pub use crate::http_client::Environment;
+use crate::http_client::TlsFlags;
+use crate::http_client::agent::AgentConfig;
 
 /// The region of a request when nothing names one.
 pub const DEFAULT_REGION: &str = "us-east-1";
@@ -43,8 +44,8 @@ pub fn profiles(environment: &Environment) -> Vec<String> {
 }
 
 /// What the command line says about access, all of it optional.
-#[derive(Clone, Debug, Default)]
-pub struct Asked {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountOptions {
     pub profile: Option<String>,
     /// Only the profile says which server, region and keys: none of the variables that do counts, and `endpoint_url` and
     /// `region` are to be left out.
@@ -53,11 +54,9 @@ pub struct Asked {
     pub region: Option<String>,
     /// Requests go out unsigned, for public buckets.
     pub no_sign_request: bool,
-    pub no_verify_ssl: bool,
-    /// A file of certificates to trust in place of the system's.
-    pub ca_bundle: Option<PathBuf>,
-    /// The longest that a request may wait for a byte, where that is less than usual.
-    pub patience: Option<Duration>,
+    pub tls: TlsFlags,
+    /// Idle timeout of requests, where that is less than usual.
+    pub idle_timeout: Option<Duration>,
     pub environment: Environment,
 }
 
@@ -75,9 +74,9 @@ pub enum Addressing {
 
 /// Who asks. One for each endpoint and profile of a run; any number of threads may use it.
 pub struct Account {
-    asked: Asked,
+    asked: AccountOptions,
     profile: Profile,
-    endpoint: Option<String>,
+    endpoint: Option<Endpoint>,
     region: Option<String>,
     addressing: Addressing,
     bundle: Option<PathBuf>,
@@ -112,7 +111,7 @@ impl Account {
     ///
     /// Usage errors: a profile that is not there, an endpoint that is no address, a region that is no name, a settings
     /// file that makes no sense.
-    pub fn open(asked: &Asked) -> Result<Account> {
+    pub fn open(asked: &AccountOptions) -> Result<Account> {
         let environment = &asked.environment;
         let profiles = Profiles::read(environment)?;
         let profile = match (&asked.profile, environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])) {
@@ -152,9 +151,9 @@ impl Account {
         self.asked.profile_alone.then_some(&self.profile.name)
     }
 
-    /// The endpoint that was named, with its scheme and without a slash at its end; without one it is AWS's for the region.
-    pub fn endpoint(&self) -> Option<&str> {
-        self.endpoint.as_deref()
+    /// The endpoint that was named; without one it is AWS's for the region.
+    pub fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
     }
 
     /// The region that was named; without one, `DEFAULT_REGION` until the service says another.
@@ -171,11 +170,12 @@ impl Account {
         self.asked.no_sign_request
     }
 
-    /// What an agent for an endpoint is to be like, as far as settings say.
-    pub fn trust(&self, endpoint: &Uri) -> Trust {
-        let usual = Trust::of(endpoint.clone(), self.asked.environment.clone());
-        let patience = self.asked.patience.map_or(usual.patience, |patience| patience.min(usual.patience));
-        Trust { verify: !self.asked.no_verify_ssl, bundle: self.bundle.clone(), connect: usual.connect.min(patience), patience, ..usual }
+    /// The agent for an endpoint, as far as settings say.
+    pub fn agent_config(&self, endpoint: &Uri) -> AgentConfig {
+        let usual = AgentConfig::of(endpoint.clone(), self.asked.environment.clone());
+        let idle_timeout = self.asked.idle_timeout.map_or(usual.idle_timeout, |timeout| timeout.min(usual.idle_timeout));
+        let connect = usual.connect.min(idle_timeout);
+        AgentConfig { verify: !self.asked.tls.no_verify_ssl, ca_bundle: self.bundle.clone(), connect, idle_timeout, ..usual }
     }
 
     /// What to sign with now, or none for unsigned requests. Cheap while the one that is kept is good; within five minutes
@@ -320,7 +320,7 @@ fn unknown_profile(name: &str, profiles: &Profiles) -> Error {
 }
 
 /// Flag, variables, profile; none of AWS's own settings where `AWS_IGNORE_CONFIGURED_ENDPOINT_URLS` says so.
-fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
+fn endpoint(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Result<Option<Endpoint>> {
     let environment = &asked.environment;
     let ignored = environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
         || profiles.get(profile, "ignore_configured_endpoint_urls").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -335,26 +335,20 @@ fn endpoint(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<
     let Some((url, said_by)) = flag.or_else(variable).or_else(written) else {
         return Ok(None);
     };
-    let url = url.trim().trim_end_matches('/').to_string();
-    let is_address = url.parse::<Uri>().is_ok_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty()) && uri.query().is_none()
-    });
-    if !is_address || url.contains('@') {
-        let words = format!("{url:?} ({said_by}) is no endpoint: it must be http://HOST[:PORT] or https://HOST[:PORT]");
-        return Err(usage("open account", words));
-    }
-    Ok(Some(url))
+    let wrong =
+        || usage("open account", format!("{url:?} ({said_by}) is no endpoint: it must be http://HOST[:PORT] or https://HOST[:PORT]"));
+    Endpoint::parse(&url).map(Some).ok_or_else(wrong)
 }
 
 /// Flag, variable, profile, and the variable that Python's programs read.
-fn bundle(asked: &Asked, profiles: &Profiles, profile: &str) -> Option<PathBuf> {
+fn bundle(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Option<PathBuf> {
     let environment = &asked.environment;
     let written = || profiles.get(profile, "ca_bundle").map(str::to_string);
     let named = || environment.get("AWS_CA_BUNDLE").or_else(written).or_else(|| environment.get("REQUESTS_CA_BUNDLE"));
-    asked.ca_bundle.clone().or_else(|| named().map(|path| environment.path(&path)))
+    asked.tls.ca_bundle.clone().or_else(|| named().map(|path| environment.path(&path)))
 }
 
-fn region(asked: &Asked, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
+fn region(asked: &AccountOptions, profiles: &Profiles, profile: &str) -> Result<Option<String>> {
     let variables = || asked.environment.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]).map(|(_, region)| region);
     let variable = || variables().filter(|_| !asked.profile_alone);
     let written = || profiles.get(profile, "region").map(str::to_string);

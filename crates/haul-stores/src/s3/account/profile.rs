@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use haul_core::error::{Error, ErrorKind, Result};
 use zeroize::Zeroizing;
 
-use super::environment::Environment;
+use crate::http_client::Environment;
 
 /// Settings files are some KiB; what is larger than this many bytes is none.
 const LARGEST: u64 = 8 << 20;

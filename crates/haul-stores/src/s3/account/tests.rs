@@ -1,23 +1,23 @@
 use super::*;
 
 /// A home directory with these two files in `.aws`.
-fn home(config: &str, credentials: &str) -> tempfile::TempDir {
+pub(super) fn home(config: &str, credentials: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     let aws = home.path().join(".aws");
-    std::fs::create_dir(&aws).unwrap();
+    std::fs::create_dir_all(aws.join("sso/cache")).unwrap();
     std::fs::write(aws.join("config"), config).unwrap();
     std::fs::write(aws.join("credentials"), credentials).unwrap();
     home
 }
 
-fn asked(home: &tempfile::TempDir, variables: &[(&str, &str)]) -> Asked {
+fn asked(home: &tempfile::TempDir, variables: &[(&str, &str)]) -> AccountOptions {
     let mut all = vec![("AWS_EC2_METADATA_DISABLED", "true")];
     all.extend_from_slice(variables);
-    Asked { environment: Environment::table(Some(home.path().into()), all), ..Asked::default() }
+    AccountOptions { environment: Environment::table(Some(home.path().into()), all), ..AccountOptions::default() }
 }
 
 /// The id of the key that is found.
-fn id(asked: &Asked) -> String {
+fn id(asked: &AccountOptions) -> String {
     Account::open(asked).unwrap().credential().unwrap().unwrap().access_key().to_string()
 }
 
@@ -37,17 +37,17 @@ fn the_environment_comes_before_the_files_and_a_flag_before_both() {
     assert_eq!(id(&asked(&home, &[keys[0], keys[1], ("AWS_PROFILE", "both")])), "ENV");
     assert_eq!(id(&asked(&home, &[("AWS_PROFILE", "both")])), "BOTH");
     assert_eq!(id(&asked(&home, &[("AWS_DEFAULT_PROFILE", "lone")])), "LONE");
-    assert_eq!(id(&Asked { profile: Some("lone".into()), ..asked(&home, &[keys[0], keys[1], ("AWS_PROFILE", "both")]) }), "LONE");
+    assert_eq!(id(&AccountOptions { profile: Some("lone".into()), ..asked(&home, &[keys[0], keys[1], ("AWS_PROFILE", "both")]) }), "LONE");
 }
 
 #[test]
 fn a_profile_alone_is_not_moved_by_variables() {
     let home = home(CONFIG, CREDENTIALS);
     let variables = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_REGION", "us-x"), ("S3_ENDPOINT_URL", "http://h")];
-    let of = |profile: &str, profile_alone| Asked { profile: Some(profile.into()), profile_alone, ..asked(&home, &variables) };
-    let open = |asked: &Asked| {
+    let of = |profile: &str, profile_alone| AccountOptions { profile: Some(profile.into()), profile_alone, ..asked(&home, &variables) };
+    let open = |asked: &AccountOptions| {
         let account = Account::open(asked).unwrap();
-        (id(asked), account.region().map(str::to_string), account.endpoint().map(str::to_string))
+        (id(asked), account.region().map(str::to_string), account.endpoint().map(ToString::to_string))
     };
     assert_eq!(open(&of("lone", false)), ("LONE".into(), Some("us-x".into()), Some("http://h".into())));
     assert_eq!(open(&of("lone", true)), ("LONE".into(), Some("eu-two".into()), Some("https://lone.example".into())));
@@ -77,7 +77,7 @@ fn without_credentials_the_places_are_told_in_order() {
 #[test]
 fn half_a_key_is_said_and_not_passed_by() {
     let home = home(CONFIG, CREDENTIALS);
-    for account in [asked(&home, &[("AWS_ACCESS_KEY_ID", "x")]), Asked { profile: Some("half".into()), ..asked(&home, &[]) }] {
+    for account in [asked(&home, &[("AWS_ACCESS_KEY_ID", "x")]), AccountOptions { profile: Some("half".into()), ..asked(&home, &[]) }] {
         let error = Account::open(&account).unwrap().credential().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
         assert!(error.to_string().to_lowercase().contains("aws_secret_access_key"), "{error}");
@@ -87,7 +87,7 @@ fn half_a_key_is_said_and_not_passed_by() {
 #[test]
 fn an_unknown_profile_is_a_usage_error_that_names_the_known() {
     let home = home(CONFIG, CREDENTIALS);
-    for account in [Asked { profile: Some("nope".into()), ..asked(&home, &[]) }, asked(&home, &[("AWS_PROFILE", "nope")])] {
+    for account in [AccountOptions { profile: Some("nope".into()), ..asked(&home, &[]) }, asked(&home, &[("AWS_PROFILE", "nope")])] {
         let error = Account::open(&account).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert!(error.to_string().contains("nope") && error.to_string().contains("both, default, half, lone"), "{error}");
@@ -97,7 +97,7 @@ fn an_unknown_profile_is_a_usage_error_that_names_the_known() {
 #[test]
 fn unsigned_requests_need_no_credential() {
     let empty = tempfile::tempdir().unwrap();
-    let account = Account::open(&Asked { no_sign_request: true, ..asked(&empty, &[]) }).unwrap();
+    let account = Account::open(&AccountOptions { no_sign_request: true, ..asked(&empty, &[]) }).unwrap();
     assert!(account.is_anonymous() && account.credential().unwrap().is_none());
 }
 
@@ -105,8 +105,8 @@ fn unsigned_requests_need_no_credential() {
 fn the_endpoint_is_the_first_that_is_said() {
     let home = home("[default]\nendpoint_url = http://profile\nservices = x\n[services x]\ns3 =\n  endpoint_url = http://services\n", "");
     let all = [("S3_ENDPOINT_URL", "http://a:1/"), ("AWS_ENDPOINT_URL_S3", "http://b"), ("AWS_ENDPOINT_URL", "http://c")];
-    let said = |asked: &Asked| Account::open(asked).unwrap().endpoint().map(str::to_string);
-    let flag = Asked { endpoint_url: Some("https://flag".into()), ..asked(&home, &all) };
+    let said = |asked: &AccountOptions| Account::open(asked).unwrap().endpoint().map(ToString::to_string);
+    let flag = AccountOptions { endpoint_url: Some("https://flag".into()), ..asked(&home, &all) };
     assert_eq!(said(&flag).unwrap(), "https://flag");
     for (from, url) in [(0, "http://a:1"), (1, "http://b"), (2, "http://c"), (3, "http://services")] {
         assert_eq!(said(&asked(&home, &all[from..])).unwrap(), url);
@@ -115,7 +115,7 @@ fn the_endpoint_is_the_first_that_is_said() {
     assert_eq!(said(&asked(&home, &[ignored, all[1], all[2]])), None);
     assert_eq!(said(&asked(&home, &[ignored, all[0]])).unwrap(), "http://a:1");
     for bad in ["host:9000", "ftp://x", "http://", "s3.example.com", "http://user:pw@h", "http://h/?x"] {
-        let error = Account::open(&Asked { endpoint_url: Some(bad.into()), ..asked(&home, &[]) }).unwrap_err();
+        let error = Account::open(&AccountOptions { endpoint_url: Some(bad.into()), ..asked(&home, &[]) }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Usage, "{bad}");
     }
 }
@@ -123,17 +123,17 @@ fn the_endpoint_is_the_first_that_is_said() {
 #[test]
 fn region_and_addressing_come_from_flag_variable_and_profile() {
     let home = home(CONFIG, CREDENTIALS);
-    let region = |asked: &Asked| Account::open(asked).unwrap().region().map(str::to_string);
+    let region = |asked: &AccountOptions| Account::open(asked).unwrap().region().map(str::to_string);
     let (first, second) = (("AWS_REGION", "r-1"), ("AWS_DEFAULT_REGION", "r-2"));
-    assert_eq!(region(&Asked { region: Some("flag".into()), ..asked(&home, &[first]) }).unwrap(), "flag");
+    assert_eq!(region(&AccountOptions { region: Some("flag".into()), ..asked(&home, &[first]) }).unwrap(), "flag");
     assert_eq!(region(&asked(&home, &[first, second])).unwrap(), "r-1");
     assert_eq!(region(&asked(&home, &[second])).unwrap(), "r-2");
     assert_eq!(region(&asked(&home, &[])).unwrap(), "eu-one");
     assert_eq!(region(&asked(&home, &[("AWS_PROFILE", "both")])), None);
-    assert!(Account::open(&Asked { region: Some("x.evil.example/".into()), ..asked(&home, &[]) }).is_err());
+    assert!(Account::open(&AccountOptions { region: Some("x.evil.example/".into()), ..asked(&home, &[]) }).is_err());
     let lone = Account::open(&asked(&home, &[("AWS_PROFILE", "lone")])).unwrap();
     assert_eq!((lone.region(), lone.addressing()), (Some("eu-two"), Addressing::Path));
-    assert_eq!(lone.endpoint().unwrap(), "https://lone.example");
+    assert_eq!(lone.endpoint().unwrap().to_string(), "https://lone.example");
     assert_eq!(Account::open(&asked(&home, &[])).unwrap().addressing(), Addressing::Auto);
 }
 

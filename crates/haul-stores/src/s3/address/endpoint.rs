@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use http::Uri;
+
 /// How a bucket is named in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Style {
@@ -43,36 +45,30 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `https://host:port/prefix/`, of which all but the host can be left out. `Err` says what is wrong; it
-    /// does not repeat a password.
-    pub fn parse(text: &str) -> Result<Endpoint, String> {
-        let text = text.trim();
-        let (tls, rest) = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, _)) => return Err(format!("an endpoint begins with http:// or https://, not {:?}", format!("{scheme}://"))),
-            None => (true, text),
+    /// Reads `https://host:port/prefix/`, of which port and prefix can be left out. `None` for what is no such address.
+    pub fn parse(text: &str) -> Option<Endpoint> {
+        let text = text.trim().trim_end_matches('/');
+        if !text.is_ascii() || text.contains(['@', '?', '#']) {
+            return None;
+        }
+        let uri: Uri = text.parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
         };
-        if rest.contains(['?', '#']) {
-            return Err("an endpoint has no '?' and no '#'".into());
-        }
-        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-        if authority.contains('@') {
-            return Err("an endpoint has no user and no password: credentials come from the environment or a profile".into());
-        }
-        let (host, port) = split_port(authority)?;
-        let host = host.to_ascii_lowercase();
-        check_host(&host)?;
-        let prefix = path.trim_end_matches('/');
+        let host = uri.host().filter(|host| is_host(host))?;
+        // The library passes over a port that is none.
+        let port = match uri.authority()?.as_str().strip_prefix(host)? {
+            "" => None,
+            port => Some(port.strip_prefix(':')?.parse().ok().filter(|port| *port > 0)?),
+        };
+        let usual: u16 = if tls { 443 } else { 80 };
+        let prefix = uri.path().trim_end_matches('/');
         if prefix.contains("//") {
-            return Err("the endpoint's path has two slashes in a row".into());
+            return None;
         }
-        if let Some(c) = prefix.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}'))
-        {
-            return Err(format!("the endpoint's path has {c:?} in it, which must be percent-encoded"));
-        }
-        let usual = if tls { 443 } else { 80 };
-        Ok(Endpoint { tls, host, port: port.filter(|port| *port != usual), prefix: canonical(prefix) })
+        Some(Endpoint { tls, host: host.to_ascii_lowercase(), port: port.filter(|port| *port != usual), prefix: canonical(prefix) })
     }
 
     /// Where AWS has S3 in a region; an empty name is `us-east-1`.
@@ -118,39 +114,12 @@ fn canonical(path: &str) -> String {
     text
 }
 
-/// `host`, `host:port`, `[::1]`, `[::1]:port`.
-fn split_port(authority: &str) -> Result<(&str, Option<u16>), String> {
-    let colon = match authority.rfind(']') {
-        Some(bracket) if authority.len() == bracket + 1 => None,
-        Some(bracket) => Some(bracket + 1),
-        None => authority.find(':'),
+fn is_host(host: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..64).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    let Some((host, port)) = colon.and_then(|colon| authority.split_at_checked(colon)) else { return Ok((authority, None)) };
-    let digits = port.strip_prefix(':').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits {
-        Some("") => Ok((host, None)),
-        Some(digits) => match digits.parse() {
-            Ok(port) if port != 0 => Ok((host, Some(port))),
-            _ => Err(format!("{digits} is no port")),
-        },
-        None if host.contains('[') || port.matches(':').count() == 1 => Err(format!("{:?} is no port", port.trim_start_matches(':'))),
-        None => Err("an IPv6 address stands in brackets: [::1]:9000".into()),
+    match host.strip_prefix('[').and_then(|inside| inside.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => host.len() <= 253 && host.trim_end_matches('.').split('.').all(is_label),
     }
-}
-
-fn check_host(host: &str) -> Result<(), String> {
-    if host.is_empty() {
-        return Err("the endpoint has no host".into());
-    }
-    if let Some(inside) = host.strip_prefix('[') {
-        let address = inside.strip_suffix(']').and_then(|address| address.parse::<std::net::Ipv6Addr>().ok());
-        return address.map(drop).ok_or_else(|| format!("{host:?} is no IPv6 address"));
-    }
-    if let Some(c) = host.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '.' | '_')) {
-        return Err(format!("the endpoint's host has {c:?} in it"));
-    }
-    if host.len() > 253 || host.trim_end_matches('.').split('.').any(|label| label.is_empty() || label.len() > 63) {
-        return Err(format!("{host:?} is no host"));
-    }
-    Ok(())
 }

@@ -7,8 +7,7 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 
-use std::fmt::Write as _;
-
+use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 pub use endpoint::{Endpoint, Style};
@@ -18,30 +17,9 @@ pub use pattern::Pattern;
 /// Bytes that a key can have.
 pub const LONGEST_KEY: usize = 1024;
 
-/// What a request is sent to. Path and query are encoded as the signature wants them, so that one text serves both.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// `https` or `http`.
-    pub scheme: &'static str,
-    /// The `Host` header: with the port where it is not the scheme's own.
-    pub host: String,
-    /// Encoded; begins with a slash.
-    pub path: String,
-    /// Encoded and sorted, without its question mark; empty for none.
-    pub query: String,
-}
-
-impl Target {
-    /// The whole, as `http::Uri` takes it.
-    pub fn uri(&self) -> String {
-        let mark = if self.query.is_empty() { "" } else { "?" };
-        format!("{}://{}{}{mark}{}", self.scheme, self.host, self.path, self.query)
-    }
-}
-
-/// What a request for this bucket and key is sent to. Without a bucket it is the service itself, and without a key
-/// the bucket. `Err` says why there can be no such key or bucket.
-pub fn target(endpoint: &Endpoint, style: Style, bucket: Option<&str>, key: &[u8], query: &[(&str, &str)]) -> Result<Target, String> {
+/// The address of a request for this bucket and key, encoded as the signature wants it, so that one text serves both. Without a
+/// bucket it is the service itself, and without a key the bucket. `Err` says why there can be no such key or bucket.
+pub fn target(endpoint: &Endpoint, style: Style, bucket: Option<&str>, key: &[u8], query: &[(&str, &str)]) -> Result<Uri, String> {
     check_key(key)?;
     let mut host = endpoint.host.clone();
     let mut path = endpoint.prefix.clone();
@@ -65,10 +43,10 @@ pub fn target(endpoint: &Endpoint, style: Style, bucket: Option<&str>, key: &[u8
     if path.is_empty() {
         path.push('/');
     }
-    if let Some(port) = endpoint.port {
-        let _ = write!(host, ":{port}");
-    }
-    Ok(Target { scheme: endpoint.scheme(), host, path, query: self::query(query) })
+    let port = endpoint.port.map(|port| format!(":{port}")).unwrap_or_default();
+    let query = self::query(query);
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}://{host}{port}{path}{mark}{query}", endpoint.scheme()).parse().map_err(|_| "makes no address".into())
 }
 
 /// Names and values, encoded and sorted as the signature wants them: `uploads` alone is `uploads=`.

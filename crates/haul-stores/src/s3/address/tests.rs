@@ -11,46 +11,27 @@ fn endpoints_are_read_as_people_write_them() {
     for (text, shown) in [
         ("https://s3.example.org", "https://s3.example.org"),
         ("http://localhost:9000/", "http://localhost:9000"),
-        ("localhost:9000", "https://localhost:9000"),
         ("HTTPS://Host.Example:443", "https://host.example"),
         ("http://host:80//", "http://host"),
         ("http://host:443", "http://host:443"),
         ("http://[::1]:9000/", "http://[::1]:9000"),
-        ("[2001:db8::1]", "https://[2001:db8::1]"),
+        ("https://[2001:db8::1]", "https://[2001:db8::1]"),
         (" https://host:8443/some/prefix/ ", "https://host:8443/some/prefix"),
         ("https://host/a%2fb%41+(c)", "https://host/a%2FbA%2B%28c%29"),
-        ("host:", "https://host"),
-        ("minio_1:9000", "https://minio_1:9000"),
+        ("http://minio_1:9000", "http://minio_1:9000"),
     ] {
         assert_eq!(endpoint(text).to_string(), shown, "{text}");
     }
-    for wrong in [
-        "",
-        "https://",
-        "http:///x",
-        "ftp://host",
-        "s3://bucket",
-        "https://key:secret@host",
-        "host?x",
-        "host#x",
-        "host:x",
-        "host:0",
-        "host:65536",
-        "host:-1",
-        "::1",
-        "[::1",
-        "[::x]",
-        "[::1]x",
-        "ho st",
-        "h\u{f6}st",
-        "a..b",
-        "host/\u{e9}",
-        "host/a b",
-        "host\r\nX: y",
-        "https://https://x",
-    ] {
-        let error = Endpoint::parse(wrong).expect_err(wrong);
-        assert!(!error.contains("secret"), "{error}");
+    for wrong in
+        ["", "localhost:9000", "https://", "http:///x", "ftp://host", "s3://bucket", "https://key:secret@host", "https://https://x"]
+    {
+        assert_eq!(Endpoint::parse(wrong), None, "{wrong}");
+    }
+    for wrong in ["?x", "#x", ":x", ":0", ":65536", ":-1", "//a", " st", "..b", "\u{e9}", "/\u{e9}", "\r\nX: y"] {
+        assert_eq!(Endpoint::parse(&format!("https://host{wrong}/y")), None, "{wrong}");
+    }
+    for wrong in ["::1", "[::1", "[::x]", "[::1]x"] {
+        assert_eq!(Endpoint::parse(&format!("https://{wrong}")), None, "{wrong}");
     }
 }
 
@@ -65,7 +46,7 @@ fn regions_have_their_hosts() {
     ] {
         assert_eq!(Endpoint::of_region(region).unwrap().host, host);
     }
-    assert!(!endpoint("evilamazonaws.com").is_aws());
+    assert!(!endpoint("https://evilamazonaws.com").is_aws());
     for wrong in ["eu/central", "x@y", "EU-WEST-1", "a.b", &"a".repeat(40)] {
         assert!(Endpoint::of_region(wrong).is_err(), "{wrong}");
     }
@@ -83,7 +64,7 @@ fn the_likely_style_is_that_which_a_certificate_covers() {
 #[test]
 fn keys_are_encoded_as_the_signature_wants_them() {
     let at = |style, bucket, key: &str, query: &[(&str, &str)]| {
-        target(&endpoint("http://h:9000/p/"), style, bucket, key.as_bytes(), query).map(|t| t.uri())
+        target(&endpoint("http://h:9000/p/"), style, bucket, key.as_bytes(), query).map(|uri| uri.to_string())
     };
     let path = |key: &str| at(Style::Path, Some("b"), key, &[]).unwrap();
     assert_eq!(path("a b+c%d~e_f-g.h"), "http://h:9000/p/b/a%20b%2Bc%25d~e_f-g.h");
@@ -96,20 +77,16 @@ fn keys_are_encoded_as_the_signature_wants_them() {
     assert_eq!(at(Style::Virtual, Some("b"), "k/1", &[]).unwrap(), "http://b.h:9000/p/k/1");
     assert_eq!(at(Style::Virtual, Some("b"), "", &[("location", "")]).unwrap(), "http://b.h:9000/p/?location=");
     assert_eq!(at(Style::Path, None, "", &[]).unwrap(), "http://h:9000/p");
-    assert_eq!(target(&endpoint("http://h"), Style::Virtual, None, b"", &[]).unwrap().uri(), "http://h/");
+    assert_eq!(target(&endpoint("http://h"), Style::Virtual, None, b"", &[]).unwrap().to_string(), "http://h/");
     assert_eq!(
         at(Style::Path, Some("b"), "", &[("uploads", ""), ("prefix", "a/b c"), ("max-keys", "1")]).unwrap(),
         "http://h:9000/p/b?max-keys=1&prefix=a%2Fb%20c&uploads="
     );
-    for uri in [path("../x"), path("a//b"), path("/x?#")] {
-        let parsed: http::Uri = uri.parse().unwrap();
-        assert_eq!(parsed.to_string(), uri);
-    }
     assert!(at(Style::Path, None, "k", &[]).is_err());
     assert!(at(Style::Virtual, Some("a/b"), "k", &[]).is_err());
-    assert!(target(&endpoint("h"), Style::Path, Some("b"), b"a\xff", &[]).unwrap_err().contains("from byte 1 on"));
-    assert!(target(&endpoint("h"), Style::Path, Some("b"), &[b'x'; 1024], &[]).is_ok());
-    assert!(target(&endpoint("h"), Style::Path, Some("b"), &[b'x'; 1025], &[]).unwrap_err().contains("1025"));
+    assert!(target(&endpoint("http://h"), Style::Path, Some("b"), b"a\xff", &[]).unwrap_err().contains("from byte 1 on"));
+    assert!(target(&endpoint("http://h"), Style::Path, Some("b"), &[b'x'; 1024], &[]).is_ok());
+    assert!(target(&endpoint("http://h"), Style::Path, Some("b"), &[b'x'; 1025], &[]).unwrap_err().contains("1025"));
     assert_eq!(copy_source("b", b"a b/\xc3\xa9", "v/1"), "/b/a%20b/%C3%A9?versionId=v%2F1");
     assert_eq!(copy_source("b", b"k", ""), "/b/k");
     // The order is that of the encoded texts, not of the plain ones.
@@ -268,24 +245,9 @@ proptest! {
     #[test]
     fn an_encoded_key_is_the_key(key in "\\PC{1,60}|[/.%+ ~]{1,20}") {
         let target = target(&endpoint("http://h"), Style::Path, Some("b"), key.as_bytes(), &[("k", &key)]).unwrap();
-        let plain = |text: &str| {
-            let mut bytes = Vec::new();
-            let mut rest = text.as_bytes();
-            while let Some((&byte, behind)) = rest.split_first() {
-                if byte == b'%' {
-                    bytes.push(u8::from_str_radix(std::str::from_utf8(&behind[..2]).unwrap(), 16).unwrap());
-                    rest = &behind[2..];
-                } else {
-                    bytes.push(byte);
-                    rest = behind;
-                }
-            }
-            String::from_utf8(bytes).unwrap()
-        };
-        prop_assert_eq!(plain(&target.path), format!("/b/{key}"));
-        prop_assert_eq!(plain(&target.query), format!("k={key}"));
-        let uri: http::Uri = target.uri().parse().unwrap();
-        prop_assert_eq!(uri.path(), target.path);
+        let plain = |text: &str| String::from_utf8(decode(text).unwrap()).unwrap();
+        prop_assert_eq!(plain(target.path()), format!("/b/{key}"));
+        prop_assert_eq!(plain(target.query().unwrap_or_default()), format!("k={key}"));
     }
 
     /// What matches begins with the prefix, and a listing by delimiter would find it.
@@ -303,11 +265,10 @@ proptest! {
     }
 
     #[test]
-    fn hostile_endpoints_are_refused_or_made_a_uri(text in "\\PC{0,40}|[a-z0-9:/@?#.\\[\\]-]{0,30}") {
-        if let Ok(endpoint) = Endpoint::parse(&text) {
-            let target = target(&endpoint, Style::Path, Some("b"), b"k", &[]).unwrap();
-            prop_assert!(target.uri().parse::<http::Uri>().is_ok(), "{}", target.uri());
-            prop_assert_eq!(Endpoint::parse(&endpoint.to_string()), Ok(endpoint));
+    fn hostile_endpoints_are_refused_or_made_a_uri(text in "https?://(\\PC{0,40}|[a-z0-9:/@?#.\\[\\]-]{0,30})") {
+        if let Some(endpoint) = Endpoint::parse(&text) {
+            prop_assert!(target(&endpoint, Style::Path, Some("b"), b"k", &[]).is_ok());
+            prop_assert_eq!(Endpoint::parse(&endpoint.to_string()), Some(endpoint));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What is done with buckets by listings alone, without a store's entries: keys, versions and unfinished uploads listed and
-//! removed, by the lot and in parallel.
+//! removed, in batches and in parallel.
 
 mod list;
 mod remove;
 mod scope;
 
-pub use remove::{Gone, Removed, Rm, Told, remove_bucket, rm, rm_uploads};
+pub use remove::{Gone, Removed, Reporter, Rm, remove_bucket, rm, rm_uploads};
 pub use scope::{Match, Scope, What, Wild, nothing};

@@ -8,15 +8,15 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Flow;
 
 use super::scope::{Match, Scope, What, nothing};
-use crate::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved};
+use crate::s3::inventory::{Line, REMOVED_AT_ONCE, Unremoved, Version};
 
-/// Requests under way at the same time. A lot takes the service a second or so.
-const LOTS_AT_ONCE: usize = 8;
+/// Concurrent requests. A batch takes the service a second or so.
+const BATCHES_AT_ONCE: usize = 8;
 /// Uploads are abandoned one by one.
-const UPLOADS_OF_A_LOT: usize = 16;
+const UPLOADS_OF_A_BATCH: usize = 16;
 
 const KEYS: (usize, Kind) = (REMOVED_AT_ONCE, |key, version| Gone::Key(key, version));
-const UPLOADS: (usize, Kind) = (UPLOADS_OF_A_LOT, |key, id| Gone::Upload(key, id));
+const UPLOADS: (usize, Kind) = (UPLOADS_OF_A_BATCH, |key, id| Gone::Upload(key, id));
 
 /// How to remove.
 #[derive(Clone, Copy, Debug)]
@@ -52,85 +52,85 @@ pub struct Removed {
     pub left_dirs: u64,
 }
 
-/// Who is told: of what failed, and of each that is gone.
+/// Receives what failed, and each that was removed.
 #[derive(Clone, Copy)]
-pub struct Told<'a> {
+pub struct Reporter<'a> {
     pub failed: &'a (dyn Fn(&Error) + Sync),
     pub each: &'a (dyn Fn(Gone<'_>) + Sync),
 }
 
 /// A key, and a version or upload of it; an empty text is the latest version.
-type Doomed = (Vec<u8>, String);
+type KeyVersion = (Vec<u8>, String);
 
 /// [`Gone::Key`] or [`Gone::Upload`].
 type Kind = for<'a> fn(&'a [u8], &'a str) -> Gone<'a>;
 
-/// Takes what is to go, and removes it when there is a lot of it.
-struct Lots<'a> {
-    lot: Vec<Doomed>,
+/// Takes what is to be removed, and hands it on in batches.
+struct Batches<'a> {
+    batch: Vec<KeyVersion>,
     size: usize,
-    give: mpsc::SyncSender<Vec<Doomed>>,
+    give: mpsc::SyncSender<Vec<KeyVersion>>,
     dry: bool,
     gone: Kind,
-    told: Told<'a>,
+    reporter: Reporter<'a>,
     taken: u64,
 }
 
-impl Lots<'_> {
+impl Batches<'_> {
     fn push(&mut self, key: Vec<u8>, version: String) -> Flow {
         self.taken += 1;
         if self.dry {
-            (self.told.each)((self.gone)(&key, &version));
+            (self.reporter.each)((self.gone)(&key, &version));
             return Flow::Go;
         }
-        self.lot.push((key, version));
-        if self.lot.len() < self.size { Flow::Go } else { self.flush() }
+        self.batch.push((key, version));
+        if self.batch.len() < self.size { Flow::Go } else { self.flush() }
     }
 
     fn flush(&mut self) -> Flow {
-        let lot = std::mem::take(&mut self.lot);
+        let batch = std::mem::take(&mut self.batch);
         // The others are gone only where one of them has panicked.
-        if lot.is_empty() || self.give.send(lot).is_ok() { Flow::Go } else { Flow::Stop }
+        if batch.is_empty() || self.give.send(batch).is_ok() { Flow::Go } else { Flow::Stop }
     }
 }
 
-/// Has `find` name what is to go, and removes it by `remove`, which answers with what is still there. Returns how many were
+/// Has `find` name what is to be removed, and removes it by `remove`, which returns what is still there. Returns how many were
 /// named, and how many of those failed.
-fn by_lots(
+fn in_batches(
     scope: &Scope,
     (size, gone): (usize, Kind),
     dry: bool,
-    told: Told<'_>,
-    remove: &(dyn Fn(&[Doomed]) -> Vec<Unremoved> + Sync),
-    find: &mut dyn FnMut(&mut Lots<'_>) -> Result<()>,
+    reporter: Reporter<'_>,
+    remove: &(dyn Fn(&[KeyVersion]) -> Vec<Unremoved> + Sync),
+    find: &mut dyn FnMut(&mut Batches<'_>) -> Result<()>,
 ) -> Result<(u64, u64)> {
     let failures = AtomicU64::new(0);
-    let (give, take) = mpsc::sync_channel::<Vec<Doomed>>(1);
+    let (give, take) = mpsc::sync_channel::<Vec<KeyVersion>>(1);
     let take = Mutex::new(take);
     let work = || {
         loop {
-            let lot = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(lot) = lot else { return };
-            let failed = remove(&lot);
+            let batch = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(batch) = batch else { return };
+            let failed = remove(&batch);
             failures.fetch_add(failed.len() as u64, Ordering::Relaxed);
-            let is_gone = |doomed: &&Doomed| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
-            lot.iter().filter(is_gone).for_each(|(key, version)| (told.each)(gone(key, version)));
+            let is_gone = |doomed: &&KeyVersion| !failed.iter().any(|(key, version, _)| *key == doomed.0 && *version == doomed.1);
+            batch.iter().filter(is_gone).for_each(|(key, version)| (reporter.each)(gone(key, version)));
             for (key, _, e) in &failed {
-                (told.failed)(&e.again().at(&scope.address(key)));
+                (reporter.failed)(&e.again().at(&scope.address(key)));
             }
         }
     };
     let (found, taken) = std::thread::scope(|scope| {
-        let mut lots = Lots { lot: Vec::new(), size, give, dry, gone, told, taken: 0 };
-        for _ in 0..LOTS_AT_ONCE {
+        let mut batches = Batches { batch: Vec::new(), size, give, dry, gone, reporter, taken: 0 };
+        for _ in 0..BATCHES_AT_ONCE {
             let spawned = std::thread::Builder::new().name("haul-remove".into()).spawn_scoped(scope, work);
             if let Err(e) = spawned {
                 return (Err(haul_core::rlimit::no_thread(e)), 0);
             }
         }
-        let found = find(&mut lots);
-        lots.flush();
-        (found, lots.taken)
+        let found = find(&mut batches);
+        batches.flush();
+        (found, batches.taken)
     });
     found.map(|()| (taken, failures.into_inner()))
 }
@@ -144,7 +144,7 @@ fn is_directory(path: &[u8]) -> Error {
 }
 
 /// Removes objects.
-pub fn rm(scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
+pub fn rm(scope: &Scope, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed> {
     let bucket = scope.bucket();
     if scope.is_whole(how.recursive) && how.recursive | matches!(scope.what, What::Like(_)) && !how.force {
         return Err(refuse(&scope.path, "it is a whole bucket", "--force empties it all the same; `haul rb` removes a bucket"));
@@ -154,18 +154,13 @@ pub fn rm(scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
         What::Below(_) if !how.recursive => return Err(is_directory(&scope.path)),
         What::Key(key) if how.version.is_none() => {
             let exact = if how.versions {
-                let mut exact = false;
-                bucket.versions(key, &mut |versions| {
-                    exact = versions.iter().any(|version| version.object.key == *key);
-                    Flow::Stop
-                })?;
-                exact
+                first_version(bucket, key)?.is_some_and(|first| first.object.key == *key)
             } else {
                 bucket.first(key)?.is_some_and(|first| first.key == *key)
             };
             if !exact {
                 let prefix = [&key[..], b"/"].concat();
-                let any = if how.versions { has_versions(bucket, &prefix)? } else { bucket.first(&prefix)?.is_some() };
+                let any = if how.versions { first_version(bucket, &prefix)?.is_some() } else { bucket.first(&prefix)?.is_some() };
                 return match any {
                     // Only its slash makes a directory of an address, most of all where it is to be removed.
                     true => {
@@ -181,16 +176,16 @@ pub fn rm(scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
         _ => {}
     }
     let mut left_dirs = 0u64;
-    let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let (taken, failures) = by_lots(scope, KEYS, how.dry, told, &remove, &mut |lots| match what {
+    let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
+    let (taken, failures) = in_batches(scope, KEYS, how.dry, reporter, &remove, &mut |batches| match what {
         What::Key(key) if !how.versions => {
-            lots.push(key.clone(), how.version.unwrap_or_default().to_string());
+            batches.push(key.clone(), how.version.unwrap_or_default().to_string());
             Ok(())
         }
-        _ if how.versions => all_versions(scope, what, how.recursive, lots),
-        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(lines, lots)),
+        _ if how.versions => all_versions(scope, what, how.recursive, batches),
+        What::Below(prefix) => bucket.lines(prefix, false, &mut |lines| objects(lines, batches)),
         What::Like(wild) => wild.walk(bucket, how.recursive, &mut |found| match found {
-            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => lots.push(object.key, String::new()),
+            Match::Line(Line::Object(object)) | Match::Within(Line::Object(object)) => batches.push(object.key, String::new()),
             Match::Line(Line::Prefix(_)) if !how.recursive && !wild.dirs => {
                 left_dirs += 1;
                 Flow::Go
@@ -205,19 +200,20 @@ pub fn rm(scope: &Scope, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
     Ok(Removed { failures, left_dirs })
 }
 
-fn has_versions(bucket: &crate::s3::Bucket, prefix: &[u8]) -> Result<bool> {
-    let mut any = false;
+/// The first version whose key begins with `prefix`: the key itself comes before all longer ones.
+fn first_version(bucket: &crate::s3::Bucket, prefix: &[u8]) -> Result<Option<Version>> {
+    let mut first = None;
     bucket.versions(prefix, &mut |versions| {
-        any = !versions.is_empty();
+        first = versions.into_iter().next();
         Flow::Stop
     })?;
-    Ok(any)
+    Ok(first)
 }
 
-fn objects(lines: Vec<Line>, lots: &mut Lots<'_>) -> Flow {
+fn objects(lines: Vec<Line>, batches: &mut Batches<'_>) -> Flow {
     for line in lines {
         if let Line::Object(object) = line
-            && lots.push(object.key, String::new()) == Flow::Stop
+            && batches.push(object.key, String::new()) == Flow::Stop
         {
             return Flow::Stop;
         }
@@ -225,7 +221,7 @@ fn objects(lines: Vec<Line>, lots: &mut Lots<'_>) -> Flow {
     Flow::Go
 }
 
-fn all_versions(scope: &Scope, what: &What, recursive: bool, lots: &mut Lots<'_>) -> Result<()> {
+fn all_versions(scope: &Scope, what: &What, recursive: bool, batches: &mut Batches<'_>) -> Result<()> {
     let prefix = match what {
         What::Below(prefix) => prefix,
         _ => scope.prefix(),
@@ -238,7 +234,7 @@ fn all_versions(scope: &Scope, what: &What, recursive: bool, lots: &mut Lots<'_>
                 What::Below(prefix) => key.starts_with(prefix),
                 What::Like(_) => scope.admits(&key, recursive),
             };
-            if meant && lots.push(key, version.id) == Flow::Stop {
+            if meant && batches.push(key, version.id) == Flow::Stop {
                 return Flow::Stop;
             }
         }
@@ -247,26 +243,26 @@ fn all_versions(scope: &Scope, what: &What, recursive: bool, lots: &mut Lots<'_>
 }
 
 /// Abandons unfinished uploads that were begun before `older`, or all of them.
-pub fn rm_uploads(scope: &Scope, older: Option<Time>, how: Rm<'_>, told: Told<'_>) -> Result<Removed> {
+pub fn rm_uploads(scope: &Scope, older: Option<Time>, how: Rm<'_>, reporter: Reporter<'_>) -> Result<Removed> {
     if older.is_none() && scope.is_whole(true) && !how.force {
         let hint = "--older-than 7d leaves the younger ones alone; --force removes them all";
         return Err(refuse(&scope.path, "uploads of the whole bucket may be under way at this moment", hint));
     }
-    uploads(scope, older, how.dry, told).map(|failures| Removed { failures, left_dirs: 0 })
+    uploads(scope, older, how.dry, reporter).map(|failures| Removed { failures, left_dirs: 0 })
 }
 
-fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Result<u64> {
+fn uploads(scope: &Scope, older: Option<Time>, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
     let bucket = scope.bucket();
-    let abandon = |lot: &[Doomed]| {
-        let one = |(key, id): &Doomed| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
-        lot.iter().filter_map(one).collect()
+    let abandon = |batch: &[KeyVersion]| {
+        let one = |(key, id): &KeyVersion| bucket.abort(key, id).err().map(|e| (key.clone(), id.clone(), e));
+        batch.iter().filter_map(one).collect()
     };
-    let (_, failures) = by_lots(scope, UPLOADS, dry, told, &abandon, &mut |lots| {
+    let (_, failures) = in_batches(scope, UPLOADS, dry, reporter, &abandon, &mut |batches| {
         bucket.uploads(scope.prefix(), &mut |uploads| {
             for upload in uploads.into_iter().filter(|upload| scope.admits(&upload.key, true)) {
-                // One whose time is not told may be of this moment.
+                // One without a time may be of this moment.
                 let old = older.is_none_or(|older| upload.initiated.is_some_and(|begun| begun < older));
-                if old && lots.push(upload.key, upload.id) == Flow::Stop {
+                if old && batches.push(upload.key, upload.id) == Flow::Stop {
                     return Flow::Stop;
                 }
             }
@@ -277,17 +273,17 @@ fn uploads(scope: &Scope, older: Option<Time>, dry: bool, told: Told<'_>) -> Res
 }
 
 /// Removes all that is in a bucket: versions, marks of deletion, objects, unfinished uploads.
-fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
+fn empty(scope: &Scope, dry: bool, reporter: Reporter<'_>) -> Result<u64> {
     let bucket = scope.bucket();
-    let remove = |lot: &[Doomed]| bucket.remove_keys(lot);
-    let plain = || by_lots(scope, KEYS, dry, told, &remove, &mut |lots| bucket.lines(b"", false, &mut |l| objects(l, lots)));
-    let versions = by_lots(scope, KEYS, dry, told, &remove, &mut |lots| all_versions(scope, &scope.what, true, lots));
+    let remove = |batch: &[KeyVersion]| bucket.remove_keys(batch);
+    let plain = || in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| bucket.lines(b"", false, &mut |l| objects(l, batches)));
+    let versions = in_batches(scope, KEYS, dry, reporter, &remove, &mut |batches| all_versions(scope, &scope.what, true, batches));
     let mut failures = match versions {
         // Not every service knows versions.
         Err(e) if e.kind() == ErrorKind::Unsupported => plain()?.1,
         other => other?.1,
     };
-    failures += match uploads(scope, None, dry, told) {
+    failures += match uploads(scope, None, dry, reporter) {
         Err(e) if e.kind() == ErrorKind::Unsupported => 0,
         other => other?,
     };
@@ -295,10 +291,10 @@ fn empty(scope: &Scope, dry: bool, told: Told<'_>) -> Result<u64> {
 }
 
 /// Removes a bucket, and with `force` all that is in it first.
-pub fn remove_bucket(scope: &Scope, force: bool, dry: bool, told: Told<'_>) -> Result<Removed> {
+pub fn remove_bucket(scope: &Scope, force: bool, dry: bool, reporter: Reporter<'_>) -> Result<Removed> {
     let named = |e: Error| e.at(&scope.path);
     if force {
-        let failures = empty(scope, dry, told).map_err(named)?;
+        let failures = empty(scope, dry, reporter).map_err(named)?;
         if failures > 0 {
             return Ok(Removed { failures, left_dirs: 0 });
         }
@@ -313,6 +309,6 @@ pub fn remove_bucket(scope: &Scope, force: bool, dry: bool, told: Told<'_>) -> R
         let e = named(e);
         return Err(if full { e.hint("--force removes all that is in it first: objects, versions, unfinished uploads") } else { e });
     }
-    (told.each)(Gone::Bucket);
+    (reporter.each)(Gone::Bucket);
     Ok(Removed::default())
 }

@@ -50,7 +50,7 @@ const DECIMAL_LINK: &str = "41471";
 
 /// What an object's metadata says of the file that it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct FileAttributes {
     /// Never [`Kind::Unknown`].
     pub kind: Option<Kind>,
     pub mtime: Option<Time>,
@@ -70,10 +70,10 @@ pub struct Kept {
     pub md5: Option<[u8; 16]>,
 }
 
-impl Kept {
+impl FileAttributes {
     /// Whether there is nothing at all about a file in it.
     pub fn is_empty(&self) -> bool {
-        *self == Kept { md5: self.md5, ..Kept::default() }
+        *self == FileAttributes { md5: self.md5, ..FileAttributes::default() }
     }
 
     /// Sets what is known in an entry and says so in its `have`. The size is in the entry already: a kind that

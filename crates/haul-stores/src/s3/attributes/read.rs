@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use haul_core::entry::{Kind, Time};
 use haul_core::hash::unhex;
 
-use super::{DECIMAL_LINK, FARTHEST, Kept, is_owner_name, kind_of, word_of, xattrs};
-use crate::s3::xml::time::iso;
+use super::{DECIMAL_LINK, FARTHEST, FileAttributes, is_owner_name, kind_of, word_of, xattrs};
+use crate::http_client::time::iso;
 
 /// The user's metadata among an answer's headers: names without `x-amz-meta-`.
 pub fn user_metadata<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -19,8 +19,8 @@ pub fn user_metadata<'a>(headers: impl IntoIterator<Item = (&'a str, &'a str)>) 
 
 /// Reads metadata, names in any case and without `x-amz-meta-`. Where several tools left theirs, rclone's keys,
 /// which are haul's, come before DataSync's, those before what s3cmd and MinIO's client pack into one value.
-pub fn read<'a>(metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Kept {
-    let (mut own, mut files, mut packed) = (Kept::default(), Kept::default(), Kept::default());
+pub fn read<'a>(metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> FileAttributes {
+    let (mut own, mut files, mut packed) = (FileAttributes::default(), FileAttributes::default(), FileAttributes::default());
     let mut word = None;
     for (name, value) in metadata {
         let value = value.trim_ascii();
@@ -49,14 +49,14 @@ pub fn read<'a>(metadata: impl IntoIterator<Item = (&'a str, &'a str)>) -> Kept 
     // A name belongs to the number that was written with it.
     own.user = own.user.filter(|_| own.uid.is_some());
     own.group = own.group.filter(|_| own.gid.is_some());
-    [files, packed].into_iter().fold(own, Kept::or)
+    [files, packed].into_iter().fold(own, FileAttributes::or)
 }
 
-impl Kept {
+impl FileAttributes {
     /// What is not known is taken from `other`. Kind and mode are one value, and are taken together.
-    fn or(self, other: Kept) -> Kept {
+    fn or(self, other: FileAttributes) -> FileAttributes {
         let (kind, mode) = if self.mode.is_some() { (self.kind, self.mode) } else { (self.kind.or(other.kind), other.mode) };
-        Kept {
+        FileAttributes {
             kind,
             mode,
             mtime: self.mtime.or(other.mtime),
@@ -74,7 +74,7 @@ impl Kept {
 
 /// `atime:1700000000/gid:0/gname:root/md5:HEX/mode:33188/mtime:1700000000#123456789/uid:0/uname:root`: s3cmd without
 /// decimals, MinIO's client with nanoseconds behind a `#`. The mode is decimal.
-fn unpack(text: &str, into: &mut Kept) {
+fn unpack(text: &str, into: &mut FileAttributes) {
     for (name, value) in text.split('/').filter_map(|item| item.split_once(':')) {
         match name.trim_ascii() {
             "mtime" => into.mtime = packed_time(value),

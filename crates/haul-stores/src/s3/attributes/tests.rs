@@ -14,7 +14,7 @@ fn entry(kind: Kind) -> Entry {
     entry
 }
 
-fn again(written: &Written) -> Kept {
+fn again(written: &Written) -> FileAttributes {
     read(written.headers.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
@@ -160,17 +160,17 @@ fn what_makes_no_sense_is_not_there() {
         "1,2",
         "\u{661}",
     ] {
-        assert_eq!(read([("mtime", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("mtime", text)]), FileAttributes::default(), "{text}");
         assert_eq!(read([("uid", text), ("rdev", "-1"), ("rdev", "11112222333344445")]).uid, None, "{text}");
     }
     for text in ["-1", "4294967295", "4294967296", "+1", ""] {
-        assert_eq!(read([("uid", text), ("gid", text), ("file-owner", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("uid", text), ("gid", text), ("file-owner", text)]), FileAttributes::default(), "{text}");
     }
     for text in ["", "-644", "+644", "8", "77777", "200644", "4294967296", "99999999999999999999", "rw-r--r--"] {
-        assert_eq!(read([("mode", text), ("file-permissions", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("mode", text), ("file-permissions", text)]), FileAttributes::default(), "{text}");
     }
     for text in ["ns", "1.5ns", "1s", "99999999999999999999ns", "--1ns"] {
-        assert_eq!(read([("file-mtime", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("file-mtime", text)]), FileAttributes::default(), "{text}");
     }
     for text in [
         "mtime",
@@ -183,12 +183,12 @@ fn what_makes_no_sense_is_not_there() {
         "mode:x/uid:-1/gid:4294967295/md5:zz",
         "////::::",
     ] {
-        assert_eq!(read([("mc-attrs", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("mc-attrs", text)]), FileAttributes::default(), "{text}");
     }
     for text in ["", ":", "xa", "z:", "x:!!!!", "x:AQ", "x:AWEB", "a:CXVzZXIuYWJjZAA", "x://///w"] {
-        assert_eq!(read([("haul-xattrs", text)]), Kept::default(), "{text}");
+        assert_eq!(read([("haul-xattrs", text)]), FileAttributes::default(), "{text}");
     }
-    assert_eq!(read([("haul-kind", "symlink"), ("haul-kind", "../x")]), Kept::default());
+    assert_eq!(read([("haul-kind", "symlink"), ("haul-kind", "../x")]), FileAttributes::default());
 }
 
 #[test]

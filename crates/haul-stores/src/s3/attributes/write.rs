@@ -39,7 +39,7 @@ impl Written {
             return Ok(self);
         }
         let e = Error::new(ErrorKind::Unsupported, op);
-        let e = e.because(format!("the object's metadata, {MOST} bytes at most, have no room left for what kind of file it is"));
+        let e = e.because(format!("the object's metadata, {MOST} bytes at most, have no room left for the file type"));
         Err(e.hint("less --metadata"))
     }
 }

@@ -6,7 +6,8 @@ use haul_core::entry::{Time, show};
 use serde::{Deserialize, Deserializer};
 
 use super::walk::{Walk, truth};
-use super::{Fault, shorten, time};
+use super::{Fault, shorten};
+use crate::http_client::time;
 use crate::s3::checksum::Algorithm;
 
 /// Bytes of a text that is only ever shown.

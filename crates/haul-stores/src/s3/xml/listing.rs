@@ -3,37 +3,19 @@
 
 use std::borrow::Cow;
 
-use haul_core::entry::Time;
-
 use super::walk::Walk;
-use super::{Fault, shorten, time};
+use super::{Fault, shorten};
+use crate::http_client::time;
+use crate::s3::inventory::{Line, Object, Upload, Version};
 
-/// What a listing of a bucket yields. Keys are bytes: what the service says is UTF-8 need not be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listed<'a> {
-    Object(Object<'a>),
-    /// All keys that begin so were rolled up into one. It ends with the delimiter.
-    Prefix(&'a [u8]),
-}
+/// The class that most of a million objects have.
+const USUAL: &str = "STANDARD";
 
-/// An object, a version of one, the mark of its deletion, or an upload of one. What is not said, or means nothing, is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object<'a> {
-    pub key: &'a [u8],
-    /// Of the version (`null` for an object from before versions were kept) or of the upload.
-    pub id: &'a str,
-    /// Bytes.
-    pub size: u64,
-    /// As the service writes it, with its quotes if it has them.
-    pub etag: &'a str,
-    /// When it was last modified, or the upload begun.
-    pub modified: Option<Time>,
-    /// `STANDARD`, `GLACIER`...
-    pub class: &'a str,
-    /// The latest version.
-    pub latest: bool,
-    /// A mark of deletion: it has no size, no ETag and no class.
-    pub deleted: bool,
+/// What all listings consist of.
+enum Item {
+    /// An object, a version of one, the mark of its deletion, or an upload of one: what is not said, or means nothing, is empty.
+    Version(Version),
+    Prefix(Vec<u8>),
 }
 
 /// Where a listing goes on.
@@ -48,49 +30,49 @@ pub struct Page {
     pub marker: Option<Vec<u8>>,
 }
 
-/// Reads a listing.
-pub type Lister = fn(&[u8], &mut dyn FnMut(Listed<'_>)) -> Result<Page, Fault>;
-
-/// Reads an answer to ListObjectsV2 or ListObjects, and hands out its objects and prefixes in the order in which
-/// they stand. What was handed out before a fault showed is true as far as it goes, but no page.
-pub fn list_objects(document: &[u8], each: &mut dyn FnMut(Listed<'_>)) -> Result<Page, Fault> {
-    let mut last = Vec::new();
-    let mut page = list(document, "ListBucketResult", &mut |listed| {
-        let (Listed::Object(Object { key, .. }) | Listed::Prefix(key)) = listed;
-        // Objects and prefixes stand in two lists; the page ends behind the greater of their ends.
-        if key > last.as_slice() {
-            last.clear();
-            last.extend_from_slice(key);
-        }
-        each(listed);
+/// Reads an answer to ListObjectsV2 or ListObjects: objects and prefixes in the order of the document.
+pub fn list_objects(document: &[u8]) -> Result<(Vec<Line>, Page), Fault> {
+    let mut lines = Vec::with_capacity(1000);
+    let mut page = list(document, "ListBucketResult", &mut |item| {
+        lines.push(match item {
+            Item::Version(version) => Line::Object(version.object),
+            Item::Prefix(prefix) => Line::Prefix(prefix),
+        });
     })?;
     if page.truncated && page.token.is_none() && page.marker.is_none() {
-        if last.is_empty() {
-            return Err(Fault::Missing { element: "NextContinuationToken", within: "ListBucketResult" });
-        }
-        page.marker = Some(last);
+        // Objects and prefixes stand in two lists; the page ends behind the greater of their ends.
+        let last = lines.iter().map(Line::key).max().map(<[u8]>::to_vec);
+        page.marker = Some(last.ok_or(Fault::Missing { element: "NextContinuationToken", within: "ListBucketResult" })?);
     }
-    Ok(page)
+    Ok((lines, page))
 }
 
 /// Reads an answer to ListObjectVersions. Where there is more, there is a `marker`.
-pub fn list_versions(document: &[u8], each: &mut dyn FnMut(Listed<'_>)) -> Result<Page, Fault> {
-    marked(list(document, "ListVersionsResult", each)?, "ListVersionsResult")
+pub fn list_versions(document: &[u8]) -> Result<(Vec<Version>, Page), Fault> {
+    versions(document, "ListVersionsResult")
 }
 
 /// Reads an answer to ListMultipartUploads. Where there is more, there is a `marker`.
-pub fn list_uploads(document: &[u8], each: &mut dyn FnMut(Listed<'_>)) -> Result<Page, Fault> {
-    marked(list(document, "ListMultipartUploadsResult", each)?, "ListMultipartUploadsResult")
+pub fn list_uploads(document: &[u8]) -> Result<(Vec<Upload>, Page), Fault> {
+    let (found, page) = versions(document, "ListMultipartUploadsResult")?;
+    let upload = |version: Version| Upload { key: version.object.key, id: version.id, initiated: version.object.modified };
+    Ok((found.into_iter().map(upload).collect(), page))
 }
 
-fn marked(page: Page, within: &'static str) -> Result<Page, Fault> {
+fn versions(document: &[u8], within: &'static str) -> Result<(Vec<Version>, Page), Fault> {
+    let mut versions = Vec::new();
+    let page = list(document, within, &mut |item| {
+        if let Item::Version(version) = item {
+            versions.push(version);
+        }
+    })?;
     match page {
         Page { truncated: true, marker: None, .. } => Err(Fault::Missing { element: "NextKeyMarker", within }),
-        page => Ok(page),
+        page => Ok((versions, page)),
     }
 }
 
-fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Listed<'_>)) -> Result<Page, Fault> {
+fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Item)) -> Result<Page, Fault> {
     let mut walk = Walk::into(document, root)?;
     let mut keys = Keys::of(document);
     let mut page = Page::default();
@@ -116,7 +98,7 @@ fn list(document: &[u8], root: &'static str, each: &mut dyn FnMut(Listed<'_>)) -
     Ok(page)
 }
 
-fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn FnMut(Listed<'_>)) -> Result<(), Fault> {
+fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn FnMut(Item)) -> Result<(), Fault> {
     // Some services give a mark of deletion a size and an ETag, which mean nothing.
     let deleted = within == "DeleteMarker";
     let (mut key, mut size, mut modified, mut latest) = (Cow::Borrowed(&b""[..]), None, None, false);
@@ -143,12 +125,13 @@ fn object(walk: &mut Walk<'_>, keys: &Keys, within: &'static str, each: &mut dyn
     if let Some(element) = missing {
         return Err(Fault::Missing { element, within });
     }
-    let size = size.unwrap_or(0);
-    each(Listed::Object(Object { key: &key, id: &id, size, etag: &etag, modified, class: &class, latest, deleted }));
+    let class = if class == USUAL { USUAL.into() } else { class.into_owned().into() };
+    let object = Object { key: key.into_owned(), size: size.unwrap_or(0), etag: etag.into_owned(), modified, class };
+    each(Item::Version(Version { object, id: id.into_owned(), latest, deleted }));
     Ok(())
 }
 
-fn prefixes(walk: &mut Walk<'_>, keys: &Keys, each: &mut dyn FnMut(Listed<'_>)) -> Result<(), Fault> {
+fn prefixes(walk: &mut Walk<'_>, keys: &Keys, each: &mut dyn FnMut(Item)) -> Result<(), Fault> {
     while let Some(name) = walk.child()? {
         if name != "Prefix" {
             walk.skip()?;
@@ -158,7 +141,7 @@ fn prefixes(walk: &mut Walk<'_>, keys: &Keys, each: &mut dyn FnMut(Listed<'_>)) 
         if prefix.is_empty() {
             return Err(Fault::Missing { element: "Prefix", within: "CommonPrefixes" });
         }
-        each(Listed::Prefix(&prefix));
+        each(Item::Prefix(prefix.into_owned()));
     }
     Ok(())
 }

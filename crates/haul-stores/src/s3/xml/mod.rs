@@ -9,7 +9,6 @@
 
 mod answer;
 mod listing;
-pub mod time;
 mod walk;
 mod write;
 
@@ -21,8 +20,8 @@ use std::fmt;
 pub use answer::{
     Bucket, Made, Part, Refusal, ServiceError, completed, copied, deleted, error, initiated, list_buckets, list_parts, location, tags,
 };
-pub use listing::{Listed, Lister, Object, Page, list_objects, list_uploads, list_versions};
-pub use write::{CompletePart, complete_upload, create_bucket, delete_objects, tagging};
+pub use listing::{Page, list_objects, list_uploads, list_versions};
+pub use write::{CompletePart, complete_upload, create_bucket, delete_objects};
 
 /// Why a document could not be read. The texts are short and may hold what the server sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

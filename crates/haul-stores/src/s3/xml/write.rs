@@ -63,19 +63,6 @@ pub fn create_bucket(region: &str) -> Option<String> {
     Some(body)
 }
 
-/// The body of PutObjectTagging.
-pub fn tagging<'a>(tags: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let mut body = format!("<Tagging xmlns=\"{NAMESPACE}\"><TagSet>");
-    for (key, value) in tags {
-        body.push_str("<Tag>");
-        element(&mut body, "Key", key);
-        element(&mut body, "Value", value);
-        body.push_str("</Tag>");
-    }
-    body.push_str("</TagSet></Tagging>");
-    body
-}
-
 fn element(body: &mut String, name: &str, text: &str) {
     let _ = write!(body, "<{name}>");
     for c in text.chars().filter(|c| allowed(*c)) {

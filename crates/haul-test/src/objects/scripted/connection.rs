@@ -2,7 +2,7 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::http::{Head, Length, pass_body, read_body};
 use super::{Action, Answer, Seen, Shared};
@@ -54,7 +54,8 @@ impl<'a> Socket<'a> {
 impl Drop for Socket<'_> {
     fn drop(&mut self) {
         self.shared.forget(self.number);
-        let _it_may_be_closed = self.stream.get_ref().shutdown(Shutdown::Both);
+        // It may be closed.
+        let _ = self.stream.get_ref().shutdown(Shutdown::Both);
     }
 }
 
@@ -82,7 +83,7 @@ impl Asked<'_> {
 }
 
 /// Serves a client until either side ends it.
-pub(super) fn serve(shared: &Shared, client: TcpStream, connection: usize) -> io::Result<()> {
+pub(super) fn serve(shared: &Shared, client: TcpStream) -> io::Result<()> {
     let mut serving = Connection { shared, client: Socket::new(shared, client)?, behind: None, spent: false };
     let mut round_trips = 2;
     while !serving.spent
@@ -92,7 +93,7 @@ pub(super) fn serve(shared: &Shared, client: TcpStream, connection: usize) -> io
         shared.wait(round_trip * round_trips)?;
         round_trips = 1;
         serving.spent = head.has("connection", "close");
-        let seen = seen(&head, connection)?;
+        let seen = seen(&head)?;
         let (number, action) = shared.admit(seen.clone());
         let done = serving.follow(&Asked { number, head: &head, seen: &seen }, action);
         shared.lock().under_way -= 1;
@@ -101,21 +102,18 @@ pub(super) fn serve(shared: &Shared, client: TcpStream, connection: usize) -> io
     Ok(())
 }
 
-fn seen(head: &Head, connection: usize) -> io::Result<Seen> {
+fn seen(head: &Head) -> io::Result<Seen> {
     let mut words = head.first.split(' ');
     let (Some(method), Some(target)) = (words.next(), words.next()) else {
         return Err(io::Error::other(format!("no request: {}", head.first)));
     };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     Ok(Seen {
-        at: Instant::now(),
-        connection,
         method: method.into(),
         path: path.into(),
         query: query.into(),
         headers: head.headers.clone(),
         body: 0,
-        rule: None,
         status: None,
         answered: 0,
     })
@@ -150,14 +148,6 @@ impl Connection<'_> {
                 self.spent = true;
                 self.begin_answer(asked, &answer)?;
                 self.send(asked, some)
-            }
-            Action::Drip(many, every) => {
-                let answer = self.exchange(asked)?;
-                self.begin_answer(asked, &answer)?;
-                answer.body.chunks(many.max(1)).try_for_each(|piece| {
-                    self.send(asked, piece)?;
-                    self.shared.wait(every)
-                })
             }
             Action::Lose => {
                 self.spent = true;

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::ops::{Bound, RangeBounds};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Endpoint;
 use super::http::header;
@@ -120,8 +120,6 @@ pub enum Action {
     CutSent(u64),
     /// The answer waits for so long.
     Late(Duration),
-    /// The answer's body comes in pieces of so many bytes with so long between them.
-    Drip(usize, Duration),
     /// The connection is closed before anything is answered. The server behind hears nothing of it.
     Close,
     /// The server does what it was asked, and the connection is closed instead of its answer.
@@ -143,9 +141,6 @@ impl Action {
 /// A request that came, and what became of it.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    pub at: Instant,
-    /// Connections are counted from 1.
-    pub connection: usize,
     pub method: String,
     /// As it was sent, encoded.
     pub path: String,
@@ -154,8 +149,6 @@ pub struct Seen {
     pub headers: Vec<(String, String)>,
     /// Bytes of its body that were taken.
     pub body: u64,
-    /// The rule that was followed, counted from 0.
-    pub rule: Option<usize>,
     /// Of the answer, once its first line has been sent.
     pub status: Option<u16>,
     /// Bytes of the answer's body that were sent.
@@ -226,22 +219,19 @@ impl Shared {
     }
 
     /// Takes the request down and says what is to be done with it, and its number.
-    fn admit(&self, mut seen: Seen) -> (usize, Action) {
+    fn admit(&self, seen: Seen) -> (usize, Action) {
         let state = &mut *self.lock();
         let mut chosen = None;
-        for (number, rule) in state.rules.iter_mut().enumerate() {
-            if rule.when.is_for(&seen) {
-                rule.met += 1;
-                if chosen.is_none() && rule.turns.contains(&rule.met) {
-                    chosen = Some((number, rule.action.clone()));
-                }
+        for rule in state.rules.iter_mut().filter(|rule| rule.when.is_for(&seen)) {
+            rule.met += 1;
+            if chosen.is_none() && rule.turns.contains(&rule.met) {
+                chosen = Some(rule.action.clone());
             }
         }
-        seen.rule = chosen.as_ref().map(|(number, _)| *number);
         state.seen.push(seen);
         state.under_way += 1;
         state.most_under_way = state.most_under_way.max(state.under_way);
-        (state.seen.len() - 1, chosen.map_or(Action::Pass, |(_, action)| action))
+        (state.seen.len() - 1, chosen.unwrap_or(Action::Pass))
     }
 
     fn note(&self, number: usize, change: impl FnOnce(&mut Seen)) {
@@ -339,29 +329,23 @@ impl Scripted {
     pub fn connections(&self) -> usize {
         self.shared.lock().connections
     }
-
-    /// Closes the connections that there are, as a network would, on both sides. Returns how many there were.
-    pub fn cut(&self) -> usize {
-        let state = self.shared.lock();
-        let many = state.sockets.values().filter(|socket| socket.local_addr().is_ok_and(|local| local == self.address)).count();
-        state.sockets.values().for_each(close);
-        many
-    }
-}
-
-fn close(socket: &TcpStream) {
-    let _it_may_be_closed = socket.shutdown(Shutdown::Both);
 }
 
 impl Drop for Scripted {
     fn drop(&mut self) {
-        self.shared.lock().stopped = true;
+        {
+            let mut state = self.shared.lock();
+            state.stopped = true;
+            for socket in state.sockets.values() {
+                // It may be closed.
+                let _ = socket.shutdown(Shutdown::Both);
+            }
+        }
         self.shared.stop.notify_all();
-        self.cut();
-        // The listener looks up from its waiting.
-        let _it_may_have_ended = TcpStream::connect(self.address);
+        // The listener looks up from its waiting; it may have ended.
+        let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
-            let _it_panicked = thread.join();
+            let _ = thread.join();
         }
     }
 }
@@ -369,21 +353,21 @@ impl Drop for Scripted {
 fn listen(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     for client in listener.incoming() {
-        let number = {
+        {
             let mut state = shared.lock();
             if state.stopped {
                 break;
             }
             state.connections += 1;
-            state.connections
-        };
+        }
         let Ok(client) = client else { continue };
         threads.retain(|thread| !thread.is_finished());
         let shared = Arc::clone(shared);
         // What ends a connection with an error is for the client to see.
-        threads.push(std::thread::spawn(move || drop(connection::serve(&shared, client, number))));
+        threads.push(std::thread::spawn(move || drop(connection::serve(&shared, client))));
     }
     for thread in threads {
-        let _it_panicked = thread.join();
+        // A panic is that of a test's rule, which has shown it.
+        let _ = thread.join();
     }
 }

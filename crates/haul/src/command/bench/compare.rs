@@ -7,24 +7,23 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use haul_bench::compare::{BUILT_IN, Route, Row, Tool, Words, ranking, table, words};
+use haul_bench::compare::{BUILT_IN, Route, Tool, Words, table, words};
 use haul_bench::contest::Contender;
 use haul_bench::process::Group;
-use haul_bench::record::{self, Kind};
+use haul_bench::record::{self, Kind, Outcome, Sample};
+use haul_bench::report::{Metric, Point, beside, by_cost, points};
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::contest::columns::{self, Column};
-use super::contest::{self, Asked, From, Ground, Held, Keeping, Page, reach};
+use super::contest::{self, Asked, From, Ground, Keeping, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::CompareFlags;
 use crate::flags::connect::Connect;
 use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::render::{JSON_VERSION, command_line};
-use crate::{out, units};
+use crate::out;
 
 /// What tools that must be told do at once, at least and at most, where nobody says.
 const THREADS: (u32, u32) = (4, 16);
@@ -89,8 +88,7 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     };
     let line_up = task.line_up(&chosen, !flags.tools.is_empty(), &cancel, &group)?;
     if !global.quiet && !line_up.left_out.is_empty() {
-        let words = format!("not found here, so not in it: {}", line_up.left_out.join(", "));
-        contest::folded(&words).iter().for_each(|line| out::say_plainly(line));
+        out::say_plainly(&format!("not installed: {}", line_up.left_out.join(", ")));
     }
     let names: Vec<String> = line_up.contenders.iter().map(|contender| contender.name.clone()).collect();
     let templates = chosen.iter().filter(|tool| names.contains(&tool.name));
@@ -117,13 +115,8 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         group: &group,
     };
     let held = asked.hold()?;
-    let rows = ranking::rank(&names, &held.run.samples);
-    show(flags, global, &held, &rows).map_err(|e| Error::io(e, "write"))?;
-    Ok(match (held.stopped, rows.iter().any(|row| row.ranked)) {
-        (true, _) => Exit::Signal,
-        (false, true) => Exit::Success,
-        (false, false) => Exit::Partial,
-    })
+    held.show("bench-compare", document(flags, &names, &held.run.samples), global)?;
+    Ok(held.exit())
 }
 
 /// What the page needs to show what `--extrapolate` asks for.
@@ -292,203 +285,36 @@ impl Task<'_> {
     }
 }
 
-fn show(flags: &CompareFlags, global: &Global, held: &Held, rows: &[Row]) -> std::io::Result<()> {
-    let mut page = Page::new(global);
-    page.gap();
-    let first = rows.iter().find(|row| row.ranked && row.against.is_none()).map(|row| row.name.clone()).unwrap_or_default();
-    page.lines(columns::table(&table_of(flags, rows, &first), columns::width()));
-    let troubled: Vec<&Row> = rows.iter().filter(|row| !row.troubles.is_empty()).collect();
-    if !troubled.is_empty() {
-        page.gap();
-    }
-    for row in troubled {
-        for (outcome, reason) in &row.troubles {
-            page.say(&format!("{}: {}: {reason}", row.name, outcome.words()));
+/// Everything that `--json` has, one object for each tool.
+fn document(flags: &CompareFlags, names: &[String], samples: &[Sample]) -> Value {
+    let points = points(samples);
+    let points: Vec<&Point<'_>> = points.iter().filter(|point| names.iter().any(|name| name == point.contender)).collect();
+    let ranked = |point: &Point<'_>| point.good() > 0 && !point.is_wrong();
+    let first = names.iter().find_map(|name| points.iter().copied().find(|point| point.contender == name && ranked(point)));
+    let row = |point: &&Point<'_>| {
+        let against = first.filter(|first| ranked(point) && !std::ptr::eq(*first, *point));
+        let rate = point.summary(Metric::Rate).filter(|_| ranked(point)).map(|s| s.median).filter(|rate| *rate > 0.0);
+        let median = |of: fn(&Sample) -> Option<f64>| point.median_of(of).filter(|_| ranked(point));
+        let made = point.samples.iter().filter(|s| s.repetition > 0 && matches!(s.outcome, Outcome::Ok | Outcome::Wrong));
+        let mut row = contest::point_json(point);
+        for (name, value) in [
+            ("tool", point.contender.into()),
+            ("ranked", ranked(point).into()),
+            ("user_seconds", median(|s| s.user).into()),
+            ("system_seconds", median(|s| s.system).into()),
+            ("peak_bytes", point.samples.iter().filter(|s| s.counts()).filter_map(|s| s.peak).max().into()),
+            ("peak_below_bytes", median(|s| s.more.get("peak_below")?.as_f64()).map(|bytes| bytes as u64).into()),
+            (
+                "against_first",
+                against.and_then(|first| beside(first, point, Metric::Seconds)).as_ref().map(contest::difference_json).into(),
+            ),
+            ("extrapolated_seconds", flags.extrapolate.as_ref().zip(rate).map(|((_, bytes), rate)| *bytes as f64 / rate).into()),
+            ("copies_made", made.count().into()),
+            ("came_along", point.text("kept").unwrap_or_default().into()),
+        ] {
+            row[name] = value;
         }
-    }
-    page.gap();
-    for line in explanation(flags, rows, &first) {
-        page.say(&line);
-    }
-    page.say(&contest::about_caches(&held.run));
-    page.gap();
-    page.say("Run as:");
-    for row in rows {
-        if let Some(sample) = held.run.samples.iter().find(|s| s.contender == row.name && !s.command.is_empty()) {
-            page.lines(contest::folded(&format!("  {}: {}", row.name, shell_like(&sample.command))));
-        }
-    }
-    if held.stopped {
-        contest::how_to_go_on(&mut page, held.run.dir(), &flags.contest);
-    }
-    page.print()?;
-    if global.json {
-        let text = document(flags, held, rows).to_string();
-        out::print(format!("{text}\n").as_bytes())?;
-    }
-    Ok(())
-}
-
-/// As a person would type it.
-fn shell_like(command: &[String]) -> String {
-    let word = |word: &String| match word.as_str() {
-        "|" => word.clone(),
-        input if input.starts_with("<<< ") => input.to_string(),
-        word => command_line(std::iter::once(word.as_bytes())),
+        row
     };
-    command.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-fn table_of(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<Column> {
-    let cells = |of: &dyn Fn(&Row) -> Option<String>| rows.iter().map(|row| contest::or_dash(of(row))).collect::<Vec<_>>();
-    let ranked = |of: &dyn Fn(&Row) -> String| cells(&|row| row.ranked.then(|| of(row)));
-    let mut columns = vec![
-        Column::left("tool", rows.iter().map(|row| row.name.clone()).collect()),
-        Column::right("time", cells(&|row| row.wall.map(|wall| contest::time(wall.median)))),
-        Column::left("between", cells(&|row| row.wall.as_ref().map(contest::interval))),
-        Column::right("rate", ranked(&|row| contest::rate(row.rate, row.files_rate))),
-        Column::left(
-            &if first.is_empty() { "ratio".into() } else { format!("to {first}") },
-            cells(&|row| row.against.as_ref().map(contest::ratio)),
-        ),
-        Column::left("copies", rows.iter().map(copies).collect()),
-        Column::right("CPU", ranked(&|row| contest::time(row.user + row.system))),
-        Column::right("memory", ranked(&memory)),
-    ];
-    if let Some((text, bytes)) = flags.extrapolate.clone() {
-        let head = format!("{text} takes");
-        let long = |row: &Row| ranking::extrapolate(row.rate, bytes).map(contest::time);
-        columns.push(Column::right(&head, cells(&|row| long(row).filter(|_| row.ranked))));
-    }
-    columns.push(Column::left("also preserved", cells(&|row| Some(row.kept.clone()).filter(|kept| !kept.is_empty()))));
-    columns
-}
-
-fn memory(row: &Row) -> String {
-    match (row.peak, row.peak_below) {
-        (Some(peak), _) => units::bytes(peak),
-        (None, Some(below)) => format!("< {}", units::bytes(below)),
-        (None, None) => "-".into(),
-    }
-}
-
-/// `5 right`, `WRONG 2 of 5`, `missing`.
-fn copies(row: &Row) -> String {
-    let wrong = row.made - row.right;
-    match row.troubles.first() {
-        _ if wrong > 0 => format!("WRONG {wrong} of {}", row.made),
-        Some((outcome, _)) if row.right == 0 => outcome.words().to_string(),
-        Some((outcome, _)) => format!("{} right, {}", row.right, outcome.words()),
-        None => format!("{} right", row.right),
-    }
-}
-
-fn explanation(flags: &CompareFlags, rows: &[Row], first: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    lines.extend(about_times(rows));
-    if rows.iter().any(|row| row.against.is_some()) {
-        lines.push(format!("to {first}: its time as a multiple of {first}'s; not significant: the difference may be chance."));
-    }
-    if rows.iter().any(|row| row.against.is_some_and(|d| d.verdict == haul_bench::stats::Verdict::NotSignificant))
-        && flags.contest.repeat < 4
-    {
-        lines.push("Fewer than 4 repetitions cannot show a difference; --repeat 5 can.".to_string());
-    }
-    lines.push(format!("{}. also preserved: attributes that are those of the source.", contest::COMPARED));
-    if let Some((text, _)) = &flags.extrapolate {
-        lines.push(format!("The time for {text} assumes constant throughput, with data like these."));
-    }
-    lines
-}
-
-/// Of how many copies the medians are. Those of a tool that failed now and then are of fewer, and so less sure.
-fn about_times(rows: &[Row]) -> Option<String> {
-    let timed: Vec<(&Row, haul_bench::stats::Summary)> = rows.iter().filter_map(|row| Some((row, row.wall?))).collect();
-    let (_, first) = timed.first()?;
-    let sure = |wall: &haul_bench::stats::Summary| format!("{:.1} %", (wall.coverage * 1000.0).floor() / 10.0);
-    let failed = timed.iter().any(|(row, _)| !row.troubles.is_empty());
-    let well = if failed { " of those that went well" } else { "" };
-    const CPU: &str = "CPU: processor time, in user mode and in the kernel.";
-    if timed.iter().all(|(_, wall)| wall.count == first.count) {
-        let sure = sure(first);
-        let bounds = format!("; between: where the true median lies with {sure} confidence");
-        let bounds = if first.count > 1 { bounds } else { String::new() };
-        return (first.count > 1 || failed).then(|| format!("time: median of {}{well}{bounds}. {CPU}", first.count));
-    }
-    let each: Vec<String> = timed
-        .iter()
-        .map(|(row, wall)| match wall.count {
-            1 => format!("{} 1", row.name),
-            count => format!("{} {count} ({})", row.name, sure(wall)),
-        })
-        .collect();
-    Some(format!(
-        "time: median{well}, which are not equally many; between: where the true median lies with the confidence that is named: {}. {CPU}",
-        each.join(", ")
-    ))
-}
-
-fn document(flags: &CompareFlags, held: &Held, rows: &[Row]) -> Value {
-    let row = |row: &Row| {
-        json!({
-            "tool": row.name,
-            "ranked": row.ranked,
-            "wall": row.wall.as_ref().map(contest::summary_json),
-            "user_seconds": row.ranked.then_some(row.user),
-            "system_seconds": row.ranked.then_some(row.system),
-            "peak_bytes": row.peak,
-            "peak_below_bytes": row.peak_below,
-            "bytes_per_second": row.rate,
-            "files_per_second": row.files_rate,
-            "against_first": row.against.as_ref().map(contest::difference_json),
-            "extrapolated_seconds": flags.extrapolate.as_ref().and_then(|(_, bytes)| ranking::extrapolate(row.rate, *bytes)),
-            "copies_made": row.made,
-            "copies_right": row.right,
-            "came_along": row.kept,
-            "troubles": contest::troubles_json(&row.troubles),
-        })
-    };
-    json!({
-        "event": "bench-compare",
-        "version": JSON_VERSION,
-        "time": format!("{:.3}", jiff::Timestamp::now()),
-        "run": haul_core::entry::show(held.run.dir().as_os_str().as_bytes()),
-        "complete": !held.stopped,
-        "seed": held.run.header.settings.get("seed"),
-        "files": held.source.files,
-        "bytes": held.source.bytes,
-        "tools": rows.iter().map(row).collect::<Vec<_>>(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use haul_bench::record::{Outcome, Sample};
-
-    use super::*;
-
-    fn said(outcomes: &[(&str, Outcome)]) -> Option<String> {
-        let sample = |(at, (name, outcome)): (usize, &(&str, Outcome))| Sample {
-            contender: (*name).into(),
-            repetition: 1 + at as u32,
-            outcome: *outcome,
-            seconds: Some(1.0 + at as f64),
-            ..Sample::default()
-        };
-        let samples: Vec<Sample> = outcomes.iter().enumerate().map(sample).collect();
-        about_times(&ranking::rank(&["a".to_string(), "b".to_string()], &samples))
-    }
-
-    #[test]
-    fn a_median_says_of_how_many_it_is() {
-        use Outcome::{Failed, Ok};
-        let all = said(&[("a", Ok), ("a", Ok), ("b", Ok), ("b", Ok)]).expect("a sentence");
-        assert!(all.starts_with("time: median of 2; between: where the true median lies with 50.0 % confidence."), "{all}");
-        let fewer = said(&[("a", Ok), ("a", Ok), ("a", Ok), ("b", Ok), ("b", Failed), ("b", Ok)]).expect("a sentence");
-        assert!(fewer.contains("median of those that went well, which are not equally many"), "{fewer}");
-        assert!(fewer.contains("a 3 (75.0 %), b 2 (50.0 %)"), "{fewer}");
-        let one = said(&[("a", Failed), ("a", Ok)]).expect("a sentence");
-        assert!(one.starts_with("time: median of 1 of those that went well. CPU"), "{one}");
-        assert_eq!((said(&[("a", Ok)]), said(&[("a", Failed)])), (None, None));
-    }
+    json!({"tools": by_cost(&points, Metric::Seconds).iter().map(row).collect::<Vec<_>>()})
 }

@@ -12,12 +12,13 @@ use haul_core::entry::show;
 use haul_core::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
+use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::DataFlags;
 use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
-use crate::render::{JSON_VERSION, PROGRESS_DEFAULT, columns, fold, harmless};
+use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless};
 use crate::{open, out, units};
 
 /// Between two pictures on a terminal.
@@ -57,7 +58,7 @@ fn work(flags: &DataFlags, global: &Global, cancel: &Cancel) -> Result<Exit> {
     }
     if flags.dry {
         teller.text("DRY RUN: nothing was made\n")?;
-        teller.document(&json!({ "dry_run": true, "plan": plan_json(&plan, &flags.dir) }))?;
+        teller.document(json!({ "dry_run": true, "plan": plan_json(&plan, &flags.dir) }))?;
         return Ok(Exit::Success);
     }
     let tally = Tally::default();
@@ -136,7 +137,7 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, teller: &Teller<'_>) -> Re
         line.push_str("; stopped by a signal: what is made stays and is complete, and the same command goes on from there");
     }
     teller.text(&sentence(&line))?;
-    teller.document(&json!({
+    teller.document(json!({
         "plan": plan_json(plan, &flags.dir),
         "files": made.entries, "bytes": made.bytes, "dirs": made.dirs, "kept": made.kept, "failed": made.failed,
         "interrupted": made.interrupted, "seconds": made.elapsed.as_secs_f64(),
@@ -168,7 +169,7 @@ fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, teller
     let line = format!("{}; {} compared in {}", parts.join(", "), units::bytes(found.bytes), units::duration(elapsed));
     teller.text(&sentence(&line))?;
     let told: Vec<Value> = found.told.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
-    teller.document(&json!({
+    teller.document(json!({
         "plan": plan_json(plan, dir), "same": found.same, "missing": found.missing, "differing": found.differing, "extra": found.extra,
         "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": told,
     }))?;
@@ -258,27 +259,13 @@ struct Teller<'a> {
 }
 
 impl Teller<'_> {
-    /// For people: standard output, or standard error beside a document.
+    /// For people: standard output, or standard error beside a document; nothing with `--quiet`.
     fn text(&self, text: &str) -> Result<()> {
-        match (self.global.quiet, self.global.json) {
-            (true, _) => Ok(()),
-            (false, true) => {
-                out::complain(&text.to_string().into(), false);
-                Ok(())
-            }
-            (false, false) => out::print(text.as_bytes()).map_err(|e| Error::io(e, "write")),
-        }
+        if self.global.quiet { Ok(()) } else { runs::text(text.to_string(), self.global) }
     }
 
-    fn document(&self, fields: &Value) -> Result<()> {
-        if !self.global.json {
-            return Ok(());
-        }
-        let mut document = json!({ "event": "bench-data", "time": format!("{:.3}", jiff::Timestamp::now()), "version": JSON_VERSION });
-        if let (Some(document), Some(fields)) = (document.as_object_mut(), fields.as_object()) {
-            document.extend(fields.clone());
-        }
-        out::print(format!("{document}\n").as_bytes()).map_err(|e| Error::io(e, "write"))
+    fn document(&self, fields: Value) -> Result<()> {
+        runs::document("bench-data", fields, self.global)
     }
 
     /// Runs `work`, and shows meanwhile how far it is.

@@ -8,9 +8,9 @@ mod compare;
 mod contest;
 mod data;
 mod files;
-mod kept;
 mod net;
 mod report;
+mod runs;
 mod signals;
 mod sweep;
 

@@ -4,19 +4,17 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_bench::record::{self, Header, Sample};
-use haul_bench::{plot, report};
+use haul_bench::record;
+use haul_bench::report::{self, Record};
 use haul_core::entry::show;
-use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::error::{ErrorKind, Result};
 
+use super::runs;
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::ReportFlags;
 use crate::out;
-use crate::render::{JSON_VERSION, harmless, utf8_locale};
-
-/// Columns where there is no terminal: what fits into mails and job logs.
-const COLUMNS: usize = 80;
+use crate::render::utf8_locale;
 
 pub fn run(flags: &ReportFlags, global: &Global) -> Exit {
     match make(flags, global) {
@@ -26,19 +24,19 @@ pub fn run(flags: &ReportFlags, global: &Global) -> Exit {
 }
 
 fn make(flags: &ReportFlags, global: &Global) -> Result<()> {
-    let runs = flags.runs.iter().map(|dir| read(dir)).collect::<Result<Vec<_>>>()?;
-    print(&runs, flags, global)?;
+    let found = flags.runs.iter().map(|dir| read(dir)).collect::<Result<Vec<_>>>()?;
+    print(&found, flags, global)?;
     let Some(page) = page_of(flags) else { return Ok(()) };
-    record::write_whole(&page, report::html(&runs).as_bytes())?;
+    record::write_whole(&page, report::html(&found).as_bytes())?;
     if !global.quiet {
-        out::say(&format!("the page is {}", show(page.as_os_str().as_bytes())));
+        out::say(&format!("report: {}", show(page.as_os_str().as_bytes())));
     }
     Ok(())
 }
 
-fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
+fn read(dir: &Path) -> Result<Record> {
     record::read(dir).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => e.hint("name a directory that haul bench has left: run.json and samples.jsonl lie in it"),
+        ErrorKind::NotFound => e.hint("name the directory of a haul bench run, which has run.json and samples.jsonl"),
         _ => e,
     })
 }
@@ -51,45 +49,24 @@ fn page_of(flags: &ReportFlags) -> Option<PathBuf> {
     }
 }
 
-fn print(runs: &[(Header, Vec<Sample>)], flags: &ReportFlags, global: &Global) -> Result<()> {
-    let failed = |e: std::io::Error| Error::io(e, "write");
-    if !(global.json && global.quiet) {
-        let text = text(runs, flags);
-        if global.json {
-            out::complain(&text.into(), false);
-        } else {
-            out::print(text.as_bytes()).map_err(failed)?;
-        }
-    }
-    if global.json {
-        let mut document = report::summaries(runs);
-        document["event"] = "bench-report".into();
-        document["version"] = JSON_VERSION.into();
-        document["time"] = format!("{:.3}", jiff::Timestamp::now()).into();
-        out::print((harmless(document.to_string()) + "\n").as_bytes()).map_err(failed)?;
-    }
-    Ok(())
+fn print(found: &[Record], flags: &ReportFlags, global: &Global) -> Result<()> {
+    runs::text(text(found, flags), global)?;
+    runs::document("bench-report", report::summaries(found), global)
 }
 
-fn text(runs: &[(Header, Vec<Sample>)], flags: &ReportFlags) -> String {
-    let width = flags.width.or_else(terminal_columns).unwrap_or(COLUMNS);
-    let unicode = utf8_locale(|name| std::env::var(name).ok());
+fn text(found: &[Record], flags: &ReportFlags) -> String {
+    let width = flags.width.unwrap_or_else(runs::width);
     let mut text = String::new();
     if let [_, _, ..] = flags.runs.as_slice() {
         for (at, dir) in flags.runs.iter().enumerate() {
-            let _ = writeln!(text, "Run {} lies in {}", at + 1, show(dir.as_os_str().as_bytes()));
+            let _ = writeln!(text, "Run {}: {}", at + 1, show(dir.as_os_str().as_bytes()));
         }
         text.push('\n');
     }
-    text += &report::text(runs, width);
+    text += &report::text(found, width);
     if flags.plot {
-        let _ = write!(text, "\n{}", report::plots(runs, width, unicode));
+        let unicode = utf8_locale(|name| std::env::var(name).ok());
+        let _ = write!(text, "\n{}", report::plots(found, width, unicode));
     }
-    if unicode { text } else { plot::terminal::ascii(&text) }
-}
-
-/// Of standard output; `None` where it is no terminal.
-fn terminal_columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    text
 }

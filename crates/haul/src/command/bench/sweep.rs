@@ -1,29 +1,28 @@
 //! `haul bench sweep`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
 use haul_bench::contest::{Call, Contender, Ground as _, Own};
 use haul_bench::process::{Bounds, Ending, Group};
-use haul_bench::record::{Kind, Tool};
-use haul_bench::sweep::summary::{self, Line, Side};
+use haul_bench::record::{Kind, Sample, Tool};
+use haul_bench::report::{Lead, Metric, Point as Measured, beside, by_cost, is_own, points};
 use haul_bench::sweep::{Direction, Point};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::contest::columns::{self, Column};
-use super::contest::{self, Asked, From, Ground, Held, Keeping, Page, reach};
+use super::contest::{self, Asked, From, Ground, Keeping, reach};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::SweepFlags;
 use crate::flags::connect::Connect;
 use crate::hosts::Hosts;
 use crate::location::Location;
-use crate::render::JSON_VERSION;
-use crate::{out, units};
+use crate::out;
 
 /// The copy at the destination that is read back; the name stands for nothing that is measured.
 const FAR: &str = "read-back";
@@ -103,13 +102,8 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
         }
     }
     let held = held?;
-    let sides = summary::sides(&held.run.samples);
-    print(flags, global, &held, &sides).map_err(|e| Error::io(e, "write"))?;
-    Ok(match (held.stopped, sides.iter().flat_map(|side| &side.lines).any(|line| line.wall.is_some())) {
-        (true, _) => Exit::Signal,
-        (false, true) => Exit::Success,
-        (false, false) => Exit::Partial,
-    })
+    held.show("bench-sweep", document(&held.run.samples), global)?;
+    Ok(held.exit())
 }
 
 fn name_of(flags: &SweepFlags, point: Point, direction: Option<Direction>) -> String {
@@ -211,135 +205,40 @@ impl Far<'_> {
     }
 }
 
-fn print(flags: &SweepFlags, global: &Global, held: &Held, sides: &[Side]) -> std::io::Result<()> {
-    let mut page = Page::new(global);
-    for side in sides {
-        page.gap();
-        if !side.direction.is_empty() {
-            page.say(&format!("{}:", if side.direction == "put" { "put, from this machine" } else { "get, to this machine" }));
-        }
-        page.lines(columns::table(&table_of(flags, side), columns::width()));
-        for line in &side.lines {
-            for (outcome, reason) in &line.troubles {
-                page.say(&format!("{}: {}: {reason}", line.name, outcome.words()));
-            }
-        }
-        for sentence in sentences(side) {
-            page.say(&sentence);
-        }
+/// Everything that `--json` has, one object for each direction.
+fn document(samples: &[Sample]) -> Value {
+    let points = points(samples);
+    let mut sides: BTreeMap<&str, Vec<&Measured<'_>>> = BTreeMap::new();
+    for point in &points {
+        sides.entry(point.factors.get("direction").and_then(Value::as_str).unwrap_or_default()).or_default().push(point);
     }
-    page.gap();
-    let failed = sides.iter().flat_map(|side| &side.lines).any(|line| line.wall.is_some() && !line.troubles.is_empty());
-    let well = if failed { " of the copies that went well" } else { "" };
-    page.say(&format!("time: median{well}; between: bounds of the true median. {}.", contest::COMPARED));
-    if sides.iter().any(|side| side.lines.len() > 3) {
-        page.say(&format!("{}.", contest::PICKED));
-    }
-    page.say(&contest::about_caches(&held.run));
-    if held.stopped {
-        contest::how_to_go_on(&mut page, held.run.dir(), &flags.contest);
-    }
-    page.print()?;
-    if global.json {
-        out::print(format!("{}\n", document(held, sides)).as_bytes())?;
-    }
-    Ok(())
+    json!({"sides": sides.into_iter().map(|(direction, points)| side(direction, &points)).collect::<Vec<_>>()})
 }
 
-fn table_of(flags: &SweepFlags, side: &Side) -> Vec<Column> {
-    let factor = |line: &Line, name: &str| match line.factors.get(name) {
-        Some(Value::Number(n)) if name == "chunk" => n.as_u64().map_or("-".into(), units::bytes),
-        Some(Value::String(text)) => text.clone(),
-        Some(value) => value.to_string(),
-        None => "-".into(),
+fn side(direction: &str, points: &[&Measured<'_>]) -> Value {
+    let point = |point: &&Measured<'_>| {
+        let mut out = contest::point_json(point);
+        out["name"] = point.contender.into();
+        out["own_choice"] = is_own(point).into();
+        out["factors"] = json!(point.factors);
+        out
     };
-    let cells = |of: &dyn Fn(&Line) -> Option<String>| side.lines.iter().map(|line| contest::or_dash(of(line))).collect::<Vec<_>>();
-    let mut columns = vec![Column::left("workers", cells(&|line| Some(factor(line, "streams"))))];
-    let varied = [
-        ("chunk", !flags.grid.chunks.is_empty()),
-        ("concurrency", !flags.grid.concurrency.is_empty()),
-        ("logins", !flags.grid.logins.is_empty()),
-    ];
-    for (name, _) in varied.into_iter().filter(|(_, varied)| *varied) {
-        columns.push(Column::left(name, cells(&|line| Some(factor(line, name)))));
-    }
-    columns.extend([
-        Column::right("time", cells(&|line| line.wall.map(|wall| contest::time(wall.median)))),
-        Column::left("between", cells(&|line| line.wall.as_ref().map(contest::interval))),
-        Column::right("rate", cells(&|line| line.wall.map(|_| contest::rate(line.rate, line.files_rate)))),
-        Column::left(
-            "copies",
-            cells(&|line| {
-                Some(match line.troubles.first() {
-                    None => format!("{} right", line.right),
-                    Some((outcome, _)) => format!("{} right, {}", line.right, outcome.words()),
-                })
-            }),
-        ),
-    ]);
-    columns
-}
-
-/// The best point, and how near haul's own choice came.
-fn sentences(side: &Side) -> Vec<String> {
-    let Some(best) = side.best() else { return Vec::new() };
-    let time = best.wall.map_or(f64::NAN, |wall| wall.median);
-    let level = match side.level {
-        0 => String::new(),
-        1 => "; 1 other is not significantly slower".into(),
-        others => format!("; {others} others are not significantly slower"),
-    };
-    let mut out = vec![format!("Best fixed point: {}, {}{level}.", best.name, contest::time(time))];
-    if let Some(reached) = side.reached {
-        let percent = |share: f64| format!("{:.0}", share * 100.0);
-        let verdict = match reached.difference.verdict {
-            haul_bench::stats::Verdict::NotSignificant => "; not significant",
-            _ => "",
-        };
-        let bounds = match side.lines.iter().filter(|line| line.wall.is_some()).map(|line| line.right).min() {
-            Some(0 | 1) | None => " (measured once: that shows little)".to_string(),
-            Some(_) => format!(" (between {} and {} %{verdict})", percent(reached.interval.0), percent(reached.interval.1)),
-        };
-        out.push(format!("haul's own choice reaches {} % of its speed{bounds}.", percent(reached.share)));
-    }
-    out
-}
-
-fn document(held: &Held, sides: &[Side]) -> Value {
-    let line = |line: &Line| {
+    let (own, fixed): (Vec<&Measured<'_>>, Vec<&Measured<'_>>) = points.iter().copied().partition(|point| is_own(point));
+    let lead = Lead::of(&fixed, Metric::Seconds);
+    let own = own.first().copied().filter(|own| !own.is_wrong());
+    // A ratio of speeds is the inverse of that of times.
+    let reached = lead.as_ref().zip(own).and_then(|(lead, own)| beside(lead.best, own, Metric::Seconds)).map(|time| {
         json!({
-            "name": line.name,
-            "own_choice": line.own,
-            "factors": line.factors,
-            "wall": line.wall.as_ref().map(contest::summary_json),
-            "bytes_per_second": line.rate,
-            "files_per_second": line.files_rate,
-            "copies_right": line.right,
-            "troubles": contest::troubles_json(&line.troubles),
+            "share": 1.0 / time.ratio,
+            "interval": [1.0 / time.interval.1, 1.0 / time.interval.0],
+            "time": contest::difference_json(&time),
         })
-    };
-    let side = |side: &Side| {
-        json!({
-            "direction": (!side.direction.is_empty()).then_some(&side.direction),
-            "points": side.lines.iter().map(line).collect::<Vec<_>>(),
-            "not_significantly_slower": side.level,
-            "best": side.best().map(|best| &best.name),
-            "own_choice_reaches": side.reached.map(|reached| json!({
-                "share": reached.share,
-                "interval": [reached.interval.0, reached.interval.1],
-                "time": contest::difference_json(&reached.difference),
-            })),
-        })
-    };
+    });
     json!({
-        "event": "bench-sweep",
-        "version": JSON_VERSION,
-        "time": format!("{:.3}", jiff::Timestamp::now()),
-        "run": show(held.run.dir().as_os_str().as_bytes()),
-        "complete": !held.stopped,
-        "seed": held.run.header.settings.get("seed"),
-        "files": held.source.files,
-        "bytes": held.source.bytes,
-        "sides": sides.iter().map(side).collect::<Vec<_>>(),
+        "direction": (!direction.is_empty()).then_some(direction),
+        "points": by_cost(points, Metric::Seconds).iter().map(point).collect::<Vec<_>>(),
+        "not_significantly_slower": lead.as_ref().map_or(0, |lead| lead.level.len()),
+        "best": lead.as_ref().map(|lead| lead.best.contender),
+        "own_choice_reaches": reached,
     })
 }

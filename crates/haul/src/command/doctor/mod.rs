@@ -10,8 +10,6 @@ mod advice;
 mod facts;
 mod show;
 
-pub use show::time;
-
 use haul_stores::ssh::{Flags, Reach, is_sftp};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -195,7 +193,7 @@ fn note(facts: &mut Facts, probed: &Probe) {
 
 /// The remote haul was met: what it says, how far away it is, and whether data connections can be made.
 fn met(reach: &Reach, flags: &Flags, host: &agent::Host, probed: Option<&Probe>, facts: &mut Facts) -> Result<()> {
-    let far = host.far()?;
+    let far = host.remote()?;
     let path = probed.and_then(|probed| probed.haul.as_ref()).map(|path| safe(path.as_bytes()));
     facts.haul = Some(Haul { version: safe(far.haul.as_bytes()), path, protocol: far.version });
     if facts.connection.is_none() {

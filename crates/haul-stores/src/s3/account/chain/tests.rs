@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::s3::account::Asked;
+use crate::s3::account::AccountOptions;
+use crate::s3::account::tests::home;
 
 const LATE: &str = "2099-01-01T00:00:00Z";
 
@@ -49,18 +50,9 @@ impl Server {
     }
 }
 
-fn home(config: &str, credentials: &str) -> tempfile::TempDir {
-    let home = tempfile::tempdir().unwrap();
-    let aws = home.path().join(".aws");
-    std::fs::create_dir_all(aws.join("sso/cache")).unwrap();
-    std::fs::write(aws.join("config"), config).unwrap();
-    std::fs::write(aws.join("credentials"), credentials).unwrap();
-    home
-}
-
 fn account(home: &Path, variables: &[(&str, &str)]) -> Account {
     let environment = Environment::table(Some(home.into()), variables.iter().copied());
-    Account::open(&Asked { environment, ..Asked::default() }).unwrap()
+    Account::open(&AccountOptions { environment, ..AccountOptions::default() }).unwrap()
 }
 
 fn json(id: &str, ends: &str) -> String {
@@ -210,15 +202,13 @@ fn roles_follow_each_other_but_not_without_end() {
         let mut variables = vec![OFF, ("AWS_ENDPOINT_URL_STS", server.address.as_str())];
         variables.extend_from_slice(more);
         let environment = Environment::table(Some(home.path().into()), variables);
-        Account::open(&Asked { profile: Some(profile.into()), environment, ..Asked::default() }).unwrap().credential()
+        Account::open(&AccountOptions { profile: Some(profile.into()), environment, ..AccountOptions::default() }).unwrap().credential()
     };
     assert_eq!(of("a", &[]).unwrap().unwrap().access_key(), "ASIAROLEROLEROLE0001");
     let asked = server.asked();
     assert!(asked[0].contains("Credential=B/") && asked[1].contains("Credential=ASIAROLEROLEROLE0000/"));
     assert!(asked[1].to_lowercase().contains("x-amz-security-token: hidden-t"));
-    for (profile, word) in
-        [("x", "without end"), ("mfa", "code from a device"), ("lone", "neither source_profile"), ("env", "no credentials")]
-    {
+    for (profile, word) in [("x", "in a loop"), ("mfa", "requires MFA"), ("lone", "neither source_profile"), ("env", "no credentials")] {
         let error = of(profile, &[]).unwrap_err();
         assert!(error.kind() == ErrorKind::Denied && error.to_string().contains(word), "{error}");
     }

@@ -197,7 +197,7 @@ impl contest::Ground for Ground<'_> {
         match scope::of(&asked)? {
             Some(scope) => {
                 let how = admin::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };
-                admin::rm(&scope, how, admin::Told { failed: &failed, each: &|_| {} })?;
+                admin::rm(&scope, how, admin::Reporter { failed: &failed, each: &|_| {} })?;
             }
             None => {
                 let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false };

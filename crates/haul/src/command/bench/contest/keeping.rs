@@ -10,7 +10,7 @@ use haul_bench::record::{self, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
 
-use super::super::kept;
+use super::super::runs;
 use super::From;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
@@ -31,9 +31,9 @@ pub struct Keeping {
 impl Keeping {
     /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
     pub fn of(flags: &ContestFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
-        let dir = kept::directory(flags.out.as_deref(), global, kind);
+        let dir = runs::directory(flags.out.as_deref(), global, kind);
         let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
-        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| kept::chance() & 0xffff_ffff);
+        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
         let rounds = flags.warmup + flags.repeat;
         let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
         let own = Own::of(&dir).left().into_iter().filter(may).collect();

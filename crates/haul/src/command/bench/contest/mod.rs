@@ -9,34 +9,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_bench::contest::{Contender, Contest, Event, Own, Source};
+use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
-use haul_bench::record::{self, Header, Host, Kind, Outcome, Place, Run, Sample, Tool};
-use haul_bench::stats::{Difference, Summary, Verdict};
+use haul_bench::record::{Header, Kind, Outcome, Place, Run, Sample, Tool};
+use haul_bench::report::{Metric, Point, points};
+use haul_bench::stats::{Difference, Summary};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use serde_json::{Value, json};
 
-use super::kept;
+use super::runs;
+use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::contest::ContestFlags;
 use crate::hosts::Hosts;
 use crate::location::{Location, Scheme};
 use crate::open::{self, Argument};
-use crate::render::{command_line, fold};
+use crate::render::command_line;
 use crate::{out, units};
 
-pub mod columns;
 mod ground;
 mod keeping;
 pub mod reach;
 
 pub use ground::Ground;
 pub use keeping::Keeping;
-
-/// For lines of text.
-const WIDTH: usize = 80;
 
 /// The source, where it is.
 pub struct From {
@@ -101,11 +100,9 @@ pub fn listen(cancel: &Cancel) -> Group {
     group
 }
 
-/// How a copy is judged.
-pub const COMPARED: &str = "Every copy was compared with the source: names, kinds, sizes, contents";
+const COMPARED: &str = "every copy was compared with the source: names, types, sizes, contents";
 
-/// What a best point of many is worth.
-pub const PICKED: &str = "The best of many points is picked by these same times, and so looks a little better than it is";
+const PICKED: &str = "the best of many points is chosen by these same times, and so looks slightly better than it is";
 
 /// What a run's settings have of the source, once it was read.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
@@ -198,8 +195,11 @@ impl Asked<'_> {
                 return Err(e);
             }
         };
-        run.finish((!stopped).then(|| format!("{:.3}", jiff::Timestamp::now())))?;
-        kept::page(run.dir(), self.global);
+        run.finish((!stopped).then(runs::now))?;
+        runs::page(run.dir(), self.global);
+        if stopped {
+            out::say_plainly(&how_to_resume(run.dir(), self.flags));
+        }
         Ok(Held { run, source, stopped })
     }
 
@@ -234,25 +234,13 @@ impl Asked<'_> {
         places.extend(self.grounds.iter().map(|ground| place("destination", ground.location())));
         let mut notes = vec![format!("caches: {caches}")];
         if places.iter().any(|place| place.file_system.is_none()) {
-            notes.push("only this machine's caches are meant, not those of the other side".to_string());
+            notes.push("only this machine's caches, not those of the remote host".to_string());
         }
         notes.extend(in_memory(&places).filter(|_| caches == "dropped").map(|words| format!("caches: {words}")));
-        notes.push("a time ends when the tool ends; none of this says when the data are on disk".to_string());
+        notes.push("times end when the tool exits; they do not include writing to disk".to_string());
         notes.push(COMPARED.to_string());
         notes.extend((self.kind == Kind::Sweep && self.contenders.len() > 3).then(|| PICKED.to_string()));
-        Header {
-            version: record::VERSION,
-            kind: self.kind,
-            id: format!("{:016x}", kept::chance()),
-            started: format!("{:.3}", jiff::Timestamp::now()),
-            ended: None,
-            command: std::env::args_os().map(|word| show(word.as_bytes())).collect(),
-            host: Host::here(env!("CARGO_PKG_VERSION")),
-            places,
-            tools: self.tools.clone(),
-            settings,
-            notes,
-        }
+        Header { places, tools: self.tools.clone(), settings, notes, ..runs::header(self.kind) }
     }
 
     /// Notes what the source is, or refuses to go on with another one than the run began with: their times say nothing of each
@@ -349,8 +337,8 @@ fn tell(event: &Event<'_>, repeat: u32) {
 fn ended(sample: &Sample) -> String {
     let reason = sample.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
     match (sample.outcome, sample.seconds) {
-        (Outcome::Ok, Some(seconds)) => format!("{}, right", time(seconds)),
-        (outcome, Some(seconds)) if outcome == Outcome::Wrong => format!("{}, {}{reason}", time(seconds), outcome.words()),
+        (Outcome::Ok, Some(seconds)) => format!("{}, correct", Unit::Seconds.show(seconds)),
+        (outcome, Some(seconds)) if outcome == Outcome::Wrong => format!("{}, {}{reason}", Unit::Seconds.show(seconds), outcome.words()),
         (outcome, _) => format!("{}{reason}", outcome.words()),
     }
 }
@@ -376,106 +364,47 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
     first(&ran.stdout).or_else(|| first(&ran.stderr))
 }
 
-/// `0.123 s`, `1.23 s`, `12.3 s`, `4m05s`: three digits, since medians are compared.
-pub fn time(seconds: f64) -> String {
-    match seconds {
-        s if !s.is_finite() => "-".into(),
-        s if s < 0.9995 => format!("{s:.3} s"),
-        s if s < 9.995 => format!("{s:.2} s"),
-        s if s < 99.95 => format!("{s:.1} s"),
-        s => units::duration(Duration::from_secs_f64(s)),
+impl Held {
+    /// Prints the results, and with `--json` the fields of `event` beside those that every such document has.
+    pub fn show(&self, event: &str, mut fields: Value, global: &Global) -> Result<()> {
+        runs::results(&self.run, global)?;
+        for (name, value) in [
+            ("run", show(self.run.dir().as_os_str().as_bytes()).into()),
+            ("complete", (!self.stopped).into()),
+            ("seed", self.run.header.settings["seed"].clone()),
+            ("files", self.source.files.into()),
+            ("bytes", self.source.bytes.into()),
+        ] {
+            fields[name] = value;
+        }
+        runs::document(event, fields, global)
+    }
+
+    /// `Signal` for a run that was stopped, `Partial` if no copy counts.
+    pub fn exit(&self) -> Exit {
+        let ranked = points(&self.run.samples).iter().any(|point| point.good() > 0 && !point.is_wrong());
+        match (self.stopped, ranked) {
+            (true, _) => Exit::Signal,
+            (false, true) => Exit::Success,
+            (false, false) => Exit::Partial,
+        }
     }
 }
 
-/// The bounds of a median.
-pub fn interval(summary: &Summary) -> String {
-    let (low, high) = (time(summary.interval.0), time(summary.interval.1));
-    match (low.strip_suffix(" s"), summary.count) {
-        (_, 1) => "-".into(),
-        (Some(low), _) if high.ends_with(" s") => format!("{low}-{high}"),
-        _ => format!("{low}-{high}"),
-    }
+/// The fields that the points of both commands have.
+pub fn point_json(point: &Point<'_>) -> Value {
+    let ranked = |metric| point.summary(metric).filter(|_| !point.is_wrong());
+    let troubles = point.troubles().into_iter().map(|(outcome, reason)| json!({"outcome": outcome, "reason": reason}));
+    json!({
+        "wall": ranked(Metric::Seconds).as_ref().map(summary_json),
+        "bytes_per_second": ranked(Metric::Rate).map(|s| s.median),
+        "files_per_second": ranked(Metric::Files).map(|s| s.median),
+        "copies_right": point.good(),
+        "troubles": troubles.collect::<Value>(),
+    })
 }
 
-/// `1.90 slower`.
-pub fn ratio(difference: &Difference) -> String {
-    match difference.verdict {
-        Verdict::NotSignificant => format!("{:.2} (not significant)", difference.ratio),
-        shown => format!("{:.2} {}", difference.ratio, shown.words()),
-    }
-}
-
-/// MiB/s, or files a second where the files are small.
-pub fn rate(bytes: Option<f64>, files: Option<f64>) -> String {
-    const SMALL: f64 = 256.0 * 1024.0;
-    match (bytes, files) {
-        (Some(bytes), Some(files)) if files > 0.0 && bytes / files < SMALL => format!("{} files/s", units::count(files.round() as u64)),
-        (Some(bytes), _) => units::rate(bytes),
-        _ => "-".into(),
-    }
-}
-
-pub fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".into())
-}
-
-/// Text for people: standard output, or standard error where standard output is for machines.
-pub struct Page {
-    lines: Vec<String>,
-    json: bool,
-}
-
-impl Page {
-    pub fn new(global: &Global) -> Page {
-        Page { lines: Vec::new(), json: global.json }
-    }
-
-    pub fn lines(&mut self, lines: impl IntoIterator<Item = String>) {
-        self.lines.extend(lines);
-    }
-
-    /// A sentence, folded.
-    pub fn say(&mut self, text: &str) {
-        self.lines.extend(fold(text, columns::width().clamp(40, 120), 2));
-    }
-
-    pub fn gap(&mut self) {
-        self.lines.push(String::new());
-    }
-
-    pub fn print(self) -> io::Result<()> {
-        let text = self.lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-        if self.json { io::stderr().lock().write_all(text.as_bytes()) } else { out::print(text.as_bytes()) }
-    }
-}
-
-/// What was done about caches, in a sentence.
-pub fn about_caches(run: &Run) -> String {
-    let in_memory = in_memory(&run.header.places).map_or(String::new(), |words| format!(" But {words}."));
-    match run.samples.iter().rev().find_map(|sample| sample.caches.as_deref()) {
-        Some("dropped") => format!("This machine's caches were dropped before each copy.{in_memory}"),
-        Some("warm") => "Caches were warm: the source had been read before.".into(),
-        Some(other) => format!("This machine's caches were {other}; what is read may come from memory."),
-        None => String::new(),
-    }
-}
-
-/// How to go on with a run that was stopped.
-pub fn how_to_go_on(page: &mut Page, dir: &Path, flags: &ContestFlags) {
-    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
-    if let Some(first) = words.first_mut() {
-        *first = b"haul".to_vec();
-    }
-    if flags.out.is_none() {
-        words.extend([b"--out".to_vec(), dir.as_os_str().as_bytes().to_vec()]);
-    }
-    page.gap();
-    page.say("Stopped before the end. What was measured is kept, and the copies are removed. To go on:");
-    page.lines([format!("  {}", command_line(words.iter().map(Vec::as_slice)))]);
-}
-
-/// What a summary has for machines.
-pub fn summary_json(summary: &Summary) -> Value {
+fn summary_json(summary: &Summary) -> Value {
     json!({
         "count": summary.count,
         "median_seconds": summary.median,
@@ -495,8 +424,17 @@ pub fn difference_json(difference: &Difference) -> Value {
     })
 }
 
-pub fn troubles_json(troubles: &[(Outcome, String)]) -> Value {
-    troubles.iter().map(|(outcome, reason)| json!({"outcome": outcome, "reason": reason})).collect()
+/// The command that resumes a run that was stopped.
+fn how_to_resume(dir: &Path, flags: &ContestFlags) -> String {
+    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
+    if let Some(first) = words.first_mut() {
+        *first = b"haul".to_vec();
+    }
+    if flags.out.is_none() {
+        words.extend([b"--out".to_vec(), dir.as_os_str().as_bytes().to_vec()]);
+    }
+    let command = command_line(words.iter().map(Vec::as_slice));
+    format!("stopped before the end; the samples are kept and the copies removed. To resume:\n  {command}")
 }
 
 /// Refuses places that no two of the tools could work between. Errors: `Usage`.
@@ -508,11 +446,6 @@ pub fn one_here(source: &Location, destination: &Location) -> Result<()> {
         _ if destination.scheme == Scheme::STDIO => refuse("is no directory"),
         _ => Ok(()),
     }
-}
-
-/// The widest that a line of a command may be, for a page.
-pub fn folded(text: &str) -> Vec<String> {
-    fold(text, columns::width().max(WIDTH), 4)
 }
 
 #[cfg(test)]

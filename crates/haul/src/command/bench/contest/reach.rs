@@ -74,13 +74,13 @@ pub fn haul_options(connect: &Connect) -> Vec<OsString> {
     option("--endpoint-url", objects.endpoint_url.clone().map(Into::into));
     option("--profile", objects.profile.clone().map(Into::into));
     option("--region", objects.region.clone().map(Into::into));
-    option("--ca-bundle", objects.ca_bundle.as_deref().map(absolute));
+    option("--ca-bundle", objects.tls.ca_bundle.as_deref().map(absolute));
     option("--storage-class", objects.storage_class.clone().map(Into::into));
     let switches = [
         ("--no-agent", connect.no_agent),
         ("--no-direct", connect.no_direct),
         ("--no-sign-request", objects.no_sign_request),
-        ("--no-verify-ssl", objects.no_verify_ssl),
+        ("--no-verify-ssl", objects.tls.no_verify_ssl),
         ("--request-payer", objects.request_payer),
     ];
     out.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| name.into()));

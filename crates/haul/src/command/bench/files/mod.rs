@@ -1,6 +1,6 @@
 //! `haul bench files`: opens the place, runs the cases, shows what they gave, and leaves nothing behind.
 
-mod tables;
+mod show;
 
 use haul_core::place::{OpenOptions, Role};
 use std::io::Read;
@@ -11,21 +11,20 @@ use std::time::{Duration, Instant};
 
 use haul_bench::files::left::{self, State};
 use haul_bench::files::{self as bench, Event, LocalPlace, Measured, Operation, PREFIX, Place, Settings, StorePlace};
-use haul_bench::record::{self, Header, Host, Kind, Outcome, Run, Sample};
+use haul_bench::record::{self, Header, Kind, Outcome, Run, Sample};
 use haul_core::cancel::{Cancel, Stop};
-use haul_core::entry::{self, show};
+use haul_core::entry::{self, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Store;
 use haul_stores::local::{Local, Options};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::kept;
+use super::runs::{self, now};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
 use crate::hosts::Hosts;
 use crate::open;
-use crate::render::{JSON_VERSION, harmless};
 use crate::{out, units};
 
 /// How long files may be removed for, once a signal has come.
@@ -79,11 +78,11 @@ fn identity() -> Result<String> {
 }
 
 fn address(flags: &FilesFlags) -> String {
-    show(&flags.place.to_bytes())
+    safe(&flags.place.to_bytes())
 }
 
 fn host_name() -> String {
-    show(rustix::system::uname().nodename().to_bytes())
+    safe(rustix::system::uname().nodename().to_bytes())
 }
 
 /// Makes the directory of the run.
@@ -107,23 +106,22 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let opened = opened(flags, &hosts)?;
     let id = identity()?;
     // Before anything is made at the place: whether the samples can be kept is known now.
-    let mut run = begin(&kept::directory(flags.out.as_deref(), global, Kind::Files), flags, &id)?;
+    let mut run = begin(&runs::directory(flags.out.as_deref(), global, Kind::Files), flags, &id)?;
     let signalled = listen();
     let place = made(flags, &opened, &id)?;
-    let mut session = Session { flags, global, kept: &mut run, samples: Vec::new(), failed: false };
+    let mut session = Session { flags, global, kept: &mut run, failed: false };
     let ran = session.all(&place, &signalled);
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
     let interrupted = signalled.is_set();
     let failed = session.failed;
-    // What was measured is shown and kept first: removing many files may take its time.
-    let shown = session.show();
-    let kept = finish(run, interrupted || ran.is_err(), global);
+    // What was measured is kept and shown first: removing many files may take its time.
+    let kept = finish(&mut run, interrupted || ran.is_err(), global);
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
         (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
         (false, false) => remove(&place, &signalled, global),
     };
-    shown.and(kept)?;
+    kept?;
     if flags.keep && !global.quiet {
         out::say(&format!("left there, as asked: {}", place.words()));
     }
@@ -193,31 +191,29 @@ fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result
 fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
     let local = (!flags.place.is_remote()).then(|| open::path_of(&flags.place.to_bytes()));
     let header = Header {
-        kind: Kind::Files,
         id: id.into(),
-        started: now(),
-        command: std::env::args_os().map(|argument| show(argument.as_bytes())).collect(),
-        host: Host::here(env!("CARGO_PKG_VERSION")),
         places: vec![record::Place::of("place", &address(flags), local.as_deref())],
         settings: flags.settings.to_settings(),
-        notes: tables::notes(&flags.settings, local.is_some()),
-        ..Header::default()
+        notes: show::notes(&flags.settings, local.is_some()),
+        ..runs::header(Kind::Files)
     };
     Run::begin(dir, header)
 }
 
-fn finish(mut run: Run, cut_off: bool, global: &Global) -> Result<()> {
+/// Ends the run and shows its results, with `--json` as the last line.
+fn finish(run: &mut Run, cut_off: bool, global: &Global) -> Result<()> {
     run.finish((!cut_off).then(now))?;
     if cut_off && !global.quiet {
-        let dir = show(run.dir().as_os_str().as_bytes());
+        let dir = safe(run.dir().as_os_str().as_bytes());
         out::say(&format!("what was measured is kept; the same command with --out {dir} goes on"));
     }
-    kept::page(run.dir(), global);
+    let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
+    if !samples.is_empty() {
+        runs::results(run, global)?;
+    }
+    runs::document("bench-files-summary", json!({ "rows": show::rows(&samples) }), global)?;
+    runs::page(run.dir(), global);
     Ok(())
-}
-
-fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
 }
 
 /// One run, as its measurements come in.
@@ -225,7 +221,6 @@ struct Session<'a> {
     flags: &'a FilesFlags,
     global: &'a Global,
     kept: &'a mut Run,
-    samples: Vec<Sample>,
     /// Something was not measured, or not well.
     failed: bool,
 }
@@ -241,12 +236,11 @@ impl Session<'_> {
         let mut settings = self.flags.settings.clone();
         self.leave_out(place, &mut settings)?;
         settings.check_space(&**place)?;
-        self.say(&tables::plan(&settings, &place.words()));
-        for prepared in tables::prepared(&settings.operations) {
+        self.say(&show::plan(&settings, &place.words()));
+        for prepared in show::prepared(&settings.operations) {
             self.say(&prepared);
         }
         let before: Vec<Sample> = self.kept.samples.clone();
-        self.samples = before.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
         let have = |op: Operation, case, each, repetition| {
             let factors = Measured::factors(op, case, each);
             let same = |s: &&Sample| s.contender == op.word() && s.factors == factors && s.repetition == repetition;
@@ -279,7 +273,7 @@ impl Session<'_> {
             Event::Case { case, repetition, number, of } => {
                 let again = if self.flags.settings.repeat > 1 { format!(", repetition {repetition}") } else { String::new() };
                 let each = self.flags.settings.layout(*case).counts.first().copied().unwrap_or(0);
-                self.say(&format!("case {number} of {of}: {}{again}", tables::case_words(*case, each)));
+                self.say(&format!("case {number} of {of}: {}{again}", show::case_words(*case, each)));
             }
             Event::Preparing(op) if self.global.verbose > 0 => self.say(&format!("  {} (not counted)", op.word())),
             Event::Preparing(_) => {}
@@ -302,7 +296,7 @@ impl Session<'_> {
     fn measured(&mut self, measured: &Measured) -> Result<()> {
         let sample = measured.sample();
         if self.global.verbose > 0 {
-            self.say(&format!("  {}", tables::one(&sample)));
+            self.say(&format!("  {}", show::one(&sample)));
         }
         if measured.failure.is_none() && sample.outcome == Outcome::Failed {
             self.failed = true;
@@ -311,38 +305,11 @@ impl Session<'_> {
         if let Some(e) = &measured.failure {
             self.failed = true;
             let of = format!("{} of {} files failed in {}; the first", measured.tally.failures, measured.asked, measured.operation.word());
-            out::say(&format!("{of}: {}", show(e.to_string().as_bytes())));
+            out::say(&format!("{of}: {}", safe(e.to_string().as_bytes())));
         }
-        if self.global.json {
-            let document = json!({ "event": "bench-files", "time": now(), "version": JSON_VERSION, "sample": sample });
-            print(&document)?;
-        }
-        self.kept.add(sample.clone())?;
-        if sample.outcome != Outcome::Interrupted {
-            self.samples.push(sample);
-        }
-        Ok(())
+        runs::document("bench-files", json!({ "sample": sample }), self.global)?;
+        self.kept.add(sample)
     }
-
-    /// The tables, or with `--json` the last line.
-    fn show(&self) -> Result<()> {
-        let text = tables::text(&self.samples, tables::width(), &self.flags.settings, !self.flags.place.is_remote());
-        if self.global.json {
-            if !self.global.quiet && !self.samples.is_empty() {
-                out::complain(&text.into(), false);
-            }
-            let rows: Vec<Value> = tables::rows(&self.samples).iter().map(tables::Row::json).collect();
-            return print(&json!({ "event": "bench-files-summary", "time": now(), "version": JSON_VERSION, "rows": rows }));
-        }
-        if self.samples.is_empty() {
-            return Ok(());
-        }
-        out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))
-    }
-}
-
-fn print(document: &Value) -> Result<()> {
-    out::print((harmless(document.to_string()) + "\n").as_bytes()).map_err(|e| Error::io(e, "write"))
 }
 
 fn left_by(store: &Arc<dyn Store>, flags: &FilesFlags, leaf: &[u8]) -> Arc<dyn Place> {
@@ -358,7 +325,7 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let signalled = listen();
     let (mut removed, mut exit) = (0u32, Exit::Success);
     for found in left::find(&*store, &host_name())? {
-        let name = show(&found.leaf);
+        let name = safe(&found.leaf);
         let goes = found.state == State::Over || (found.state == State::Elsewhere && flags.force);
         let what = match found.state {
             _ if goes => match remove(&left_by(&store, flags, &found.leaf), &signalled, global) {
@@ -378,9 +345,7 @@ fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
             State::Running => format!("{name} is left: its run is at work on this machine"),
             State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
         };
-        if global.json {
-            print(&json!({ "event": "bench-files-cleanup", "time": now(), "version": JSON_VERSION, "name": name, "removed": goes }))?;
-        }
+        runs::document("bench-files-cleanup", json!({ "name": name, "removed": goes }), global)?;
         if !global.quiet {
             out::say(&what);
         }

@@ -1,4 +1,4 @@
-//! `haul bench net`: reach the host once, ask for its round trip, measure point after point, say what was found.
+//! `haul bench net`: reach the host once, measure its round trip, then point after point.
 
 mod show;
 
@@ -6,27 +6,26 @@ use haul_stores::ssh::{Flags, Route, SshHost};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use haul_bench::net::{self, Far, Findings, Plan, Point, Window};
+use haul_bench::net::{self, Curve, Plan, Point, Remote, Window};
 use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::kept;
+use super::runs::{self, now};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
 use crate::hosts::Hosts;
-use crate::{out, units};
+use crate::out;
 
-/// What every reader must know.
 const NOTES: [&str; 2] = [
-    "No disk takes part: made-up files, and a destination that keeps nothing.",
-    "Data are counted where they arrive, by the clock there, after a warm-up; bytes in flight do not count.",
+    "No disk is used: the data are generated and discarded.",
+    "Data are counted by the receiver and its clock, after a warm-up; bytes in flight do not count.",
 ];
 
-/// Questions of which the round trip is the median.
-const QUESTIONS: usize = 21;
+/// The round trip is the median of so many.
+const PINGS: usize = 21;
 
 pub fn run(flags: &NetFlags, global: &Global) -> Exit {
     match bench(flags, global) {
@@ -39,12 +38,12 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let host = hosts.reach(&flags.host)?;
     let host = SshHost::of(&*host).ok_or_else(|| Error::new(ErrorKind::Unsupported, "measure").because("is not reached by ssh"))?;
-    let far = match &host.route {
-        Route::Agent(host) => Far::Agent(host),
-        Route::Sftp(host) => Far::Sftp(host),
+    let remote = match &host.route {
+        Route::Agent(host) => Remote::Agent(host),
+        Route::Sftp(host) => Remote::Sftp(host),
     };
     let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
-    let (dir, seed) = place(flags, global);
+    let (dir, seed) = directory_and_seed(flags, global);
     let plan = Plan {
         streams: flags.streams.clone(),
         directions: flags.directions.clone(),
@@ -53,7 +52,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         small: flags.small,
         seed,
     };
-    far.check(&plan)?;
+    remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
     super::signals::listen(&stop, "stopping; what was measured is kept (a second signal stops at once)", None);
@@ -63,9 +62,9 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         }
     };
     if net::round_trip(&run.samples).is_none() {
-        run.add(net::round_trips(&far, QUESTIONS, now())?)?;
+        run.add(net::round_trips(&remote, PINGS, now())?)?;
     }
-    let round_trip = net::round_trip(&run.samples).map_or(0.0, |latency| latency.p50);
+    let round_trip = net::round_trip(&run.samples).and_then(|sample| sample.latency.as_ref()).map_or(0.0, |latency| latency.p50);
     let window = Window::of(plan.seconds, Duration::try_from_secs_f64(round_trip).unwrap_or_default());
     let points = plan.points();
     let left = points.iter().filter(|point| !is_measured(&run, **point)).count();
@@ -75,15 +74,15 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         if is_measured(&run, *point) {
             continue;
         }
-        let (sample, failed) = net::measure(&far, &plan, *point, window, &stop, now());
+        let (sample, failed) = net::measure(&remote, &plan, *point, window, &stop, now());
         if stop.is_set() {
-            // What was half measured is measured again when the run goes on.
+            // An interrupted measurement is repeated when the run is resumed.
             break;
         }
         tell(&show::step(number + 1, points.len(), *point, &sample));
         run.add(sample)?;
         if let Some(e) = failed {
-            // Where one fails the way is not what it was; and a host that is gone would be waited for at each.
+            // After a failure the route may differ, and a host that is gone would time out at each point.
             ended = Some(e.at(address.as_bytes()));
             break;
         }
@@ -93,92 +92,61 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let outcome = show::Outcome {
         host: &address,
         plan: &plan,
-        way: why(&flags.connect, host),
-        findings: Findings::of(&run.samples),
+        route: route(&flags.connect, host),
+        samples: &run.samples,
+        curves: Curve::of(&run.samples),
         dir: &dir,
         error: ended.as_ref(),
         interrupted,
     };
-    run.header.notes = NOTES.map(String::from).into_iter().chain(show::notes(&outcome)).collect();
+    let notes = NOTES.map(String::from).into_iter().chain(show::notes(&outcome)).collect();
+    let document = show::document(&outcome);
+    run.header.notes = notes;
     run.finish(complete.then(now))?;
-    let shown = match (global.json, global.quiet) {
-        (false, _) => out::print(show::text(&outcome).as_bytes()),
-        (true, quiet) => {
-            if !quiet {
-                out::say_plainly(show::text(&outcome).trim_end());
-            }
-            let document = serde_json::to_string(&show::document(&outcome, now()));
-            out::print(format!("{}\n", document.map_err(|e| Error::new(ErrorKind::Other, "write").because(e.to_string()))?).as_bytes())
-        }
-    };
-    shown.map_err(|e| Error::io(e, "write"))?;
-    kept::page(&dir, global);
+    runs::results(&run, global)?;
+    runs::document("bench-net", document, global)?;
+    runs::page(&dir, global);
     Ok(match ended {
-        Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run goes on")),
+        Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run resumes it")),
         None if interrupted => Exit::Signal,
         None => Exit::Success,
     })
 }
 
-/// Whether an earlier process has measured a point. What failed then is tried anew, and both are kept.
+/// Whether an earlier process has measured a point. Failed ones are repeated, and both are kept.
 fn is_measured(run: &Run, point: Point) -> bool {
     let factors = point.factors();
     let same = |s: &&Sample| s.contender == net::CONTENDER && s.factors == factors && s.repetition == point.repetition;
     run.samples.iter().filter(same).any(Sample::counts)
 }
 
-/// Where the samples go, and the seed: that of the run that lies there, where there is one to go on with.
-fn place(flags: &NetFlags, global: &Global) -> (PathBuf, u64) {
-    let drawn = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), 0_u8) >> 32;
-    let dir = kept::directory(flags.out.as_deref(), global, Kind::Net);
-    let there = || record::read(&dir).ok().and_then(|(header, _)| header.settings.get("seed")?.as_u64());
-    let seed = flags.seed.or_else(there).unwrap_or_else(drawn);
+/// Where the samples go, and the seed: that of the run to be resumed, if there is one.
+fn directory_and_seed(flags: &NetFlags, global: &Global) -> (PathBuf, u64) {
+    let dir = runs::directory(flags.out.as_deref(), global, Kind::Net);
+    let old = || record::read(&dir).ok().and_then(|(header, _)| header.settings.get("seed")?.as_u64());
+    let seed = flags.seed.or_else(old).unwrap_or_else(|| runs::random() >> 32);
     (dir, seed)
 }
 
 fn header(plan: &Plan, address: &str) -> Header {
-    use std::hash::BuildHasher;
-    let id = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
     Header {
-        kind: Kind::Net,
-        id: format!("{id:016x}"),
-        started: now(),
-        command: std::env::args_os().map(|word| safe(word.as_encoded_bytes())).collect(),
-        host: record::Host::here(env!("CARGO_PKG_VERSION")),
         places: vec![Place { role: "host".into(), address: address.into(), ..Place::default() }],
         settings: plan.settings(address),
         notes: NOTES.map(String::from).to_vec(),
-        ..Header::default()
+        ..runs::header(Kind::Net)
     }
 }
 
-fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
-}
-
-/// Why the data go the way that they go.
-fn why(connect: &crate::flags::connect::Connect, host: &SshHost) -> show::Way {
-    match &host.route {
-        Route::Agent(agent) => show::Way::Agent {
-            not_direct: match agent.why_not_direct() {
-                _ if connect.get::<Flags>().no_direct => "as --no-direct asks".into(),
-                Some([out, back]) => {
-                    format!(
-                        "no other connection can be made: from here {}; from there {}",
-                        safe(out.reason().as_bytes()),
-                        safe(back.reason().as_bytes())
-                    )
-                }
-                None => {
-                    "an earlier run could make no other connection, which haul takes for granted for a day; `haul doctor` tries anew".into()
-                }
-            },
-        },
-        Route::Sftp(_) => show::Way::Sftp,
-    }
-}
-
-/// `512 MiB/s`.
-fn rate(bytes_a_second: f64) -> String {
-    units::rate(bytes_a_second)
+/// How the data travel, and why not by direct connections.
+fn route(connect: &crate::flags::connect::Connect, host: &SshHost) -> show::Route {
+    let Route::Agent(agent) = &host.route else { return show::Route::Sftp };
+    let not_direct = match agent.why_not_direct() {
+        _ if connect.get::<Flags>().no_direct => "as --no-direct asks".into(),
+        Some([out, back]) => {
+            let reason = |e: &Error| safe(e.reason().as_bytes());
+            format!("no other connection can be made: from here {}; from the remote host {}", reason(&out), reason(&back))
+        }
+        None => "an earlier run could make no other connection, which haul remembers for a day; `haul doctor` tries again".into(),
+    };
+    show::Route::Agent { not_direct }
 }

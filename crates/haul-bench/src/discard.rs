@@ -1,0 +1,251 @@
+//! A destination that takes everything and keeps nothing but counts: what a run costs by itself.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use haul_core::bundle::{Bundle, Outcome};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::store::{Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
+use haul_core::{Error, ErrorKind, Result};
+use haul_stores::sftp::{Device, Stream};
+
+/// Nothing is ever found here, so every file is new.
+#[derive(Debug)]
+pub struct Discard {
+    caps: Caps,
+    place: Place,
+    counts: Arc<Counts>,
+    device: Option<Device>,
+}
+
+/// What was taken so far.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Files committed, one by one or in bundles.
+    pub files: AtomicU64,
+    pub bytes: AtomicU64,
+    pub dirs: AtomicU64,
+    /// Links and special files.
+    pub nodes: AtomicU64,
+    /// Bundles taken.
+    pub bundles: AtomicU64,
+    /// Names looked up, listings aside.
+    pub lookups: AtomicU64,
+}
+
+impl Default for Discard {
+    fn default() -> Self {
+        let caps = Caps {
+            groups: None,
+            write: WriteStyle::Anywhere,
+            read_ranges: true,
+            dirs: true,
+            links: true,
+            specials: true,
+            hard_links: true,
+            sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
+            link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
+            lists: MetaMask::BASIC,
+            cheap_stat: true,
+            mtime_grain: Duration::from_nanos(1),
+            atomic_commit: true,
+            direct_create: true,
+            writers_per_file: 4,
+            bundle_bytes: 1 << 20,
+            bundle_files: 1000,
+            proof: Proof::Cache,
+            ..Caps::minimal()
+        };
+        let place =
+            Place { scheme: "discard", endpoint: String::new(), account: String::new(), volume: String::new(), root: b"/".to_vec() };
+        Discard { caps, place, counts: Arc::default(), device: None }
+    }
+}
+
+impl Discard {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// One that counts where another does.
+    pub fn counting(counts: Arc<Counts>) -> Self {
+        Discard { counts, ..Self::default() }
+    }
+
+    /// Writes content to `device`, and counts the bytes that its host has acknowledged.
+    pub fn into_device(device: Device, counts: Arc<Counts>) -> Self {
+        let mut discard = Self::counting(counts);
+        discard.caps.cheap_stat = false;
+        discard.device = Some(device);
+        discard
+    }
+
+    fn absent<T>(&self, op: &'static str, name: &Name) -> Result<T> {
+        Err(Error::new(ErrorKind::NotFound, op).on(name))
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Store for Discard {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, _want: MetaMask) -> Result<Entry> {
+        add(&self.counts.lookups, 1);
+        if name.leaf.is_empty() && name.dir.is_root() {
+            let mut root = Entry::bare(name.clone(), Kind::Dir);
+            root.have = MetaMask::BASIC;
+            root.mode = 0o755;
+            return Ok(root);
+        }
+        self.absent("stat", name)
+    }
+
+    fn stat_many(&self, _dir: &Dir, leaves: &[&[u8]], _want: MetaMask, _follow: bool) -> Vec<Found> {
+        add(&self.counts.lookups, leaves.len() as u64);
+        leaves.iter().map(|_| Found::Absent).collect()
+    }
+
+    fn list(&self, _dir: &Dir, _each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        Ok(())
+    }
+
+    fn open(&self, entry: &Entry, _follow: bool) -> Result<Box<dyn Source>> {
+        self.absent("open", &entry.name)
+    }
+
+    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        let stream = self.device.as_ref().map(Device::stream);
+        Ok(Box::new(Hole { name: name.clone(), counts: self.counts.clone(), stream }))
+    }
+
+    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
+            item.outcome = Outcome::Failed(Error::new(ErrorKind::NotFound, "open").on(&item.entry.name));
+        }
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        add(&self.counts.bundles, 1);
+        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
+            add(&self.counts.files, 1);
+            add(&self.counts.bytes, item.at.len() as u64);
+            item.outcome = Outcome::Landed(Landed::default());
+        }
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        let made = |(dir, _): &(&Dir, u32)| {
+            add(&self.counts.dirs, u64::from(!dir.is_root()));
+            Ok(!dir.is_root())
+        };
+        dirs.iter().map(made).collect()
+    }
+
+    fn make_node(&self, _name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+        add(&self.counts.nodes, 1);
+        Ok(Landed::default())
+    }
+
+    fn make_hard_link(&self, _name: &Name, _existing: &Name) -> Result<()> {
+        add(&self.counts.nodes, 1);
+        Ok(())
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        specs.iter().map(|_| Ok(Landed::default())).collect()
+    }
+
+    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.absent("read attributes", &entry.name)).collect()
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        entries.iter().map(|entry| self.absent("remove", &entry.name)).collect()
+    }
+
+    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
+        self.absent("rename", from)
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        self.absent("reopen", name)
+    }
+}
+
+/// Bytes that are taken at a time.
+const BUFFER: usize = 64 << 10;
+
+struct Hole {
+    name: Name,
+    counts: Arc<Counts>,
+    stream: Option<Stream>,
+}
+
+impl Sink for Hole {
+    fn token(&self) -> Token {
+        Token(Box::default())
+    }
+
+    fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
+        if let Some(stream) = &self.stream {
+            return stream.write(at, from, &mut |bytes| add(&self.counts.bytes, bytes)).map_err(|e| e.on(&self.name));
+        }
+        let mut left = usize::try_from(at.end - at.start).unwrap_or(usize::MAX);
+        let mut buffer = vec![0; left.min(BUFFER)];
+        while left > 0 {
+            let most = left.min(BUFFER);
+            match from.read(&mut buffer[..most]) {
+                Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").on(&self.name)),
+                Ok(count) => {
+                    // Counted as they come: whoever measures looks at the count in between.
+                    add(&self.counts.bytes, count as u64);
+                    left -= count;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::from_io(e, "read").on(&self.name)),
+            }
+        }
+        Ok(())
+    }
+
+    fn hole(&self, _at: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
+        Ok(Box::default())
+    }
+
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
+    }
+
+    fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {
+        add(&self.counts.files, 1);
+        Ok(Landed::default())
+    }
+
+    fn abort(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! The made-up places of a host, by its haul or by plain SFTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+use haul_stores::agent::{self, MadeUp, Pending, Streams};
+use haul_stores::sftp;
+
+use super::plan::{Plan, SMALL};
+use crate::discard::{Counts, Discard};
+use crate::synthetic::Synthetic;
+
+/// A host, by the way that was found to it.
+#[derive(Clone, Copy, Debug)]
+pub enum Remote<'a> {
+    Agent(&'a agent::Host),
+    Sftp(&'a sftp::Host),
+}
+
+/// How many files of which size there are: more than any measurement moves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Files {
+    dirs: u64,
+    files: u64,
+    size: u64,
+}
+
+impl Files {
+    pub fn of(plan: &Plan) -> Files {
+        if plan.small { Files { dirs: 4000, files: 5000, size: SMALL } } else { Files { dirs: 1, files: 65_536, size: 1 << 30 } }
+    }
+
+    pub fn here(self) -> Arc<dyn Store> {
+        Arc::new(Synthetic::new(self.dirs, self.files, self.size).repeating())
+    }
+}
+
+impl Remote<'_> {
+    /// `Unsupported` where the host cannot be measured as planned.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        match self {
+            Remote::Agent(host) => {
+                host.measures().map_err(|e| e.hint("place this haul there with --install-agent, or leave haul out with --no-agent"))
+            }
+            Remote::Sftp(_) if plan.small => {
+                let e = Error::new(ErrorKind::Unsupported, "measure");
+                let why = "plain SFTP has /dev/zero and /dev/null to offer, which are no small files";
+                Err(e.because(why).hint("leave --small out, or have haul on the host (--install-agent)"))
+            }
+            Remote::Sftp(_) => Ok(()),
+        }
+    }
+
+    /// How long one question takes.
+    pub(super) fn ping(&self) -> Result<Duration> {
+        match self {
+            Remote::Agent(host) => host.ping(),
+            Remote::Sftp(host) => host.ping(),
+        }
+    }
+
+    /// Makes so many links, neither more nor fewer, as remote as the host allows.
+    pub(super) fn settle(&self, streams: u32) -> Result<Option<Streams>> {
+        match self {
+            Remote::Agent(host) => host.fix_streams(streams as usize).map(Some),
+            Remote::Sftp(_) => Ok(None),
+        }
+    }
+
+    /// A destination that keeps nothing, and how many channels it has; by SFTP it counts what the server has taken.
+    pub(super) fn sink(&self, streams: u32, counts: &Arc<Counts>) -> Result<(Arc<dyn Store>, usize)> {
+        match self {
+            Remote::Agent(host) => Ok((Arc::new(host.open_made_up(MadeUp::Sink)?), 0)),
+            Remote::Sftp(host) => {
+                let device = host.null(streams as usize)?;
+                let channels = device.channels();
+                Ok((Arc::new(Discard::into_device(device, counts.clone())), channels))
+            }
+        }
+    }
+
+    /// A source of made-up files, and how many channels it has.
+    pub(super) fn source(&self, files: Files, streams: u32) -> Result<(Arc<dyn Store>, usize)> {
+        match self {
+            Remote::Agent(host) => {
+                let made = MadeUp::Source { dirs: files.dirs, files: files.files, size: files.size };
+                Ok((Arc::new(host.open_made_up(made)?), 0))
+            }
+            Remote::Sftp(host) => {
+                let device = host.zeros(streams as usize)?;
+                let channels = device.channels();
+                Ok((Arc::new(Synthetic::new(1, files.files, files.size).from_device(device)), channels))
+            }
+        }
+    }
+
+    /// What the remote end has taken, asked without waiting; `None` where it cannot tell.
+    pub(super) fn tally(&self) -> Result<Option<Pending>> {
+        match self {
+            Remote::Agent(host) => host.ask_tally().map(Some),
+            Remote::Sftp(_) => Ok(None),
+        }
+    }
+
+    /// Bytes that have come from the host; `None` where only whoever reads them counts.
+    pub(super) fn received(&self) -> Option<u64> {
+        match self {
+            Remote::Agent(host) => Some(host.received()),
+            Remote::Sftp(_) => None,
+        }
+    }
+
+    /// Bytes that are on their way.
+    pub(super) fn under_way(&self) -> u64 {
+        match self {
+            Remote::Agent(host) => host.under_way(),
+            Remote::Sftp(_) => 0,
+        }
+    }
+}

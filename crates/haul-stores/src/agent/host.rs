@@ -1,0 +1,179 @@
+//! A host reached by its haul, before a directory of it is opened.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use haul_core::entry::Kind;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Place;
+
+use super::direct::addresses;
+use super::encrypt::Secret;
+use super::frame::Frame;
+use super::link::Ticket;
+use super::ops;
+use super::root::Root;
+use super::session::{Client, Connect, Session, SessionOptions};
+use super::store::{Remote, remote_work};
+use super::wire::{Writer, kind_from};
+use crate::lock::lock;
+
+/// A host reached by its haul, before a directory of it is opened.
+#[derive(Debug)]
+pub struct Host {
+    pub client: Arc<Client>,
+    endpoint: String,
+    home: Vec<u8>,
+    early: Mutex<Early>,
+}
+
+/// How a directory is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RootOptions {
+    /// `-L`, for a source only: directories are reached through links, wherever they lead.
+    pub follow: bool,
+    /// `-K`: a symlink to a directory counts as that directory if it leads nowhere out of the root.
+    pub keep_dirlinks: bool,
+    /// Modes of new directories come from the source; else from the remote user's mask.
+    pub keep_modes: bool,
+}
+
+/// Answers that came with the greeting and have not been used yet.
+#[derive(Debug, Default)]
+struct Early {
+    looks: HashMap<Vec<u8>, Option<Kind>>,
+    roots: HashMap<Vec<u8>, (u64, Frame)>,
+}
+
+/// The options of most roots, with which one is opened ahead of `open`.
+const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
+
+impl Host {
+    /// `endpoint` is the host as the user reaches it, without credentials. `path`, as the user wrote it, is what will most
+    /// likely be asked about first: it and the directory above it are looked at and opened in the first round trip.
+    pub fn connect(connect: Box<Connect>, options: SessionOptions, endpoint: String, path: &[u8]) -> Result<Host> {
+        let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
+        let above = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(0) => &b"/"[..],
+            Some(at) => &path[..at],
+            None => b"~",
+        };
+        let mut asked = Vec::new();
+        for (number, path) in [(1, path), (2, above)] {
+            let mut to = Writer::new();
+            to.bytes(path);
+            asked.push((ops::LOOK, to.out));
+            asked.push((ops::ROOT, root_request(number, path, USUAL)));
+        }
+        let (client, answers) = Client::connect(connect, options, &asked)?;
+        let client = Arc::new(client);
+        let session = client.session()?;
+        let home = session.remote.home.clone();
+        let mut early = Early::default();
+        let mut answers = answers.into_iter();
+        for (number, path) in [(1, path), (2, above)] {
+            let path = crate::sftp::absolute(&home, path);
+            if let Some(Ok(answer)) = answers.next() {
+                early.looks.insert(path.clone(), looked(&answer)?);
+            }
+            if let Some(Ok(answer)) = answers.next() {
+                early.roots.insert(path, (number, answer));
+            }
+        }
+        Ok(Host { client, endpoint, home, early: Mutex::new(early) })
+    }
+
+    /// A path as the user writes it: relative to the home directory, which `~` is too.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        crate::sftp::absolute(&self.home, path)
+    }
+
+    /// The kind of what is at an absolute path, links followed; `None` if nothing is.
+    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        if let Some(kind) = lock(&self.early).looks.remove(path) {
+            return Ok(kind);
+        }
+        let mut to = Writer::new();
+        to.bytes(path);
+        looked(&self.client.session()?.ask_quick(ops::LOOK, &[&to.out])?)
+    }
+
+    /// Makes a directory at an absolute path, and with `parents` those above it.
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        *lock(&self.early) = Early::default();
+        let mut to = Writer::new();
+        to.bytes(path).flag(parents);
+        self.client.session()?.ask(ops::MAKE_PATH, &[&to.out], 0)?.wait().map(|_| ())
+    }
+
+    /// The directory at an absolute path as a store. `NotFound`, `Denied`, or `Usage` where it is none.
+    pub fn open(&self, path: &[u8], options: RootOptions) -> Result<Remote> {
+        let session = self.client.session()?;
+        let early = if options == USUAL { lock(&self.early).roots.remove(path) } else { None };
+        let (number, answer) = match early {
+            Some(opened) => opened,
+            None => {
+                let number = self.client.number();
+                (number, session.ask_quick(ops::ROOT, &[&root_request(number, path, options)])?)
+            }
+        };
+        self.opened(&session, number, &answer, |real| (ops::ROOT, root_request(number, real, options)))
+    }
+
+    /// The root of the answer to its opening; `again` makes the request that opens it after a lost connection, by its real
+    /// path.
+    pub(super) fn opened(
+        &self,
+        session: &Session,
+        number: u64,
+        answer: &Frame,
+        again: impl FnOnce(&[u8]) -> (u8, Vec<u8>),
+    ) -> Result<Remote> {
+        let mut from = answer.body();
+        let (real, fs_name, identity) = (from.bytes()?.to_vec(), from.words()?, (from.number()?, from.number()?));
+        let caps = from.caps()?;
+        let before = if from.0.is_empty() { None } else { Some((session.id, remote_work(&mut from)?)) };
+        lock(&session.roots).insert(number, Arc::new(Mutex::new(Some(identity))));
+        let place =
+            Place { scheme: "ssh", endpoint: self.endpoint.clone(), account: String::new(), volume: String::new(), root: real.clone() };
+        let opening = again(&real);
+        let root = Arc::new(Root { client: self.client.clone(), number, path: real, opening, identity });
+        Ok(Remote { root, caps, place, fs_name, before })
+    }
+}
+
+impl Host {
+    /// Connects this host to the other one, for as long as both sessions last, so that copies from there to here pass no third
+    /// machine.
+    pub fn link_peer(&self, other: &Host) -> Result<()> {
+        let (here, there) = (self.client.session()?, other.client.session()?);
+        if here.id == there.id {
+            return Ok(());
+        }
+        let (_near, address) = addresses(&there.remote.connection).ok_or_else(|| Error::new(ErrorKind::Unsupported, "connect"))?;
+        let secret = Secret::random()?;
+        let mut to = Writer::new();
+        to.bytes(secret.as_bytes());
+        let answer = there.ask(ops::READER, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        let port = answer?.body().number()?;
+        let mut to = Writer::new();
+        to.number(there.id).bytes(secret.as_bytes()).bytes(address.to_string().as_bytes()).number(port);
+        let answer = here.ask(ops::LINK_PEER, &[&to.out], 0).and_then(Ticket::wait);
+        to.out.fill(0);
+        answer?;
+        lock(&here.linked_peers).insert(there.id);
+        Ok(())
+    }
+}
+
+fn looked(answer: &Frame) -> Result<Option<Kind>> {
+    let mut from = answer.body();
+    if from.flag()? { kind_from(from.byte()?).map(Some) } else { Ok(None) }
+}
+
+fn root_request(number: u64, path: &[u8], options: RootOptions) -> Vec<u8> {
+    let mut to = Writer::new();
+    to.number(number).bytes(path).flag(options.follow).flag(options.keep_dirlinks).flag(options.keep_modes);
+    to.out
+}

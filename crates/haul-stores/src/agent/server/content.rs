@@ -1,0 +1,65 @@
+//! Content of open files that is read here instead of being sent: hashes and outlines.
+
+use std::ops::Range;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::hash::{Algorithm, Hasher};
+use haul_core::store::Source;
+
+use super::{Agent, Reply};
+use crate::agent::wire::{Parser, Writer, protocol_error};
+
+/// Bytes that are read before the other end gets a report.
+const REPORT: u64 = 256 << 20;
+
+impl Agent {
+    /// Parts that say how many bytes have been read since the last; then the encoded outline behind such numbers; at the end
+    /// the size that was outlined.
+    pub(super) fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
+        let file = self.files.get(from.number()?)?;
+        let average = from.small()?;
+        let part = |read: u64, encoded: &[u8]| {
+            let mut to = Writer::new();
+            to.number(read);
+            to.out.extend_from_slice(encoded);
+            if reply.more(&to.out) { Ok(()) } else { Err(Error::new(ErrorKind::Cancelled, "outline")) }
+        };
+        let (mut read, mut size) = (0, 0);
+        let outline = file.source()?.outline(average, &mut |bytes| {
+            read += bytes;
+            size += bytes;
+            if read >= REPORT { part(std::mem::take(&mut read), &[]) } else { Ok(()) }
+        })?;
+        let Some(outline) = outline else { return Err(Error::new(ErrorKind::Unsupported, "outline")) };
+        for encoded in outline.encode().chunks(256 << 10) {
+            part(std::mem::take(&mut read), encoded)?;
+        }
+        let mut to = Writer::new();
+        to.number(size);
+        reply.done(&[&to.out]);
+        Ok(())
+    }
+}
+
+pub fn hash(source: &dyn Source, at: Range<u64>) -> Result<u128> {
+    let mut hasher = Algorithm::Xxh128.begin();
+    digest(source, at, &mut hasher)?;
+    let digest: [u8; 16] = hasher.finish().try_into().map_err(|_| protocol_error("a hash of another width"))?;
+    Ok(u128::from_be_bytes(digest))
+}
+
+pub fn digest(source: &dyn Source, at: Range<u64>, hasher: &mut Hasher) -> Result<()> {
+    let mut left = at.end - at.start;
+    let mut reader = source.read(at)?;
+    let mut buffer = vec![0; 256 << 10];
+    while left > 0 {
+        let want = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = reader.read(&mut buffer[..want]).map_err(|e| Error::from_io(e, "read"))?;
+        if count == 0 {
+            return Err(Error::new(ErrorKind::Changed, "read").because("the file is shorter than it was"));
+        }
+        hasher.update(&buffer[..count]);
+        left -= count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Enumerations as bytes. The positions in the tables are the protocol's: new ones come at the end.
+
+use std::sync::Mutex;
+
+use haul_core::entry::Kind;
+use haul_core::error::{ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Proof, Who};
+
+use super::protocol_error;
+use crate::lock::lock;
+
+fn code<T: PartialEq>(table: &[T], value: T) -> u8 {
+    table.iter().position(|other| *other == value).unwrap_or(0) as u8
+}
+
+fn decode<T: Copy>(table: &[T], byte: u8, what: &str) -> Result<T> {
+    table.get(usize::from(byte)).copied().ok_or_else(|| protocol_error(what))
+}
+
+const KINDS: [Kind; 8] = [Kind::File, Kind::Dir, Kind::Link, Kind::Fifo, Kind::Socket, Kind::Char, Kind::Block, Kind::Unknown];
+
+const ERRORS: [ErrorKind; 19] = [
+    ErrorKind::Other,
+    ErrorKind::NotFound,
+    ErrorKind::Vanished,
+    ErrorKind::Exists,
+    ErrorKind::Denied,
+    ErrorKind::NoSpace,
+    ErrorKind::Quota,
+    ErrorKind::ReadOnly,
+    ErrorKind::Changed,
+    ErrorKind::Corrupt,
+    ErrorKind::Unsupported,
+    ErrorKind::Cancelled,
+    ErrorKind::Busy,
+    ErrorKind::TimedOut,
+    ErrorKind::Broken,
+    ErrorKind::BadName,
+    ErrorKind::Usage,
+    ErrorKind::Io,
+    ErrorKind::Limit,
+];
+
+const WHO: [Who; 2] = [Who::User, Who::Group];
+
+const PROOFS: [Proof; 3] = [Proof::Medium, Proof::Cache, Proof::Server];
+
+pub fn kind_to(kind: Kind) -> u8 {
+    code(&KINDS, kind)
+}
+
+pub fn kind_from(byte: u8) -> Result<Kind> {
+    decode(&KINDS, byte, "an entry of no known kind")
+}
+
+pub fn error_to(kind: ErrorKind) -> u8 {
+    code(&ERRORS, kind)
+}
+
+pub fn error_from(byte: u8) -> ErrorKind {
+    ERRORS.get(usize::from(byte)).copied().unwrap_or(ErrorKind::Other)
+}
+
+pub fn proof_to(proof: Proof) -> u8 {
+    code(&PROOFS, proof)
+}
+
+pub fn proof_from(byte: u8) -> Proof {
+    PROOFS.get(usize::from(byte)).copied().unwrap_or(Proof::Server)
+}
+
+pub fn algorithm_to(algorithm: Algorithm) -> u8 {
+    code(&Algorithm::ALL, algorithm)
+}
+
+pub fn algorithm_from(byte: u8) -> Result<Algorithm> {
+    decode(&Algorithm::ALL, byte, "a hash that nobody knows")
+}
+
+pub fn who_to(who: Who) -> u8 {
+    code(&WHO, who)
+}
+
+pub fn who_from(byte: u8) -> Result<Who> {
+    decode(&WHO, byte, "an owner that is neither a user nor a group")
+}
+
+/// The name of an operation, kept for good: there are a few dozen. Beyond that, all from a peer become one.
+pub fn intern(words: &str) -> &'static str {
+    static KNOWN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+    let mut known = lock(&KNOWN);
+    if let Some(same) = known.iter().find(|other| **other == words) {
+        return same;
+    }
+    if known.len() >= 128 || words.len() > 40 || !words.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        return "do";
+    }
+    let kept: &'static str = Box::leak(words.to_string().into_boxed_str());
+    known.push(kept);
+    kept
+}

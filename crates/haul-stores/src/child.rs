@@ -1,0 +1,65 @@
+//! Programs that carry data, as child processes.
+
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+/// Starts a program with which haul talks over its standard input and output.
+pub fn start(mut command: Command) -> Result<(Child, ChildStdin, ChildStdout)> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    detach(&mut command);
+    let mut child = command.spawn().map_err(|e| Error::io(e, "start").at(command.get_program().as_encoded_bytes()))?;
+    match (child.stdin.take(), child.stdout.take()) {
+        (Some(input), Some(output)) => Ok((child, input, output)),
+        _ => Err(Error::new(ErrorKind::Other, "start").because("no pipes")),
+    }
+}
+
+/// Starts a program that must not outlive this one, however this one ends. The system counts the end of the thread that
+/// started it, so that thread ends no sooner than the child.
+pub fn start_with_us(mut command: Command) -> Result<Child> {
+    let failed = |e| Error::io(e, "start");
+    let program = command.get_program().to_os_string();
+    detach(&mut command);
+    let go_along = || rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM)).map_err(Into::into);
+    // SAFETY: the closure makes one system call between fork and exec.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, go_along) };
+    let (send, receive) = std::sync::mpsc::channel();
+    let started = std::thread::Builder::new().name("login".into()).spawn(move || {
+        let spawned = command.spawn();
+        // It holds an end of the pipe that the program writes to, which else would never end.
+        drop(command);
+        let started = spawned.as_ref().map(rustix::process::Pid::from_child).ok();
+        // The receiver waits until this comes.
+        let _ = send.send(spawned);
+        if let Some(pid) = started {
+            // Whoever has the child reaps it; that ends this wait, too.
+            let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+            while matches!(rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended), Err(rustix::io::Errno::INTR)) {}
+        }
+    });
+    started.map_err(failed)?;
+    let spawned = receive.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread that starts it ended")));
+    spawned.map_err(|e| failed(e).at(program.as_encoded_bytes()))
+}
+
+/// Ends a program, which may have ended before, and waits for that.
+pub fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Keeps a program that carries data from the interrupt and the hangup that a terminal sends to all its programs: haul
+/// finishes and keeps what is in flight.
+fn detach(command: &mut Command) {
+    let ignore = || {
+        // SAFETY: called between fork and exec, where signal(2) is allowed; it touches no memory of ours.
+        unsafe {
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes one call that is async-signal-safe.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, ignore) };
+}

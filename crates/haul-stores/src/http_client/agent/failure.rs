@@ -1,0 +1,93 @@
+//! The agent's failures as errors with a remedy.
+
+use std::io;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Remedy};
+use http::Uri;
+use rustls::{CertificateError, Error as Tls, InvalidMessage};
+use ureq::{Error as Failure, Timeout};
+
+/// The failure of a request to `at`, without the path. An `Error` of a request body's reader comes out as it went in.
+pub fn request_error(failure: Failure, at: &Uri, op: &'static str) -> Error {
+    let host = at.authority().map_or("the server", |authority| authority.as_str());
+    let made = |kind, words: String| Error::new(kind, op).because(format!("{host}: {words}"));
+    let soon = Remedy::After(Duration::from_secs(1));
+    match failure {
+        Failure::Timeout(Timeout::Connect | Timeout::Resolve) => {
+            made(ErrorKind::TimedOut, "connection timed out".to_string()).remedy_is(soon)
+        }
+        Failure::Timeout(_) => made(ErrorKind::TimedOut, "idle timeout: no data received or sent".to_string()).remedy_is(soon),
+        Failure::HostNotFound => made(ErrorKind::Usage, "unknown host".to_string()).hint("check the endpoint's name"),
+        Failure::Rustls(error) => of_tls(&error, &made),
+        Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Tls>()) => match error.downcast() {
+            Ok(error) => of_tls(&error, &made),
+            Err(error) => of_io(error, &made, soon),
+        },
+        Failure::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<Error>()) => Error::from_io(error, op),
+        Failure::Io(error) => of_io(error, &made, soon),
+        Failure::Protocol(error) if at.scheme_str() == Some("http") => {
+            made(ErrorKind::Usage, format!("its answer is not HTTP ({error})")).hint("if it speaks TLS, write https:// in the endpoint")
+        }
+        Failure::ConnectProxyFailed(words) => made(ErrorKind::Denied, format!("the proxy refused: {words}")),
+        Failure::InvalidProxyUrl => made(ErrorKind::Usage, "the proxy's address is none".to_string()),
+        other => made(ErrorKind::Io, other.to_string()).remedy_is(Remedy::Again),
+    }
+}
+
+fn of_tls(error: &Tls, made: &dyn Fn(ErrorKind, String) -> Error) -> Error {
+    let hint = "name its CA with --ca-bundle FILE, or use --no-verify-ssl (insecure)";
+    match error {
+        Tls::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            made(ErrorKind::Usage, "it does not speak TLS".to_string()).hint("if it speaks plain HTTP, write http:// in the endpoint")
+        }
+        Tls::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            made(ErrorKind::Denied, "its certificate is not signed by a trusted authority".to_string()).hint(hint)
+        }
+        Tls::InvalidCertificate(why) => made(ErrorKind::Denied, format!("invalid certificate: {why}")).hint(hint),
+        other => made(ErrorKind::Denied, format!("TLS failed: {other}")),
+    }
+}
+
+fn of_io(error: io::Error, made: &dyn Fn(ErrorKind, String) -> Error, soon: Remedy) -> Error {
+    use io::ErrorKind as K;
+    let kind = error.kind();
+    let words = Error::io(error, "send").reason();
+    match kind {
+        K::ConnectionRefused => {
+            let hint = "check the endpoint (--endpoint-url, AWS_ENDPOINT_URL), and whether the service runs";
+            made(ErrorKind::Broken, "nobody listens there".to_string()).remedy_is(soon).hint(hint)
+        }
+        K::HostUnreachable | K::NetworkUnreachable => made(ErrorKind::Broken, words).remedy_is(soon),
+        K::TimedOut => made(ErrorKind::TimedOut, words).remedy_is(soon),
+        // The server hung up: at once again, on a new connection.
+        K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe | K::UnexpectedEof => {
+            made(ErrorKind::Io, format!("connection closed ({words})")).remedy_is(Remedy::Again)
+        }
+        _ if words.contains("Temporary failure in name resolution") => made(ErrorKind::Broken, words).remedy_is(soon),
+        // What getaddrinfo(3) says comes without a kind.
+        _ if words.contains("lookup") || words.contains("Name or service not known") => {
+            made(ErrorKind::Usage, format!("unknown host ({words})")).hint("check the endpoint's name")
+        }
+        _ => made(ErrorKind::Io, words).remedy_is(Remedy::Again),
+    }
+}
+
+/// The failure of a read from a body. An `Error` in it comes out as it went in.
+pub fn read_error(op: &'static str, io: &io::Error, server: &str) -> Error {
+    use io::ErrorKind as K;
+    if let Some(inner) = io.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        return inner.again();
+    }
+    let (kind, reason) = match io.kind() {
+        K::TimedOut | K::WouldBlock => (ErrorKind::TimedOut, format!("{server} did not answer in time")),
+        K::UnexpectedEof | K::ConnectionReset | K::ConnectionAborted | K::BrokenPipe | K::NotConnected => {
+            (ErrorKind::Io, format!("{server} closed the connection"))
+        }
+        K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable | K::AddrNotAvailable => {
+            (ErrorKind::Broken, format!("{server} cannot be reached: {io}"))
+        }
+        _ => (ErrorKind::Io, format!("{server}: {io}")),
+    };
+    Error::new(kind, op).remedy_is(Remedy::After(Duration::from_millis(300))).because(reason)
+}

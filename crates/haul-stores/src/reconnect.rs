@@ -1,0 +1,27 @@
+//! A host whose connection has just failed: callers that ask right behind that get the same error, not another attempt.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use haul_core::error::Error;
+
+use crate::lock::lock;
+
+/// A call for many names connects once per name, one right behind the other; a retry of the engine waits for at least
+/// 100 ms. Whatever comes sooner belongs to the call that failed.
+const MOMENT: Duration = Duration::from_millis(90);
+
+/// The last failed attempt to connect to a host.
+#[derive(Debug, Default)]
+pub struct Reconnect(Mutex<Option<(Instant, Error)>>);
+
+impl Reconnect {
+    /// The error for a caller that `asked` while that attempt was made, or right after it.
+    pub fn refused(&self, asked: Instant) -> Option<Error> {
+        lock(&self.0).as_ref().filter(|(when, _)| *when + MOMENT > asked).map(|(_, e)| e.again())
+    }
+
+    pub fn failed(&self, e: &Error) {
+        *lock(&self.0) = Some((Instant::now(), e.again()));
+    }
+}

@@ -1,0 +1,100 @@
+//! What listings do not tell of objects, remembered: kind, mode and times by key and ETag, in a file that may be lost.
+//!
+//! A listing of a bucket has key, size, ETag and time, but not the metadata in which haul keeps the attributes of a file. Without
+//! this cache a sync would ask for them with one request per key. It asks only for those that it does not find here.
+//!
+//! **What is trusted.** A record counts only for a listing with the same key, ETag, size and time; after an upload of our own,
+//! whose time the server has not told, with a time within the window that the upload took. Checksums find damage, not forgery: the
+//! file is the user's own (mode 0600), and who can write it can as well change what it describes. But no content makes the program
+//! fail or take more memory.
+//!
+//! **The worst that a wrong record could do** is that attributes are compared wrongly for an object whose ETag, size and time are
+//! all unchanged. That needs a server that changes metadata without changing the time, or two uploads of one content with different
+//! attributes within the resolution of the server's clock (a second at worst): objects younger than that by the server's own clock
+//! are not remembered. Content is never concerned. Deleting the file costs requests, nothing else.
+
+mod block;
+mod file;
+mod index;
+mod merge;
+mod record;
+
+use std::path::Path;
+use std::time::Instant;
+
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+
+use super::attributes::{self, FileAttributes};
+use super::bucket::{Head, Put};
+use super::put_options::Pair;
+pub(super) use index::Cursor;
+use index::{Index, Limits};
+pub(super) use record::Known;
+use record::{Modified, Object};
+
+/// Seconds: an object that is younger than this by the service's clock may have been written twice within one second.
+const SETTLED: i64 = 2;
+
+/// The cache of one bucket, written from time to time and by [`MetadataCache::flush`].
+#[derive(Debug)]
+pub struct MetadataCache(Index);
+
+impl MetadataCache {
+    /// `state` is haul's state directory. A file that cannot be read counts as missing.
+    pub fn open(state: &Path, endpoint: &str, bucket: &str) -> MetadataCache {
+        MetadataCache(Index::open(state, endpoint, bucket, Limits::default()))
+    }
+
+    pub(super) fn cursor(&self) -> Cursor {
+        self.0.cursor()
+    }
+
+    /// From an answer to HEAD or GET.
+    pub(super) fn saw(&self, key: &[u8], head: &Head, target: Option<&[u8]>) {
+        if head.answered.is_some_and(|now| now.secs - head.modified.secs >= SETTLED) {
+            self.add(key, &head.etag, head.size, Modified::of_header(head.modified.secs), &head.attributes, target);
+        }
+    }
+
+    /// From an upload of our own, by the service's times before and after it.
+    pub(super) fn wrote(&self, key: &[u8], size: u64, put: &Put, metadata: &[Pair], target: Option<&[u8]>) {
+        let (Some(from), Some(until)) = (put.since, put.until) else { return };
+        let second = |time: Time, more: i64| Time { secs: time.secs + more, nanos: 0 };
+        let modified = Modified { not_before: second(from, -1), not_after: second(until, 1) };
+        let found = attributes::read(metadata.iter().map(|(name, value)| (&**name, value.as_str())));
+        self.add(key, &put.etag, size, modified, &found, target);
+    }
+
+    fn add(&self, key: &[u8], etag: &str, size: u64, modified: Modified, attributes: &FileAttributes, target: Option<&[u8]>) {
+        let mut entry = Entry::bare(Name::of(&Dir::root()), Kind::File);
+        entry.size = size;
+        attributes.apply(&mut entry);
+        if etag.is_empty() || (entry.kind == Kind::Link && target.is_none()) {
+            return;
+        }
+        let known = Known {
+            kind: entry.kind,
+            have: entry.have.without(MetaMask::XATTR).without(MetaMask::ACL).without(MetaMask::CONTEXT),
+            mtime: entry.mtime,
+            mode: entry.mode,
+            uid: entry.uid,
+            gid: entry.gid,
+            owners: entry.owners.clone(),
+            rdev: entry.rdev,
+            xattrs: entry.xattrs.as_ref().is_some_and(|xattrs| !xattrs.is_empty()),
+            target: target.map(Into::into),
+        };
+        self.0.add(&Object { key, etag: etag.as_bytes(), size, modified, known });
+        // Without a file the next run asks again.
+        let _ = self.0.maybe_flush(Instant::now());
+    }
+
+    pub(super) fn forget(&self, key: &[u8]) {
+        self.0.forget(key);
+    }
+
+    /// Writes the file, at the end of a run. A failure costs look-ups in the next run and is not reported.
+    pub fn flush(&self) {
+        let _ = self.0.flush();
+    }
+}

@@ -1,0 +1,263 @@
+//! Options of objects that are written: storage class, encryption, ACL, headers, tags.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
+use super::attributes;
+use super::bucket::Head;
+use super::call::Call;
+use super::checksum::Algorithm;
+use haul_core::error::{Error, ErrorKind, Result};
+
+/// A name of user metadata and its value.
+pub type Pair = (Cow<'static, str>, String);
+
+/// The headers of [`super::attributes::write`] as pairs.
+pub fn pairs(headers: Vec<(&'static str, String)>) -> Vec<Pair> {
+    headers.into_iter().map(|(name, value)| (name.into(), value)).collect()
+}
+
+/// As the flags say. Values go into headers as they are.
+#[derive(Clone, Default)]
+pub struct PutOptions {
+    pub storage_class: Option<String>,
+    /// `AES256` or `aws:kms`.
+    pub encryption: Option<String>,
+    pub kms_key: Option<String>,
+    /// A key of 32 bytes that the service uses and forgets.
+    pub customer_key: Option<Zeroizing<Vec<u8>>>,
+    /// A canned list of rights: `private`, `bucket-owner-full-control`...
+    pub acl: Option<String>,
+    /// The user's own metadata.
+    pub metadata: Vec<(String, String)>,
+    /// In place of the type guessed from the file extension.
+    pub content_type: Option<String>,
+    pub cache_control: Option<String>,
+    /// `a=b&c=d`, escaped as in a URL.
+    pub tagging: Option<String>,
+    /// The requester pays.
+    pub request_payer: bool,
+    /// Read this version, not the latest.
+    pub version: Option<String>,
+    /// Do not verify by ETags: those of some services look like MD5s and are not.
+    pub no_check_etag: bool,
+}
+
+impl std::fmt::Debug for PutOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PutOptions")
+            .field("storage_class", &self.storage_class)
+            .field("encryption", &self.encryption)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Headers that are copied together with metadata: a copy with new metadata loses those of its source.
+const KEPT: [&str; 6] = ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+
+/// Headers that a copy has only if they are sent. So are ACLs, but no answer has them: a copy gets the default one.
+const NEVER_COPIED: [&str; 2] = ["x-amz-storage-class", "x-amz-website-redirect-location"];
+
+/// Only for copies in the same bucket: another one has rules and keys of its own, and rejects what does not fit.
+const ENCRYPTION: [&str; 3] =
+    ["x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id", "x-amz-server-side-encryption-bucket-key-enabled"];
+const HOLD: &str = "x-amz-object-lock-legal-hold";
+const RETENTION: [&str; 2] = ["x-amz-object-lock-mode", "x-amz-object-lock-retain-until-date"];
+
+/// What a copy within the service takes from its source.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyTemplate<'a> {
+    pub head: &'a Head,
+    /// haul's attributes, in place of those of the source; `None` keeps those.
+    pub attributes: Option<&'a [Pair]>,
+    /// The copy is in the bucket of its source.
+    pub same_bucket: bool,
+}
+
+impl CopyTemplate<'_> {
+    /// Whether any metadata change.
+    pub fn changes(&self, options: &PutOptions) -> bool {
+        let differs = |attributes: &[Pair]| {
+            let known = self.head.metadata();
+            let had = known.iter().filter(|(name, _)| attributes::NAMES.contains(&&**name)).count();
+            had != attributes.len() || attributes.iter().any(|pair| !known.contains(pair))
+        };
+        options.change_objects() || self.attributes.is_some_and(differs)
+    }
+
+    /// Bytes of the copy's metadata without haul's attributes.
+    pub fn used(&self, options: &PutOptions) -> usize {
+        let wished = |name: &str| options.metadata.iter().any(|(wished, _)| wished.eq_ignore_ascii_case(name));
+        let kept = self.head.foreign().filter(|(name, _)| !wished(name));
+        options.used() + kept.map(|(name, value)| attributes::cost_of(name.len(), value.len())).sum::<usize>()
+    }
+
+    /// # Errors
+    ///
+    /// The metadata cannot be sent again without loss.
+    pub fn check(&self, op: &'static str) -> Result<()> {
+        let lost = self.head.header("x-amz-missing-meta").and_then(|count| count.trim().parse::<u32>().ok()).unwrap_or(0);
+        if lost == 0 {
+            return Ok(());
+        }
+        let e = Error::new(ErrorKind::Other, op);
+        Err(e.because(format!("{lost} of the object's metadata cannot be sent by HTTP and would be lost")))
+    }
+
+    /// Retention in the past cannot be requested.
+    fn is_retained(&self) -> bool {
+        let until = self.head.header(RETENTION[1]).and_then(crate::http_client::time::iso);
+        match (until, self.head.answered) {
+            (Some(until), Some(now)) => until.secs > now.secs,
+            (until, _) => until.is_some(),
+        }
+    }
+}
+
+impl PutOptions {
+    /// Bytes of the user's own metadata, of those that an object may carry.
+    pub fn used(&self) -> usize {
+        self.metadata.iter().map(|(name, value)| attributes::cost(name, value)).sum()
+    }
+
+    /// A fingerprint of options and metadata: an upload keeps those that it was begun with. The customer's key is not in it, only
+    /// that there is one.
+    pub fn fingerprint(&self, metadata: &[Pair]) -> u64 {
+        let own = [&self.storage_class, &self.encryption, &self.kms_key, &self.acl, &self.content_type, &self.cache_control, &self.tagging];
+        let text = format!("{own:?} {:?} {} {metadata:?}", self.metadata, self.customer_key.is_some());
+        (haul_core::hash::xxh128(text.as_bytes()) & u128::from(u64::MAX)) as u64
+    }
+
+    /// Whether a copy within the service needs metadata that its source need not have.
+    pub fn change_objects(&self) -> bool {
+        !self.metadata.is_empty() || self.content_type.is_some() || self.cache_control.is_some()
+    }
+
+    /// For requests that read, or that send parts.
+    #[must_use]
+    pub fn reading<'a>(&self, call: Call<'a>) -> Call<'a> {
+        self.customer(call, "")
+    }
+
+    /// For requests that create an object.
+    #[must_use]
+    pub fn writing<'a>(&self, mut call: Call<'a>, key: &[u8], metadata: &[Pair]) -> Call<'a> {
+        let content_type = self.content_type.as_deref().unwrap_or_else(|| content_type(key));
+        call = call.with("content-type", content_type);
+        if let Some(value) = &self.cache_control {
+            call = call.with("cache-control", value);
+        }
+        self.making(call, metadata)
+    }
+
+    /// For requests that copy an object. `anew`: metadata are sent, not copied.
+    #[must_use]
+    pub fn copying<'a>(&self, mut call: Call<'a>, like: &CopyTemplate<'_>, anew: bool) -> Call<'a> {
+        let mut keep = |name: &'static str| {
+            if let Some(value) = like.head.headers.get(name) {
+                call.headers.insert(name, value.clone());
+            }
+        };
+        NEVER_COPIED.into_iter().for_each(&mut keep);
+        if anew {
+            KEPT.into_iter().for_each(&mut keep);
+        }
+        if like.same_bucket {
+            if self.encryption.is_none() && self.kms_key.is_none() && self.customer_key.is_none() {
+                ENCRYPTION.into_iter().for_each(&mut keep);
+            }
+            keep(HOLD);
+            if like.is_retained() {
+                RETENTION.into_iter().for_each(&mut keep);
+            }
+        }
+        if !anew {
+            return self.making(call, &[]);
+        }
+        for (name, value) in [("content-type", &self.content_type), ("cache-control", &self.cache_control)] {
+            if let Some(value) = value {
+                call = call.with(name, value);
+            }
+        }
+        for (name, value) in like.head.raw_metadata() {
+            if like.attributes.is_none() || !attributes::NAMES.contains(&name) {
+                call = call.meta(name, value);
+            }
+        }
+        self.making(call, like.attributes.unwrap_or_default())
+    }
+
+    /// With the customer's key for the source of a copy.
+    #[must_use]
+    pub fn of_source<'a>(&self, call: Call<'a>) -> Call<'a> {
+        self.customer(call, "copy-source-")
+    }
+
+    fn making<'a>(&self, mut call: Call<'a>, metadata: &[Pair]) -> Call<'a> {
+        let plain = [
+            ("x-amz-storage-class", &self.storage_class),
+            ("x-amz-server-side-encryption", &self.encryption),
+            ("x-amz-server-side-encryption-aws-kms-key-id", &self.kms_key),
+            ("x-amz-acl", &self.acl),
+            ("x-amz-tagging", &self.tagging),
+        ];
+        for (name, value) in plain {
+            if let Some(value) = value {
+                call = call.with(name, value);
+            }
+        }
+        for (name, value) in &self.metadata {
+            call = call.meta(name, value.as_bytes());
+        }
+        for (name, value) in metadata {
+            call = call.meta(name, value.as_bytes());
+        }
+        self.customer(call, "")
+    }
+
+    fn customer<'a>(&self, call: Call<'a>, of: &'static str) -> Call<'a> {
+        let Some(key) = &self.customer_key else { return call };
+        let names = match of {
+            "" => [
+                "x-amz-server-side-encryption-customer-algorithm",
+                "x-amz-server-side-encryption-customer-key",
+                "x-amz-server-side-encryption-customer-key-md5",
+            ],
+            _ => [
+                "x-amz-copy-source-server-side-encryption-customer-algorithm",
+                "x-amz-copy-source-server-side-encryption-customer-key",
+                "x-amz-copy-source-server-side-encryption-customer-key-md5",
+            ],
+        };
+        let digest = Algorithm::Md5.of(key).base64();
+        let text = Zeroizing::new(STANDARD.encode(&key[..]));
+        call.with(names[0], "AES256").secret(names[1], &text).with(names[2], digest)
+    }
+}
+
+/// The media type by the file extension of a key.
+pub fn content_type(key: &[u8]) -> &'static str {
+    if key.ends_with(b"/") {
+        return "application/x-directory";
+    }
+    let leaf = key.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    let ending = std::str::from_utf8(leaf).ok().and_then(|leaf| leaf.rsplit_once('.')).map(|(_, ending)| ending);
+    ending.and_then(|ending| mime_guess::from_ext(ending).first_raw()).unwrap_or("application/octet-stream")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_type;
+
+    #[test]
+    fn types_are_guessed_by_the_ending() {
+        assert_eq!(content_type(b"a/b.JSON"), "application/json");
+        assert_eq!(content_type(b"a.b/c"), "application/octet-stream");
+        assert_eq!(content_type(b"x.tar.gz"), "application/gzip");
+        assert_eq!(content_type(b"dir/"), "application/x-directory");
+        assert_eq!(content_type(b"\xff.txt"), "application/octet-stream");
+    }
+}

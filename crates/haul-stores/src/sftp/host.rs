@@ -1,0 +1,141 @@
+//! A host behind an SFTP server, before a directory of it is opened.
+
+use std::sync::{Arc, Mutex};
+
+use haul_core::entry::{Kind, MetaMask};
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::{Caps, Place, WriteStyle};
+
+use super::client::{self, Client, Connect, done};
+use super::packet::{Attrs, kind};
+use super::{Sftp, Shared, absolute};
+
+#[derive(Debug)]
+pub struct Host {
+    pub(super) client: Arc<Client>,
+    home: Vec<u8>,
+    endpoint: String,
+    scheme: &'static str,
+}
+
+/// Channels at the most: OpenSSH allows ten sessions in one connection by default.
+pub const CHANNELS: usize = 8;
+
+impl Host {
+    /// Connects. `endpoint` is the host as the user reaches it, without credentials.
+    pub fn connect(scheme: &'static str, endpoint: String, connect: Box<Connect>, channels: usize) -> Result<Host> {
+        let client = Arc::new(Client::new(connect, channels)?);
+        let answer = client.channel()?.ask(kind::REALPATH, |r| r.bytes(b"."))?;
+        let home = client::real_path(&answer, "find the home directory").map_err(|e| e.at(endpoint.as_bytes()))?;
+        Ok(Host { client, home, endpoint, scheme })
+    }
+
+    /// The number of channels of a large file; `None` derives it from the round trip.
+    #[must_use]
+    pub fn with_stripes(self, stripes: Option<usize>) -> Host {
+        self.client.fix_stripes(stripes);
+        self
+    }
+
+    /// A path as the user writes it: relative to the home directory, which `~` is too.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        absolute(&self.home, path)
+    }
+
+    /// The kind of what is at an absolute path, links followed; `None` if nothing is.
+    pub fn look(&self, path: &[u8]) -> Result<Option<Kind>> {
+        let answer = self.client.channel()?.ask(kind::STAT, |r| r.bytes(path))?;
+        match client::attrs(&answer, "stat") {
+            Ok(attrs) => Ok(Some(attrs.kind())),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e.at(path)),
+        }
+    }
+
+    /// Makes a directory at an absolute path, and with `parents` those above it.
+    pub fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        let channel = self.client.channel()?;
+        let make = |path: &[u8]| channel.ask(kind::MKDIR, |r| r.bytes(path).attrs(&Attrs::default())).and_then(|a| done(&a, "mkdir"));
+        let mut first = None;
+        if parents {
+            for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
+                // A directory that exists is no failure; one that is missing fails the last.
+                first = make(&path[..at]).err().filter(|e| e.kind() == ErrorKind::Denied).map(|e| e.at(&path[..at])).or(first);
+            }
+        }
+        match make(path) {
+            Err(_) if self.look(path)? == Some(Kind::Dir) => Ok(()),
+            // Below a directory that could not be made nothing could be.
+            Err(e) if e.kind() == ErrorKind::NotFound => Err(first.unwrap_or(e).at(path)),
+            made => made.map_err(|e| e.at(path)),
+        }
+    }
+
+    /// The extensions of the server that are made use of.
+    pub fn extensions(&self) -> Vec<&'static str> {
+        let has = &self.client.extensions;
+        let all = [
+            (has.posix_rename, "posix-rename"),
+            (has.hardlink, "hardlink"),
+            (has.statvfs, "statvfs"),
+            (has.fsync, "fsync"),
+            (has.lsetstat, "lsetstat"),
+            (has.limits, "limits"),
+        ];
+        all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
+    }
+
+    /// Bytes of one request to read and of one to write.
+    pub fn request_bytes(&self) -> (usize, usize) {
+        (self.client.read_most, self.client.write_most)
+    }
+
+    /// The directory at an absolute path as a store.
+    pub fn open(&self, path: &[u8]) -> Result<Sftp> {
+        let (client, endpoint, scheme) = (self.client.clone(), self.endpoint.clone(), self.scheme);
+        let channel = client.channel()?;
+        let answer = channel.ask(kind::REALPATH, |r| r.bytes(path))?;
+        let mut root = client::real_path(&answer, "open").map_err(|e| e.at(path))?;
+        while root.ends_with(b"/") {
+            root.pop();
+        }
+        let answer = channel.ask(kind::STAT, |r| r.bytes(if root.is_empty() { b"/" } else { &root }))?;
+        let attrs = client::attrs(&answer, "open").map_err(|e| e.at(path))?;
+        if attrs.kind() != Kind::Dir {
+            return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory"));
+        }
+        let home = channel.ask(kind::STAT, |r| r.bytes(&self.home)).and_then(|a| client::attrs(&a, "stat"));
+        // The protocol does not tell who may change owners; the owner of root's home may.
+        let groups = match home.ok().and_then(|home| home.owner) {
+            // In a chroot the home directory may be root's.
+            Some((0, _)) if self.home != b"/" => None,
+            Some((_, group)) => Some(vec![group]),
+            None => Some(Vec::new()),
+        };
+        let caps = caps(&client, groups);
+        let shown = if root.is_empty() { b"/".to_vec() } else { root.clone() };
+        let place = Place { scheme, endpoint, account: String::new(), volume: String::new(), root: shown };
+        Ok(Sftp { shared: Arc::new(Shared { client, root, known: Mutex::default() }), caps, place })
+    }
+}
+
+fn caps(client: &Client, groups: Option<Vec<u32>>) -> Caps {
+    let kept = [MetaMask::MTIME, MetaMask::MODE, MetaMask::OWNER, MetaMask::GROUP, MetaMask::SETID];
+    let kept = kept.into_iter().fold(MetaMask::NONE, MetaMask::with);
+    Caps {
+        groups,
+        write: WriteStyle::Anywhere,
+        read_ranges: true,
+        dirs: true,
+        links: true,
+        hard_links: client.extensions.hardlink,
+        sets: kept,
+        link_sets: if client.extensions.lsetstat { kept } else { MetaMask::NONE },
+        lists: kept.with(MetaMask::BASIC),
+        atomic_commit: client.extensions.posix_rename,
+        attach: true,
+        direct_create: true,
+        bundle_files: 40,
+        ..Caps::minimal()
+    }
+}

@@ -1,0 +1,76 @@
+//! The configuration that ssh would use, as `ssh -G` prints it.
+
+use std::net::{IpAddr, ToSocketAddrs};
+
+#[derive(Debug, Default)]
+pub struct Config(pub String);
+
+impl Config {
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
+    }
+
+    /// The address of `host` to try data connections to, where the host reports `claimed`. Its claim is not trusted: whoever
+    /// controls the host could have this machine connect to others of its network.
+    pub fn reachable(&self, host: &str, claimed: IpAddr, jumps: bool) -> Option<IpAddr> {
+        let by_another = jumps || self.get("proxyjump").is_some() || self.get("proxycommand").is_some();
+        let host = self.get("hostname").unwrap_or(host);
+        let addresses: Vec<IpAddr> = (host, 0).to_socket_addrs().into_iter().flatten().map(|at| at.ip()).collect();
+        choose(claimed, &addresses, by_another)
+    }
+
+    /// The ciphers that ssh would offer, with AES-GCM in front where OpenSSH's default has it behind ChaCha20: with the
+    /// processor's instructions it takes two thirds of the time. A list in the user's own order stays as it is.
+    pub fn ciphers(&self) -> Option<String> {
+        let list: Vec<&str> = self.get("ciphers")?.split(',').collect();
+        let fast = "aes128-gcm@openssh.com";
+        if !has_aes() || list.first() != Some(&"chacha20-poly1305@openssh.com") || !list.contains(&fast) {
+            return None;
+        }
+        let rest = list.into_iter().filter(|cipher| *cipher != fast);
+        Some(std::iter::once(fast).chain(rest).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// `addresses` are those that this machine knows for the host's name.
+fn choose(claimed: IpAddr, addresses: &[IpAddr], by_another: bool) -> Option<IpAddr> {
+    let claimed = claimed.to_canonical();
+    if addresses.iter().any(|address| address.to_canonical() == claimed) {
+        return Some(claimed);
+    }
+    // Behind address translation the host knows another address than ssh connected to. Where another host made the
+    // connection, no address is known to be reachable from here.
+    addresses.first().copied().filter(|_| !by_another)
+}
+
+/// Whether the processor has instructions for AES.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_not_believed_where_it_is() {
+        let at = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let named = [at("192.0.2.1"), at("2001:db8::1")];
+        for (claimed, direct, by_another) in [
+            ("192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1"), Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1"), Some("2001:db8::1")),
+            ("10.0.0.5", Some("192.0.2.1"), None),
+            ("127.0.0.1", Some("192.0.2.1"), None),
+        ] {
+            assert_eq!(choose(at(claimed), &named, false), direct.map(at), "{claimed}");
+            assert_eq!(choose(at(claimed), &named, true), by_another.map(at), "{claimed} by another");
+        }
+        assert_eq!(choose(at("10.0.0.5"), &[], false), None);
+    }
+}

@@ -1,0 +1,371 @@
+//! One login to a host, and the ssh sessions that share it.
+
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+
+use super::Target;
+use super::config::Config;
+use super::messages::{Entered, Messages, Whose};
+use crate::agent::{Pipes, widen};
+use crate::child;
+use crate::lock::lock;
+use crate::private::private_directory;
+use crate::sftp::{Channel, SPEAK};
+
+/// How long a person may take to answer ssh: the password, a code from a phone.
+const LOGIN: Duration = Duration::from_secs(300);
+/// An fsync of a large file or a recall from tape may take minutes; ssh itself detects a lost host sooner.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long after the last session in it the end of a connection may show.
+const GONE: Duration = Duration::from_millis(300);
+/// How long a further session may take to open.
+const SESSION: Duration = Duration::from_secs(30);
+
+/// Options that must be so, before those of the user: the first value of an option counts.
+const ALWAYS: [&str; 5] = ["ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "RequestTTY=no", "ForwardAgent=no"];
+
+/// A login that several sessions share.
+#[derive(Debug)]
+pub struct Login {
+    target: Target,
+    /// The control socket; `None` where there is no safe place for one.
+    socket: Option<PathBuf>,
+    master: Mutex<Option<Master>>,
+    messages: Messages,
+    /// Further logins, which sessions are spread over; `None` once one was refused.
+    further: Mutex<Option<Vec<Arc<Login>>>>,
+    /// Sessions so far.
+    sessions: AtomicUsize,
+}
+
+/// Who is logged in.
+#[derive(Debug)]
+enum Master {
+    /// Our own, behind the private socket.
+    Own(Child),
+    /// One that the user has running, and its socket where that is known.
+    Users(Option<String>),
+    /// No socket can be made: each session logs in by itself.
+    Each,
+}
+
+impl Login {
+    pub fn new(target: Target) -> Result<Login> {
+        // A host from a file or a script may begin with a dash, which makes it an option of ssh.
+        let bad =
+            |words: &str| words.starts_with('-') || words.is_empty() || words.bytes().any(|byte| byte.is_ascii_control() || byte == b' ');
+        if bad(&target.host) || target.user.as_deref().is_some_and(bad) || target.jump.as_deref().is_some_and(bad) {
+            return Err(Error::new(ErrorKind::Usage, "connect").because("not a valid host or user name"));
+        }
+        let socket = private_directory().map(|place| place.join(socket_name()));
+        let further = Mutex::new(Some(Vec::new()));
+        Ok(Login { target, socket, master: Mutex::default(), messages: Messages::default(), further, sessions: AtomicUsize::new(0) })
+    }
+
+    /// ssh with the options of every use: `first`, then the fixed ones, then the user's own.
+    fn ssh(&self, first: &[OsString], jump: bool) -> Command {
+        let mut words = self.target.command.iter();
+        let mut command = Command::new(words.next().map_or(OsStr::new("ssh"), OsString::as_os_str));
+        command.args(words);
+        for option in first.iter().map(OsString::as_os_str).chain(ALWAYS.iter().map(OsStr::new)) {
+            command.arg("-o").arg(option);
+        }
+        if let Some(config) = &self.target.config {
+            command.arg("-F").arg(config);
+        }
+        if let Some(port) = self.target.port {
+            command.arg("-p").arg(port.to_string());
+        }
+        for identity in &self.target.identities {
+            command.arg("-i").arg(identity);
+        }
+        if let Some(host) = self.target.jump.as_ref().filter(|_| jump) {
+            command.arg("-J").arg(host);
+        }
+        for option in &self.target.options {
+            command.arg("-o").arg(option);
+        }
+        for option in ["ServerAliveInterval=15", "ServerAliveCountMax=4", "ConnectTimeout=30"] {
+            command.arg("-o").arg(option);
+        }
+        command.args(["-x", "-T"]);
+        if let Some(user) = &self.target.user {
+            command.arg("-l").arg(user);
+        }
+        command
+    }
+
+    /// The SFTP subsystem in a session of its own.
+    pub fn sftp(&self) -> Result<Channel> {
+        if let Some(other) = self.another() {
+            return other.sftp();
+        }
+        let (mut command, greeting) = self.session()?;
+        command.args(["-s", "--"]).arg(&self.target.host).arg("sftp");
+        let idle_timeout = self.target.idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let stderr = self.messages.pipe(Arc::new(AtomicBool::new(false)))?;
+        let channel = Channel::start(command, stderr, idle_timeout, greeting);
+        channel.map(|channel| channel.with(&self.target.host)).map_err(|e| self.explain(e))
+    }
+
+    /// A command in a session of its own. It goes through the remote user's shell, whichever that is: see [`super::remote_command`].
+    pub fn run(&self, command_line: &str) -> Result<Pipes> {
+        if let Some(other) = self.another() {
+            return other.run(command_line);
+        }
+        let (mut command, _) = self.session()?;
+        command.arg("--").arg(&self.target.host).arg(command_line);
+        command.stderr(self.messages.pipe(Arc::new(AtomicBool::new(false)))?);
+        let (child, input, output) = child::start(command)?;
+        let (input, output) = (input.into(), output.into());
+        widen(&input);
+        widen(&output);
+        Ok(Pipes { input, output, transport: Box::new(child) })
+    }
+
+    /// The login whose turn it is, if it is not this one. One TCP connection carries no more than its window in a round trip;
+    /// further ones are made only if the user wants them, and only non-interactively.
+    fn another(&self) -> Option<Arc<Login>> {
+        let turn = self.sessions.fetch_add(1, Ordering::Relaxed) % self.target.logins.max(1);
+        if turn == 0 {
+            return None;
+        }
+        let mut further = lock(&self.further);
+        let logins = further.as_mut()?;
+        if let Some(login) = logins.get(turn - 1) {
+            return Some(login.clone());
+        }
+        let mut target = Target { logins: 1, ..self.target.clone() };
+        target.options.insert(0, "BatchMode=yes".into());
+        let made = Login::new(target).and_then(|login| login.enter().map(|_| login));
+        match made {
+            Ok(login) => {
+                logins.push(Arc::new(login));
+                logins.last().cloned()
+            }
+            Err(_) => {
+                // A person would have to answer.
+                *further = None;
+                None
+            }
+        }
+    }
+
+    /// ssh in a further session of the one login, which is made if there is none; and how long its other end may take to
+    /// greet.
+    fn session(&self) -> Result<(Command, Duration)> {
+        // One at a time: the first caller logs in, the others go through the socket.
+        let mut master = lock(&self.master);
+        if let Some(Master::Own(child)) = &mut *master
+            && !matches!(child.try_wait(), Ok(None))
+        {
+            // The connection was lost: log in again.
+            *master = None;
+        }
+        if matches!(&*master, Some(Master::Users(_))) && !self.users_master() {
+            *master = None;
+        }
+        let again = matches!(&*master, Some(Master::Each));
+        let standing = match master.take() {
+            Some(standing) => standing,
+            None => self.log_in(false)?,
+        };
+        let standing = master.insert(standing);
+        if again {
+            return Err(Error::new(ErrorKind::Unsupported, "connect").because("another session would need another login"));
+        }
+        let through: Vec<OsString> = match standing {
+            // Never a second login behind the user's back: what the master refuses is refused.
+            Master::Own(_) => vec![self.control_path(), "ControlMaster=no".into(), "ProxyCommand=exit 1".into()],
+            Master::Users(socket) => {
+                let path = socket.as_ref().map(|socket| format!("ControlPath={}", socket.replace('%', "%%")).into());
+                path.into_iter().chain(["ControlMaster=no".into(), "ProxyCommand=exit 1".into()]).collect()
+            }
+            Master::Each => Vec::new(),
+        };
+        let command = self.ssh(&through, matches!(standing, Master::Each));
+        let idle_timeout = self.target.idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let greeting = if matches!(standing, Master::Each) { LOGIN } else { SESSION.min(idle_timeout) };
+        Ok((command, greeting))
+    }
+
+    /// Logs in, unless that was done before, and reports how.
+    pub fn enter(&self) -> Result<Entered> {
+        let mut master = lock(&self.master);
+        let begun = Instant::now();
+        let standing = match master.take() {
+            Some(standing) => standing,
+            None => self.log_in(true)?,
+        };
+        let took = begun.elapsed();
+        let whose = match master.insert(standing) {
+            Master::Own(_) => Whose::Ours,
+            Master::Users(_) => Whose::Users,
+            Master::Each => Whose::Each,
+        };
+        // The last bytes may still be in the pipe.
+        let until = Instant::now() + Duration::from_millis(300);
+        while whose == Whose::Ours && !self.messages.text().contains("Authenticated to ") && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(Entered::new(took, whose, &self.messages.text()))
+    }
+
+    /// Whether there can be only one session: another would be another login, for which a person may be asked.
+    pub fn is_single(&self) -> bool {
+        matches!(&*lock(&self.master), Some(Master::Each))
+    }
+
+    fn control_path(&self) -> OsString {
+        let mut option = OsString::from("ControlPath=");
+        option.push(self.socket.as_deref().unwrap_or(std::path::Path::new("none")));
+        option
+    }
+
+    /// What ssh would use; `None` for a command of the user's own, which may not know `-G`.
+    fn config(&self) -> Option<Config> {
+        if !self.target.command.is_empty() {
+            return None;
+        }
+        let mut asked = self.ssh(&[], true);
+        asked.args(["-G", "--"]).arg(&self.target.host).stdin(Stdio::null()).stderr(Stdio::null());
+        let answer = asked.output().ok().filter(|answer| answer.status.success())?;
+        Some(Config(String::from_utf8_lossy(&answer.stdout).into_owned()))
+    }
+
+    /// See [`Config::reachable`].
+    pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
+        self.config().unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
+    }
+
+    /// Whether a master that the user has running answers.
+    fn users_master(&self) -> bool {
+        let mut check = self.ssh(&[], true);
+        check.args(["-O", "check", "--"]).arg(&self.target.host);
+        check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        check.status().is_ok_and(|status| status.success())
+    }
+
+    /// With `verbose` ssh prints how it logs in.
+    fn log_in(&self, verbose: bool) -> Result<Master> {
+        let config = self.config();
+        // Where ssh has no place for a control socket no master can answer.
+        let its_socket = config.as_ref().map(|config| config.get("controlpath").unwrap_or("none"));
+        if its_socket != Some("none") && self.users_master() {
+            return Ok(Master::Users(its_socket.map(str::to_string)));
+        }
+        let Some(socket) = &self.socket else { return Ok(Master::Each) };
+        let mut ours = vec![self.control_path(), "ControlMaster=yes".into(), "ControlPersist=no".into()];
+        ours.extend(config.as_ref().and_then(Config::ciphers).map(|ciphers| format!("Ciphers={ciphers}").into()));
+        if verbose {
+            ours.push("LogLevel=DEBUG1".into());
+        }
+        let mut command = self.ssh(&ours, true);
+        command.args(["-N", "--"]).arg(&self.target.host);
+        // ssh asks a person on the terminal itself, whatever these are.
+        let shown = Arc::new(AtomicBool::new(std::io::stderr().is_terminal()));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(self.messages.pipe(shown.clone())?);
+        let mut child = child::start_with_us(command)?;
+        let until = Instant::now() + LOGIN;
+        // The socket is there as soon as the login is.
+        while !socket.exists() {
+            if !matches!(child.try_wait(), Ok(None)) {
+                let e = Error::new(ErrorKind::Broken, "connect").because("ssh ended before the login");
+                return Err(self.explain(e.remedy_is(Remedy::Reconnect)));
+            }
+            if Instant::now() > until {
+                child::end(&mut child);
+                return Err(self.explain(Error::new(ErrorKind::TimedOut, "connect").because("the login took too long")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // From now on the screen is the display's.
+        shown.store(false, Ordering::Relaxed);
+        Ok(Master::Own(child))
+    }
+
+    /// Tries again for two seconds where the host has refused a session, since one before it may be about to end, or where it
+    /// closed the whole connection over the session before, as some servers do after a command. It gains nothing while another
+    /// session is held.
+    pub fn again<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let until = Instant::now() + Duration::from_secs(2);
+        loop {
+            let done = attempt();
+            if done.is_ok() || Instant::now() > until || !self.messages.is_session_refused() {
+                return done;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Whether the connection itself was cut since the login, with all that went through it.
+    pub fn was_cut(&self) -> bool {
+        let until = Instant::now() + GONE;
+        loop {
+            let mut master = lock(&self.master);
+            let lost = match &mut *master {
+                Some(Master::Own(child)) => !matches!(child.try_wait(), Ok(None)),
+                Some(Master::Users(_)) => !self.users_master(),
+                Some(Master::Each) | None => false,
+            };
+            drop(master);
+            if lost || Instant::now() > until {
+                // A server that disconnects on purpose, as some do after a command, reports that.
+                return lost && !self.messages.text().contains("Received disconnect from");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Replaces the reason by ssh's own message, with the next step.
+    pub fn explain(&self, e: Error) -> Error {
+        if e.op() == SPEAK {
+            // Messages of start-up files are unrelated to it.
+            return e.at(self.target.host.as_bytes());
+        }
+        self.messages.explain(e, &self.target.host)
+    }
+}
+
+/// A name that no other login of this user has.
+fn socket_name() -> String {
+    use std::hash::BuildHasher;
+    let number = std::collections::hash_map::RandomState::new().hash_one(std::process::id());
+    format!("s{:012x}", number & 0xffff_ffff_ffff)
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        // The socket first: the last holder may be a thread that the end of the program cuts off, and then the master
+        // is ended by the system.
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+        if let Some(Master::Own(child)) = self.master.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            child::end(child);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_never_an_option_of_ssh() {
+        for host in ["-oProxyCommand=x", "", "a b", "a\nb"] {
+            let target = Target { host: host.into(), ..Target::default() };
+            assert_eq!(Login::new(target).map(|_| ()).unwrap_err().kind(), ErrorKind::Usage, "{host:?}");
+            let target = Target { host: "x".into(), user: Some(host.into()), ..Target::default() };
+            assert_eq!(Login::new(target).map(|_| ()).unwrap_err().kind(), ErrorKind::Usage, "{host:?}");
+        }
+    }
+}
