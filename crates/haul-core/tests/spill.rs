@@ -28,53 +28,42 @@ fn steps() -> impl Strategy<Value = Vec<Option<Vec<u8>>>> {
     prop::collection::vec(prop_oneof![3 => push, 2 => pop], 0..12).prop_map(|stretches| stretches.concat())
 }
 
+/// Does the steps with a queue or a stack and with a deque of which one end is taken from.
+macro_rules! like_a_deque {
+    ($spill:ident, $pop:ident, $steps:ident, $limit:ident) => {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spill = $spill::new(dir.path(), $limit);
+        let mut model = VecDeque::new();
+        for step in $steps {
+            match step {
+                Some(record) => {
+                    spill.push(&record).unwrap();
+                    model.push_back(record);
+                }
+                None => prop_assert_eq!(spill.pop().unwrap(), model.$pop()),
+            }
+            prop_assert_eq!(spill.len(), model.len() as u64);
+            prop_assert_eq!(spill.is_empty(), model.is_empty());
+            prop_assert!(spill.memory() <= $limit, "{} bytes of {}", spill.memory(), $limit);
+        }
+        while let Some(record) = spill.pop().unwrap() {
+            prop_assert_eq!(Some(record), model.$pop());
+        }
+        prop_assert!(model.is_empty());
+    };
+}
+
 proptest! {
     #![proptest_config(config(200))]
 
     #[test]
     fn queue_is_a_deque(steps in steps(), limit in prop::sample::select(&LIMITS[..])) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut queue = SpillQueue::new(dir.path(), limit);
-        let mut model = VecDeque::new();
-        for step in steps {
-            match step {
-                Some(record) => {
-                    queue.push(&record).unwrap();
-                    model.push_back(record);
-                }
-                None => prop_assert_eq!(queue.pop().unwrap(), model.pop_front()),
-            }
-            prop_assert_eq!(queue.len(), model.len() as u64);
-            prop_assert_eq!(queue.is_empty(), model.is_empty());
-            prop_assert!(queue.memory() <= limit, "{} bytes of {}", queue.memory(), limit);
-        }
-        while let Some(record) = queue.pop().unwrap() {
-            prop_assert_eq!(Some(record), model.pop_front());
-        }
-        prop_assert!(model.is_empty());
+        like_a_deque!(SpillQueue, pop_front, steps, limit);
     }
 
     #[test]
     fn stack_is_a_vector(steps in steps(), limit in prop::sample::select(&LIMITS[..])) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut stack = SpillStack::new(dir.path(), limit);
-        let mut model = Vec::new();
-        for step in steps {
-            match step {
-                Some(record) => {
-                    stack.push(&record).unwrap();
-                    model.push(record);
-                }
-                None => prop_assert_eq!(stack.pop().unwrap(), model.pop()),
-            }
-            prop_assert_eq!(stack.len(), model.len() as u64);
-            prop_assert_eq!(stack.is_empty(), model.is_empty());
-            prop_assert!(stack.memory() <= limit, "{} bytes of {}", stack.memory(), limit);
-        }
-        while let Some(record) = stack.pop().unwrap() {
-            prop_assert_eq!(Some(record), model.pop());
-        }
-        prop_assert!(model.is_empty());
+        like_a_deque!(SpillStack, pop_back, steps, limit);
     }
 
     #[test]

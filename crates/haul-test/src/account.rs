@@ -84,7 +84,8 @@ fn end_all(uid: u32) {
         if let Some(pid) = pid
             && entry.metadata().is_ok_and(|meta| meta.uid() == uid)
         {
-            let _it_may_be_gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            // It may be gone.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }

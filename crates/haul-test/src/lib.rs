@@ -3,6 +3,7 @@
 //!
 //! - [`suite`] is the conformance suite; [`fault`] wraps any store and fails, delays or falsifies on command.
 //! - [`tree`] makes trees: from a line of text, at random from a seed, as nasty as a file system allows, or large and fast.
+//! - [`scratch`] is a directory of its own for one test; [`program`] runs the program in it and looks at how it ended.
 //! - [`compare`] says in what two trees differ. It shares no code with what it judges.
 //! - [`volume`] makes a fresh file system of a kind and takes it away again.
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
@@ -29,8 +30,10 @@ pub mod objects;
 pub mod parallel;
 pub mod port;
 pub mod proftpd;
+pub mod program;
 pub mod pty;
 pub mod rogue;
+pub mod scratch;
 pub mod shape;
 pub mod slowfs;
 pub mod sshd;

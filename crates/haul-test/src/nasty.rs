@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, linkat, lsetxattr, makedev, mkdirat, mknodat, openat};
@@ -15,9 +15,9 @@ use crate::content;
 use crate::tree::{Tree, set_mtime, write_content, write_file};
 
 /// Levels of the deep path, with names of [`DEEP_NAME`] bytes: longer than `PATH_MAX` (4096) in all.
-pub const DEEP_LEVELS: usize = 20;
+const DEEP_LEVELS: usize = 20;
 /// Length in bytes of each name of the deep path.
-pub const DEEP_NAME: usize = 250;
+const DEEP_NAME: usize = 250;
 
 /// Names that a program may trip over, all of them allowed.
 pub fn names() -> Vec<Vec<u8>> {
@@ -65,7 +65,7 @@ pub fn names() -> Vec<Vec<u8>> {
 
 /// Makes the tree in `root` (made when absent). Gives back what had to be left out, for want of root or of the file system's support, a line each.
 ///
-/// It holds no more than a few MiB of data. Remove it as root, or [`open_up`] it first.
+/// It holds no more than a few MiB of data.
 pub fn build(root: &Path) -> io::Result<Vec<String>> {
     deep(root)?;
     build_shallow(root)
@@ -89,17 +89,6 @@ pub fn build_shallow(root: &Path) -> io::Result<Vec<String>> {
     times(&tree)?;
     modes(&tree)?;
     Ok(left_out)
-}
-
-/// Makes everything below readable, writable and enterable for its owner again, so that an ordinary user can remove it.
-pub fn open_up(root: &Path) -> io::Result<()> {
-    for path in ["modes/closed", "modes/read-only"] {
-        match fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o755)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 fn hostile_names(tree: &Tree) -> io::Result<()> {

@@ -29,8 +29,11 @@ impl NobodyProgram {
         let directory = tempfile::Builder::new().prefix("haul-nobody-").tempdir()?;
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
         let copy = directory.path().join("program");
-        fs::copy(program, &copy)?;
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+        // By another process: what one of ours has open for writing, another thread's children hold, and it cannot be started.
+        let done = Command::new("install").arg(program).arg(&copy).status()?;
+        if !done.success() {
+            return Err(io::Error::other("install failed"));
+        }
         Ok(NobodyProgram { directory })
     }
 

@@ -58,7 +58,7 @@ impl Proftpd {
                 || fs::read_to_string(show("errors")).unwrap_or_default() + &fs::read_to_string(show("system_log")).unwrap_or_default();
             if Instant::now() > until {
                 drop(child.stdin.take());
-                let _reaped = child.wait();
+                let _ = child.wait();
                 return Err(io::Error::other(format!("proftpd does not listen: {}", said())));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -93,6 +93,6 @@ fn keygen(arguments: &[&str]) -> io::Result<Vec<u8>> {
 impl Drop for Proftpd {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let _reaped = self.child.wait();
+        let _ = self.child.wait();
     }
 }

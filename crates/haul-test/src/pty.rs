@@ -103,8 +103,9 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _it_may_be_gone = self.child.kill();
-        let _reaped = self.child.wait();
+        // It may be gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What stands under a name.
+/// What a name is.
 #[derive(Clone, Debug)]
 pub enum Thing {
     File(Vec<u8>),
@@ -39,7 +39,7 @@ pub struct Asked<'a> {
     /// The number of the kind, as section 3 of the draft has it.
     pub kind: u8,
     pub id: u32,
-    /// What stands behind the id; of INIT, nothing.
+    /// What follows the id; of INIT, nothing.
     pub body: &'a [u8],
 }
 

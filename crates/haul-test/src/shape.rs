@@ -6,7 +6,7 @@ use std::ops::Range;
 use haul_bench::synthetic::Synthetic;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
-use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Place, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 
 /// A source of empty files. Names are decimal numbers, so that the shape need not be stored.
@@ -65,10 +65,6 @@ impl Shape {
             _ => Err(absent()),
         }
     }
-
-    fn refuse<T>(&self, op: &'static str, name: &Name) -> Result<T> {
-        Err(Error::new(ErrorKind::ReadOnly, op).on(name))
-    }
 }
 
 impl Store for Shape {
@@ -107,14 +103,6 @@ impl Store for Shape {
         Ok(Box::new(Empty(self.find(&entry.name)?)))
     }
 
-    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.refuse("create", name)
-    }
-
-    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.refuse("attach", name)
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
             item.outcome = match self.find(&item.entry.name) {
@@ -122,40 +110,6 @@ impl Store for Shape {
                 Err(e) => Outcome::Failed(e),
             };
         }
-    }
-
-    fn put_bundle(&self, bundle: &mut Bundle) {
-        for item in &mut bundle.items {
-            item.outcome = Outcome::Failed(Error::new(ErrorKind::ReadOnly, "create").on(&item.entry.name));
-        }
-    }
-
-    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
-        dirs.iter().map(|(dir, _)| self.refuse("make directory", &Name::of(dir))).collect()
-    }
-
-    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
-        self.refuse("make node", name)
-    }
-
-    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
-        self.refuse("link", name)
-    }
-
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
-        specs.iter().map(|spec| self.refuse("set attributes", spec.name)).collect()
-    }
-
-    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
-        entries.iter().map(|entry| self.refuse("remove", &entry.name)).collect()
-    }
-
-    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
-        self.refuse("rename", from)
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        Ok(Box::new(Empty(self.find(name)?)))
     }
 }
 

@@ -75,7 +75,8 @@ impl Sshd {
                 return Err(io::Error::other(format!("{SERVER} ended: {status}: {}", fs::read_to_string(at("log")).unwrap_or_default())));
             }
             if Instant::now() > until {
-                let _it_may_be_gone = child.kill();
+                // It may be gone.
+                let _ = child.kill();
                 return Err(io::Error::other("sshd does not listen"));
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -93,6 +94,24 @@ impl Sshd {
         Ok(Sshd { place, port, child })
     }
 
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    #[track_caller]
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(self.path(name), content).unwrap_or_else(|e| panic!("{name}: {e}"));
+    }
+
+    /// Has clients reach it at another address of this machine or of its network namespace.
+    #[track_caller]
+    pub fn move_to(&self, address: &str) {
+        for name in ["ssh_config", "known_hosts"] {
+            self.write(name, self.read(name).replace("127.0.0.1", address));
+        }
+    }
+
     /// For ssh's `-F`. It knows the server as `testhost`.
     pub fn config(&self) -> PathBuf {
         self.path("ssh_config")
@@ -105,16 +124,12 @@ impl Sshd {
 
     /// How many logins have been accepted.
     pub fn logins(&self) -> usize {
-        fs::read_to_string(self.path("log"))
-            .unwrap_or_default()
-            .lines()
-            .filter(|line| line.starts_with("Accepted ") && line.contains(" for "))
-            .count()
+        self.log().lines().filter(|line| line.starts_with("Accepted ") && line.contains(" for ")).count()
     }
 
     /// How many sessions have been opened in them.
     pub fn sessions(&self) -> usize {
-        fs::read_to_string(self.path("log")).unwrap_or_default().lines().filter(|line| line.contains("Starting session: ")).count()
+        self.log().lines().filter(|line| line.contains("Starting session: ")).count()
     }
 
     /// Cuts the connections that there are, as a network would; says how many there were.
@@ -159,9 +174,13 @@ impl Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- sshd\n{}", self.log());
+        }
         self.cut();
-        let _it_may_be_gone = self.child.kill();
-        let _reaped = self.child.wait();
+        // It may be gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -191,7 +210,8 @@ fn is_server(process: u32) -> bool {
 
 fn send(process: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
-        let _it_may_be_gone = rustix::process::kill_process(pid, signal);
+        // It may be gone.
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
@@ -217,7 +237,8 @@ pub(crate) fn start_with_us(mut command: Command) -> io::Result<Child> {
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let _nobody_waits = send.send(command.spawn());
+        // Nobody may wait for it.
+        let _ = send.send(command.spawn());
         loop {
             std::thread::park();
         }

@@ -172,27 +172,20 @@ const BULK_TIME: i64 = 1_600_000_000;
 fn bulk(root: &Path, directories: Option<u64>, files: u64, size: u64) -> io::Result<()> {
     fs::create_dir_all(root)?;
     let root = openat(CWD, root, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let threads = 2;
+    let root = &root;
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|worker| (worker, &root)).collect();
-        let workers: Vec<_> = workers
-            .into_iter()
-            .map(|(worker, root)| {
-                scope.spawn(move || -> io::Result<()> {
-                    match directories {
-                        None => fill_directory(root, "", (worker..files).step_by(threads as usize), size),
-                        Some(directories) => (worker..directories).step_by(threads as usize).try_for_each(|number| {
-                            let name = format!("d{number:05}");
-                            mkdirat(root, &name, Mode::from_raw_mode(0o755))?;
-                            let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-                            let directory = openat(root, &name, flags, Mode::empty())?;
-                            fill_directory(&directory, &name, 0..files, size)?;
-                            Ok(rustix::fs::futimens(&directory, &times(BULK_TIME, 0))?)
-                        }),
-                    }
+        let workers = [0, 1].map(|worker| {
+            scope.spawn(move || -> io::Result<()> {
+                let Some(directories) = directories else { return fill_directory(root, "", (worker..files).step_by(2), size) };
+                (worker..directories).step_by(2).try_for_each(|number| {
+                    let name = format!("d{number:05}");
+                    mkdirat(root, &name, Mode::from_raw_mode(0o755))?;
+                    let directory = openat(root, &name, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+                    fill_directory(&directory, &name, 0..files, size)?;
+                    Ok(rustix::fs::futimens(&directory, &times(BULK_TIME, 0))?)
                 })
             })
-            .collect();
+        });
         workers.into_iter().try_for_each(|worker| worker.join().expect("the generator does not panic"))
     })
 }

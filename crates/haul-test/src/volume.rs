@@ -3,7 +3,6 @@
 //! Disk file systems live in a sparse file on a loop device with the features that `mkfs` chooses by default. Everything here needs root and the
 //! programs of the file system; what is missing is an error that names it, never a skip.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::process::{Command, Stdio};
 pub struct Volume {
     base: PathBuf,
     mountpoint: PathBuf,
-    mounted: bool,
+    mounted: Option<Mounted>,
 }
 
 /// Which file system, see [`Volume::new`].
@@ -48,7 +47,7 @@ impl Volume {
             return Err(io::Error::new(ErrorKind::PermissionDenied, format!("a {} volume needs root", kind.name())));
         }
         let base = tempfile::Builder::new().prefix("haul-volume-").tempdir()?.keep();
-        let mut volume = Volume { mountpoint: base.join("mount"), base, mounted: false };
+        let mut volume = Volume { mountpoint: base.join("mount"), base, mounted: None };
         fs::create_dir(&volume.mountpoint)?;
         volume.fill(kind, size)?;
         Ok(volume)
@@ -86,47 +85,64 @@ impl Volume {
     }
 
     fn fill(&mut self, kind: &Kind, size: u64) -> io::Result<()> {
-        let image = self.base.join("image");
-        let target = self.mountpoint.clone();
-        if let Kind::Tmpfs { inodes } = kind {
-            let inodes = inodes.map_or(String::new(), |inodes| format!(",nr_inodes={inodes}"));
-            run(
-                "mount",
-                "mount",
-                [
-                    OsStr::new("-t"),
-                    OsStr::new("tmpfs"),
-                    OsStr::new("-o"),
-                    OsStr::new(&format!("size={size}{inodes}")),
-                    OsStr::new("haul-test"),
-                    target.as_ref(),
-                ],
-            )?;
-            self.mounted = true;
-            return Ok(());
-        }
-        fs::File::create(&image)?.set_len(size)?;
-        let (program, package, quiet) = match kind {
-            Kind::Ext4 { .. } => ("mkfs.ext4", "e2fsprogs", "-q"),
-            Kind::Xfs => ("mkfs.xfs", "xfsprogs", "-q"),
-            _ => ("mkfs.btrfs", "btrfs-progs", "-q"),
+        let image = self.base.join("image").display().to_string();
+        let (program, package) = match kind {
+            Kind::Tmpfs { inodes } => {
+                let inodes = inodes.map_or(String::new(), |inodes| format!(",nr_inodes={inodes}"));
+                self.mounted = Some(Mounted::new(&["-t", "tmpfs", "-o", &format!("size={size}{inodes}"), "haul-test"], &self.mountpoint)?);
+                return Ok(());
+            }
+            Kind::Ext4 { .. } => ("mkfs.ext4", "e2fsprogs"),
+            Kind::Xfs => ("mkfs.xfs", "xfsprogs"),
+            Kind::Btrfs { .. } => ("mkfs.btrfs", "btrfs-progs"),
         };
-        run(program, package, [OsStr::new(quiet), image.as_ref()])?;
+        fs::File::create(&image)?.set_len(size)?;
+        run(program, package, &["-q", &image])?;
         let options = match kind {
             Kind::Ext4 { mount_options } if !mount_options.is_empty() => format!("loop,{mount_options}"),
             _ => "loop".to_owned(),
         };
-        run("mount", "mount", [OsStr::new("-o"), OsStr::new(&options), image.as_ref(), target.as_ref()])?;
-        self.mounted = true;
+        self.mounted = Some(Mounted::new(&["-o", &options, &image], &self.mountpoint)?);
         if let Kind::Btrfs { quota: Some(limit) } = kind {
-            run("btrfs", "btrfs-progs", [OsStr::new("quota"), OsStr::new("enable"), target.as_ref()])?;
-            run(
-                "btrfs",
-                "btrfs-progs",
-                [OsStr::new("qgroup"), OsStr::new("limit"), OsStr::new(&limit.to_string()), OsStr::new("0/5"), target.as_ref()],
-            )?;
+            let target = self.mountpoint.display().to_string();
+            run("btrfs", "btrfs-progs", &["quota", "enable", &target])?;
+            run("btrfs", "btrfs-progs", &["qgroup", "limit", &limit.to_string(), "0/5", &target])?;
         }
         Ok(())
+    }
+}
+
+/// What is mounted at a directory, until this is dropped: lazily unmounted when something is still open.
+#[derive(Debug)]
+pub struct Mounted(String);
+
+impl Mounted {
+    /// `arguments` of `mount` in front of the directory.
+    pub fn new(arguments: &[&str], at: &Path) -> io::Result<Mounted> {
+        let at = at.display().to_string();
+        run("mount", "mount", &[arguments, &[&at]].concat())?;
+        Ok(Mounted(at))
+    }
+
+    /// A directory of this machine under a second name.
+    #[track_caller]
+    pub fn bind(from: &Path, at: &Path) -> Mounted {
+        Mounted::new(&["--bind", &from.display().to_string()], at).expect("mounted: root")
+    }
+
+    /// A tmpfs with these options.
+    #[track_caller]
+    pub fn tmpfs(at: &Path, options: &str) -> Mounted {
+        Mounted::new(&["-t", "tmpfs", "-o", options, "none"], at).expect("mounted: root")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if run("umount", "mount", &[&self.0]).is_err() {
+            // It may be gone.
+            let _ = run("umount", "mount", &["-l", &self.0]);
+        }
     }
 }
 
@@ -143,9 +159,7 @@ impl Kind {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        if self.mounted && run("umount", "mount", [self.mountpoint.as_os_str()]).is_err() {
-            let _ = run("umount", "mount", [OsStr::new("-l"), self.mountpoint.as_os_str()]);
-        }
+        drop(self.mounted.take());
         // One by one, never recursively: were it still mounted, that would empty the volume through its mount point.
         let _ = fs::remove_dir(&self.mountpoint);
         let _ = fs::remove_file(self.base.join("image"));
@@ -153,7 +167,7 @@ impl Drop for Volume {
     }
 }
 
-fn run<'a>(program: &str, package: &str, arguments: impl IntoIterator<Item = &'a OsStr>) -> io::Result<()> {
+fn run(program: &str, package: &str, arguments: &[&str]) -> io::Result<()> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().map_err(|error| match error.kind() {
         ErrorKind::NotFound => io::Error::new(ErrorKind::NotFound, format!("{program} is missing: install the package {package}")),
         _ => io::Error::new(error.kind(), format!("{program}: {error}")),

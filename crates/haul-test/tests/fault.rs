@@ -22,7 +22,7 @@ store_suite!(no_faults_round_objects, || Fixture::of_memory(Memory::objects()).w
 store_suite!(watched, || {
     Fixture::of_memory(Memory::new()).wrapped(|store| {
         let fault = Fault::round(store);
-        for op in Op::ALL {
+        for &op in Op::ALL {
             fault.add(Rule::new(op, What::DelayEach(Duration::ZERO)).always());
         }
         fault
@@ -39,7 +39,7 @@ fn with_files(paths: &[&str]) -> (Memory, Fault) {
 
 #[test]
 fn every_operation_fails_as_told_the_nth_time_and_only_then() {
-    for op in Op::ALL {
+    for &op in Op::ALL {
         let (_, store) = with_files(&["a", "b", "c"]);
         store.add(Rule::new(op, What::Fail(ErrorKind::Denied, Remedy::Again)).nth(2));
         let outcomes: Vec<bool> = (0..4).map(|_| denied(&store, op)).collect();

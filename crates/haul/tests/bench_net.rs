@@ -12,17 +12,17 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_test::link::{Link, Options};
+use haul_test::program::{Ended, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use proxy::{DONE, HELLO};
-use support::{BOUND, Ended, World, names, until};
+use support::World;
 
 fn document(ended: &Ended) -> Value {
     serde_json::from_str(ended.out.trim()).unwrap_or_else(|e| panic!("{e}\n{ended}"))
@@ -59,12 +59,12 @@ fn a_link_of_a_known_rate_is_found_each_way() {
     let of = |rate| Options { rate: Some(rate), delay: Duration::from_millis(4), ..Options::default() };
     let link = Link::uneven(of(forth), of(back)).expect("namespaces and TUN devices: root");
     let (w, _link) = network::over(link, "");
-    w.tree("far-home: data=100K dir/more=5");
-    let before = below(&w.join("far-home"));
+    w.tree("remote-home: data=100K dir/more=5");
+    let before = below(&w.path("remote-home"));
     for (words, way) in [("", "direct"), ("--no-direct", "ssh"), ("--no-agent", "sftp")] {
         let command = format!("bench net --json --streams 1,2 --seconds 1 --repeat 1 --out run-{way} {words} testhost");
         let haul = if way == "sftp" { w.plain(&command) } else { w.haul(&command) };
-        let ended = haul.run().code(0);
+        let ended = haul.ends(0);
         let found = document(&ended);
         assert_eq!((&found["way"], &found["failed"]), (&way.into(), &0.into()), "{ended}");
         // Headers, acknowledgements and ssh's own bytes take some of the rate, other processes may take more; what was queued
@@ -75,10 +75,10 @@ fn a_link_of_a_known_rate_is_found_each_way() {
         }
         let asked = found["round_trip"]["median"].as_f64().expect("a number");
         assert!((0.008..0.5).contains(&asked), "{asked}\n{ended}");
-        let run = samples(&w.join(format!("run-{way}")));
+        let run = samples(&w.path(format!("run-{way}")));
         assert!(run.iter().skip(1).all(|sample| sample["series"].as_array().is_some_and(|points| points.len() >= 4)), "{run:?}");
     }
-    assert_eq!(below(&w.join("far-home")), before, "nothing is written there");
+    assert_eq!(below(&w.path("remote-home")), before, "nothing is written there");
     w.assert_no_agents();
     assert_eq!(w.server.logins(), 3, "one login a run");
 }
@@ -89,14 +89,14 @@ fn a_run_that_was_interrupted_goes_on() {
     let command = "bench net --streams 1,2 --seconds 1 --repeat 2 --out run testhost";
     let running = w.haul(command).start();
     // One point is done, the next has begun.
-    until("two samples", || fs::read_to_string(w.join("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
+    until("two samples", || fs::read_to_string(w.path("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
     running.signal(Signal::INT);
-    let ended = running.wait(Duration::from_secs(20)).code(20).says("what was measured is kept").says("This run has not ended");
-    let kept = samples(&w.join("run"));
+    let ended = running.within(Duration::from_secs(20)).code(20).says("what was measured is kept").says("This run has not ended");
+    let kept = samples(&w.path("run"));
     assert!((2..9).contains(&kept.len()), "{ended}");
     w.assert_no_agents();
-    w.haul(command).run().code(0).says("are measured already").says("Out (from here): ").says("Note: Route: ");
-    let all = samples(&w.join("run"));
+    w.haul(command).ends(0).says("are measured already").says("Out (from here): ").says("Note: Route: ");
+    let all = samples(&w.path("run"));
     assert_eq!(all.len(), 9);
     assert_eq!(all[..kept.len()], kept[..], "what was measured is not measured again");
     let mut points: Vec<String> = all.iter().map(|sample| format!("{} {}", sample["factors"], sample["repetition"])).collect();
@@ -104,8 +104,8 @@ fn a_run_that_was_interrupted_goes_on() {
     points.dedup();
     assert_eq!(points.len(), 9, "each point once: {points:?}");
     assert!(all.iter().all(|sample| sample["outcome"] == "ok"));
-    w.haul(command).run().code(23).says("the directory has a complete run");
-    assert_eq!(names(&w.join("far-home")), Vec::<String>::new());
+    w.haul(command).ends(23).says("the directory has a complete run");
+    assert_eq!(w.names("remote-home"), "");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_host_that_goes_away_ends_it_with_what_there_is() {
     let w = World::new("");
     let command = "bench net --streams 1 --seconds 1 --repeat 2 --no-direct --json --out run testhost";
     let running = w.haul(command).start();
-    until("a sample", || fs::read_to_string(w.join("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
+    until("a sample", || fs::read_to_string(w.path("run/samples.jsonl")).is_ok_and(|text| text.lines().count() >= 2));
     // Between two measurements a connection is made again: it goes away until the run has ended.
     let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
@@ -123,27 +123,27 @@ fn a_host_that_goes_away_ends_it_with_what_there_is() {
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
-        let ended = running.wait(BOUND);
+        let ended = running.wait();
         over.store(true, Ordering::Relaxed);
         ended
     });
     let ended = ended.code(10).says("testhost").says("what was measured is kept");
     let found = document(&ended);
     assert!(found["error"].is_string() && found["directions"].as_array().is_some_and(|some| !some.is_empty()), "{ended}");
-    let run = samples(&w.join("run"));
+    let run = samples(&w.path("run"));
     assert!(run.iter().any(|sample| sample["outcome"] == "failed" && sample["reason"].is_string()), "{ended}");
     w.assert_no_agents();
     // It is back: what failed is measured, what was measured stays.
-    let again = w.haul(command).run().code(0);
+    let again = w.haul(command).ends(0);
     assert_eq!(document(&again)["failed"], 1, "{again}");
-    let all = samples(&w.join("run"));
+    let all = samples(&w.path("run"));
     assert_eq!((all.len(), &all[..run.len()]), (6, &run[..]), "{again}");
 }
 
 #[test]
 fn small_files_are_counted() {
     let w = World::new("");
-    let ended = w.haul("bench net --small --json -q --streams 2 --seconds 1 --repeat 1 --out run testhost").run().code(0);
+    let ended = w.haul("bench net --small --json -q --streams 2 --seconds 1 --repeat 1 --out run testhost").ends(0);
     assert_eq!(ended.err, "");
     let found = document(&ended);
     for direction in found["directions"].as_array().expect("a list") {
@@ -162,34 +162,34 @@ fn a_far_haul_that_is_too_old_is_said_to_be() {
         }
         frame.bytes()
     });
-    let ended = w.haul("bench net --seconds 1 --out run testhost").run().code(1);
+    let ended = w.haul("bench net --seconds 1 --out run testhost").ends(1);
     ended.says("speaks version 1 of the protocol").says("--install-agent");
-    assert!(!w.join("run").exists());
+    assert!(!w.has("run"));
 }
 
 #[test]
 fn a_server_whose_devices_are_files_is_left_alone() {
-    let place = support::Place::new();
-    let file = place.join("plain");
-    fs::write(&file, "precious").expect("written");
-    let script = place.join("server.sh");
-    let bind = file.display();
-    fs::write(&script, format!("mount --bind {bind} /dev/null && mount --bind {bind} /dev/zero && exec /usr/lib/openssh/sftp-server\n"))
-        .expect("written");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("set");
-    let server = place.server(&format!("Subsystem sftp /usr/bin/unshare -m sh {}", script.display()));
-    let w = World::on(place, server);
-    let ended = w.plain("bench net --no-agent --seconds 1 --repeat 1 --streams 1 --out run testhost").run().code(1);
+    let w = World::on(|scratch| {
+        scratch.write("plain", "precious");
+        let (file, script) = (scratch.path("plain"), scratch.path("server.sh"));
+        let bind = file.display();
+        scratch.write(
+            &script,
+            format!("mount --bind {bind} /dev/null && mount --bind {bind} /dev/zero && exec /usr/lib/openssh/sftp-server\n"),
+        );
+        support::server(scratch, &format!("Subsystem sftp /usr/bin/unshare -m sh {}", script.display()))
+    });
+    let ended = w.plain("bench net --no-agent --seconds 1 --repeat 1 --streams 1 --out run testhost").ends(1);
     ended.says("/dev/").says("does not expose this device");
-    assert_eq!(fs::read_to_string(w.join("plain")).expect("there"), "precious");
+    assert_eq!(w.text("plain"), "precious");
 }
 
 #[test]
 fn what_is_no_host_is_refused() {
     let w = World::new("");
-    w.plain("bench net s3://bucket/prefix").run().code(1).says("haul bench files s3://");
-    w.plain("bench net /tmp").run().code(1).says("no host");
-    w.plain("bench net --streams 0 testhost").run().code(1);
-    w.plain("bench net --small --out run sftp://testhost").run().code(1).says("--small");
-    assert!(!w.join("run").exists());
+    w.plain("bench net s3://bucket/prefix").ends(1).says("haul bench files s3://");
+    w.plain("bench net /tmp").ends(1).says("no host");
+    w.plain("bench net --streams 0 testhost").ends(1);
+    w.plain("bench net --small --out run sftp://testhost").ends(1).says("--small");
+    assert!(!w.has("run"));
 }

@@ -1,48 +1,44 @@
 //! `haul doctor`, against an OpenSSH server of its own on loopback.
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::ops::Deref;
+use std::process::{Command, Stdio};
 
+use haul_test::scratch::Scratch;
 use haul_test::sshd::Sshd;
 use serde_json::Value;
 
 struct World {
+    scratch: Scratch,
     server: Sshd,
-    place: tempfile::TempDir,
+}
+
+impl Deref for World {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.scratch
+    }
 }
 
 impl World {
+    /// With a server whose sessions have `home` of the scratch directory for a home.
     fn new(lines: &str) -> World {
-        let place = tempfile::Builder::new().prefix("haul-doctor-").tempdir().expect("a temporary directory");
-        fs::create_dir(place.path().join("home")).expect("made");
-        let lines = format!("SetEnv HOME=~/home\n{lines}").replace('~', &place.path().display().to_string());
-        World { server: Sshd::start(&lines).expect("sshd can be started: openssh-server and root"), place }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
-    }
-
-    fn doctor(&self, words: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command.arg("doctor").arg("-F").arg(self.server.config()).args(words.split_whitespace());
-        command.output().expect("the program runs")
+        let scratch = Scratch::new();
+        scratch.tree("home/");
+        let lines = format!("SetEnv HOME={}\n{lines}", scratch.path("home").display());
+        World { server: Sshd::start(&lines).expect("sshd can be started: openssh-server and root"), scratch }
     }
 
     /// Standard output and standard error. Whatever is asked, each host is logged in to once.
     #[track_caller]
     fn ends(&self, code: i32, words: &str) -> (String, String) {
         let before = self.server.logins();
-        let ran = self.doctor(words);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
-        assert_eq!(ran.status.code(), Some(code), "haul doctor {words}\n{out}\n{err}\n{}", self.server.log());
+        let ended = self.program(Command::new(env!("CARGO_BIN_EXE_haul")), "doctor -F").arg(self.server.config());
+        let ended = ended.args(words.split_whitespace()).ends(code);
         let logins = self.server.logins() - before;
-        assert!(logins <= 1, "{logins} logins\n{out}\n{err}\n{}", self.server.log());
-        (out, err)
+        assert!(logins <= 1, "{logins} logins\n{ended}");
+        (ended.out, ended.err)
     }
 
     #[track_caller]
@@ -84,7 +80,7 @@ fn a_plain_host() {
     );
     assert_eq!(facts["home"]["path"], w.path("home").display().to_string());
     assert!(facts["home"]["free"].as_u64() > Some(0) && facts["home"]["file_system"].is_string(), "{facts}");
-    assert_eq!(fs::read_dir(w.path("home")).expect("it is there").count(), 0, "nothing is written there");
+    assert_eq!(w.names("home"), "", "nothing is written there");
 }
 
 #[test]
@@ -131,17 +127,16 @@ fn few_sessions_are_counted_and_lived_with() {
 #[test]
 fn a_master_of_the_users_own_is_not_left() {
     let w = World::new("MaxSessions 2");
-    let config = fs::read_to_string(w.server.config()).expect("there") + "  ControlPath " + &w.path("c-%C").display().to_string();
-    fs::write(w.server.config(), config).expect("written");
+    w.server.write("ssh_config", format!("{}  ControlPath {}", w.server.read("ssh_config"), w.path("c-%C").display()));
     let ssh = |words: &[&str]| {
         let mut command = Command::new("ssh");
-        command.arg("-F").arg(w.server.config()).args(words).arg("testhost").stderr(std::process::Stdio::null());
+        command.arg("-F").arg(w.server.config()).args(words).arg("testhost").stderr(Stdio::null());
         assert!(command.status().expect("ssh runs").success(), "{words:?}");
     };
     ssh(&["-M", "-N", "-f"]);
     let facts = w.facts("testhost");
     assert_eq!((&facts["login"]["master"], &facts["sessions"]["opened"]), (&"user".into(), &2.into()), "{facts}");
-    assert_eq!(w.server.logins(), 1, "no login but the user's own\n{}", w.server.log());
+    assert_eq!(w.server.logins(), 1, "no login but the user's own");
     ssh(&["-O", "exit"]);
 }
 
@@ -189,10 +184,10 @@ fn it_can_place_haul() {
     assert!(err.contains("installed haul") && out.contains("with haul on the host") && out.contains("/.cache/haul/haul-"), "{out}{err}");
     // One that does not start any more.
     let placed = w.path("home/.cache/haul").join(concat!("haul-", env!("CARGO_PKG_VERSION")));
-    let begin = fs::read(&placed).expect("it is there")[..100_000].to_vec();
-    fs::remove_file(&placed).expect("removed");
-    fs::write(&placed, begin).expect("written");
-    fs::set_permissions(&placed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("set");
+    let begin = w.read(&placed)[..100_000].to_vec();
+    w.remove(&placed);
+    w.write(&placed, begin);
+    w.chmod(&placed, 0o700);
     let (out, _) = w.ends(0, "testhost");
     assert!(
         out.contains("over plain SFTP") && out.contains("does not start") && out.contains("--install-agent replaces the haul"),

@@ -1,81 +1,71 @@
 //! `haul why`, and the limits of a run that only the program as it is can have: file systems that are slow, links that are
 //! slow, workers that are few. Delays are large against what a busy machine adds. Needs root, FUSE, TUN and OpenSSH.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::ops::Deref;
+use std::process::Command;
 use std::time::Duration;
 
-use haul_test::link::{Link, Options as Way};
+use haul_test::link::{Link, Options as Route};
+use haul_test::program::{Program, until};
+use haul_test::scratch::Scratch;
 use haul_test::slowfs::{Options, SlowFs};
 use haul_test::sshd::Sshd;
-use haul_test::tree::Tree;
 use serde_json::Value;
 
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
-/// A place of its own for one test, with a link to a far host if there is one. The two ends are one machine.
+/// A directory for one test, with a link to a remote host if there is one. The two ends are one machine.
 struct World {
-    place: tempfile::TempDir,
+    scratch: Scratch,
     host: Option<(Sshd, Link)>,
 }
 
+impl Deref for World {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
 impl World {
-    fn new() -> World {
-        let place = tempfile::Builder::new().prefix("haul-why-").tempdir().expect("a temporary directory");
-        for name in ["home", "run", "backing", "slow"] {
-            fs::create_dir(place.path().join(name)).expect("made");
-        }
-        World { place, host: None }
+    fn new(tree: &str) -> World {
+        let scratch = Scratch::new();
+        scratch.tree("run/ backing/ slow/");
+        scratch.tree(tree);
+        World { scratch, host: None }
     }
 
     /// With a host `testhost` behind a link.
-    fn behind(way: Way) -> World {
-        let mut world = World::new();
-        let link = Link::new(way).expect("namespaces and TUN devices: root");
+    fn behind(route: Route, tree: &str) -> World {
+        let world = World::new(tree);
+        let link = Link::new(route).expect("namespaces and TUN devices: root");
         let address = link.far().address().to_string();
-        let (home, run) = (world.path("home"), world.path("run"));
-        let lines = format!("ListenAddress {address}\nSetEnv HOME={} XDG_RUNTIME_DIR={}", home.display(), run.display());
+        let lines =
+            format!("ListenAddress {address}\nSetEnv HOME={} XDG_RUNTIME_DIR={}", world.home.display(), world.path("run").display());
         let server =
             link.far().inside(|| Sshd::start(&lines)).expect("in the namespace").expect("sshd can be started: openssh-server and root");
-        for file in [server.config(), server.path("known_hosts")] {
-            let text = fs::read_to_string(&file).expect("written");
-            fs::write(&file, text.replace("127.0.0.1", &address)).expect("written");
-        }
-        world.host = Some((server, link));
-        world
+        server.move_to(&address);
+        World { host: Some((server, link)), ..world }
     }
 
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
-    }
-
-    fn tree(&self, words: &str) {
-        let tree = Tree::new(self.path("")).expect("the place is there");
-        tree.build(words).expect("the tree is made");
-    }
-
-    /// `~` stands for the place.
-    fn command(&self, words: &str) -> Command {
+    fn haul(&self, words: &str) -> Program {
         let mut command = Command::new(HAUL);
-        command.env_clear().current_dir(self.place.path()).stdin(Stdio::null());
-        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command.env("HOME", self.path("home")).env("HAUL_STATE_DIR", self.path("state")).env("XDG_RUNTIME_DIR", self.path("run"));
-        let place = self.place.path().display().to_string();
-        command.args(words.split_whitespace().map(|word| word.replace('~', &place)));
-        if let Some((server, link)) = self.host.as_ref().filter(|_| !words.starts_with("why")) {
-            command.arg("-F").arg(server.config()).arg("--agent").arg(HAUL).arg("--no-direct");
+        let host = self.host.as_ref().filter(|_| !words.starts_with("why"));
+        if let Some((_, link)) = host {
             link.near().enter(&mut command);
         }
-        command
+        let program = self.program(command, words).env("XDG_RUNTIME_DIR", self.path("run"));
+        match host {
+            Some((server, _)) => program.arg("-F").arg(server.config()).args(["--agent", HAUL, "--no-direct"]),
+            None => program,
+        }
     }
 
     #[track_caller]
     fn run(&self, code: i32, words: &str) -> (String, String) {
-        let Output { status, stdout, stderr } = self.command(words).output().expect("the program runs");
-        let (out, err) = (String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned());
-        assert_eq!(status.code(), Some(code), "haul {words}\n{out}\n{err}");
-        (out, err)
+        let ended = self.haul(words).ends(code);
+        (ended.out, ended.err)
     }
 
     #[track_caller]
@@ -90,11 +80,9 @@ impl World {
     fn limited(&self, words: &str, limiter: &str) -> Value {
         let mut said = Value::Null;
         for _ in 0..3 {
-            for copy in ["copy", "slow/copy"] {
-                let _of_the_run_before = fs::remove_dir_all(self.path(copy));
-            }
-            let (out, _) = self.run(0, &format!("{words} --json"));
-            let last: Value = serde_json::from_str(out.lines().last().expect("it says how it ended")).expect("JSON");
+            self.remove("copy");
+            self.remove("slow/copy");
+            let last = self.haul(&format!("{words} --json")).ends(0).finished();
             said = self.why("");
             assert_eq!((&said["limiter"], &said["limited_by"], &said["next"]), (&last["limiter"], &last["limited_by"], &last["next"]));
             if said["limiter"] != "processors" {
@@ -122,9 +110,8 @@ fn files(count: usize, size: &str) -> String {
 
 #[test]
 fn slow_file_systems() {
-    let world = World::new();
     // More of them than the tuner takes workers, or they are what it lacks.
-    world.tree(&format!("src: {}", files(60, "300K")));
+    let world = World::new(&format!("src: {}", files(60, "300K")));
     {
         let _mounted = slow(&world, 0, 150);
         world.limited("cp -W src/ ~/slow/copy", "destination-writes");
@@ -137,8 +124,7 @@ fn slow_file_systems() {
 
 #[test]
 fn slow_metadata() {
-    let world = World::new();
-    world.tree(&format!("src: {}\nbacking/src: {}", files(60, "1K"), files(60, "1K")));
+    let world = World::new(&format!("src: {}\nbacking/src: {}", files(60, "1K"), files(60, "1K")));
     let _mounted = slow(&world, 25, 0);
     world.limited("cp src/ ~/slow/copy", "destination-metadata");
     world.limited("cp slow/src/ ~/copy", "source-metadata");
@@ -146,28 +132,25 @@ fn slow_metadata() {
 
 #[test]
 fn a_link_of_little_rate() {
-    let world = World::behind(Way { rate: Some(2 << 20), delay: ms(1), ..Way::default() });
-    world.tree(&format!("src: {}", files(12, "300K")));
+    let world = World::behind(Route { rate: Some(2 << 20), delay: ms(1), ..Route::default() }, &format!("src: {}", files(12, "300K")));
     let said = world.limited("cp src/ testhost:~/copy", "network");
     assert!(said["limited_by"].as_str().expect("text").starts_with("the network to testhost"), "{said:#}");
     assert!(said["next"][0].as_str().expect("text").contains("haul bench net testhost"), "{said:#}");
     assert!(said["far_destination"]["processors"].as_u64().is_some_and(|n| n > 0), "{said:#}");
-    fs::rename(world.path("copy"), world.path("back")).expect("renamed");
+    world.rename("copy", "back");
     world.limited("cp testhost:~/back/ ~/copy", "network");
 }
 
 #[test]
-fn a_long_way() {
-    let world = World::behind(Way { delay: ms(100), ..Way::default() });
-    world.tree(&format!("src: {}", files(40, "2K")));
+fn a_long_route() {
+    let world = World::behind(Route { delay: ms(100), ..Route::default() }, &format!("src: {}", files(40, "2K")));
     let said = world.limited("cp src/ testhost:~/copy", "network");
     assert!(said["far_destination"]["round_trip"].as_f64().is_some_and(|trip| trip >= 0.2), "{said:#}");
 }
 
 #[test]
-fn a_fast_way_to_a_slow_disk() {
-    let world = World::behind(Way::default());
-    world.tree(&format!("src: {}", files(12, "300K")));
+fn a_fast_route_to_a_slow_disk() {
+    let world = World::behind(Route::default(), &format!("src: {}", files(12, "300K")));
     let _mounted = slow(&world, 0, 400);
     let said = world.limited("cp src/ testhost:~/slow/copy", "destination-writes");
     assert!(said["limited_by"].as_str().expect("text").contains("the destination testhost:"), "{said:#}");
@@ -175,8 +158,7 @@ fn a_fast_way_to_a_slow_disk() {
 
 #[test]
 fn few_workers_and_a_limit() {
-    let world = World::new();
-    world.tree(&format!("src: {}", files(6, "400K")));
+    let world = World::new(&format!("src: {}", files(6, "400K")));
     {
         let _mounted = slow(&world, 0, 200);
         let said = world.limited("cp -j 1 src/ ~/slow/copy", "workers");
@@ -189,8 +171,7 @@ fn few_workers_and_a_limit() {
 
 #[test]
 fn what_is_said_to_a_person() {
-    let world = World::new();
-    world.tree(&format!("src: {}", files(8, "1M")));
+    let world = World::new(&format!("src: {}", files(8, "1M")));
     let (_, err) = world.run(1, "why");
     assert!(err.contains("no run is recorded") && err.contains("dry run"), "{err}");
     world.run(0, "cp -n src/ ~/copy");
@@ -219,57 +200,40 @@ fn what_is_said_to_a_person() {
 
 #[test]
 fn a_run_that_was_interrupted_or_killed() {
-    let world = World::new();
-    world.tree(&format!("src: {}", files(8, "2M")));
+    let world = World::new(&format!("src: {}", files(8, "2M")));
     world.run(75, "cp --bwlimit 4M --deadline 1s src/ ~/copy");
     let said = world.why("");
     assert_eq!((&said["ending"], &said["limiter"]), (&"deadline".into(), &"bwlimit".into()), "{said:#}");
     assert!(world.run(0, "why").0.contains(", stopped "));
-    let mut killed = world.command("cp --bwlimit 1M src/ ~/copy").stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-    wait_for(|| journal_of(&world.path("state")));
+    let killed = world.haul("cp --bwlimit 1M src/ ~/copy").start();
+    until("the old figures of the job are gone", || {
+        let jobs = world.state.join("jobs");
+        world.entries(&jobs).iter().any(|job| world.has(jobs.join(job).join("journal")) && !world.has(jobs.join(job).join("figures")))
+    });
     let (_, err) = world.run(1, "why");
     assert!(err.contains("no run has ended yet"), "{err}");
-    killed.kill().expect("it runs");
-    killed.wait().expect("it ended");
+    drop(killed);
     let (_, err) = world.run(1, "why");
     assert!(err.contains("killed before its analysis") && err.contains("run it again"), "{err}");
 }
 
-/// Whether a job is at work: its old figures are gone.
-fn journal_of(state: &Path) -> bool {
-    let jobs = fs::read_dir(state.join("jobs")).into_iter().flatten().flatten();
-    jobs.into_iter().any(|job| job.path().join("journal").exists() && !job.path().join("figures").exists())
-}
-
-fn wait_for(done: impl Fn() -> bool) {
-    for _ in 0..1000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(ms(20));
-    }
-    panic!("not within 20 s");
-}
-
 #[test]
 fn a_run_of_bench_is_explained() {
-    let world = World::new();
-    let dir = world.path("bench");
-    fs::create_dir(&dir).expect("made");
+    let world = World::new("");
     let header = r#"{"version":1,"kind":"compare","id":"1","started":"2026-01-02T03:04:05Z","ended":"2026-01-02T03:05:05Z","command":[],"host":{"name":"node7"}}"#;
-    fs::write(dir.join("run.json"), header).expect("written");
+    world.write("bench/run.json", header);
     let sample = |contender: &str, n: u32, seconds: f64, limit: &str| {
         format!(
             r#"{{"number":{n},"contender":"{contender}","repetition":{n},"at":"","outcome":"ok","seconds":{seconds},"limited_by":{limit}}}"#
         )
     };
     let lines = [sample("cp", 1, 3.0, "null"), sample("haul", 1, 1.5, r#""writing the destination: 80%""#)];
-    fs::write(dir.join("samples.jsonl"), lines.join("\n") + "\n").expect("written");
+    world.write("bench/samples.jsonl", lines.join("\n") + "\n");
     let (page, _) = world.run(0, "why bench");
     assert!(page.contains("Fastest was haul: 1.50 s") && page.contains("haul was limited by writing the destination: 80%."), "{page}");
     let said = world.why("bench");
     assert_eq!(said["event"], "why-run");
     assert_eq!((&said["kind"], &said["contenders"][1]["limited_by"]), (&"compare".into(), &"writing the destination: 80%".into()));
-    fs::write(dir.join("run.json"), "{").expect("written");
+    world.write("bench/run.json", "{");
     world.run(23, "why bench");
 }

@@ -82,13 +82,14 @@ fn run(call: &Call) -> Result<ExitStatus, String> {
                 _ => continue,
             };
             if let Some(process) = process {
-                let _it_may_be_gone = kill_process(process, passed);
+                // It may be gone.
+                let _ = kill_process(process, passed);
             }
         }
     });
     let status = child.wait().map_err(|error| error.to_string());
     handle.close();
-    let _ended = passing.join();
+    let _ = passing.join();
     drop(server);
     if call.count {
         eprintln!("haul-link: forth {}\nhaul-link: back  {}", shown(link.forth()), shown(link.back()));
@@ -127,12 +128,14 @@ impl Drop for Server {
         if !matches!(self.0.try_wait(), Ok(None)) {
             return;
         }
-        let _it_may_be_gone = kill_process_group(group, Signal::TERM);
+        // It may be gone.
+        let _ = kill_process_group(group, Signal::TERM);
         let until = Instant::now() + Duration::from_secs(2);
         while matches!(self.0.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                let _it_may_be_gone = kill_process_group(group, Signal::KILL);
-                let _reaped = self.0.wait();
+                // It may be gone.
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = self.0.wait();
                 return;
             }
             std::thread::sleep(Duration::from_millis(2));

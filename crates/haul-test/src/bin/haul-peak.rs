@@ -67,7 +67,7 @@ fn main() -> std::process::ExitCode {
 
 fn complain(words: &str) -> std::process::ExitCode {
     // Nothing can be said when even this fails.
-    let _unsaid = writeln!(std::io::stderr(), "{words}");
+    let _ = writeln!(std::io::stderr(), "{words}");
     std::process::ExitCode::from(2)
 }
 

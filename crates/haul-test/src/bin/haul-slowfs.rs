@@ -1,17 +1,16 @@
 //! Mounts the slow file system until it is unmounted or told to stop.
 //!
-//! `haul-slowfs [--metadata-ms N] [--data-ms N] [--cache-ms N] [--threads N] [--xattrs] [--permissions] [--fault KIND:NAME:NUMBER[:TIMES]] BACKING MOUNTPOINT`
+//! `haul-slowfs [--metadata-ms N] [--data-ms N] [--threads N] BACKING MOUNTPOINT`
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use haul_test::slowfs::{Fault, Options, SlowFs, detach};
+use haul_test::slowfs::{Options, SlowFs, detach};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-const USAGE: &str = "usage: haul-slowfs [--metadata-ms N] [--data-ms N] [--cache-ms N] [--threads N] [--xattrs] [--permissions]\n\
-                     \x20                  [--fault KIND:NAME:NUMBER[:TIMES]]... BACKING MOUNTPOINT";
+const USAGE: &str = "usage: haul-slowfs [--metadata-ms N] [--data-ms N] [--threads N] BACKING MOUNTPOINT";
 
 fn main() -> ExitCode {
     match run() {
@@ -25,7 +24,6 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), String> {
     let mut options = Options::default();
-    let mut faults = Vec::new();
     let mut paths = Vec::new();
     let mut arguments = std::env::args_os().skip(1);
     while let Some(argument) = arguments.next() {
@@ -34,20 +32,13 @@ fn run() -> Result<(), String> {
         match flag.as_str() {
             "--metadata-ms" => options.metadata_delay = milliseconds(&value()?)?,
             "--data-ms" => options.data_delay = milliseconds(&value()?)?,
-            "--cache-ms" => options.cache = milliseconds(&value()?)?,
             "--threads" => options.threads = value()?.parse().map_err(|_| format!("--threads wants a number\n{USAGE}"))?,
-            "--xattrs" => options.xattrs = true,
-            "--permissions" => options.permissions = true,
-            "--fault" => faults.push(Fault::parse(&value()?)?),
             _ if flag.starts_with("--") => return Err(format!("unknown option {flag}\n{USAGE}")),
             _ => paths.push(PathBuf::from(argument)),
         }
     }
     let [backing, mountpoint] = paths.as_slice() else { return Err(USAGE.to_owned()) };
     let mounted = SlowFs::mount_at(backing, mountpoint, options).map_err(|error| error.to_string())?;
-    for fault in faults {
-        mounted.faults().add(fault);
-    }
     let mountpoint = mounted.path().to_owned();
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|error| error.to_string())?;
     std::thread::spawn(move || {

@@ -20,6 +20,19 @@ pub(super) struct Reading {
     pub op: Op,
 }
 
+impl Reading {
+    /// A reader with `what` wrong, where that is so behind `half` of it.
+    fn bent<'a>(&self, from: Box<dyn Read + Send + 'a>, what: Option<What>, half: u64, under: Under<'a>) -> Box<dyn Read + Send + 'a> {
+        let until = match &what {
+            None | Some(What::FlipBit) => None,
+            Some(What::StopShort) => Some((half, None)),
+            Some(what) => Some((half, failure(what, self.op, &self.name))),
+        };
+        let from = Bent { from, flips: matches!(what, Some(What::FlipBit)), until };
+        Box::new(Counted { from, _under: under })
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 impl Source for Reading {
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
@@ -28,8 +41,7 @@ impl Source for Reading {
         self.core.ask(self.op, &path, true)?;
         let what = self.core.ask(self.op, &path, false)?;
         let half = (at.end - at.start) / 2;
-        let from = self.inner.read(at)?;
-        Ok(Box::new(Bent::new(from, what, half, self.op, &self.name, under)))
+        Ok(self.bent(self.inner.read(at)?, what, half, under))
     }
 
     fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
@@ -37,11 +49,10 @@ impl Source for Reading {
         let path = self.name.path();
         self.core.ask(self.op, &path, true)?;
         let what = self.core.ask(self.op, &path, false)?;
-        let from = self.inner.stream()?;
-        Ok(Box::new(Bent::new(from, what, 1 << 20, self.op, &self.name, under)))
+        Ok(self.bent(self.inner.stream()?, what, 1 << 20, under))
     }
 
-    /// What goes from one far side to another passes every rule by.
+    /// What goes from one remote host to another passes every rule by.
     fn reach(&self) -> Option<Reach> {
         if self.core.is_watched(self.op) { None } else { self.inner.reach() }
     }
@@ -107,26 +118,14 @@ impl Source for Reading {
 }
 
 /// A reader with something wrong half way or at its first byte.
-struct Bent<'a> {
-    from: Box<dyn Read + Send + 'a>,
+struct Bent<R> {
+    from: R,
     flips: bool,
     /// Bytes until the trouble, and the trouble: an error, or an end.
     until: Option<(u64, Option<Error>)>,
-    _under: Under<'a>,
 }
 
-impl<'a> Bent<'a> {
-    fn new(from: Box<dyn Read + Send + 'a>, what: Option<What>, half: u64, op: Op, name: &Name, under: Under<'a>) -> Self {
-        let until = match &what {
-            None | Some(What::FlipBit) => None,
-            Some(What::StopShort) => Some((half, None)),
-            Some(what) => Some((half, failure(what, op, name))),
-        };
-        Bent { from, flips: matches!(what, Some(What::FlipBit)), until, _under: under }
-    }
-}
-
-impl Read for Bent<'_> {
+impl<R: Read> Read for Bent<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let most = match &mut self.until {
             Some((0, trouble)) => return trouble.take().map_or(Ok(0), |e| Err(e.into())),
@@ -145,20 +144,15 @@ impl Read for Bent<'_> {
     }
 }
 
-/// A reader whose first bit is another.
-struct Flipped<'a> {
-    from: &'a mut dyn Read,
-    done: bool,
+/// A reader that counts as a call under way.
+struct Counted<'a> {
+    from: Bent<Box<dyn Read + Send + 'a>>,
+    _under: Under<'a>,
 }
 
-impl Read for Flipped<'_> {
+impl Read for Counted<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.from.read(into)?;
-        if count > 0 && !self.done {
-            into[0] ^= 1;
-            self.done = true;
-        }
-        Ok(count)
+        self.from.read(into)
     }
 }
 
@@ -180,7 +174,7 @@ impl Sink for Writing {
         self.core.ask(Op::Write, &path, true)?;
         match self.core.ask(Op::Write, &path, false)? {
             None => self.inner.write(at, from),
-            Some(What::FlipBit) => self.inner.write(at, &mut Flipped { from, done: false }),
+            Some(What::FlipBit) => self.inner.write(at, &mut Bent { from, flips: true, until: None }),
             Some(what @ What::FailAfter(..)) => {
                 self.inner.write(at, from)?;
                 Err(failure(&what, Op::Write, &self.name).expect("this is a failure"))

@@ -1,7 +1,7 @@
-//! A store that fails as it is told: a table of rules round any other store.
+//! A store that fails by a table of rules, round any other store.
 //!
 //! Every method is forwarded by hand and a lint sees to it, so that no method of the store inside is lost
-//! behind a default. Without rules it is the store inside, which the conformance suite proves.
+//! behind a default. Without rules it is the store inside, which the conformance suite verifies.
 //!
 //! ```
 //! use haul_core::{ErrorKind, Remedy};
@@ -25,115 +25,60 @@ use haul_core::entry::Name;
 use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Remedy, Result};
 
-/// A method of `Store`, `Source` or `Sink`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Op {
-    Stat,
-    StatMany,
-    List,
-    /// One entry of a listing, by its own name.
-    ListEntry,
-    Open,
-    Create,
-    Attach,
-    Abandon,
-    GetBundle,
-    PutBundle,
-    MakeDirs,
-    MakeNode,
-    MakeHardLink,
-    SetMeta,
-    ReadXattrs,
-    Remove,
-    Rename,
-    Take,
-    Digest,
-    Settle,
-    Reopen,
-    Space,
-    Forget,
-    /// Reading a source that `open` gave.
-    Read,
-    /// Reading what `reopen` or `reread` gave.
-    ReadBack,
-    Stamp,
-    Data,
-    Xattrs,
-    Write,
-    Hole,
-    Landed,
-    Reread,
-    Commit,
-    Abort,
+macro_rules! ops {
+    ($($(#[$doc:meta])* $op:ident $word:literal)*) => {
+        /// A method of `Store`, `Source` or `Sink`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Op { $($(#[$doc])* $op,)* }
+
+        impl Op {
+            pub const ALL: &[Op] = &[$(Op::$op),*];
+
+            fn word(self) -> &'static str {
+                match self { $(Op::$op => $word,)* }
+            }
+        }
+    };
 }
 
-impl Op {
-    pub const ALL: [Op; 34] = [
-        Op::Stat,
-        Op::StatMany,
-        Op::List,
-        Op::ListEntry,
-        Op::Open,
-        Op::Create,
-        Op::Attach,
-        Op::Abandon,
-        Op::GetBundle,
-        Op::PutBundle,
-        Op::MakeDirs,
-        Op::MakeNode,
-        Op::MakeHardLink,
-        Op::SetMeta,
-        Op::ReadXattrs,
-        Op::Remove,
-        Op::Rename,
-        Op::Take,
-        Op::Digest,
-        Op::Settle,
-        Op::Reopen,
-        Op::Space,
-        Op::Forget,
-        Op::Read,
-        Op::ReadBack,
-        Op::Stamp,
-        Op::Data,
-        Op::Xattrs,
-        Op::Write,
-        Op::Hole,
-        Op::Landed,
-        Op::Reread,
-        Op::Commit,
-        Op::Abort,
-    ];
-
-    fn word(self) -> &'static str {
-        match self {
-            Op::Stat | Op::StatMany => "stat",
-            Op::List | Op::ListEntry => "list",
-            Op::Open => "open",
-            Op::Create | Op::PutBundle => "create",
-            Op::Attach => "attach",
-            Op::Abandon => "abandon",
-            Op::GetBundle | Op::Read | Op::ReadBack | Op::Data => "read",
-            Op::MakeDirs => "make directory",
-            Op::MakeNode => "make node",
-            Op::MakeHardLink => "link",
-            Op::SetMeta => "set attributes",
-            Op::ReadXattrs | Op::Xattrs => "read attributes",
-            Op::Remove => "remove",
-            Op::Rename => "rename",
-            Op::Take => "copy",
-            Op::Digest => "digest",
-            Op::Settle => "settle",
-            Op::Reopen => "reopen",
-            Op::Space => "space",
-            Op::Forget => "forget",
-            Op::Stamp => "stat",
-            Op::Write | Op::Hole | Op::Landed => "write",
-            Op::Reread => "reread",
-            Op::Commit => "commit",
-            Op::Abort => "abort",
-        }
-    }
+ops! {
+    Stat "stat"
+    StatMany "stat"
+    List "list"
+    /// One entry of a listing, by its own name.
+    ListEntry "list"
+    Open "open"
+    Create "create"
+    Attach "attach"
+    Abandon "abandon"
+    GetBundle "read"
+    PutBundle "create"
+    MakeDirs "make directory"
+    MakeNode "make node"
+    MakeHardLink "link"
+    SetMeta "set attributes"
+    ReadXattrs "read attributes"
+    Remove "remove"
+    Rename "rename"
+    Take "copy"
+    Digest "digest"
+    Settle "settle"
+    Reopen "reopen"
+    Space "space"
+    Forget "forget"
+    /// Reading a source that `open` gave.
+    Read "read"
+    /// Reading what `reopen` or `reread` gave.
+    ReadBack "read"
+    Stamp "stat"
+    Data "read"
+    Xattrs "read attributes"
+    Write "write"
+    Hole "write"
+    Landed "write"
+    Reread "reread"
+    Commit "commit"
+    Abort "abort"
 }
 
 /// What goes wrong. In a call that takes many names each name counts as a call, and fails alone.

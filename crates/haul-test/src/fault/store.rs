@@ -2,6 +2,7 @@
 //! operation, else name by name.
 
 use std::any::Any;
+use std::slice;
 
 use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
@@ -30,6 +31,18 @@ impl Fault {
     /// Delays and gates of a whole call; an error then belongs to every name in it.
     fn wait(&self, op: Op) -> Result<()> {
         self.core.ask(op, b"", true).map(drop)
+    }
+
+    /// A call on many items: passed on whole if no rule is for its operation, else item by item.
+    fn many<X, T>(&self, op: Op, items: &[X], name: impl Fn(&X) -> Name, call: impl Fn(&[X]) -> Vec<Result<T>>) -> Vec<Result<T>> {
+        let _under = self.core.enter(op, items.len());
+        if let Err(e) = self.wait(op) {
+            return items.iter().map(|item| Err(e.again().on(&name(item)))).collect();
+        }
+        if self.passes(op) {
+            return call(items);
+        }
+        items.iter().map(|item| self.core.judge(op, &name(item), || call(slice::from_ref(item)).remove(0))).collect()
     }
 
     /// What the rules have for each item that is in the given state; failures are the item's outcome at once.
@@ -79,22 +92,13 @@ impl Store for Fault {
     }
 
     fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], want: MetaMask, follow: bool) -> Vec<Found> {
-        let _under = self.core.enter(Op::StatMany, leaves.len());
-        if let Err(e) = self.wait(Op::StatMany) {
-            return leaves.iter().map(|leaf| Found::Failed(e.again().on(&Name::new(dir, leaf)))).collect();
-        }
-        if self.passes(Op::StatMany) {
-            return self.inner.stat_many(dir, leaves, want, follow);
-        }
-        let one = |leaf: &&[u8]| {
-            let look = || Ok(self.inner.stat_many(dir, &[*leaf], want, follow).remove(0));
-            match self.core.judge(Op::StatMany, &Name::new(dir, leaf), look) {
-                Ok(found) => found,
-                Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
-                Err(e) => Found::Failed(e),
-            }
+        let look = |leaves: &[&[u8]]| self.inner.stat_many(dir, leaves, want, follow).into_iter().map(Ok).collect();
+        let found = |looked: Result<Found>| match looked {
+            Ok(found) => found,
+            Err(e) if e.kind() == ErrorKind::NotFound => Found::Absent,
+            Err(e) => Found::Failed(e),
         };
-        leaves.iter().map(one).collect()
+        self.many(Op::StatMany, leaves, |leaf| Name::new(dir, leaf), look).into_iter().map(found).collect()
     }
 
     fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
@@ -181,15 +185,7 @@ impl Store for Fault {
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
-        let _under = self.core.enter(Op::MakeDirs, dirs.len());
-        if let Err(e) = self.wait(Op::MakeDirs) {
-            return dirs.iter().map(|(dir, _)| Err(e.again().on(&Name::of(dir)))).collect();
-        }
-        if self.passes(Op::MakeDirs) {
-            return self.inner.make_dirs(dirs);
-        }
-        let one = |dir: &(&Dir, u32)| self.core.judge(Op::MakeDirs, &Name::of(dir.0), || self.inner.make_dirs(&[*dir]).remove(0));
-        dirs.iter().map(one).collect()
+        self.many(Op::MakeDirs, dirs, |(dir, _)| Name::of(dir), |dirs| self.inner.make_dirs(dirs))
     }
 
     fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
@@ -201,15 +197,7 @@ impl Store for Fault {
     }
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
-        let _under = self.core.enter(Op::SetMeta, specs.len());
-        if let Err(e) = self.wait(Op::SetMeta) {
-            return specs.iter().map(|spec| Err(e.again().on(spec.name))).collect();
-        }
-        if self.passes(Op::SetMeta) {
-            return self.inner.set_meta(specs);
-        }
-        let one = |spec: &MetaSpec<'_>| self.core.judge(Op::SetMeta, spec.name, || self.inner.set_meta(&[*spec]).remove(0));
-        specs.iter().map(one).collect()
+        self.many(Op::SetMeta, specs, |spec| spec.name.clone(), |specs| self.inner.set_meta(specs))
     }
 
     fn read_xattrs(&self, entries: &mut [Entry], want: MetaMask) -> Vec<Result<()>> {
@@ -222,21 +210,13 @@ impl Store for Fault {
         }
         let one = |entry: &mut Entry| {
             let name = entry.name.clone();
-            self.core.judge(Op::ReadXattrs, &name, || self.inner.read_xattrs(std::slice::from_mut(entry), want).remove(0))
+            self.core.judge(Op::ReadXattrs, &name, || self.inner.read_xattrs(slice::from_mut(entry), want).remove(0))
         };
         entries.iter_mut().map(one).collect()
     }
 
     fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
-        let _under = self.core.enter(Op::Remove, entries.len());
-        if let Err(e) = self.wait(Op::Remove) {
-            return entries.iter().map(|entry| Err(e.again().on(&entry.name))).collect();
-        }
-        if self.passes(Op::Remove) {
-            return self.inner.remove(entries);
-        }
-        let one = |entry: &Entry| self.core.judge(Op::Remove, &entry.name, || self.inner.remove(std::slice::from_ref(entry)).remove(0));
-        entries.iter().map(one).collect()
+        self.many(Op::Remove, entries, |entry| entry.name.clone(), |entries| self.inner.remove(entries))
     }
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {

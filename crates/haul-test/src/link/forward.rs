@@ -16,7 +16,7 @@ use super::pipe::{Fate, Loss, Pipe};
 
 /// Packets read before those that are due are looked at again.
 const BATCH: usize = 16;
-/// While packets are on their way, the thread lets arrivals gather for this long: half as much work for the machine at 1 Gbit/s, and far
+/// While packets are in flight, the thread lets arrivals gather for this long: half as much work for the machine at 1 Gbit/s, and far
 /// below what a delay is chosen for. A packet that comes alone is released on time.
 const GATHER: Duration = Duration::from_micros(100);
 /// Buffers kept for packets to come.
@@ -58,7 +58,8 @@ impl Stop {
     pub(super) fn now(&self) {
         self.flag.store(true, Ordering::Relaxed);
         // It is written once and never full.
-        let _written = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        // The thread sees it, or is gone.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
@@ -73,26 +74,26 @@ pub(super) struct Forward {
     pub(super) stop: Arc<Stop>,
 }
 
-/// Packets on their way, in the order in which they are released: the delay is the same for all.
+/// Packets in flight, in the order in which they are released: the delay is the same for all.
 #[derive(Default)]
-struct Way {
+struct InFlight {
     packets: VecDeque<(Instant, Vec<u8>)>,
     bytes: u64,
     spare: Vec<Vec<u8>>,
 }
 
 impl Forward {
-    /// Carries packets until it is told to stop or a device is gone. It waits in ppoll, without spinning.
+    /// Carries packets until it is stopped or a device is gone. It waits in ppoll, without spinning.
     pub(super) fn run(mut self) {
         hurry();
-        let mut way = Way::default();
+        let mut in_flight = InFlight::default();
         let mut buffer = vec![0; self.mtu as usize];
         while !self.stop.flag.load(Ordering::Relaxed) {
-            self.release(&mut way);
-            match self.take(&mut way, &mut buffer) {
+            self.release(&mut in_flight);
+            match self.take(&mut in_flight, &mut buffer) {
                 Ok(BATCH) => {}
                 Ok(taken) => {
-                    let wait = way.packets.front().map(|(when, _)| when.saturating_duration_since(Instant::now()));
+                    let wait = in_flight.packets.front().map(|(when, _)| when.saturating_duration_since(Instant::now()));
                     let slept = match wait {
                         Some(_) if taken > 0 => self.sleep(&[&self.stop.event], Some(GATHER)),
                         _ => self.sleep(&[&self.stop.event, &self.from], wait),
@@ -107,16 +108,16 @@ impl Forward {
     }
 
     /// Hands over the packets that are due.
-    fn release(&self, way: &mut Way) {
-        if way.packets.is_empty() {
+    fn release(&self, in_flight: &mut InFlight) {
+        if in_flight.packets.is_empty() {
             return;
         }
         let now = Instant::now();
-        while let Some((_, packet)) = way.packets.pop_front_if(|(when, _)| *when <= now) {
-            way.bytes -= packet.len() as u64;
+        while let Some((_, packet)) = in_flight.packets.pop_front_if(|(when, _)| *when <= now) {
+            in_flight.bytes -= packet.len() as u64;
             self.hand(&packet);
-            if way.spare.len() < MOST_SPARE {
-                way.spare.push(packet);
+            if in_flight.spare.len() < MOST_SPARE {
+                in_flight.spare.push(packet);
             }
         }
     }
@@ -135,7 +136,7 @@ impl Forward {
     }
 
     /// Takes packets until none wait or there are `BATCH`, and says how many.
-    fn take(&mut self, way: &mut Way, buffer: &mut [u8]) -> Result<usize, Errno> {
+    fn take(&mut self, in_flight: &mut InFlight, buffer: &mut [u8]) -> Result<usize, Errno> {
         for taken in 0..BATCH {
             let size = match rustix::io::read(&*self.from, &mut *buffer) {
                 Ok(size) => size,
@@ -143,14 +144,14 @@ impl Forward {
                 Err(error) => return Err(error),
             };
             let now = Instant::now();
-            match self.pipe.pass(now, size, way.bytes, &self.loss) {
-                Fate::Release(when) if when <= now && way.packets.is_empty() => self.hand(&buffer[..size]),
+            match self.pipe.pass(now, size, in_flight.bytes, &self.loss) {
+                Fate::Release(when) if when <= now && in_flight.packets.is_empty() => self.hand(&buffer[..size]),
                 Fate::Release(when) => {
-                    let mut packet = way.spare.pop().unwrap_or_default();
+                    let mut packet = in_flight.spare.pop().unwrap_or_default();
                     packet.clear();
                     packet.extend_from_slice(&buffer[..size]);
-                    way.bytes += size as u64;
-                    way.packets.push_back((when, packet));
+                    in_flight.bytes += size as u64;
+                    in_flight.packets.push_back((when, packet));
                 }
                 Fate::Lost => drop(self.counters.lost.fetch_add(1, Ordering::Relaxed)),
                 Fate::Overflowed => drop(self.counters.overflowed.fetch_add(1, Ordering::Relaxed)),
@@ -171,10 +172,10 @@ impl Forward {
 }
 
 /// Makes this thread wake up on time: the kernel lets others wait 50 us longer than they asked, and behind whatever is running.
-/// Without the right to do so packets are later on a busy machine, and nothing else.
+/// Without the right to do so packets are later on a busy machine, and nothing else: errors do not matter.
 fn hurry() {
-    let _later_at_worst = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: this reads one sched_param; 0 is the calling thread.
-    let _later_at_worst = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }

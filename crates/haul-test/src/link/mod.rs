@@ -169,13 +169,14 @@ impl Drop for Link {
     fn drop(&mut self) {
         for end in [&self.near, &self.far] {
             // Without /proc there is nothing to find them by.
-            let _they_live_on = end.clear();
+            // Those that cannot be ended live on in a namespace without a way out.
+            let _ = end.clear();
         }
         self.stop.now();
         for lane in [&mut self.forth, &mut self.back] {
             if let Some(thread) = lane.thread.take() {
                 // Its devices are closed even when it has panicked.
-                let _ended = thread.join();
+                let _ = thread.join();
             }
         }
     }

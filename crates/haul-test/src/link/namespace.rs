@@ -104,7 +104,8 @@ fn kill(pid: u32, namespace: (u64, u64)) {
     let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
     if namespace_of(pid) == Some(namespace) {
-        let _it_may_be_gone = pidfd_send_signal(&handle, Signal::KILL);
+        // It may be gone.
+        let _ = pidfd_send_signal(&handle, Signal::KILL);
     }
 }
 

@@ -63,32 +63,6 @@ impl Fault {
         Fault { name: name.into(), kind, times: 1 }
     }
 
-    /// Reads `KIND:NAME:NUMBER[:TIMES]`, where KIND is `read-error` (NUMBER = bytes before it), `write-error`, `no-space` (bytes), `read-hang` (seconds), `corrupt-read` (offset),
-    /// `close-error` (error number) or `open-stale` (NUMBER is not used). Errors: a sentence that names the part.
-    pub fn parse(text: &str) -> Result<Fault, String> {
-        let parts: Vec<&str> = text.split(':').collect();
-        let (kind, name, number, times) = match parts.as_slice() {
-            [kind, name, number] => (*kind, *name, *number, "4294967295"),
-            [kind, name, number, times] => (*kind, *name, *number, *times),
-            _ => return Err(format!("fault {text:?}: want KIND:NAME:NUMBER[:TIMES]")),
-        };
-        let number: u64 = number.parse().map_err(|_| format!("fault {text:?}: {number:?} is no number"))?;
-        let times: u32 = times.parse().map_err(|_| format!("fault {text:?}: {times:?} is no number"))?;
-        let kind = match kind {
-            "read-error" => FaultKind::ReadError { after: number },
-            "write-error" => FaultKind::WriteError { after: number },
-            "corrupt-read" => FaultKind::CorruptRead { at: number },
-            "no-space" => FaultKind::NoSpace { after: number },
-            "read-hang" => FaultKind::ReadHang { duration: Duration::from_secs(number) },
-            "close-error" => {
-                FaultKind::CloseError { errno: i32::try_from(number).map_err(|_| format!("fault {text:?}: no error number"))? }
-            }
-            "open-stale" => FaultKind::OpenStale,
-            other => return Err(format!("fault {text:?}: unknown kind {other:?}")),
-        };
-        Ok(Fault { name: name.as_bytes().to_vec(), kind, times })
-    }
-
     fn concerns(&self, name: &[u8]) -> bool {
         self.times > 0 && (self.name.is_empty() || name.windows(self.name.len()).any(|part| part == self.name))
     }
@@ -255,30 +229,6 @@ impl State {
         self.struck += 1;
         if self.faults[index].times != u32::MAX {
             self.faults[index].times -= 1;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_parse() {
-        let table: &[(&str, Result<Fault, ()>)] = &[
-            ("read-error:x:7", Ok(Fault::always("x", FaultKind::ReadError { after: 7 }))),
-            ("write-error::0:1", Ok(Fault::once("", FaultKind::WriteError { after: 0 }))),
-            ("read-hang:n:2", Ok(Fault::always("n", FaultKind::ReadHang { duration: Duration::from_secs(2) }))),
-            ("corrupt-read:n:9", Ok(Fault::always("n", FaultKind::CorruptRead { at: 9 }))),
-            ("close-error:n:122", Ok(Fault::always("n", FaultKind::CloseError { errno: 122 }))),
-            ("open-stale:n:0:2", Ok(Fault { name: b"n".to_vec(), kind: FaultKind::OpenStale, times: 2 })),
-            ("no-space:n:4096", Ok(Fault::always("n", FaultKind::NoSpace { after: 4096 }))),
-            ("boom:n:1", Err(())),
-            ("read-error:n", Err(())),
-            ("read-error:n:x", Err(())),
-        ];
-        for (text, want) in table {
-            assert_eq!(Fault::parse(text).map_err(|_| ()), *want, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A FUSE pass-through that is slow and can be told to fail.
+//! A FUSE pass-through that is slow and fails on request.
 //!
 //! It stands for a store with latency: every metadata request waits [`Options::metadata_delay`], every read or write request
 //! [`Options::data_delay`], and then does its work below the backing directory. Requests wait side by side, up to
@@ -45,8 +45,6 @@ pub struct Options {
     /// Let every user in and let the kernel check modes. It then asks for a directory's attributes again after each creation in it, one more
     /// metadata delay a file. Default false: only the user who mounted may enter, and may do what the server may.
     pub permissions: bool,
-    /// Largest write request in bytes. Default 1 MiB, which is also the kernel's own limit.
-    pub max_write: u32,
 }
 
 impl Default for Options {
@@ -58,7 +56,6 @@ impl Default for Options {
             threads: 192,
             xattrs: false,
             permissions: false,
-            max_write: 1 << 20,
         }
     }
 }

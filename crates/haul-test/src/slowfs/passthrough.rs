@@ -208,6 +208,16 @@ struct Change {
     modified: Option<TimeOrNow>,
 }
 
+/// What a request has led to, or its error.
+macro_rules! answer {
+    ($reply:ident, $result:expr, $value:pat => $ok:expr) => {
+        match $result {
+            Ok($value) => $ok,
+            Err(error) => $reply.error(errno(error)),
+        }
+    };
+}
+
 impl Filesystem for Passthrough {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let mut wanted = vec![InitFlags::FUSE_PARALLEL_DIROPS, InitFlags::FUSE_ATOMIC_O_TRUNC, InitFlags::FUSE_AUTO_INVAL_DATA];
@@ -217,8 +227,9 @@ impl Filesystem for Passthrough {
         for flag in wanted {
             config.add_capabilities(flag).map_err(|missing| io::Error::other(format!("slowfs: this kernel's FUSE lacks {missing:?}")))?;
         }
-        let _nearest = config.set_max_write(self.options.max_write);
-        let _nearest = config.set_max_background(512);
+        // An error names the nearest value, which is set then.
+        let _ = config.set_max_write(1 << 20);
+        let _ = config.set_max_background(512);
         Ok(())
     }
 
@@ -262,10 +273,7 @@ impl Filesystem for Passthrough {
 
     fn readlink(&self, _request: &Request, number: INodeNo, reply: ReplyData) {
         self.metadata();
-        match self.nodes.get(number).and_then(|node| sys::readlinkat(&node.descriptor, "", Vec::new())) {
-            Ok(target) => reply.data(target.as_bytes()),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.nodes.get(number).and_then(|node| sys::readlinkat(&node.descriptor, "", Vec::new())), target => reply.data(target.as_bytes()));
     }
 
     fn mknod(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, device: u32, reply: ReplyEntry) {
@@ -320,18 +328,12 @@ impl Filesystem for Passthrough {
 
     fn open(&self, _request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.metadata();
-        match self.open_node(number, flags.0) {
-            Ok((handle, flags)) => reply.opened(FileHandle(handle), flags),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.open_node(number, flags.0), (handle, flags) => reply.opened(FileHandle(handle), flags));
     }
 
     fn create(&self, request: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         self.metadata();
-        match self.create(request, parent, name, mode & 0o7777, umask, flags) {
-            Ok((attributes, handle, flags)) => reply.created(&self.options.cache, &attributes, GENERATION, FileHandle(handle), flags),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.create(request, parent, name, mode & 0o7777, umask, flags), (attributes, handle, flags) => reply.created(&self.options.cache, &attributes, GENERATION, FileHandle(handle), flags));
     }
 
     fn read(
@@ -346,10 +348,7 @@ impl Filesystem for Passthrough {
         reply: ReplyData,
     ) {
         self.data();
-        match self.read_at(handle, offset, size) {
-            Ok(bytes) => reply.data(&bytes),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.read_at(handle, offset, size), bytes => reply.data(&bytes));
     }
 
     fn write(
@@ -365,10 +364,7 @@ impl Filesystem for Passthrough {
         reply: ReplyWrite,
     ) {
         self.data();
-        match self.write_at(handle, offset, data) {
-            Ok(count) => reply.written(count),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.write_at(handle, offset, data), count => reply.written(count));
     }
 
     fn flush(&self, _request: &Request, _number: INodeNo, handle: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
@@ -396,18 +392,12 @@ impl Filesystem for Passthrough {
     }
 
     fn opendir(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        match self.open_node(number, libc::O_RDONLY | libc::O_DIRECTORY) {
-            Ok((handle, _)) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.open_node(number, libc::O_RDONLY | libc::O_DIRECTORY), (handle, _) => reply.opened(FileHandle(handle), FopenFlags::empty()));
     }
 
     fn readdir(&self, _request: &Request, _number: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.metadata();
-        match self.list(handle, offset, &mut reply) {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, self.list(handle, offset, &mut reply), () => reply.ok());
     }
 
     fn releasedir(&self, _request: &Request, _number: INodeNo, handle: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
@@ -479,34 +469,22 @@ impl Filesystem for Passthrough {
             libc::SEEK_HOLE => sys::seek(&handle.file, sys::SeekFrom::Hole(offset as u64)),
             _ => Err(rustix::io::Errno::INVAL),
         });
-        match sought {
-            Ok(offset) => reply.offset(offset as i64),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, sought, offset => reply.offset(offset as i64));
     }
 }
 
 impl Passthrough {
     fn entry(&self, result: Result<FileAttr>, reply: ReplyEntry) {
-        match result {
-            Ok(attributes) => reply.entry(&self.options.cache, &attributes, GENERATION),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, result, attributes => reply.entry(&self.options.cache, &attributes, GENERATION));
     }
 
     fn attr(&self, number: INodeNo, result: Result<FileAttr>, reply: ReplyAttr) {
-        match result {
-            Ok(attributes) => reply.attr(&self.options.cache, &FileAttr { ino: number, ..attributes }),
-            Err(error) => reply.error(errno(error)),
-        }
+        answer!(reply, result, attributes => reply.attr(&self.options.cache, &FileAttr { ino: number, ..attributes }));
     }
 }
 
 fn done(result: Result<()>, reply: ReplyEmpty) {
-    match result {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
+    answer!(reply, result, () => reply.ok());
 }
 
 fn sized(result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {

@@ -118,7 +118,7 @@ pub fn a_bundle_replaces_whole_files(f: &Fixture) {
 }
 
 /// `direct` says that no such name exists. If one does all the same, the item fails with `Exists`, or the
-/// whole new file stands there: never a part, never the old file cut short.
+/// whole new file is there: never a part, never the old file cut short.
 pub fn direct_never_harms_what_is_there(f: &Fixture) {
     f.put("there", b"the old content");
     let mut one = bundle(vec![(file(name("there"), 3), b"new".to_vec())], true);

@@ -232,21 +232,21 @@ pub fn what_is_removed_is_gone(f: &Fixture) {
     for path in ["a", "b", "d/file"] {
         f.put(path, b"x");
     }
-    let mut doomed = vec![f.stat("a"), f.stat("d/file")];
+    let mut to_remove = vec![f.stat("a"), f.stat("d/file")];
     if f.caps().links {
         f.plant_link("b", "link");
-        doomed.push(f.stat("link"));
+        to_remove.push(f.stat("link"));
     }
     if f.caps().dirs {
         let d = f.stat("d");
         fails(remove(&*f.store, &d), &[ErrorKind::Exists], &d.name);
         assert_eq!(f.get("d/file"), b"x");
-        doomed.push(d);
+        to_remove.push(d);
     }
-    for outcome in f.store.remove(&doomed) {
+    for outcome in f.store.remove(&to_remove) {
         ok(outcome);
     }
-    for entry in &doomed {
+    for entry in &to_remove {
         f.is_absent(entry.name.path());
     }
     assert_eq!(f.names(), [b"b".to_vec()]);
@@ -343,7 +343,7 @@ pub fn a_link_to_a_directory_is_not_entered(f: &Fixture) {
             fails_somehow(store.make_dirs(&[(&child, 0o755)]).remove(0), &[&Name::of(&child)]);
             fails_somehow(store.make_node(&new, &Entry::bare(new.clone(), Kind::Fifo), MetaMask::NONE), &[&new]);
         }
-        // The link itself stands where a directory was wanted.
+        // The link itself is where a directory was wanted.
         fails(store.make_dirs(&[(&dir("link"), 0o755)]).remove(0), &[ErrorKind::Exists], &name("link"));
     }
     assert_eq!(f.names(), before);

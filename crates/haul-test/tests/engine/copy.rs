@@ -2,10 +2,9 @@ use std::sync::Arc;
 
 use haul_core::event::Action;
 use haul_core::report::Ending;
-use haul_core::spec::Deletion;
 use haul_stores::memory::Memory;
 
-use crate::support::{assert_same, go, job, put_hard_link};
+use crate::support::{assert_same, copying, go, job, put_hard_link};
 
 fn tree() -> Memory {
     let source = Memory::new();
@@ -27,11 +26,11 @@ fn same(a: &Memory, b: &Memory) {
 #[test]
 fn a_tree_is_copied_and_a_second_run_moves_nothing() {
     let (source, target) = (tree(), Memory::new());
-    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, _) = go(copying(&source, &target));
     assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
     same(&source, &target);
     assert_eq!(report.made.files, 202);
-    let (report, diary) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, diary) = go(copying(&source, &target));
     assert_eq!(report.made.total(), 0, "{:?}", diary.0.lock().unwrap());
     assert_eq!(report.kept.files, 202);
     assert_eq!(report.bytes, 0);
@@ -40,21 +39,8 @@ fn a_tree_is_copied_and_a_second_run_moves_nothing() {
 #[test]
 fn nothing_below_a_new_directory_is_looked_up() {
     let (source, target) = (tree(), Memory::new());
-    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    go(copying(&source, &target));
     assert_eq!(target.calls("stat_many"), 0);
-}
-
-#[test]
-fn delete_removes_what_only_the_destination_has() {
-    let (source, target) = (tree(), Memory::new());
-    target.put("d1/extra", b"x");
-    target.put("gone/a/b", b"y");
-    let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
-    sync.deletion = Some(Deletion::default());
-    let (report, diary) = go(sync);
-    assert_eq!(diary.of(Action::Delete), ["d1/extra", "gone", "gone/a", "gone/a/b"]);
-    assert_eq!(report.deleted.total(), 4);
-    same(&source, &target);
 }
 
 #[test]
@@ -62,7 +48,7 @@ fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
     let (source, target) = (tree(), Memory::new());
     target.put("empty/full/of/things", b"x");
     target.put("d1", b"a file where a directory belongs");
-    let mut forced = job(Arc::new(source.again()), Arc::new(target.again()));
+    let mut forced = copying(&source, &target);
     forced.policy.force = true;
     let (report, _) = go(forced);
     assert_eq!((report.ending, report.failed), (Ending::Complete, 0), "{report:?}");
@@ -73,25 +59,13 @@ fn what_is_in_the_way_goes_by_a_task_that_is_counted_apart() {
 }
 
 #[test]
-fn a_dry_run_says_all_and_does_nothing() {
-    let (source, target) = (tree(), Memory::new());
-    target.put("gone/a", b"y");
-    let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
-    (sync.deletion, sync.dry) = (Some(Deletion::default()), true);
-    let (_, diary) = go(sync);
-    assert_eq!(diary.of(Action::Create).len(), 202);
-    assert_eq!(diary.of(Action::Delete), ["gone", "gone/a"]);
-    assert_eq!(target.paths().len(), 2);
-}
-
-#[test]
 fn where_names_cannot_share_a_file_each_gets_its_own() {
     let source = Memory::new();
     let target = Memory::new().with(|caps| caps.hard_links = false);
     source.put("d/a", b"x");
     put_hard_link(&source, "d/b", "d/a");
     put_hard_link(&source, "c", "d/a");
-    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, _) = go(copying(&source, &target));
     assert_eq!((report.failed, report.made.files, report.hard_links), (0, 3, 0), "{report:?}");
     for path in ["d/a", "d/b", "c"] {
         assert_eq!(target.get(path), Some(b"x".to_vec()), "{path}");
@@ -106,7 +80,7 @@ fn a_dry_run_knows_which_names_are_one_file_already() {
     source.put_dir("e");
     put_hard_link(&source, "e/c", "d/a");
     let run = |dry: bool| {
-        let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+        let mut copy = copying(&source, &target);
         copy.dry = dry;
         let (report, diary) = go(copy);
         assert_eq!(report.failed, 0, "{report:?}");
@@ -131,7 +105,7 @@ fn a_name_that_policy_leaves_neither_leads_nor_follows() {
     source.put("a", b"x");
     put_hard_link(&source, "b", "a");
     target.put("b", b"old");
-    let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+    let mut copy = copying(&source, &target);
     copy.policy.ignore_existing = true;
     let (report, _) = go(copy);
     assert_eq!((report.failed, report.made.files), (0, 1));
@@ -141,11 +115,11 @@ fn a_name_that_policy_leaves_neither_leads_nor_follows() {
 #[test]
 fn a_move_that_is_run_again_removes_what_was_there_already_once_its_content_is_compared() {
     let (source, target) = (tree(), Memory::new());
-    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    go(copying(&source, &target));
     let time = target.entry("d1/e/15").unwrap().mtime;
     target.put("d1/e/15", vec![0; 15 * 37]);
     target.put_time("d1/e/15", time);
-    let mut again = job(Arc::new(source.again()), Arc::new(target.again()));
+    let mut again = copying(&source, &target);
     again.remove_source = true;
     let (report, _) = go(again);
     assert_eq!((report.failed, report.made.files), (0, 1), "what only looked the same was copied: {report:?}");

@@ -12,19 +12,19 @@ use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{Run, assert_same, go, job, name, put_hard_link};
+use crate::support::{Run, assert_same, copying, go, job, name, put_hard_link};
 
 fn pair() -> (Memory, Memory) {
     let (source, target) = (Memory::new(), Memory::new());
     for i in 0..20 {
         source.put(format!("d/{i}"), b"x");
     }
-    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    go(copying(&source, &target));
     (source, target)
 }
 
 fn sync(source: &Memory, target: &Memory) -> Job {
-    let mut sync = job(Arc::new(source.again()), Arc::new(target.again()));
+    let mut sync = copying(source, target);
     sync.deletion = Some(Deletion::default());
     sync
 }
@@ -64,7 +64,7 @@ fn max_delete_counts_what_is_below_and_is_all_or_nothing() {
 
 #[test]
 fn max_delete_in_percent_is_of_what_the_destination_has() {
-    // 21 names stand on both sides (d and the 20 in it), 3 are extra: 3 of 24 are 12.5 %.
+    // 21 names are on both sides (d and the 20 in it), 3 are extra: 3 of 24 are 12.5 %.
     for (percent, goes) in [(12, false), (13, true)] {
         let (source, target) = pair();
         for i in 0..3 {
@@ -97,7 +97,7 @@ fn excluded_names_and_the_directories_above_them_stay() {
     for path in ["gone/keep.log", "gone/b/c", "gone/b/e/keep.log", "gone/f/g", "d/keep.log", "x"] {
         target.put(path, b"y");
     }
-    for (dry, _) in [(true, ()), (false, ())] {
+    for dry in [true, false] {
         let mut sync = sync(&source, &target);
         sync.filter = filter(&["*.log"]);
         sync.dry = dry;
@@ -129,14 +129,14 @@ fn a_destination_that_folds_names_pairs_them_itself() {
         let source = Memory::new();
         source.put(ours, b"same");
         let target = Memory::new().with(|caps| caps.folds_case = true);
-        go(job(Arc::new(source.again()), Arc::new(target.again())));
+        go(copying(&source, &target));
         source.put("new", b"n");
         // The destination shows another spelling of a name that it has.
         let shown = Memory::new().with(|caps| caps.folds_case = true);
         shown.put(theirs, b"same");
         shown.put("EXTRA", b"goes");
         shown.put_time(theirs, source.entry(ours).unwrap().mtime);
-        let mut sync = job(Arc::new(source.again()), Arc::new(shown.again()));
+        let mut sync = copying(&source, &shown);
         sync.deletion = Some(Deletion::default());
         let (report, diary) = go(sync);
         assert_eq!(report.failed, 0, "{ours}: {report:?}");
@@ -147,7 +147,7 @@ fn a_destination_that_folds_names_pairs_them_itself() {
 }
 
 #[test]
-fn many_extras_go_in_lots() {
+fn many_extras_go_in_batches() {
     let (source, target) = pair();
     for i in 0..3000 {
         target.put(format!("d/extra{i}"), b"");
@@ -168,7 +168,7 @@ fn many_extras_go_in_lots() {
 }
 
 #[test]
-fn doomed_names_past_memory_wait_on_disk() {
+fn names_to_delete_past_memory_wait_on_disk() {
     let (source, target) = pair();
     // Some 60,000 records of more than 100 bytes: three times what is kept in memory.
     for i in 0..60_000 {
@@ -261,7 +261,7 @@ fn a_name_that_is_another_file_now_is_not_removed() {
 }
 
 #[test]
-fn a_doomed_name_of_a_file_that_stays_takes_only_the_name() {
+fn deleting_one_name_of_a_file_takes_only_the_name() {
     let (source, target) = pair();
     put_hard_link(&target, "d/other-name", "d/3");
     let (report, _) = go(sync(&source, &target));

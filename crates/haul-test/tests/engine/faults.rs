@@ -13,9 +13,9 @@ use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Gate, Op, Rule, What};
 
-use crate::support::{Run, assert_same, bounded, content, differences, job, put_hard_link, put_node};
+use crate::support::{Run, assert_same, bounded, content, copying, differences, job, put_hard_link, put_node};
 
-/// Operations that the source is asked for, with listings that tell only names.
+/// Operations that the source is asked for, with listings that have only names.
 const AT_SOURCE: [Op; 8] = [Op::List, Op::ListEntry, Op::Stat, Op::StatMany, Op::Open, Op::Read, Op::GetBundle, Op::Stamp];
 
 const AT_TARGET: [Op; 17] = [
@@ -92,7 +92,7 @@ impl Pair {
         }
     }
 
-    fn extras_stand(&self) -> bool {
+    fn extras_stay(&self) -> bool {
         self.target.get("extra/x").is_some() && self.target.get("surplus").is_some()
     }
 
@@ -131,7 +131,7 @@ fn without_a_fault_there_is_something_for_every_operation() {
 #[test]
 fn what_fails_once_and_may_be_tried_again_is_tried_again() {
     for (at_source, op) in every_op() {
-        // An entry that a listing could not read is told of; the listing itself went well.
+        // An entry that a listing could not read is reported; the listing itself went well.
         if op == Op::ListEntry {
             continue;
         }
@@ -239,12 +239,12 @@ fn a_failure_for_good_is_counted_and_the_rest_is_copied() {
                 pair.assert_old_or_new(&words);
                 assert_eq!(pair.target.sessions(), 0, "{words}");
                 let differ = differences(&pair.source, &pair.target);
-                let told = report.failed + report.vanished > 0;
-                assert!(told || differ.is_empty(), "{words}: nothing was said of {differ:#?}");
+                let reported = report.failed + report.vanished > 0;
+                assert!(reported || differ.is_empty(), "{words}: nothing was said of {differ:#?}");
                 // What fails only when all has landed comes after the deletes, or is one of them.
                 let late = matches!(op, Op::Remove | Op::SetMeta) || (at_source && op == Op::Stat);
                 if report.failed > 0 && !late {
-                    assert!(pair.extras_stand(), "{words}: deleted after a failure");
+                    assert!(pair.extras_stay(), "{words}: deleted after a failure");
                 }
                 pair.assert_puts_right(&words);
             }
@@ -259,7 +259,7 @@ fn a_full_disk_ends_the_run_with_one_message() {
         let report = pair.run(false, Rule::new(op, What::NoSpace).always());
         assert_eq!((report.ending, report.failed), (Ending::Stopped, 1), "{op:?}: {report:?}");
         assert_eq!(report.failed_kinds, [ErrorKind::NoSpace], "{op:?}");
-        assert!(pair.extras_stand(), "{op:?}");
+        assert!(pair.extras_stay(), "{op:?}");
         pair.assert_old_or_new(&format!("{op:?}"));
         assert_eq!(pair.target.sessions(), 0, "{op:?}: without a journal nothing is kept");
         pair.assert_puts_right(&format!("{op:?}"));
@@ -313,7 +313,7 @@ fn a_follower_is_not_linked_to_an_old_leader_whose_new_content_failed() {
 }
 
 #[test]
-fn a_call_that_hangs_does_not_keep_a_run_that_is_told_to_stop() {
+fn a_call_that_hangs_does_not_keep_a_run_that_is_stopped() {
     for (at_source, op) in every_op() {
         // Nothing asks the gate for these once for the whole call.
         if op == Op::ListEntry {
@@ -389,7 +389,7 @@ fn what_landed_before_a_full_disk_is_kept_for_the_next_run() {
     job_dir.keep();
     let job_dir = open();
     let (journal, past) = job_dir.journal().unwrap();
-    let (report, _) = Run { journal, past, ..Run::workers(1) }.go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, _) = Run { journal, past, ..Run::workers(1) }.go(copying(&source, &target));
     assert_eq!((report.failed, report.resumed_bytes), (0, 8 * 65536), "{report:?}");
     assert!(report.bytes < 1_000_000);
     assert_same(&source, &target);
@@ -407,19 +407,7 @@ fn a_panic_in_a_store_ends_the_run() {
     }
     let source = Memory::new();
     source.put("a", b"x");
-    let setup = haul_core::engine::Setup {
-        observer: Arc::new(Panics),
-        journal: haul_core::journal::Journal::none(),
-        past: Default::default(),
-        cancel: Cancel::default(),
-        tuner: Box::new(haul_core::tune::Fixed(haul_core::tune::Limits { workers: 2 })),
-        most_workers: 4,
-        processors: 2,
-        spill: std::env::temp_dir(),
-        heartbeat: Box::new(|| {}),
-        sentence: String::new(),
-        poke: Default::default(),
-    };
+    let setup = Run::workers(2).setup(Arc::new(Panics));
     let copy = job(Arc::new(source), Arc::new(Memory::new()));
     let report = bounded(Duration::from_secs(60), move || haul_core::engine::run(copy, setup));
     assert_eq!((report.ending, report.failed), (Ending::Stopped, 1), "{report:?}");

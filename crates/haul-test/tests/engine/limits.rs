@@ -13,7 +13,7 @@ use haul_core::verdict::Limiter;
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{Run, content, job};
+use crate::support::{Run, content, copying, job};
 
 /// Tests of one program share its processor time: but where processors are what is tested, there are more than all of them
 /// together can keep busy.
@@ -84,7 +84,7 @@ fn a_destination_that_is_slow_to_create_and_to_look_up() {
     limited(job(Arc::new(tree(40, 0)), slow(Memory::new(), &[(Op::MakeDirs, 150), (Op::SetMeta, 100)])), Limiter::DestinationMetadata);
     // Everything is there already: only looking it up costs.
     let (source, target) = (tree(200, 0), Memory::new());
-    run(4, MANY, job(Arc::new(source.again()), Arc::new(target.again())));
+    run(4, MANY, copying(&source, &target));
     limited(job(Arc::new(source), slow(target, &[(Op::StatMany, 100)])), Limiter::DestinationMetadata);
 }
 

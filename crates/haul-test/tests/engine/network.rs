@@ -14,7 +14,7 @@ use haul_stores::local::{Local, Options};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{Run, content, go, job};
+use crate::support::{Run, content, copying, go, job};
 
 /// What a store behind SFTP or a REST interface can do.
 fn remote() -> Memory {
@@ -63,7 +63,7 @@ fn an_unchanged_tree_is_listed_a_directory_at_a_time_on_both_sides() {
     for i in 0..1000 {
         source.put(format!("d{}/e/{i}", i % 10), b"x");
     }
-    go(job(Arc::new(source.again()), Arc::new(target.again())));
+    go(copying(&source, &target));
     let (from, to) = (Fault::new(source.again()), Fault::new(target.again()));
     let (report, _) = go(job(Arc::new(from.clone()), Arc::new(to.clone())));
     assert_eq!((report.kept.files, report.made.total(), report.failed), (1000, 0, 0), "{report:?}");
@@ -164,7 +164,7 @@ fn objects_arrive_and_are_recognised_although_times_are_coarse() {
         source.put(&path, content(&path, 0, i * 20_000));
     }
     let target = Memory::objects();
-    let copy = || job(Arc::new(source.again()), Arc::new(target.again()));
+    let copy = || copying(&source, &target);
     let (report, _) = go(copy());
     assert_eq!((report.made.files, report.failed), (50, 0), "{report:?}");
     for i in 0..50 {
@@ -181,7 +181,7 @@ fn a_source_that_reads_only_from_the_start_is_read_in_one_piece() {
     let source = Memory::new().with(|caps| caps.read_ranges = false);
     source.put("big", content("big", 0, 900_000));
     let target = Memory::new();
-    let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, _) = go(copying(&source, &target));
     assert_eq!(report.failed, 0, "{report:?}");
     assert_eq!(source.get("big"), target.get("big"));
 }
@@ -192,7 +192,7 @@ fn a_destination_that_writes_in_order_gets_its_chunks_in_order() {
     source.put("big", content("big", 0, 900_000));
     let target = Memory::new().with(|caps| caps.write = haul_core::store::WriteStyle::InOrder);
     let run = Run { tuner: Some(Box::new(Fixed(Limits { workers: 8 }))), ..Run::default() };
-    let (report, _) = run.go(job(Arc::new(source.again()), Arc::new(target.again())));
+    let (report, _) = run.go(copying(&source, &target));
     assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{report:?}");
     assert_eq!(source.get("big"), target.get("big"));
 }

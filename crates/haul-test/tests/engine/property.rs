@@ -12,7 +12,7 @@ use haul_core::spec::Deletion;
 use haul_stores::memory::Memory;
 use proptest::prelude::*;
 
-use crate::support::{Run, content, differences, go, job, put_hard_link, put_node};
+use crate::support::{Run, content, copying, differences, go, job, put_hard_link, put_node};
 
 /// One thing in a tree.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ fn set_mode(store: &Memory, path: &str, mode: u32) {
 
 fn copy_of(store: &Memory) -> Memory {
     let copy = Memory::new();
-    let (report, _) = go(job(Arc::new(store.again()), Arc::new(copy.again())));
+    let (report, _) = go(copying(store, &copy));
     assert_eq!(report.failed, 0);
     copy
 }
@@ -197,7 +197,7 @@ proptest! {
     #[test]
     fn every_entry_found_is_counted_once(ours in prop::collection::vec(thing(), 0..14)) {
         let (source, target) = (build(&ours), Memory::new());
-        let (report, _) = go(job(Arc::new(source.again()), Arc::new(target.again())));
+        let (report, _) = go(copying(&source, &target));
         let mut accounted = report.made;
         accounted += report.kept;
         accounted += report.skipped;

@@ -11,7 +11,7 @@ use haul_stores::memory::Memory;
 use haul_test::content::Random;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{Run, assert_same, content, job};
+use crate::support::{Run, assert_same, content, copying, job};
 
 /// Another limit at each tick.
 struct Jumping(Random);
@@ -105,7 +105,7 @@ fn one_worker_and_sixteen_come_to_the_same() {
             .into_iter()
             .map(|workers| {
                 let target = Memory::new();
-                let (report, _) = Run::workers(workers).go(job(Arc::new(source.again()), Arc::new(target.again())));
+                let (report, _) = Run::workers(workers).go(copying(&source, &target));
                 assert_same(&source, &target);
                 (report.found, report.made, report.kept, report.bytes, report.file_bytes, report.attributes)
             })

@@ -20,6 +20,11 @@ pub fn job(source: Arc<dyn Store>, target: Arc<dyn Store>) -> Job {
     Job { chunk: 64 << 10, ..Job::copying(source, target) }
 }
 
+/// A copy from one store in memory to another.
+pub fn copying(source: &Memory, target: &Memory) -> Job {
+    job(Arc::new(source.again()), Arc::new(target.again()))
+}
+
 /// What happened to which name.
 #[derive(Default)]
 pub struct Diary(pub Mutex<Vec<(Action, Why, String)>>);
@@ -76,10 +81,9 @@ impl Run {
         Run { workers, ..Run::default() }
     }
 
-    pub fn go(self, job: Job) -> (Report, Arc<Diary>) {
-        let diary = Arc::new(Diary::default());
-        let setup = Setup {
-            observer: diary.clone(),
+    pub fn setup(self, observer: Arc<dyn Observer>) -> Setup {
+        Setup {
+            observer,
             journal: self.journal,
             past: self.past,
             cancel: self.cancel,
@@ -90,8 +94,13 @@ impl Run {
             heartbeat: Box::new(|| {}),
             sentence: String::new(),
             poke: Arc::new(AtomicBool::new(false)),
-        };
-        (bounded(self.bound, move || run(job, setup)), diary)
+        }
+    }
+
+    pub fn go(self, job: Job) -> (Report, Arc<Diary>) {
+        let diary = Arc::new(Diary::default());
+        let (bound, setup) = (self.bound, self.setup(diary.clone()));
+        (bounded(bound, move || run(job, setup)), diary)
     }
 }
 

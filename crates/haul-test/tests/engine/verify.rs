@@ -7,7 +7,7 @@ use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
 use haul_test::fault::{Fault, Op, Rule, What};
 
-use crate::support::{Run, assert_same, content, go, job, put_hard_link};
+use crate::support::{Run, assert_same, content, copying, go, job, put_hard_link};
 
 fn tree() -> Memory {
     let source = Memory::new();
@@ -21,7 +21,7 @@ fn tree() -> Memory {
 fn every_file_is_read_back() {
     for target in [Memory::new(), Memory::objects()] {
         let source = tree();
-        let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+        let mut copy = copying(&source, &target);
         copy.verify = true;
         let (report, _) = go(copy);
         assert_eq!((report.failed, report.verified_files, report.verified_bytes), (0, 4, 701_010), "{report:?}");
@@ -140,7 +140,7 @@ fn sources_go_only_when_their_copy_has_landed() {
     let (source, target) = (tree(), Memory::new());
     put_hard_link(&source, "other-name", "d/other");
     let all = Memory::new();
-    go(job(Arc::new(source.again()), Arc::new(all.again())));
+    go(copying(&source, &all));
     let to = Fault::new(target.again());
     to.add(Rule::new(Op::PutBundle, What::Fail(ErrorKind::Denied, Remedy::None)).on("d/small"));
     to.add(Rule::new(Op::Commit, What::Fail(ErrorKind::Denied, Remedy::None)).on("large"));
@@ -149,7 +149,7 @@ fn sources_go_only_when_their_copy_has_landed() {
     let (report, _) = go(copy);
     assert_eq!(report.failed, 2);
     assert_eq!(source.paths(), [&b"d/"[..], b"d/small", b"large"], "all that landed is gone, other names included");
-    let mut copy = job(Arc::new(source.again()), Arc::new(target.again()));
+    let mut copy = copying(&source, &target);
     copy.remove_source = true;
     go(copy);
     assert_eq!(source.paths(), [b"d/"]);

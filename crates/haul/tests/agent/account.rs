@@ -1,32 +1,35 @@
-//! Far accounts that are not root's: other login shells, start-up files that talk, fewer rights.
+//! Remote accounts that are not root's: other login shells, start-up files that talk, fewer rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use haul_test::account::Account;
 use haul_test::compare::{What, assert_same};
+use haul_test::scratch::entries;
 use haul_test::sshd::Sshd;
 
-use crate::support::{HAUL, Place, World};
+use crate::support::{HAUL, World};
 
-fn world() -> World {
-    World::on(Place::new(), Sshd::start("").expect("sshd can be started: openssh-server and root"))
+fn world(tree: &str) -> World {
+    let w = World::on(|_| Sshd::start("").expect("sshd can be started: openssh-server and root"));
+    w.tree(tree);
+    w
 }
 
 /// An account with haul where it is found.
 fn account(shell: &str) -> Account {
     let account = Account::new(shell).unwrap_or_else(|e| panic!("an account with {shell}: {e}"));
     account.file(".local/bin/haul", "").expect("written");
-    fs::copy(HAUL, account.home().join(".local/bin/haul")).expect("copied");
-    fs::set_permissions(account.home().join(".local/bin/haul"), fs::Permissions::from_mode(0o755)).expect("set");
+    let haul = account.home().join(".local/bin/haul");
+    let done = std::process::Command::new("install").arg(HAUL).arg(&haul).status();
+    assert!(done.expect("install starts").success());
     account.give(&account.home().join(".local")).expect("given");
     account
 }
 
 #[test]
 fn every_login_shell_starts_it_and_may_talk() {
-    let w = world();
-    w.tree("src: a=5:0640 big=3M d/b=300K d/e/f=3:0755 l->a");
+    let w = world("src: a=5:0640 big=3M d/b=300K d/e/f=3:0755 l->a");
     for (shell, file) in [
         ("/bin/bash", ".bashrc"),
         ("/bin/dash", ".profile"),
@@ -37,45 +40,42 @@ fn every_login_shell_starts_it_and_may_talk() {
         let a = account(shell);
         a.file(file, "echo 'Welcome to the cluster!'\n").expect("written");
         let there = format!("{}@testhost:there", a.name);
-        w.plain(&format!("cp src/ {there}")).run().code(0).says("by haul on the remote host").never_says("Welcome");
-        assert_same(&w.join("src"), &a.home().join("there"), What::USUAL);
-        w.plain(&format!("cp {there}/ back-{}", a.name)).run().code(0);
-        w.assert_same("src", &format!("back-{}", a.name), What::USUAL);
+        w.plain(&format!("cp src/ {there}")).ends(0).says("by haul on the remote host").never_says("Welcome");
+        assert_same(&w.path("src"), &a.home().join("there"), What::USUAL);
+        w.plain(&format!("cp {there}/ back-{}", a.name)).ends(0);
+        w.assert_same("src", format!("back-{}", a.name), What::USUAL);
     }
 }
 
 #[test]
-fn what_the_far_user_may_not_do_is_said() {
-    let w = world();
-    w.tree("src: mine=5:0640 d/theirs=6 d/late=7");
-    w.tool("chown", &["4321:8765", "src/d/theirs"]);
+fn what_the_remote_user_may_not_do_is_reported() {
+    let w = world("src: mine=5:0640 d/theirs=6 d/late=7");
+    w.sh("chown 4321:8765 src/d/theirs");
     let a = account("/bin/bash");
     let home = format!("{}@testhost:", a.name);
-    let ended = w.plain(&format!("cp --json -a src/ {home}there")).run().code(0);
+    let ended = w.plain(&format!("cp --json -a src/ {home}there")).ends(0);
     assert!(ended.finished()["refused"].to_string().contains("owner"), "{ended}");
-    assert_same(&w.join("src"), &a.home().join("there"), What::USUAL);
-    assert!(a.home().join("there/d/theirs").metadata().expect("there").uid() == a.uid);
+    assert_same(&w.path("src"), &a.home().join("there"), What::USUAL);
+    assert_eq!(a.home().join("there/d/theirs").metadata().expect("there").uid(), a.uid);
     // A directory of somebody else is neither written in nor read.
     let closed = a.home().join("closed");
     fs::create_dir(&closed).expect("made");
     fs::write(closed.join("secret"), "x").expect("written");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).expect("set");
-    w.plain(&format!("cp src/ {home}closed")).run().code(23).says("closed");
-    w.plain(&format!("cp {home}closed/ got")).run().code(23).says("closed");
-    assert_eq!(crate::support::names(&closed), ["secret"]);
-    w.plain(&format!("rm -r {home}closed")).run().code(23);
-    assert!(closed.join("secret").exists());
+    for words in [format!("cp src/ {home}closed"), format!("cp {home}closed/ copy"), format!("rm -r {home}closed")] {
+        w.plain(&words).ends(23).says("closed");
+    }
+    assert_eq!(entries(&closed), ["secret"]);
 }
 
 #[test]
-fn the_far_users_mask_counts_where_modes_are_not_kept() {
-    let w = world();
-    w.tree("src: open=5:0666 d/x=6:0777 d/:0777");
+fn the_remote_users_mask_counts_where_modes_are_not_kept() {
+    let w = world("src: open=5:0666 d/x=6:0777 d/:0777");
     let a = account("/bin/bash");
     a.file(".bashrc", "umask 027\n").expect("written");
-    w.plain(&format!("cp --no-perms src/ {}@testhost:there", a.name)).run().code(0).says("by haul on the remote host");
+    w.plain(&format!("cp --no-perms src/ {}@testhost:there", a.name)).ends(0).says("by haul on the remote host");
     let mode = |path: &str| a.home().join("there").join(path).metadata().expect("there").mode() & 0o777;
     assert_eq!([mode("open"), mode("d"), mode("d/x")].map(|mode| format!("{mode:o}")), ["640", "750", "750"]);
-    w.plain(&format!("cp src/ {}@testhost:exact", a.name)).run().code(0);
-    assert_same(&w.join("src"), &a.home().join("exact"), What::USUAL);
+    w.plain(&format!("cp src/ {}@testhost:exact", a.name)).ends(0);
+    assert_same(&w.path("src"), &a.home().join("exact"), What::USUAL);
 }

@@ -1,30 +1,29 @@
 //! Data connections beside ssh: made where they can be, in either direction, and nowhere else.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use haul_test::compare::What;
 use haul_test::link::{End, Options};
+use haul_test::program::{Ended, Program, until};
 
 use crate::network::{Tcp, drop_incoming, over_a_link, tcp_of};
 use crate::proxy::{Harm, harming};
-use crate::support::{BOUND, Ended, HAUL, Haul, World, until};
+use crate::support::{HAUL, World};
 
-/// Runs to the end, and says which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
+/// Runs to a good end; which TCP sockets the program had in the meantime. ssh's are not among them: it connects.
 #[track_caller]
-fn watched(haul: Haul) -> (Ended, HashSet<Tcp>) {
+fn watched(haul: Program) -> (Ended, HashSet<Tcp>) {
     let mut run = haul.start();
     let mut seen = HashSet::new();
     while run.is_running() {
         seen.extend(tcp_of(run.pid()));
         std::thread::sleep(Duration::from_millis(5));
     }
-    (run.wait(BOUND), seen)
+    (run.wait().code(0), seen)
 }
 
 fn established(seen: &HashSet<Tcp>) -> Vec<Tcp> {
@@ -46,26 +45,23 @@ const PUT: &str = "cp --bwlimit 8M --chunk-size 1M src/ testhost:~/there";
 const GET: &str = "cp --bwlimit 8M --chunk-size 1M testhost:~/src/ here";
 
 fn world() -> World {
-    let w = World::new("");
-    w.tree("src: big=8M a=5 d/b=300K");
-    w
+    World::new("src: big=8M a=5 d/b=300K")
 }
 
-/// What earlier runs have learned of the host.
-fn learned(w: &World) -> std::path::PathBuf {
-    w.join("state/hosts/testhost")
+/// What earlier runs have stored about the host.
+fn cached(w: &World) -> std::path::PathBuf {
+    w.state.join("hosts/testhost")
 }
 
 #[test]
 fn they_are_used_where_they_can_be_made() {
     let w = world();
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
-        let (ended, seen) = watched(w.haul(words));
-        ended.code(0);
+        let (_, seen) = watched(w.haul(words));
         assert!(!established(&seen).is_empty(), "{words}: {seen:?}");
         w.assert_same("src", copy, What::USUAL);
     }
-    assert!(!learned(&w).exists());
+    assert!(!cached(&w).exists());
     assert_eq!(w.server.logins(), 2);
 }
 
@@ -73,30 +69,23 @@ fn they_are_used_where_they_can_be_made() {
 #[test]
 fn a_host_that_says_it_is_elsewhere_is_tried_where_ssh_reached_it() {
     let mut w = world();
-    let agent = w.join("elsewhere");
-    fs::write(&agent, format!("#!/bin/sh\nSSH_CONNECTION='127.0.0.1 1 127.7.7.7 22' exec {HAUL} \"$@\"\n")).expect("written");
-    fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).expect("set");
-    w.agent = agent;
-    let (ended, seen) = watched(w.haul(PUT));
-    ended.code(0);
+    w.agent = w.script("elsewhere", &format!("#!/bin/sh\nSSH_CONNECTION='127.0.0.1 1 127.7.7.7 22' exec {HAUL} \"$@\"\n"));
+    let (_, seen) = watched(w.haul(PUT));
     let places: HashSet<u128> = established(&seen).iter().map(|one| one.address).collect();
     assert_eq!(places, HashSet::from([u128::from(u32::from_be_bytes([1, 0, 0, 127]))]), "{seen:?}");
     w.assert_same("src", "there", What::USUAL);
-    let told = w.haul("doctor --json testhost").run().code(0);
-    assert!(told.out.contains("127.0.0.1") && !told.out.contains("\"address\":\"127.7.7.7"), "{told}");
+    w.haul("doctor --json testhost").ends(0).out_has("127.0.0.1").never_says("\"address\":\"127.7.7.7");
 }
 
 #[test]
 fn no_direct_makes_none() {
     let w = world();
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
-        let (ended, seen) = watched(w.haul(&format!("{words} --no-direct")));
-        ended.code(0);
+        let (_, seen) = watched(w.haul(&format!("{words} --no-direct")));
         assert_eq!(seen, HashSet::new(), "{words}");
         w.assert_same("src", copy, What::USUAL);
     }
-    let (ended, seen) = watched(w.haul("check -c --no-direct src/ testhost:~/there"));
-    ended.code(0);
+    let (_, seen) = watched(w.haul("check -c --no-direct src/ testhost:~/there"));
     assert_eq!(seen, HashSet::new());
 }
 
@@ -106,16 +95,16 @@ fn only_the_named_ports_are_used() {
     let (low, high) = free_ports(2);
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
         let mut run = w.haul(&format!("{words} --data-ports {low}:{high}")).start();
-        let (mut seen, mut far) = (HashSet::new(), HashSet::new());
+        let (mut seen, mut remote) = (HashSet::new(), HashSet::new());
         while run.is_running() {
             seen.extend(tcp_of(run.pid()));
-            far.extend(w.agents().into_iter().flat_map(tcp_of));
+            remote.extend(w.agents().into_iter().flat_map(tcp_of));
         }
-        run.wait(BOUND).code(0);
+        run.wait().code(0);
         let used = established(&seen);
         assert!(!used.is_empty(), "{words}: {seen:?}");
         assert!(used.iter().all(|one| (low..=high).contains(&one.remote)), "{words}: {used:?}");
-        let listened: Vec<Tcp> = far.union(&seen).copied().filter(|one| one.listens).collect();
+        let listened: Vec<Tcp> = remote.union(&seen).copied().filter(|one| one.listens).collect();
         assert!(!listened.is_empty() && listened.iter().all(|one| (low..=high).contains(&one.local)), "{words}: {listened:?}");
         w.assert_same("src", copy, What::USUAL);
     }
@@ -131,14 +120,12 @@ fn ports_that_are_all_taken_leave_ssh_and_are_not_remembered() {
     let w = world();
     let (low, high) = free_ports(3);
     let taken = occupied(low, high);
-    let (ended, seen) = watched(w.haul(&format!("{PUT} --data-ports {low}:{high}")));
-    ended.code(0);
+    let (_, seen) = watched(w.haul(&format!("{PUT} --data-ports {low}:{high}")));
     assert_eq!(established(&seen), [], "all ports are taken");
     w.assert_same("src", "there", What::USUAL);
-    assert!(!learned(&w).exists(), "nothing was learned of the network");
+    assert!(!cached(&w).exists(), "nothing was stored about the network");
     drop(taken);
-    let (ended, seen) = watched(w.haul(GET));
-    ended.code(0);
+    let (_, seen) = watched(w.haul(GET));
     assert!(!established(&seen).is_empty(), "{seen:?}");
 }
 
@@ -146,23 +133,19 @@ fn ports_that_are_all_taken_leave_ssh_and_are_not_remembered() {
 fn what_was_remembered_holds_for_a_day_and_not_for_ports_that_are_named() {
     let w = world();
     let (low, high) = free_ports(3);
-    fs::create_dir_all(w.join("state/hosts")).expect("made");
-    fs::write(learned(&w), "").expect("written");
-    let (ended, seen) = watched(w.haul(GET));
-    ended.code(0);
+    w.write(cached(&w), "");
+    let (_, seen) = watched(w.haul(GET));
     assert_eq!(established(&seen), [], "it was remembered");
-    assert!(learned(&w).exists());
+    assert!(cached(&w).exists());
     // Ports that are named are tried all the same; once it works it is forgotten.
-    fs::remove_dir_all(w.join("here")).expect("there");
-    let (ended, seen) = watched(w.haul(&format!("{GET} --data-ports {low}:{high}")));
-    ended.code(0);
-    assert!(!established(&seen).is_empty() && !learned(&w).exists(), "{seen:?}");
+    w.remove("here");
+    let (_, seen) = watched(w.haul(&format!("{GET} --data-ports {low}:{high}")));
+    assert!(!established(&seen).is_empty() && !cached(&w).exists(), "{seen:?}");
     // And after a day everything is tried again.
-    let old = fs::File::create(learned(&w)).expect("made");
-    old.set_modified(SystemTime::now() - Duration::from_secs(25 * 3600)).expect("set");
-    fs::remove_dir_all(w.join("here")).expect("there");
-    let (ended, seen) = watched(w.haul(GET));
-    ended.code(0);
+    w.write(cached(&w), "");
+    w.set_time(cached(&w), SystemTime::now() - Duration::from_secs(25 * 3600));
+    w.remove("here");
+    let (_, seen) = watched(w.haul(GET));
     assert!(!established(&seen).is_empty(), "{seen:?}");
 }
 
@@ -181,22 +164,22 @@ fn strangers_on_the_port_disturb_nothing() {
         for (i, words) in [&b""[..], b"GET / HTTP/1.0\r\n\r\n", &[0; 100_000], &[0xff; 37], b"x"].into_iter().enumerate() {
             let mut stranger = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap_or_else(|e| panic!("stranger {i}: {e}"));
             // It may be closed under our hands.
-            let _sent = stranger.write_all(words);
+            let _ = stranger.write_all(words);
             strangers.push(stranger);
         }
         let mut seen = HashSet::new();
         while run.is_running() {
             seen.extend(tcp_of(run.pid()));
         }
-        run.wait(BOUND).code(0);
+        run.wait().code(0);
         assert!(seen.iter().any(|one| one.established && one.remote == port), "{seen:?}");
         w.assert_same("src", copy, What::USUAL);
-        // Nobody was told anything.
         for mut stranger in strangers {
             stranger.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
-            let mut told = Vec::new();
-            let _reset_or_closed = stranger.read_to_end(&mut told);
-            assert_eq!(told, b"");
+            let mut received = Vec::new();
+            // It is reset or closed.
+            let _ = stranger.read_to_end(&mut received);
+            assert_eq!(received, b"");
         }
     }
 }
@@ -206,14 +189,14 @@ const LOW: u16 = 21_000;
 const HIGH: u16 = 21_010;
 
 /// Puts and gets over a link whose ends drop what comes to the ports from outside.
-fn behind_firewalls(near: bool, far: bool, check: impl Fn(&World, &[Tcp], &str)) {
+fn behind_firewalls(local: bool, remote: bool, check: impl Fn(&World, &[Tcp], &str)) {
     let (w, link) = over_a_link(Options { delay: Duration::from_millis(3), ..Options::default() }, "");
     w.tree("src: big=8M a=5 d/b=300K");
     let close = |end: &End| drop_incoming(end, LOW, HIGH);
-    if near {
+    if local {
         close(link.near());
     }
-    if far {
+    if remote {
         close(link.far());
     }
     for (words, copy) in [(PUT, "there"), (GET, "here")] {
@@ -228,18 +211,18 @@ fn behind_firewalls(near: bool, far: bool, check: impl Fn(&World, &[Tcp], &str))
 }
 
 #[test]
-fn this_end_connects_where_the_far_one_lets_it() {
+fn this_end_connects_where_the_remote_one_lets_it() {
     behind_firewalls(true, false, |w, used, what| {
         assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.remote)), "{what}");
-        assert!(!learned(w).exists());
+        assert!(!cached(w).exists());
     });
 }
 
 #[test]
-fn the_far_end_connects_back_where_only_that_is_let_through() {
+fn the_remote_end_connects_back_where_only_that_is_let_through() {
     behind_firewalls(false, true, |w, used, what| {
         assert!(!used.is_empty() && used.iter().all(|one| (LOW..=HIGH).contains(&one.local)), "{what}");
-        assert!(!learned(w).exists());
+        assert!(!cached(w).exists());
     });
 }
 
@@ -247,7 +230,7 @@ fn the_far_end_connects_back_where_only_that_is_let_through() {
 fn ssh_does_behind_two_firewalls_and_the_next_run_knows() {
     behind_firewalls(true, true, |w, used, what| {
         assert_eq!(used, [], "{what}");
-        assert!(learned(w).exists(), "{what}");
+        assert!(cached(w).exists(), "{what}");
     });
 }
 
@@ -260,18 +243,17 @@ fn connections_that_are_cut_or_damaged_later_leave_the_data_to_ssh() {
         (Harm::Flip, "cp --chunk-size 4M --bwlimit 30M src/ testhost:~/there", "there"),
         (Harm::Flip, "cp --chunk-size 4M --bwlimit 30M testhost:~/src/ here", "here"),
     ] {
-        let mut w = World::new("");
-        w.tree("src: big=40M other=30M a=5 d/b=300K d/c=200K");
+        let mut w = World::new("src: big=40M other=30M a=5 d/b=300K d/c=200K");
         let connections;
         (w.agent, connections) = harming(&w, harm, 2 << 20);
-        w.haul(words).run().code(0).says("testhost: data connections failed twice").says("--no-direct");
+        w.haul(words).ends(0).says("testhost: data connections failed twice").says("--no-direct");
         w.assert_same("src", copy, What::USUAL);
         w.assert_clean(copy);
-        assert!(learned(&w).exists());
+        assert!(cached(&w).exists());
         // The next run makes none and says nothing.
         let made = connections.load(Ordering::Relaxed);
-        fs::remove_dir_all(w.join(copy)).expect("there");
-        w.haul(words).run().code(0).says("ssh sessions").never_says("data connections");
+        w.remove(copy);
+        w.haul(words).ends(0).says("ssh sessions").never_says("data connections");
         w.assert_same("src", copy, What::USUAL);
         assert_eq!(connections.load(Ordering::Relaxed), made, "{harm:?} {words}");
     }
@@ -281,11 +263,11 @@ fn connections_that_are_cut_or_damaged_later_leave_the_data_to_ssh() {
 fn doctor_finds_out_that_connections_are_cut_after_they_opened() {
     let mut w = World::new("");
     (w.agent, _) = harming(&w, Harm::Cut, 2 << 20);
-    w.haul("doctor testhost").run().code(0).says("which fails after").says("open and then fail");
-    assert!(learned(&w).exists());
+    w.haul("doctor testhost").ends(0).says("which fails after").says("open and then fail");
+    assert!(cached(&w).exists());
     w.agent = HAUL.into();
-    w.haul("doctor testhost").run().code(0).says("16.0 MiB transferred").never_says("open and then fail");
-    assert!(!learned(&w).exists());
+    w.haul("doctor testhost").ends(0).says("16.0 MiB transferred").never_says("open and then fail");
+    assert!(!cached(&w).exists());
 }
 
 #[test]
@@ -301,6 +283,6 @@ fn the_number_of_streams_can_be_fixed() {
     let (ended, seen) = watched(w.haul(&format!("{PUT} -I --streams 1")));
     ended.code(0).says("(1 stream)");
     assert_eq!(established(&seen).len(), 1, "{seen:?}");
-    w.haul(&format!("{PUT} -I --streams 3 --no-direct")).run().code(0).says("(up to 3 ssh sessions)");
-    w.haul("cp --streams 0 src/ testhost:~/there").run().code(1);
+    w.haul(&format!("{PUT} -I --streams 3 --no-direct")).ends(0).says("(up to 3 ssh sessions)");
+    w.haul("cp --streams 0 src/ testhost:~/there").ends(1);
 }

@@ -11,8 +11,7 @@ use crate::support::World;
 
 #[test]
 fn each_run_logs_in_once() {
-    let w = World::new("");
-    w.tree("src: a=5 big=9M d/b=300K");
+    let w = World::new("src: a=5 big=9M d/b=300K");
     let mut logins = 0;
     for words in [
         "cp src/ testhost:~/there",
@@ -25,36 +24,35 @@ fn each_run_logs_in_once() {
         "mv testhost:~/again testhost:~/moved",
         "rm -r testhost:~/there",
     ] {
-        w.haul(words).run().code(0);
+        w.haul(words).ends(0);
         logins += 1;
-        assert_eq!(w.server.logins(), logins, "{words}\n{}", w.server.log());
+        assert_eq!(w.server.logins(), logins, "{words}");
     }
 }
 
 #[test]
 fn one_session_is_enough() {
-    let w = World::new("MaxSessions 1");
-    w.tree("src: big=20M");
-    spread(&w.join("src/many"), 4, 50, 2000).expect("made");
+    let w = World::served("src: big=20M", "MaxSessions 1");
+    spread(&w.path("src/many"), 4, 50, 2000).expect("made");
     for flags in ["", "--no-direct"] {
-        w.haul(&format!("cp -j 4 {flags} src/ testhost:~/put{flags}")).run().code(0).says("by haul on the remote host");
-        w.haul(&format!("cp -j 4 {flags} testhost:~/put{flags}/ got{flags}")).run().code(0);
-        w.assert_same("src", &format!("got{flags}"), What::USUAL);
+        w.haul(&format!("cp -j 4 {flags} src/ testhost:~/put{flags}")).ends(0).says("by haul on the remote host");
+        w.haul(&format!("cp -j 4 {flags} testhost:~/put{flags}/ back{flags}")).ends(0);
+        w.assert_same("src", format!("back{flags}"), What::USUAL);
     }
-    assert_eq!((w.server.logins(), w.server.sessions()), (4, 4), "{}", w.server.log());
+    assert_eq!((w.server.logins(), w.server.sessions()), (4, 4));
 }
 
-/// Over a way that is long enough for more sessions to be worth it.
+/// Over a network that is slow enough for more sessions to be worth it.
 #[test]
 fn no_more_sessions_than_the_server_allows() {
     for (allowed, at_least) in [(1, 1), (3, 2), (10, 3)] {
         let link = Options { delay: Duration::from_millis(10), ..Options::default() };
         let (w, _link) = over_a_link(link, &format!("MaxSessions {allowed}"));
         w.tree("src: big=60M big2=30M");
-        w.haul("cp -j 8 --no-direct src/ testhost:~/there").run().code(0).says("by haul on the remote host");
+        w.haul("cp -j 8 --no-direct src/ testhost:~/there").ends(0).says("by haul on the remote host");
         w.assert_same("src", "there", What::USUAL);
-        assert_eq!(w.server.logins(), 1, "{}", w.server.log());
+        assert_eq!(w.server.logins(), 1);
         let sessions = w.server.sessions();
-        assert!((at_least..=allowed).contains(&sessions), "{sessions} of {allowed} sessions\n{}", w.server.log());
+        assert!((at_least..=allowed).contains(&sessions), "{sessions} of {allowed} sessions");
     }
 }

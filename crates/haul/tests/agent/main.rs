@@ -1,7 +1,5 @@
 //! The program with itself on the remote host of a real OpenSSH server on loopback.
 
-mod support;
-
 mod account;
 mod changed;
 mod command;
@@ -13,5 +11,6 @@ mod login;
 mod network;
 mod owners;
 mod proxy;
+mod route;
+mod support;
 mod tree;
-mod way;

@@ -6,7 +6,7 @@ use std::fs;
 use haul_test::link::{End, Link, Options};
 use rustix::process::Pid;
 
-use crate::support::{Place, World};
+use crate::support::{World, server};
 
 /// A TCP connection or a listening port, as `/proc/net/tcp` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,34 +43,28 @@ pub fn tcp_of(pid: Pid) -> HashSet<Tcp> {
     found
 }
 
-/// Two machines that are one but for the network between them: the program runs at the near end, the server at the far one.
+/// The program at one end of a link, the server at the other one.
 pub fn over_a_link(options: Options, lines: &str) -> (World, Link) {
     over(Link::new(options).expect("namespaces and TUN devices: root"), lines)
 }
 
-/// The same over a link that there is.
 pub fn over(link: Link, lines: &str) -> (World, Link) {
-    let place = Place::new();
-    let lines = format!("{lines}\nListenAddress {}", link.far().address());
-    let server = link.far().inside(|| place.server(&lines)).expect("in the namespace");
-    let config =
-        fs::read_to_string(server.config()).expect("written").replace("HostName 127.0.0.1", &format!("HostName {}", link.far().address()));
-    fs::write(server.config(), config).expect("written");
-    let known = fs::read_to_string(server.path("known_hosts")).expect("written");
-    fs::write(server.path("known_hosts"), known.replace("127.0.0.1", &link.far().address().to_string())).expect("written");
-    let mut w = World::on(place, server);
+    let address = link.far().address().to_string();
+    let lines = format!("{lines}\nListenAddress {address}");
+    let mut w = World::on(|scratch| {
+        let server = link.far().inside(|| server(scratch, &lines)).expect("in the namespace");
+        server.move_to(&address);
+        server
+    });
     w.near = Some(link.near().clone());
     (w, link)
 }
 
 /// What comes to these ports of an end from now on is dropped without a word, as by a firewall.
 pub fn drop_incoming(end: &End, low: u16, high: u16) {
-    let ip = |words: &str| {
-        let done = end.command("ip").args(words.split_whitespace()).status().expect("iproute2");
-        assert!(done.success(), "ip {words}");
-    };
     // The table of the end's own addresses is asked first; it makes room for a rule in front.
-    ip("rule add pref 100 lookup local");
-    ip(&format!("rule add pref 50 iif tun0 ipproto tcp dport {low}-{high} blackhole"));
-    ip("rule del pref 0");
+    for words in ["add pref 100 lookup local", &format!("add pref 50 iif tun0 ipproto tcp dport {low}-{high} blackhole"), "del pref 0"] {
+        let done = end.command("ip").arg("rule").args(words.split_whitespace()).status().expect("iproute2");
+        assert!(done.success(), "ip rule {words}");
+    }
 }

@@ -1,14 +1,14 @@
-//! A far side that the test itself plays: what is started behind the server hands its standard input and output over.
+//! A remote haul that the test itself plays: what is started behind the server hands its standard input and output over.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+use haul_core::varint;
 
 use crate::support::{HAUL, World};
 
@@ -53,16 +53,13 @@ impl Frame {
 }
 
 /// A script for `--agent`, behind which `play` gets each conversation and the arguments of the agent.
-pub fn far(w: &World, play: impl Fn(TcpStream, &str) + Send + Sync + 'static) -> PathBuf {
+pub fn remote(w: &World, play: impl Fn(TcpStream, &str) + Send + Sync + 'static) -> PathBuf {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its number").port();
-    let path = w.join("played");
     // The second cat ends with the session, the first one with the conversation.
     let script = format!(
         "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\nprintf '%s\\n' \"$*\" >&3\n(cat <&3; kill $$) 2>/dev/null &\ncat >&3\nkill $!\n"
     );
-    fs::write(&path, script).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
     let play = Arc::new(play);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -78,7 +75,7 @@ pub fn far(w: &World, play: impl Fn(TcpStream, &str) + Send + Sync + 'static) ->
             });
         }
     });
-    path
+    w.script("played", &script)
 }
 
 /// Kinds of the requests that came through, in their order.
@@ -88,7 +85,7 @@ pub type Asked = Arc<Mutex<Vec<u8>>>;
 /// gives back goes on in its place.
 pub fn tampering(w: &World, tamper: impl Fn(u8, Frame) -> Vec<u8> + Send + Sync + 'static) -> (PathBuf, Asked) {
     let asked = Asked::default();
-    let (home, run) = (w.join("far-home"), w.join("far-run"));
+    let (home, run) = (w.path("remote-home"), w.path("remote-run"));
     let kinds = asked.clone();
     let play = move |stream: TcpStream, words: &str| {
         let mut command = Command::new(HAUL);
@@ -112,7 +109,7 @@ pub fn tampering(w: &World, tamper: impl Fn(u8, Frame) -> Vec<u8> + Send + Sync 
             }
         });
         let mut from = BufReader::new(from);
-        let pass = || -> io::Result<()> {
+        let mut pass = || -> io::Result<()> {
             let mut stream = &stream;
             let mut before = Vec::new();
             while !before.ends_with(MAGIC) {
@@ -127,13 +124,13 @@ pub fn tampering(w: &World, tamper: impl Fn(u8, Frame) -> Vec<u8> + Send + Sync 
                 stream.write_all(&tamper(request, frame))?;
             }
         };
-        let mut pass = pass;
-        let _it_is_over = pass();
-        let _closed = stream.shutdown(Shutdown::Both);
-        let _gone = child.kill();
-        let _reaped = child.wait();
+        // Either side may have left.
+        let _ = pass();
+        let _ = stream.shutdown(Shutdown::Both);
+        let _ = child.kill();
+        let _ = child.wait();
     };
-    (far(w, play), asked)
+    (remote(w, play), asked)
 }
 
 /// The same bytes with each `from` replaced.
@@ -152,21 +149,6 @@ pub fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A number as the protocol writes it: seven bits a byte, the lowest first.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f))
-}
-
-fn written(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
-}
-
 /// What becomes of a data connection once so many bytes have gone through it in one direction.
 #[derive(Clone, Copy, Debug)]
 pub enum Harm {
@@ -182,21 +164,23 @@ pub fn harming(w: &World, harm: Harm, bytes: u64) -> (PathBuf, Arc<AtomicUsize>)
     let connections = count.clone();
     let (agent, _) = tampering(w, move |request, frame| match (request, frame.kind) {
         (LISTEN, DONE) => {
-            let port = u16::try_from(number(&frame.body)).expect("a port");
+            let port = varint::take(&mut &frame.body[..]).and_then(|port| u16::try_from(port).ok()).expect("a port");
             let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
             let own = proxy.local_addr().expect("its number").port();
             let connections = connections.clone();
             std::thread::spawn(move || {
-                for near in proxy.incoming().flatten() {
+                for local in proxy.incoming().flatten() {
                     connections.fetch_add(1, Ordering::Relaxed);
-                    let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else { continue };
-                    for (from, to) in [(&near, &far), (&far, &near)] {
+                    let Ok(remote) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+                    for (from, to) in [(&local, &remote), (&remote, &local)] {
                         let (from, to) = (from.try_clone().expect("copied"), to.try_clone().expect("copied"));
                         std::thread::spawn(move || pass(from, to, harm, bytes));
                     }
                 }
             });
-            Frame { body: written(own.into()), ..frame }.bytes()
+            let mut body = Vec::new();
+            varint::put(&mut body, own.into());
+            Frame { body, ..frame }.bytes()
         }
         _ => frame.bytes(),
     });

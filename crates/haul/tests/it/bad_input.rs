@@ -1,21 +1,18 @@
 //! Sources, destinations and names that ask for trouble.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
 
 use haul_test::compare::What;
-use haul_test::volume::{Kind, Volume};
+use haul_test::volume::{Kind, Mounted, Volume};
 use haul_test::{nasty, tree};
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 #[test]
 fn a_missing_source() {
-    let w = World::new();
-    w.tree("a=5 dst:");
+    let w = World::new("a=5 dst:");
     assert_snapshot!(w.haul("cp nothing dst").run().snapshot(), @"
     exit 23
     --- stderr
@@ -55,9 +52,8 @@ fn a_missing_source() {
 
 #[test]
 fn a_destination_inside_the_source() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=6");
-    symlink("src", w.path("link")).unwrap();
+    let w = World::new("src: a=5 d/b=6");
+    w.symlink("src", "link");
     assert_snapshot!(w.haul("cp src/ src/d").run().snapshot(), @"
     exit 1
     --- stderr
@@ -67,27 +63,25 @@ fn a_destination_inside_the_source() {
     for command in
         ["cp src src/d", "cp src/ src/new", "cp link/ src/d", "cp src link/d", "sync --delete src/ src/d", "mv src src/d", "cp src src"]
     {
-        let ran = w.haul(command).run();
-        assert_eq!(ran.code, Some(1), "{command}\n{}{}", ran.stdout, ran.stderr);
+        w.haul(command).ends(1);
     }
+    assert!(!w.has("src/new"), "what is refused leaves no directory");
     w.tree("mnt/");
-    w.tool("mount", "--bind src/d mnt");
+    let mounted = Mounted::bind(&w.path("src/d"), &w.path("mnt"));
     let bound = w.haul("cp src/ mnt").run();
-    w.tool("umount", "mnt");
-    assert_eq!(bound.code, Some(23), "{}", bound.stderr);
-    assert!(bound.stderr.contains("it is the destination itself"), "{}", bound.stderr);
+    drop(mounted);
+    assert_eq!(bound.status.code(), Some(23), "{}", bound.err);
+    assert!(bound.err.contains("it is the destination itself"), "{}", bound.err);
     assert_eq!(w.names("src"), "a d/ d/a d/b", "what is not the destination itself is copied, once");
 }
 
 #[test]
 fn one_tree_by_two_names() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=6 mnt/");
-    let before = w.tool("ls", "-lR --time-style=full-iso src");
-    symlink("src", w.path("link")).unwrap();
-    fs::create_dir(w.path("mnt")).unwrap();
-    w.tool("mount", "--bind src mnt");
-    let mut ran = Vec::new();
+    let w = World::new("src: a=5 d/b=6 mnt/");
+    w.symlink("src", "link");
+    let before = w.sh("ls -lR --time-style=full-iso src");
+    w.tree("mnt/");
+    let mounted = Mounted::bind(&w.path("src"), &w.path("mnt"));
     for command in [
         "cp src/ src",
         "cp src/ src/",
@@ -98,22 +92,18 @@ fn one_tree_by_two_names() {
         "mv src/ mnt",
         "cp src .",
     ] {
-        ran.push((command, w.haul(command).run()));
+        w.haul(command).ends(1);
     }
-    w.tool("umount", "mnt");
-    for (command, ran) in ran {
-        assert_eq!(ran.code, Some(1), "{command}\n{}{}", ran.stdout, ran.stderr);
-    }
-    assert_eq!(w.tool("ls", "-lR --time-style=full-iso src"), before);
+    drop(mounted);
+    assert_eq!(w.sh("ls -lR --time-style=full-iso src"), before);
 }
 
 #[test]
 fn one_file_by_two_names() {
-    let w = World::new();
-    w.tree("a=5 d/");
-    fs::hard_link(w.path("a"), w.path("hard")).unwrap();
-    symlink("a", w.path("soft")).unwrap();
-    fs::hard_link(w.path("a"), w.path("d/a")).unwrap();
+    let w = World::new("a=5 d/");
+    w.hard_link("a", "hard");
+    w.symlink("a", "soft");
+    w.hard_link("a", "d/a");
     assert_snapshot!(w.haul("cp a a").run().snapshot(), @r"
     exit 23
     --- stdout
@@ -133,8 +123,8 @@ fn one_file_by_two_names() {
     haul: a: copy: source and destination are the same file
     ");
     for command in ["cp a hard", "cp a d", "cp -I a d", "cp --inplace -I a hard", "mv a hard", "cp --remove-source-files a hard"] {
-        let ran = w.haul(command).run();
-        assert_eq!((ran.code, w.read("hard").len(), w.read("a").len()), (Some(23), 5, 5), "{command}: {}{}", ran.stdout, ran.stderr);
+        w.haul(command).ends(23);
+        assert_eq!((w.read("hard").len(), w.read("a").len()), (5, 5), "{command}");
     }
     // A link to it is another file: the copy takes its place.
     w.haul("cp -I a soft").run();
@@ -143,27 +133,24 @@ fn one_file_by_two_names() {
 
 #[test]
 fn trees_that_share_files() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=6");
-    w.tool("cp", "-al src dst");
+    let w = World::new("src: a=5 d/b=6");
+    w.sh("cp -al src dst");
     let ran = w.haul("cp -aI src/ dst").succeeds();
     assert_eq!(ran.summary("Data"), Some("nothing to transfer"));
     w.haul("mv src/ dst").ends(23);
-    w.same("src", "dst", What { directory_mtime: false, ..What::USUAL });
+    w.assert_same("src", "dst", What { directory_mtime: false, ..What::USUAL });
 }
 
 #[test]
 fn sources_that_are_in_the_destination() {
-    let w = World::new();
-    w.tree("dst: src/a=5 old=3");
-    let ran = w.haul("sync --delete dst/src/ dst").run();
-    assert_eq!((ran.code, w.names("dst").as_str()), (Some(1), "old src/ src/a"), "{}", ran.stderr);
+    let w = World::new("dst: src/a=5 old=3");
+    w.haul("sync --delete dst/src/ dst").ends(1);
+    assert_eq!(w.names("dst"), "old src/ src/a");
 }
 
 #[test]
 fn files_where_directories_are_needed() {
-    let w = World::new();
-    w.tree("src: a=5");
+    let w = World::new("src: a=5");
     w.write("f", "f");
     assert_snapshot!(w.haul("cp src/ f").run().snapshot(), @"
     exit 1
@@ -187,8 +174,7 @@ fn files_where_directories_are_needed() {
 
 #[test]
 fn a_fifo_named_as_source_is_not_read() {
-    let w = World::new();
-    w.tree("p| dst:");
+    let w = World::new("p| dst:");
     assert_snapshot!(w.haul("cp p dst").run().snapshot(), @r"
     exit 0
     --- stdout
@@ -207,10 +193,9 @@ fn a_fifo_named_as_source_is_not_read() {
 
 #[test]
 fn names_do_not_reach_the_terminal_raw() {
-    let w = World::new();
-    w.tree("src:");
+    let w = World::new("src:");
     for name in [b"new\nline".as_slice(), b"esc\x1b[31mred", b"bad\xff\xfeutf8", b"\xe2\x80\xaertl", b"tab\t", b"\x7fdel", b"\xc2\x9bcsi"] {
-        fs::write(w.path("src").join(OsStr::from_bytes(name)), "x").unwrap();
+        w.write(w.path("src").join(OsStr::from_bytes(name)), "x");
     }
     w.age("src");
     assert_snapshot!(w.haul("cp -v src/ dst").run().snapshot(), @r"
@@ -230,7 +215,7 @@ fn names_do_not_reach_the_terminal_raw() {
     Attributes:  set on 1 entry
     Data:        7 B transferred, 7 bytes (1 B per file)
     ");
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
     assert_snapshot!(w.haul("cp").arg(OsStr::from_bytes(b"no\x1b[2J\xff")).arg("dst").run().snapshot(), @r"
     exit 23
     --- stderr
@@ -239,7 +224,7 @@ fn names_do_not_reach_the_terminal_raw() {
     for command in ["ls src", "tree src", "check -v src/ dst", "du -a src", "sync -n --delete src/ dst", "cp --json src/ dst2"] {
         let ran = w.haul(command).run();
         let raw = |text: &str| text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}');
-        assert!(!raw(&ran.stdout) && !raw(&ran.stderr), "{command}: {:?}{:?}", ran.stdout, ran.stderr);
+        assert!(!raw(&ran.out) && !raw(&ran.err), "{command}: {:?}{:?}", ran.out, ran.err);
     }
 }
 
@@ -248,12 +233,10 @@ const HOSTILE: &str = "x\x1b[31m\u{9b}2J\r\u{202e}\u{200b}\u{feff}\u{2028}\u{e00
 
 #[test]
 fn arguments_do_not_reach_the_terminal_raw() {
-    let w = World::new();
-    w.tree("src: a=1K");
+    let w = World::new("src: a=1K");
     w.tree("named: b=1");
-    fs::write(w.path("named").join(HOSTILE), "x").unwrap();
-    fs::create_dir(w.path(HOSTILE)).unwrap();
-    fs::write(w.path(HOSTILE).join("f"), "x").unwrap();
+    w.write(format!("named/{HOSTILE}"), "x");
+    w.write(format!("{HOSTILE}/f"), "x");
     let lines = [
         "@",
         "--@",
@@ -344,24 +327,24 @@ fn arguments_do_not_reach_the_terminal_raw() {
         let raw = |text: &str| {
             text.chars().find(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || HOSTILE.chars().any(|h| h == *c && !h.is_ascii()))
         };
-        assert_eq!((raw(&ran.stdout), raw(&ran.stderr)), (None, None), "{line}: {:?}\n{:?}", ran.stdout, ran.stderr);
+        assert_eq!((raw(&ran.out), raw(&ran.err)), (None, None), "{line}: {:?}\n{:?}", ran.out, ran.err);
     }
 }
 
 #[test]
 fn long_names_and_deep_paths() {
-    let w = World::new();
+    let w = World::new("");
     nasty::deep(&w.path("src")).unwrap();
     for byte in [b'a', b'b'] {
-        fs::write(w.path("src").join(OsStr::from_bytes(&[byte; 255])), "x").unwrap();
+        w.write(w.path("src").join(OsStr::from_bytes(&[byte; 255])), "x");
     }
     w.haul("cp -a src/ dst").succeeds();
-    w.same("src", "dst", What::ALL);
+    w.assert_same("src", "dst", What::ALL);
     w.haul("check src/ dst").succeeds();
     w.haul("sync -a --delete src/ dst").succeeds();
     w.haul("mv src moved").succeeds();
     assert!(!w.has("src"));
-    fs::create_dir(w.path("empty")).unwrap();
+    w.tree("empty/");
     w.haul("sync --delete empty/ dst").succeeds();
     assert_eq!(w.names("dst"), "");
     w.haul("rm -r moved").succeeds();
@@ -370,27 +353,25 @@ fn long_names_and_deep_paths() {
 
 #[test]
 fn a_directory_of_many_names() {
-    let w = World::new();
+    let w = World::new("");
     let source = Volume::tmpfs(256 << 20).unwrap();
     tree::flat(&source.path().join("src"), 100_000, 0).unwrap();
     // What a path ends in says what is meant.
     let (src, dst) = (source.path().join("src/"), source.path().join("dst"));
     assert!(src.as_os_str().as_bytes().ends_with(b"/"));
     let ran = w.haul("cp -q").arg(&src).arg(&dst).succeeds();
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
-    haul_test::compare::assert_same(&source.path().join("src"), &dst, What { root: true, ..What::USUAL });
-    fs::write(dst.join("extra"), "x").unwrap();
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", ""));
+    w.assert_same(source.path().join("src"), &dst, What { root: true, ..What::USUAL });
+    w.write(dst.join("extra"), "x");
     let ran = w.haul("sync -v --delete").arg(&src).arg(&dst).succeeds();
     assert_eq!(ran.items(), ["attributes  ./", "delete      extra"]);
 }
 
 #[test]
 fn a_read_only_destination() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=300K");
+    let w = World::new("src: a=5 d/b=300K");
     let volume = Volume::new(&Kind::Ext4 { mount_options: "ro".to_owned() }, 16 << 20).unwrap();
-    let ran = w.haul("cp src/").arg(volume.path()).run();
-    assert_eq!(ran.code, Some(11), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("ead-only file system"), "{}", ran.stderr);
-    assert_eq!(ran.stderr.lines().filter(|l| l.contains("ead-only")).count(), 1, "one message: {}", ran.stderr);
+    let ran = w.haul("cp src/").arg(volume.path()).ends(11);
+    assert!(ran.err.contains("ead-only file system"), "{}", ran.err);
+    assert_eq!(ran.err.lines().filter(|l| l.contains("ead-only")).count(), 1, "one message: {}", ran.err);
 }

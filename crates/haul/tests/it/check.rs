@@ -1,25 +1,23 @@
 //! check, sum, and the small commands.
 
-use std::fs;
-
 use haul_test::compare::What;
+use haul_test::volume::Mounted;
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 fn two_trees(w: &World) {
-    let tree = w.tree("src: same=5 bytes=5 size=6 only=1 d/only=2 dst: same=5 bytes=5 size=7 extra=1 d/extra=2 e/x=1");
+    w.tree("src: same=5 bytes=5 size=6 only=1 d/only=2 dst: same=5 bytes=5 size=7 extra=1 d/extra=2 e/x=1");
     w.write("dst/bytes", "other");
     for name in ["same", "bytes", "size"] {
-        for top in ["src", "dst"] {
-            tree.set_mtime(format!("{top}/{name}"), 1_000_000_000, 5).unwrap();
-        }
+        w.age(format!("src/{name}"));
+        w.age(format!("dst/{name}"));
     }
 }
 
 #[test]
 fn check_lists_what_is_missing_extra_and_differing() {
-    let w = World::new();
+    let w = World::new("");
     two_trees(&w);
     assert_snapshot!(w.haul("check src/ dst").run().snapshot(), @"
     exit 1
@@ -52,16 +50,15 @@ fn check_lists_what_is_missing_extra_and_differing() {
     Differing:   2
     Not identical: 4 differences.
     ");
-    w.haul("check -q --one-way --missing-to missing --differing-to differing src/ dst").ends(1);
-    let lines = |name: &str| {
-        let text = String::from_utf8(w.read(name)).unwrap();
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
-    assert_eq!((lines("missing"), lines("differing")), (vec!["d/only".into(), "only".into()], vec!["size".to_string()]));
-    let list = w.haul("check -q --one-way -c src/ dst").ends(1).stdout;
-    w.haul("cp -I --files-from - src dst").stdin(&list).succeeds();
+    let ended = w.haul("check -q --missing-to missing --differing-to differing --extra-to extra src/ dst").ends(1);
+    assert_eq!(ended.sorted(), ["d/only", "only", "size"], "names alone, those that --files-from could copy");
+    let lines = |name: &str| w.sh(&format!("sort {name}"));
+    assert_eq!(
+        (lines("missing"), lines("differing"), lines("extra")),
+        ("d/only\nonly\n".into(), "size\n".into(), "d/extra\ne\nextra\n".into())
+    );
+    let list = w.haul("check -q --one-way -c src/ dst").ends(1).out;
+    w.haul("cp -I --files-from - src dst").fed(&list).succeeds();
     w.haul("check --one-way --checksum src/ dst").ends(0);
     w.haul("check src/ dst").ends(1);
     w.haul("sync --delete src/ dst").succeeds();
@@ -77,8 +74,7 @@ fn check_lists_what_is_missing_extra_and_differing() {
 
 #[test]
 fn check_refuses_with_two() {
-    let w = World::new();
-    w.tree("src: a=1");
+    let w = World::new("src: a=1");
     assert_snapshot!(w.haul("check src/ nothing").run().snapshot(), @"
     exit 1
     --- stdout
@@ -94,48 +90,45 @@ fn check_refuses_with_two() {
     --- stderr
     haul: nothing: open: no such file or directory
     ");
-    assert_eq!(w.haul("check").run().code, Some(2));
-    assert_eq!(w.haul("check --no-such-flag src dst").run().code, Some(2));
+    w.haul("check").ends(2);
+    w.haul("check --no-such-flag src dst").ends(2);
 }
 
 #[test]
 fn check_compares_attributes_with_archive() {
-    let w = World::new();
-    w.tree("src: a=5:0640 b=5 l->a");
+    let w = World::new("src: a=5:0640 b=5 l->a");
     w.haul("cp -a src/ dst").succeeds();
     w.haul("check -a src/ dst").succeeds();
-    w.tool("chmod", "0600 dst/a");
-    assert_eq!(w.haul("check -q -a src/ dst").ends(1).stdout, "a\n");
-    w.tool("ln", "-sfn b dst/l");
-    assert_eq!(w.haul("check -q src/ dst").ends(1).stdout, "l\n");
+    w.sh("chmod 0600 dst/a");
+    assert_eq!(w.haul("check -q -a src/ dst").ends(1).out, "a\n");
+    w.sh("ln -sfn b dst/l");
+    assert_eq!(w.haul("check -q src/ dst").ends(1).out, "l\n");
 }
 
 #[test]
-fn a_tree_of_which_a_part_was_not_seen_is_not_proven() {
-    let w = World::of_user();
-    w.tree("src: a=5");
+fn a_tree_of_which_a_part_was_not_seen_is_not_verified() {
+    let w = World::of_user("src: a=5");
     w.give_all();
     w.haul("sum -o manifest src/").succeeds();
     w.tree("src: locked/:0000");
     w.give_all();
     let ran = w.haul("check --manifest manifest src").ends(23);
-    assert_eq!(ran.stdout, "1 identical, 0 missing, 0 differing, 0 extra, 1 unreadable\n");
+    assert_eq!(ran.out, "1 identical, 0 missing, 0 differing, 0 extra, 1 unreadable\n");
     w.haul("check --one-way --manifest manifest src").succeeds();
 }
 
 #[test]
-fn a_manifest_proves_a_tree_without_its_source() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=300K empty=0 l->a");
+fn a_manifest_verifies_a_tree_without_its_source() {
+    let w = World::new("src: a=5 d/b=300K empty=0 l->a");
     w.write("src/with space\nand line", "x");
-    let manifest = w.haul("sum src/").succeeds().stdout;
+    let manifest = w.haul("sum src/").succeeds().out;
     w.write("manifest", &manifest);
     w.haul("cp src/ dst").succeeds();
     w.haul("check --manifest manifest dst").succeeds();
     let mut bytes = w.read("dst/d/b");
     bytes[200_000] ^= 1;
-    fs::write(w.path("dst/d/b"), bytes).unwrap();
-    fs::remove_file(w.path("dst/a")).unwrap();
+    w.write("dst/d/b", bytes);
+    w.remove("dst/a");
     w.write("dst/new", "x");
     assert_snapshot!(w.haul("check --manifest manifest dst").run().snapshot(), @"
     exit 1
@@ -149,24 +142,18 @@ fn a_manifest_proves_a_tree_without_its_source() {
 
 #[test]
 fn sha256sum_and_we_read_each_other() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=300K empty=0");
+    let w = World::new("src: a=5 d/b=300K empty=0");
     w.write("src/back\\slash", "x");
     w.write("src/new\nline", "y");
-    let ours = w.haul("sum --format sha256sum src/").succeeds().stdout;
+    let ours = w.haul("sum --format sha256sum src/").succeeds().out;
     w.write("ours", &ours);
-    w.tool("sha256sum", "-c --quiet ours");
+    w.sh("sha256sum -c --quiet ours");
     assert_snapshot!(w.haul("check --one-way --manifest ours .").run().snapshot(), @"
     exit 0
     --- stdout
     5 identical, 0 missing, 0 differing, 0 extra, 0 unreadable
     ");
-    let theirs = std::process::Command::new("sh")
-        .args(["-c", "find . -type f -print0 | xargs -0 sha256sum"])
-        .current_dir(w.path("src"))
-        .output()
-        .unwrap();
-    w.write("theirs", theirs.stdout);
+    w.write("theirs", w.sh("cd src && find . -type f -print0 | xargs -0 sha256sum"));
     w.haul("check --manifest theirs src").succeeds();
     w.write("src/a", "other");
     w.haul("check --manifest theirs src").ends(1);
@@ -174,7 +161,7 @@ fn sha256sum_and_we_read_each_other() {
 
 #[test]
 fn ls_cat_mkdir() {
-    let w = World::new();
+    let w = World::new("");
     let tree = w.tree("src: a=5:0640 d/b=300K:0600 d/e/ l->a p|");
     for name in ["a", "d/b", "l", "p", "d/e", "d"] {
         tree.set_mtime(format!("src/{name}"), 1_000_000_000, 0).unwrap();
@@ -193,7 +180,7 @@ fn ls_cat_mkdir() {
     haul: nothing: open: no such file or directory
     ");
     w.write("text", "one\n");
-    assert_eq!(w.haul("cat text text").succeeds().stdout, "one\none\n");
+    assert_eq!(w.haul("cat text text").succeeds().out, "one\none\n");
     assert_snapshot!(w.haul("mkdir x/y").run().snapshot(), @"
     exit 23
     --- stderr
@@ -204,14 +191,13 @@ fn ls_cat_mkdir() {
     w.haul("mkdir x").ends(23);
     w.haul("mkdir -p x/y/z x").succeeds();
     assert_eq!(w.names("x"), "y/ y/z/");
-    let du = w.haul("du src").succeeds().stdout;
+    let du = w.haul("du src").succeeds().out;
     assert!(du.contains("307200") && du.contains("307205"), "{du}");
 }
 
 #[test]
 fn rm_is_careful() {
-    let w = World::new();
-    w.tree("d: a=1 e/b=2 other: f=1");
+    let w = World::new("d: a=1 e/b=2 other: f=1");
     w.tree("one=1");
     assert_snapshot!(w.haul("rm d").run().snapshot(), @"
     exit 1
@@ -220,21 +206,19 @@ fn rm_is_careful() {
       try: -r removes it and its contents
     ");
     w.haul("rm one").succeeds();
-    std::os::unix::fs::symlink("other", w.path("d/link")).unwrap();
+    w.symlink("other", "d/link");
     w.haul("rm -r d").succeeds();
     assert!(!w.has("d") && !w.has("one") && w.has("other/f"));
     for place in ["/", "/."] {
-        let ran = w.haul("rm -r -n").arg(place).run();
-        assert_ne!(ran.code, Some(0), "{place}");
+        assert!(!w.haul("rm -r -n").arg(place).run().status.success(), "{place}");
     }
-    let home = w.state().parent().unwrap().join("home");
-    let ran = w.haul("rm -r").arg(&home).run();
-    assert_ne!(ran.code, Some(0));
-    assert!(home.exists(), "the home directory needs --force");
-    let volume = haul_test::volume::Volume::tmpfs(1 << 20).unwrap();
-    fs::write(volume.path().join("f"), "x").unwrap();
-    assert_ne!(w.haul("rm -r").arg(volume.path()).run().code, Some(0), "a mount point needs --force");
-    assert!(volume.path().join("f").exists());
+    let ended = w.haul("rm -r").arg(&w.home).run();
+    assert!(!ended.status.success() && w.home.exists(), "the home directory needs --force");
+    w.tree("mounted/");
+    let _mounted = Mounted::tmpfs(&w.path("mounted"), "size=1M");
+    w.write("mounted/f", "x");
+    let ended = w.haul("rm -r mounted").run();
+    assert!(!ended.status.success() && w.has("mounted/f"), "a mount point needs --force");
     assert_snapshot!(w.haul("rm nothing").run().snapshot(), @"
     exit 23
     --- stderr
@@ -244,7 +228,7 @@ fn rm_is_careful() {
 
 #[test]
 fn a_real_tree() {
-    let w = World::new();
+    let w = World::new("");
     w.haul("cp -a --verify /usr/include/ dst").succeeds();
     haul_test::compare::assert_same(std::path::Path::new("/usr/include"), &w.path("dst"), What::ALL);
     assert_eq!(w.rsync_finds("/usr/include/", "dst/"), "");
@@ -253,8 +237,7 @@ fn a_real_tree() {
 
 #[test]
 fn a_tree_shows_files_too_and_with_d_directories_only() {
-    let w = World::new();
-    w.tree("src: a=5 a-b=1 a2/c=300K a2/d/e=2 a2/z/ l->a p| .hidden=9 .git/x=7");
+    let w = World::new("src: a=5 a-b=1 a2/c=300K a2/d/e=2 a2/z/ l->a p| .hidden=9 .git/x=7");
     assert_snapshot!(w.haul("tree src").run().snapshot(), @"
     exit 0
     --- stdout
@@ -326,6 +309,5 @@ fn a_tree_shows_files_too_and_with_d_directories_only() {
     0 directories, 1 file
     ");
     // A number was the level once.
-    let refused = w.haul("tree -d 2 src").ends(1);
-    assert!(refused.stderr.contains("-L N"), "{}", refused.stderr);
+    w.haul("tree -d 2 src").ends(1).err_has("-L N");
 }

@@ -1,17 +1,15 @@
 //! What sync deletes, when, and when not.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 
 use haul_test::compare::What;
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 #[test]
 fn sync_delete_makes_the_trees_equal() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=6 dst: a=5 old=1 d/old=2 gone/x/y=3 gone/z=4 l->nowhere empty/");
+    let w = World::new("src: a=5 d/b=6 dst: a=5 old=1 d/old=2 gone/x/y=3 gone/z=4 l->nowhere p| empty/");
     assert_snapshot!(w.haul("sync -v --delete src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -27,58 +25,55 @@ fn sync_delete_makes_the_trees_equal() {
     delete      gone/z
     delete      l
     delete      old
+    delete      p
     replace     a
     Items:       4 (2 files, 2 directories)
     Created:     2 files
     Attributes:  set on 2 entries
-    Deleted:     8 (4 files, 3 directories, 1 symlink)
+    Deleted:     9 (4 files, 3 directories, 1 symlink, 1 special file)
     Data:        11 B transferred, 11 bytes (5 B per file)
     ");
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
     assert_eq!(w.rsync_finds("src/", "dst/"), "");
 }
 
 #[test]
 fn the_directory_of_the_journals_stays() {
-    let w = World::new();
-    w.tree("src: a=5 dst: old=1 st/old=1 gone/x=1");
+    let w = World::new("src: a=5 dst: old=1 st/old=1 gone/x=1");
     for _again in 0..2 {
         let ran = w.haul("sync --delete --state-dir dst/st/haul src/ dst").succeeds();
-        assert_eq!(ran.stderr, "haul: warning: st/: not removed: it is not empty\n");
+        assert_eq!(ran.err, "haul: warning: st/: not removed: it is not empty\n");
         assert!(w.has("dst/st/haul/jobs") && !w.has("dst/st/old") && !w.has("dst/old") && !w.has("dst/gone"));
     }
-    let jobs = w.haul("jobs --state-dir dst/st/haul").succeeds();
-    assert!(jobs.stdout.contains("src/"), "{}", jobs.stdout);
+    w.haul("jobs --state-dir dst/st/haul").succeeds().out_has("src/");
 }
 
 #[test]
 fn backups_leave_the_times_of_the_directories_above_them_alone() {
-    let w = World::new();
-    w.tree("src: x/a=5 x/b->a k/q=1");
-    fs::hard_link(w.path("src/x/a"), w.path("src/x/c")).expect("link");
+    let w = World::new("src: x/a=5 x/b->a k/q=1");
+    w.hard_link("src/x/a", "src/x/c");
     w.haul("cp -a src/ dst").succeeds();
     w.write("src/x/a", "changed");
     w.write("src/x/new", "new");
-    fs::hard_link(w.path("src/x/new"), w.path("src/x/new2")).expect("link");
+    w.hard_link("src/x/new", "src/x/new2");
     for dir in ["src", "src/x", "src/k"] {
-        fs::File::open(w.path(dir)).and_then(|dir| dir.set_modified(std::time::UNIX_EPOCH)).expect("set");
+        w.age(dir);
     }
     // One backup directory at the top, one below a directory that both sides have.
     w.haul("cp -a --backup-dir bak src/ dst").succeeds();
     assert_eq!(w.names("dst/bak"), "x/ x/a x/c");
     w.write("src/x/a", "changed again");
-    fs::File::open(w.path("src/x")).and_then(|dir| dir.set_modified(std::time::UNIX_EPOCH)).expect("set");
+    w.age("src/x");
     w.haul("cp -a --backup-dir k/bak src/ dst").succeeds();
     assert_eq!(w.names("dst/k"), "bak/ bak/x/ bak/x/a bak/x/c q");
     for dir in ["dst", "dst/x", "dst/k"] {
-        assert_eq!(fs::metadata(w.path(dir)).and_then(|facts| facts.modified()).expect("there"), std::time::UNIX_EPOCH, "{dir}");
+        assert_eq!(w.meta(dir).mtime(), w.meta("src").mtime(), "{dir}");
     }
 }
 
 #[test]
 fn without_delete_nothing_goes() {
-    let w = World::new();
-    w.tree("src: a=5 dst: old=1 d/e=2");
+    let w = World::new("src: a=5 dst: old=1 d/e=2");
     w.haul("sync src/ dst").succeeds();
     assert_eq!(w.names("dst"), "a d/ d/e old");
 }
@@ -86,12 +81,11 @@ fn without_delete_nothing_goes() {
 #[test]
 fn nothing_is_deleted_after_a_failure() {
     for (name, mode) in [("src/d", 0o000), ("src/a", 0o000)] {
-        let w = World::of_user();
-        w.tree("src: a=5 d/b=6 dst: old=1 d/kept=2");
-        fs::set_permissions(w.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        let w = World::of_user("src: a=5 d/b=6 dst: old=1 d/kept=2");
+        w.chmod(name, mode);
         let ran = w.haul("sync --delete src/ dst").ends(23);
         assert!(w.has("dst/old") && w.has("dst/d/kept"), "{name}");
-        assert!(ran.stdout.contains("extra names at the destination were kept"), "it says so: {}", ran.stdout);
+        assert!(ran.out.contains("extra names at the destination were kept"), "it says so: {}", ran.out);
         w.haul("sync --delete --ignore-errors src/ dst").ends(23);
         assert!(!w.has("dst/old"), "{name}");
         // What could not be listed says nothing of what is in it.
@@ -101,8 +95,7 @@ fn nothing_is_deleted_after_a_failure() {
 
 #[test]
 fn a_failure_to_write_prevents_deletes_too() {
-    let w = World::new();
-    w.tree("src: f=3 z=1 dst: f/inner=1 old=2");
+    let w = World::new("src: f=3 z=1 dst: f/inner=1 old=2");
     assert_snapshot!(w.haul("sync --delete src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
@@ -131,8 +124,7 @@ fn a_failure_to_write_prevents_deletes_too() {
 
 #[test]
 fn max_delete_is_all_or_nothing() {
-    let w = World::new();
-    w.tree("src: a=5 b=5 c=5 d=5 dst: a=1 old1=1 old2=2 dir/x=3 dir/y=3");
+    let w = World::new("src: a=5 b=5 c=5 d=5 dst: a=1 old1=1 old2=2 dir/x=3 dir/y=3");
     assert_snapshot!(w.haul("sync --delete --max-delete 4 src/ dst").run().snapshot(), @"
     exit 25
     --- stdout
@@ -153,16 +145,15 @@ fn max_delete_is_all_or_nothing() {
     w.haul("sync --delete --max-delete 0 src/ dst").ends(25);
     w.haul("sync --delete --max-delete 10% src/ dst").ends(25);
     assert!(w.has("dst/dir/x"));
-    let dry = w.haul("sync -n --delete --max-delete 4 src/ dst").run();
-    assert_eq!(dry.code, Some(25), "a dry run ends as the run would");
+    // A dry run ends as the run would.
+    w.haul("sync -n --delete --max-delete 4 src/ dst").ends(25);
     w.haul("sync --delete --max-delete 5 src/ dst").succeeds();
     assert_eq!(w.names("dst"), "a b c d");
 }
 
 #[test]
 fn excluded_names_are_protected() {
-    let w = World::new();
-    w.tree("src: a=5 skip.o=1 dst: old=1 mine.o=2 cache/x=3 gone/keep.o=1 gone/f=1");
+    let w = World::new("src: a=5 skip.o=1 dst: old=1 mine.o=2 cache/x=3 gone/keep.o=1 gone/f=1");
     w.haul("sync --delete --exclude *.o --exclude /cache src/ dst").run();
     assert!(w.has("dst/mine.o") && w.has("dst/cache/x") && w.has("dst/gone/keep.o"));
     assert!(!w.has("dst/old") && !w.has("dst/gone/f") && !w.has("dst/skip.o"));
@@ -172,8 +163,7 @@ fn excluded_names_are_protected() {
 
 #[test]
 fn sizes_select_no_deletes() {
-    let w = World::new();
-    w.tree("src: a=5 large=20K dst: large=20K small-old=1 large-old=30K");
+    let w = World::new("src: a=5 large=20K dst: large=20K small-old=1 large-old=30K");
     w.haul("sync --delete --max-size 1K src/ dst").succeeds();
     assert!(w.has("dst/large"), "it is at the source");
     assert_eq!(w.names("dst"), "a large");
@@ -181,30 +171,27 @@ fn sizes_select_no_deletes() {
 
 #[test]
 fn deletes_do_not_follow_links() {
-    let w = World::new();
-    w.tree("out: precious=5 src: a=1 dst:");
-    std::os::unix::fs::symlink(w.path("out"), w.path("dst/link")).unwrap();
+    let w = World::new("out: precious=5 src: a=1 dst:");
+    w.symlink(w.path("out"), "dst/link");
     w.haul("sync --delete src/ dst").succeeds();
     assert_eq!((w.names("dst"), w.names("out")), ("a".into(), "precious".into()));
 }
 
 #[test]
 fn sealed_directories_are_deleted_by_their_owner() {
-    let w = World::of_user();
-    w.tree("src: a=1 dst: gone/x/y=3");
+    let w = World::of_user("src: a=1 dst: gone/x/y=3");
     for name in ["dst/gone/x", "dst/gone"] {
-        fs::set_permissions(w.path(name), fs::Permissions::from_mode(0o555)).unwrap();
+        w.chmod(name, 0o555);
     }
     let ran = w.haul("sync --delete src/ dst").run();
-    assert_eq!(ran.code == Some(0), !w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
+    assert_eq!(ran.status.code() == Some(0), !w.has("dst/gone"), "success only when it is gone: {}", ran.snapshot());
 }
 
 #[test]
 fn a_directory_that_becomes_a_file_and_the_reverse() {
-    let w = World::new();
-    w.tree("src: x=3 y/f=4 dst: x/old=1 y=5");
+    let w = World::new("src: x=3 y/f=4 dst: x/old=1 y=5");
     w.haul("sync --delete --force src/ dst").succeeds();
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
 }
 
 /// What an interrupted run left is in no listing; that its source is gone must not make it stay for ever.
@@ -212,8 +199,7 @@ fn a_directory_that_becomes_a_file_and_the_reverse() {
 fn unfinished_files_do_not_keep_a_directory() {
     let leftover = ".haul-0123456789abcdef0123456789abcdef";
     for command in ["sync --delete src/ dst", "rm -r dst/old", "sync --force other/ dst"] {
-        let w = World::new();
-        w.tree("src: a=1 dst: a=1 old/deep/x=1 other: old=1 ");
+        let w = World::new("src: a=1 dst: a=1 old/deep/x=1 other: old=1 ");
         for directory in ["old", "old/deep"] {
             w.write(format!("dst/{directory}/{leftover}"), "half");
         }
@@ -222,8 +208,7 @@ fn unfinished_files_do_not_keep_a_directory() {
         assert!(!w.path("dst/old").is_dir(), "{command}");
     }
     // Nothing else is in the way of a file.
-    let w = World::new();
-    w.tree("src: f=1 dst: f/");
+    let w = World::new("src: f=1 dst: f/");
     w.write(format!("dst/f/{leftover}"), "half");
     w.haul("sync src/ dst").succeeds();
     assert!(w.path("dst/f").is_file());

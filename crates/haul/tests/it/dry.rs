@@ -8,7 +8,7 @@ use haul_test::content::Random;
 use haul_test::tree::Tree;
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 /// What is done to which name: of a line of `-n`, whose second column is the reason, or of `-v`.
 fn done(line: &str, reasons: bool) -> (String, String) {
@@ -22,7 +22,7 @@ fn done(line: &str, reasons: bool) -> (String, String) {
 
 #[test]
 fn a_dry_run_gives_reasons() {
-    let w = World::new();
+    let w = World::new("");
     let tree = w.tree("src: new=5 size=6 time=7 mode=8:0600 same=9 d/n=1 l->new dst: size=7 time=7 mode=8:0644 same=9 old=1 od/x=2 l->old");
     for name in ["src/mode", "dst/mode", "src/same", "dst/same", "src/time"] {
         tree.set_mtime(name, 1_000_000_000, 0).unwrap();
@@ -124,10 +124,10 @@ fn a_dry_run_prints_what_the_run_then_does() {
         (7, "-c --delete"),
         (8, "-a --no-H -I --delete"),
     ] {
-        let w = World::new();
+        let w = World::new("");
         let verb = if flags.contains("--delete") { "sync" } else { "cp" };
         Tree::new(w.path("src")).unwrap().random(seed, 120).unwrap();
-        w.tool("cp", "-PR --preserve=mode,timestamps src dst");
+        w.sh("cp -PR --preserve=mode,timestamps src dst");
         disturb(&w, seed);
         let before = w.names("dst");
         let dry = w.haul(&format!("{verb} -n {flags} src/ dst")).run();
@@ -140,17 +140,17 @@ fn a_dry_run_prints_what_the_run_then_does() {
             (only(&planned, &real), only(&real, &planned)),
             (vec![], vec![]),
             "seed {seed}, {flags}: (said, not done), (done, not said)\n{}{}",
-            dry.stdout,
-            wet.stdout
+            dry.out,
+            wet.out
         );
-        assert_eq!(dry.code, wet.code, "seed {seed}");
+        assert_eq!(dry.status.code(), wet.status.code(), "seed {seed}");
         assert!(real.len() > 10, "seed {seed}");
     }
 }
 
 #[test]
 fn a_dry_run_knows_hard_links() {
-    let w = World::new();
+    let w = World::new("");
     let tree = w.tree("src: a=5 dst:");
     tree.build("src: b=>a").unwrap();
     let said = |w: &World| w.haul("cp -an src/ dst").succeeds().items().iter().map(|line| done(line, true)).collect::<Vec<_>>();
@@ -159,7 +159,7 @@ fn a_dry_run_knows_hard_links() {
     assert_eq!(names(said(&w)).iter().map(|(action, _)| action.as_str()).collect::<Vec<_>>(), ["create", "hardlink"]);
     w.haul("cp -a src/ dst").succeeds();
     assert_eq!(said(&w), vec![], "they are right");
-    fs::remove_file(w.path("dst/b")).unwrap();
+    w.remove("dst/b");
     fs::copy(w.path("src/b"), w.path("dst/b")).unwrap();
     haul_test::tree::set_mtime(&w.path("src/a"), 1_000_000_000, 0).unwrap();
     for name in ["dst/a", "dst/b"] {
@@ -172,8 +172,7 @@ fn a_dry_run_knows_hard_links() {
 /// Standard output is the result of a dry run and of `--json`, and of the lists that were asked for; a copy's summary is not.
 #[test]
 fn output_that_is_lost_is_an_error() {
-    let w = World::new();
-    w.tree("src: a=1");
+    let w = World::new("src: a=1");
     let full = || std::fs::File::options().write(true).open("/dev/full").expect("open /dev/full");
     for (command, code) in [
         ("cp -n src/ dst", 11),
@@ -184,7 +183,7 @@ fn output_that_is_lost_is_an_error() {
         ("cp src/ dst", 0),
     ] {
         let ran = w.haul(command).output(full()).ends(code);
-        assert!(ran.stderr.contains("standard output: write: "), "{command}: {}", ran.stderr);
+        assert!(ran.err.contains("standard output: write: "), "{command}: {}", ran.err);
     }
     w.tree("empty: sub/");
     w.haul("check --missing-to /dev/full src/ empty").ends(11);

@@ -1,21 +1,14 @@
 //! What is copied and what is passed over.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
-
 use haul_test::compare::What;
-use haul_test::volume::Volume;
+use haul_test::volume::{Mounted, Volume};
 use insta::assert_snapshot;
 
-use crate::support::World;
-
-/// The content of a file, or nothing.
-fn text(w: &World, path: &str) -> String {
-    String::from_utf8(w.read(path)).expect("text")
-}
+use crate::support::{Printed, World};
 
 /// Two files of one name, of the same length, and an hour between them.
-fn older_and_newer(w: &World) {
+fn older_and_newer() -> World {
+    let w = World::new("");
     let tree = w.tree("src: dst:");
     for (name, content, hour) in
         [("src/new", "NEW", 3), ("dst/new", "old", 2), ("src/old", "OLD", 2), ("dst/old", "new", 3), ("src/only", "one", 2)]
@@ -24,11 +17,12 @@ fn older_and_newer(w: &World) {
         tree.set_mtime(name, 1_000_000_000 + hour * 3600, 0).unwrap();
     }
     w.age("src");
+    w
 }
 
 #[test]
 fn a_second_run_moves_nothing() {
-    let w = World::new();
+    let w = World::new("");
     let tree = w.tree("src:");
     haul_test::tree::Tree::new(tree.join("src")).unwrap().random(11, 300).unwrap();
     for verb in ["cp", "cp -a", "sync -a --delete", "sync --delete"] {
@@ -42,8 +36,7 @@ fn a_second_run_moves_nothing() {
 
 #[test]
 fn update_leaves_what_is_newer() {
-    let w = World::new();
-    older_and_newer(&w);
+    let w = older_and_newer();
     assert_snapshot!(w.haul("cp -uvv src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -58,21 +51,18 @@ fn update_leaves_what_is_newer() {
     Attributes:  set on 1 entry
     Data:        6 B transferred, 6 bytes (3 B per file)
     ");
-    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), text(&w, "dst/only")), ("NEW".into(), "new".into(), "one".into()));
+    assert_eq!((w.text("dst/new"), w.text("dst/old"), w.text("dst/only")), ("NEW".into(), "new".into(), "one".into()));
 }
 
 #[test]
 fn existing_and_ignore_existing() {
-    let w = World::new();
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.haul("cp --existing src/ dst").succeeds();
-    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), w.has("dst/only")), ("NEW".into(), "OLD".into(), false));
-    let w = World::new();
-    older_and_newer(&w);
+    assert_eq!((w.text("dst/new"), w.text("dst/old"), w.has("dst/only")), ("NEW".into(), "OLD".into(), false));
+    let w = older_and_newer();
     w.haul("cp --ignore-existing src/ dst").succeeds();
-    assert_eq!((text(&w, "dst/new"), text(&w, "dst/old"), text(&w, "dst/only")), ("old".into(), "new".into(), "one".into()));
-    let w = World::new();
-    older_and_newer(&w);
+    assert_eq!((w.text("dst/new"), w.text("dst/old"), w.text("dst/only")), ("old".into(), "new".into(), "one".into()));
+    let w = older_and_newer();
     w.tree("src: d/f=1 d/e/");
     w.haul("cp --existing src/ dst").succeeds();
     assert_eq!(w.names("dst"), "new old", "no directory either");
@@ -80,31 +70,28 @@ fn existing_and_ignore_existing() {
 
 #[test]
 fn size_only_checksum_ignore_times_and_window() {
-    let w = World::new();
-    older_and_newer(&w);
+    let w = older_and_newer();
     w.haul("cp --size-only src/ dst").succeeds();
-    assert_eq!(text(&w, "dst/new"), "old");
+    assert_eq!(w.text("dst/new"), "old");
     w.haul("cp --modify-window 2h src/ dst").succeeds();
-    assert_eq!(text(&w, "dst/new"), "old");
-    let tree = w.tree("");
-    for name in ["src/new", "dst/new"] {
-        tree.set_mtime(name, 1_000_000_000, 0).unwrap();
-    }
+    assert_eq!(w.text("dst/new"), "old");
+    w.age("src/new");
+    w.age("dst/new");
     w.haul("cp src/new dst").succeeds();
-    assert_eq!(text(&w, "dst/new"), "old", "the same by size and time");
+    assert_eq!(w.text("dst/new"), "old", "the same by size and time");
     let ran = w.haul("cp -cv src/new dst").succeeds();
-    assert_eq!((ran.items(), text(&w, "dst/new")), (vec!["replace     new".to_string()], "NEW".into()));
+    assert_eq!((ran.items(), w.text("dst/new")), (vec!["replace     new".to_string()], "NEW".into()));
     let again = w.haul("cp -cv src/new dst").succeeds();
     assert_eq!(again.items(), Vec::<String>::new());
-    let inode = w.path("dst/new").metadata().unwrap().ino();
+    let inode = w.inode("dst/new");
     let ran = w.haul("cp -Iv src/new dst").succeeds();
     assert_eq!(ran.items(), ["replace     new"]);
-    assert_ne!(w.path("dst/new").metadata().unwrap().ino(), inode, "staged and renamed");
+    assert_ne!(w.inode("dst/new"), inode, "staged and renamed");
 }
 
 #[test]
 fn a_difference_of_a_nanosecond_is_one() {
-    let w = World::new();
+    let w = World::new("");
     let tree = w.tree("src: a=5 dst: a=5");
     tree.set_mtime("src/a", 1_000_000_000, 500_000_001).unwrap();
     tree.set_mtime("dst/a", 1_000_000_000, 500_000_000).unwrap();
@@ -117,35 +104,29 @@ fn a_difference_of_a_nanosecond_is_one() {
 
 #[test]
 fn inplace_writes_into_the_old_file() {
-    let w = World::new();
-    w.tree("src: a=500 big=3M dst: a=900 big=5M");
-    symlink("big", w.path("dst/through")).unwrap();
-    let before: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.path(p).metadata().unwrap().ino()).collect();
+    let w = World::new("src: a=500 big=3M dst: a=900 big=5M");
+    w.symlink("big", "dst/through");
+    let inodes = || ["dst/a", "dst/big"].map(|name| w.inode(name));
+    let before = inodes();
     w.haul("cp --inplace src/ dst").succeeds();
-    let after: Vec<u64> = ["dst/a", "dst/big"].iter().map(|p| w.path(p).metadata().unwrap().ino()).collect();
-    assert_eq!(before, after);
-    w.same("src/a", "dst/a", What::USUAL);
-    w.same("src/big", "dst/big", What::USUAL);
+    assert_eq!(before, inodes());
+    w.assert_same("src/a", "dst/a", What::USUAL);
+    w.assert_same("src/big", "dst/big", What::USUAL);
 }
 
 #[test]
 fn one_file_system_leaves_mount_points_empty() {
-    let w = World::new();
-    w.tree("src: a=1 mnt/ z=1");
-    let volume = Volume::tmpfs(1 << 20).unwrap();
-    std::fs::write(volume.path().join("inside"), "x").unwrap();
-    w.tool("mount", &format!("--bind {} src/mnt", volume.path().display()));
-    let with = w.haul("cp -x src/ one").run();
-    let without = w.haul("cp src/ two").run();
-    w.tool("umount", "src/mnt");
-    assert_eq!((with.code, without.code), (Some(0), Some(0)));
+    let w = World::new("src: a=1 mnt/ z=1");
+    let _mounted = Mounted::tmpfs(&w.path("src/mnt"), "size=1M");
+    w.write("src/mnt/inside", "x");
+    w.haul("cp -x src/ one").succeeds();
+    w.haul("cp src/ two").succeeds();
     assert_eq!((w.names("one"), w.names("two")), ("a mnt/ z".into(), "a mnt/ mnt/inside z".into()));
 }
 
 #[test]
 fn files_from_takes_the_names_in_the_list() {
-    let w = World::new();
-    w.tree("src: a=1 b=2 d/c=3 d/e/f=4 d/e/g=5 left=6");
+    let w = World::new("src: a=1 b=2 d/c=3 d/e/f=4 d/e/g=5 left=6");
     w.write("list", "d/e/f\nb\n./a\nb\nd/e\n");
     assert_snapshot!(w.haul("cp -v --files-from list src dst").run().snapshot(), @"
     exit 0
@@ -163,7 +144,7 @@ fn files_from_takes_the_names_in_the_list() {
     assert_eq!(w.names("dst"), "a b d/ d/e/ d/e/f");
     w.haul("cp -r --files-from list src/ dst2").succeeds();
     assert_eq!(w.names("dst2"), "a b d/ d/e/ d/e/f d/e/g");
-    w.haul("cp --files-from - --from0 src dst3").stdin(b"b\0d/c\0").succeeds();
+    w.haul("cp --files-from - --from0 src dst3").fed(b"b\0d/c\0").succeeds();
     assert_eq!(w.names("dst3"), "b d/ d/c");
     w.write("bad", "a\n../w/left\n");
     assert_snapshot!(w.haul("cp --files-from bad src dst4").run().snapshot(), @"
@@ -203,8 +184,7 @@ fn files_from_takes_the_names_in_the_list() {
 
 #[test]
 fn sizes_and_patterns() {
-    let w = World::new();
-    w.tree("src: small=10 large=20K d/x.tmp=1 d/x.dat=30K keep.tmp=1 sub/d/y=9");
+    let w = World::new("src: small=10 large=20K d/x.tmp=1 d/x.dat=30K keep.tmp=1 sub/d/y=9");
     w.haul("cp --min-size 1K src/ one").succeeds();
     assert_eq!(w.names("one"), "d/ d/x.dat large sub/ sub/d/");
     w.haul("cp --max-size 1K src/ two").succeeds();
@@ -219,10 +199,9 @@ fn sizes_and_patterns() {
 
 #[test]
 fn links_are_followed_only_when_asked() {
-    let w = World::new();
-    w.tree("out: secret=5 src: a=3 d/b=4 in->d/b up->../out/secret abs->/etc/hostname dir->d loop/self->. dangling->none");
+    let w = World::new("out: secret=5 src: a=3 d/b=4 in->d/b up->../out/secret abs->/etc/hostname dir->d loop/self->. dangling->none");
     w.haul("cp src/ one").succeeds();
-    w.same("src", "one", What::USUAL);
+    w.assert_same("src", "one", What::USUAL);
     w.haul("cp --safe-links src/ two").succeeds();
     assert_eq!(w.names("two"), "a d/ d/b dangling dir in loop/ loop/self");
     assert_snapshot!(w.haul("cp -L src/ three").run().snapshot(), @"
@@ -247,13 +226,12 @@ fn links_are_followed_only_when_asked() {
     haul: loop/self: list: a symlink leads back to loop/
     ");
     assert_eq!(w.read("three/up"), w.read("out/secret"));
-    assert!(w.path("three/dir").symlink_metadata().unwrap().is_dir());
+    assert!(w.meta("three/dir").is_dir());
 }
 
 #[test]
 fn a_link_to_a_directory_at_the_destination() {
-    let w = World::new();
-    w.tree("src: d/a=3 dst: real/ d->real");
+    let w = World::new("src: d/a=3 dst: real/ d->real");
     assert_snapshot!(w.haul("cp src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
@@ -277,20 +255,18 @@ fn a_link_to_a_directory_at_the_destination() {
     ");
     assert_eq!(w.names("dst/real"), "");
     w.haul("cp -K src/ dst").succeeds();
-    assert!(w.path("dst/d").symlink_metadata().unwrap().is_symlink());
+    assert!(w.meta("dst/d").is_symlink());
     assert_eq!(w.names("dst/real"), "a");
     w.tree("outside/");
-    let w = World::new();
-    w.tree("outside/ src: d/a=3 dst:");
-    symlink(w.path("outside"), w.path("dst/d")).unwrap();
-    assert_eq!(w.haul("cp -K src/ dst").run().code, Some(23), "beneath the destination only");
+    let w = World::new("outside/ src: d/a=3 dst:");
+    w.symlink(w.path("outside"), "dst/d");
+    w.haul("cp -K src/ dst").ends(23);
     assert_eq!(w.names("outside"), "");
 }
 
 #[test]
 fn backup_dir_keeps_what_is_replaced_or_deleted() {
-    let w = World::new();
-    w.tree("src: a=5 big=2M d/b=6 same=7");
+    let w = World::new("src: a=5 big=2M d/b=6 same=7");
     w.haul("cp src/ dst").succeeds();
     w.tree("src: a=8 big=3M dst: extra/f=4 d/gone=3");
     let (old_a, old_big) = (w.read("dst/a"), w.read("dst/big"));
@@ -299,7 +275,7 @@ fn backup_dir_keeps_what_is_replaced_or_deleted() {
     assert_eq!((w.read("dst/.old/1/a"), w.read("dst/.old/1/big")), (old_a, old_big));
     w.haul("sync --delete --backup-dir .old/1 src/ dst").succeeds();
     assert_eq!(w.names("dst/.old/1"), "a big d/ d/gone extra/ extra/f", "it is not backed up into itself");
-    w.same("src/big", "dst/big", What::USUAL);
+    w.assert_same("src/big", "dst/big", What::USUAL);
     assert_snapshot!(w.haul("sync --delete --backup-dir ../out src/ dst").run().snapshot(), @"
     exit 1
     --- stderr
@@ -310,8 +286,7 @@ fn backup_dir_keeps_what_is_replaced_or_deleted() {
 
 #[test]
 fn types_that_clash() {
-    let w = World::new();
-    w.tree("src: f=3 d/x=1 e=2 l->f dst: f/inner=1 d=5 e/ l=4");
+    let w = World::new("src: f=3 d/x=1 e=2 l->f dst: f/inner=1 d=5 e/ l=4");
     assert_snapshot!(w.haul("cp src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
@@ -339,17 +314,16 @@ fn types_that_clash() {
     ");
     assert_eq!((w.has("dst/f/inner"), w.read("dst/d").len()), (true, 5), "nothing is lost");
     w.haul("cp --force src/ dst").succeeds();
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
 }
 
 #[test]
 fn remove_source_files() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=300K empty/ same=3 l->a");
+    let w = World::new("src: a=5 d/b=300K empty/ same=3 l->a");
     w.haul("cp src/same dst/").succeeds();
     w.haul("cp -r src/ keep").succeeds();
     w.haul("cp --remove-source-files src/ dst").succeeds();
-    w.same("keep", "dst", What { directory_mtime: false, ..What::USUAL });
+    w.assert_same("keep", "dst", What { directory_mtime: false, ..What::USUAL });
     assert!(!w.has("src/a") && !w.has("src/d/b") && !w.has("src/l"));
     assert!(!w.has("src/same"), "it is at the destination, byte for byte");
     assert!(w.has("src/d") && w.has("src/empty"), "directories stay");
@@ -359,14 +333,13 @@ fn remove_source_files() {
 fn mv_on_one_file_system_and_between_two() {
     for other in [false, true] {
         let volume = Volume::tmpfs(8 << 20).unwrap();
-        let w = World::new();
-        w.tree("src: a=5:0640 d/b=300K h=3 l->a dst:");
+        let w = World::new("src: a=5:0640 d/b=300K h=3 l->a dst:");
         w.tree("src: g=>h");
         let dst = if other { volume.path().to_path_buf() } else { w.path("dst") };
-        w.tool("cp", "-a src copy");
+        w.sh("cp -a src copy");
         w.haul("mv src").arg(&dst).succeeds();
         assert!(!w.has("src"), "other: {other}");
-        haul_test::compare::assert_same(&w.path("copy"), &dst.join("src"), What::ALL);
+        w.assert_same("copy", dst.join("src"), What::ALL);
         w.tree("one=4");
         w.haul("mv one").arg(dst.join("two")).succeeds();
         assert!(!w.has("one") && dst.join("two").exists());
@@ -375,38 +348,30 @@ fn mv_on_one_file_system_and_between_two() {
 
 #[test]
 fn mv_renames_where_it_can() {
-    let w = World::new();
-    w.tree("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
-    let before = (inode(&w, "src/d/b"), inode(&w, "src/a"));
+    let w = World::new("src: a=5 d/b=300K d/e/f=3 old=4 dst: old=7");
+    let before = (w.inode("src/d/b"), w.inode("src/a"));
     let dry = w.haul("mv -n src/ dst").succeeds();
-    assert_eq!(dry.summary("Rename"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", dry.stdout);
+    assert_eq!(dry.summary("Rename"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", dry.out);
     let ran = w.haul("mv -v src/ dst").succeeds();
-    assert_eq!(ran.summary("Renamed"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", ran.stdout);
-    assert_eq!((inode(&w, "dst/d/b"), inode(&w, "dst/a")), before, "they were not copied");
+    assert_eq!(ran.summary("Renamed"), Some("2 (1 file, 1 directory), including the contents of directories"), "{}", ran.out);
+    assert_eq!((w.inode("dst/d/b"), w.inode("dst/a")), before, "they were not copied");
     assert_eq!((w.names("src"), w.read("dst/d/e/f").len(), w.read("dst/old").len()), (String::new(), 3, 4));
-}
-
-fn inode(w: &World, path: &str) -> u64 {
-    std::os::unix::fs::MetadataExt::ino(&w.path(path).metadata().unwrap())
 }
 
 #[test]
 fn mv_does_not_remove_what_only_looks_the_same() {
-    let w = World::new();
-    let tree = w.tree("src: dst:");
-    std::fs::create_dir(w.path("dst/src")).unwrap();
-    for name in ["src/a", "dst/src/a"] {
-        w.write(name, name.split('/').next().unwrap());
-        tree.set_mtime(name, 1_000_000_000, 0).unwrap();
+    let w = World::new("");
+    for (name, content) in [("src/a", "src"), ("dst/src/a", "dst")] {
+        w.write(name, content);
+        w.age(name);
     }
     w.haul("mv src dst").succeeds();
-    assert_eq!((w.has("src"), text(&w, "dst/src/a")), (false, "src".into()));
+    assert_eq!((w.has("src"), w.text("dst/src/a")), (false, "src".into()));
 }
 
 #[test]
 fn mv_keeps_the_source_of_what_failed() {
-    let w = World::new();
-    w.tree("src: a=5 f=3 dst: src/f/inner=1");
+    let w = World::new("src: a=5 f=3 dst: src/f/inner=1");
     w.haul("mv src dst").ends(23);
     assert!(w.has("src/f"));
     w.haul("mv -n src dst").run();
@@ -415,40 +380,37 @@ fn mv_keeps_the_source_of_what_failed() {
 
 #[test]
 fn link_dest_links_what_rsync_links_whatever_the_comparison() {
-    let w = World::new();
-    w.tree("src: same=5 large=600K touched=9 d/same=70K other=0 added=1");
-    w.tool("cp", "-a src monday");
+    let w = World::new("src: same=5 large=600K touched=9 d/same=70K other=0 added=1");
+    w.sh("cp -a src monday");
     w.write("src/other", "12345");
     w.write("monday/other", "54321");
     for path in ["src/other", "monday/other"] {
         w.age(path);
     }
-    fs::remove_file(w.path("monday/added")).unwrap();
-    std::fs::File::open(w.path("src/touched")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    let inode = |path: String| fs::metadata(w.path(path)).unwrap().ino();
+    w.remove("monday/added");
+    w.set_time("src/touched", std::time::UNIX_EPOCH);
     let shared = |copy: &str| {
         let names = ["same", "large", "touched", "d/same", "other", "added"];
         let names = names.into_iter().filter(|name| w.has(format!("monday/{name}")));
-        names.filter(|name| inode(format!("{copy}/{name}")) == inode(format!("monday/{name}"))).collect::<Vec<_>>().join(" ")
+        names.filter(|name| w.inode(format!("{copy}/{name}")) == w.inode(format!("monday/{name}"))).collect::<Vec<_>>().join(" ")
     };
     for flags in ["", "-c", "-u", "--ignore-existing", "-c --ignore-existing", "-I", "--size-only"] {
         for copy in ["ours", "theirs"] {
-            let _from_before = fs::remove_dir_all(w.path(copy));
+            w.remove(copy);
         }
-        w.tool("rsync", &format!("-rlpt {flags} --link-dest=../monday src/ theirs/"));
+        w.sh(&format!("rsync -rlpt {flags} --link-dest=../monday src/ theirs/"));
         let dry = w.haul(&format!("cp -n {flags} --link-dest ../monday src/ ours")).succeeds();
         w.haul(&format!("cp {flags} --link-dest ../monday src/ ours")).succeeds();
         let linked = shared("ours");
         assert_eq!(linked, shared("theirs"), "{flags}");
-        assert_eq!(dry.stdout.contains("as hard links"), !linked.is_empty(), "{flags}: {}", dry.stdout);
-        w.same(if flags.contains("-c") { "src" } else { "theirs" }, "ours", What::USUAL);
+        assert_eq!(dry.out.contains("as hard links"), !linked.is_empty(), "{flags}: {}", dry.out);
+        w.assert_same(if flags.contains("-c") { "src" } else { "theirs" }, "ours", What::USUAL);
     }
 }
 
 #[test]
 fn nothing_is_made_on_the_way_to_a_listed_name_that_is_excluded() {
-    let w = World::new();
-    w.tree("src: a/b/f=1 c/d/");
+    let w = World::new("src: a/b/f=1 c/d/");
     w.write("list", "a/b/f\nc/d\n");
     w.haul("cp -r --files-from list --exclude ** src/ dst").succeeds();
     assert_eq!(w.names("dst"), "");

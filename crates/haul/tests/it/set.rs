@@ -1,8 +1,5 @@
 //! chmod, chown, chgrp, ln and df on local paths, beside the programs whose names they have.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-
 use crate::support::World;
 
 /// Names below a path with their modes.
@@ -35,20 +32,19 @@ fn modes_become_those_that_chmod_makes() {
         "+t",
         "a-rwx",
     ] {
-        let w = World::new();
+        let w = World::new("");
         for top in ["ours", "theirs"] {
             w.tree(&format!("{top}: a=1:0644 x=1:0700 s=1:4711 d/b=2:0604 d/e/f=3:0640 d/none/ l->a dangling->no p|"));
-            fs::set_permissions(w.path(format!("{top}/d")), fs::Permissions::from_mode(0o3770)).unwrap();
+            w.chmod(format!("{top}/d"), 0o3770);
         }
         w.haul(&format!("chmod -R {mode} ours")).succeeds();
-        w.tool("chmod", &format!("-R {mode} theirs"));
+        w.sh(&format!("chmod -R {mode} theirs"));
         assert_eq!(modes(&w, "ours"), modes(&w, "theirs"), "-R {mode}");
         w.haul(&format!("chmod {mode} ours/x ours/d/")).succeeds();
-        w.tool("chmod", &format!("{mode} theirs/x theirs/d/"));
+        w.sh(&format!("chmod {mode} theirs/x theirs/d/"));
         assert_eq!(modes(&w, "ours"), modes(&w, "theirs"), "{mode}");
     }
-    let w = World::new();
-    w.tree("d: a=1:0600 e/b=1:0600 l->a");
+    let w = World::new("d: a=1:0600 e/b=1:0600 l->a");
     w.haul("chmod -R D2775,F664 d").succeeds();
     assert_eq!((w.mode("d"), w.mode("d/e"), w.mode("d/a"), w.mode("d/e/b")), (0o2775, 0o2775, 0o664, 0o664));
     w.haul("chmod -x d/e d/l").succeeds();
@@ -60,81 +56,68 @@ fn modes_become_those_that_chmod_makes() {
         ("chmod 600 s3://b/k", 1, "haul cp"),
     ] {
         let refused = w.haul(words).ends(code);
-        assert!(refused.stderr.contains(why), "{words}: {}", refused.stderr);
+        assert!(refused.err.contains(why), "{words}: {}", refused.err);
     }
     assert_eq!(w.mode("d/a"), 0o600, "the rest goes on");
 }
 
 #[test]
 fn what_may_not_be_changed_is_named_and_the_rest_goes_on() {
-    let w = World::of_user();
-    w.tree("d: a=1:0600 b=1:0600 e/c=1:0600 locked/x=1:0600");
-    chown(w.path("d/b"), Some(0), Some(0)).unwrap();
+    let w = World::of_user("d: a=1:0600 b=1:0600 e/c=1:0600 locked/x=1:0600");
+    w.chown("d/b", 0, 0);
     let ran = w.haul("chmod -R g+r --json d").ends(23);
-    assert!(ran.stderr.contains("d/b: set attributes: mode not permitted"), "{}", ran.stderr);
+    assert!(ran.err.contains("d/b: set attributes: mode not permitted"), "{}", ran.err);
     assert_eq!((w.mode("d/a"), w.mode("d/b"), w.mode("d/e/c")), (0o640, 0o600, 0o640));
-    assert!(!ran.stdout.contains("\"b\""), "{}", ran.stdout);
+    assert!(!ran.out.contains("\"b\""), "{}", ran.out);
     // A directory is closed behind what is in it and opened before.
     w.haul("chmod -R u-rwx d").ends(23);
     assert_eq!((w.mode("d") & 0o700, w.mode("d/e") & 0o700), (0, 0));
     w.haul("chmod -R u+rwX d").succeeds();
     assert_eq!((w.mode("d") & 0o700, w.mode("d/e/c") & 0o700), (0o700, 0o600));
-    let ran = w.haul("chown 0 d/a").ends(23);
-    assert!(ran.stderr.contains("d/a: set attributes: owner not permitted"), "{}", ran.stderr);
-}
-
-/// Owner and group, not of what a link leads to.
-fn owner(w: &World, path: &str) -> (u32, u32) {
-    let meta = fs::symlink_metadata(w.path(path)).unwrap();
-    (meta.uid(), meta.gid())
+    w.haul("chown 0 d/a").ends(23).err_has("d/a: set attributes: owner not permitted");
 }
 
 #[test]
 fn owners_and_groups_are_set_by_name_and_by_number() {
-    let w = World::new();
-    w.tree("d: a=1:6755 e/b=1:0600 l->a f=1");
+    let w = World::new("d: a=1:6755 e/b=1:0600 l->a f=1");
     w.haul("chown 7:8 d/l").succeeds();
-    assert_eq!((owner(&w, "d/a"), owner(&w, "d/l")), ((7, 8), (0, 0)), "a link is followed");
+    assert_eq!((w.owner("d/a"), w.owner("d/l")), ((7, 8), (0, 0)), "a link is followed");
     assert_eq!(w.mode("d/a"), 0o755, "a new owner gets no setuid program");
     w.haul("chown -h 5 d/l").succeeds();
-    assert_eq!((owner(&w, "d/a"), owner(&w, "d/l")), ((7, 8), (5, 0)));
+    assert_eq!((w.owner("d/a"), w.owner("d/l")), ((7, 8), (5, 0)));
     w.haul("chgrp root d/f d/a").succeeds();
-    assert_eq!((owner(&w, "d/a"), owner(&w, "d/f")), ((7, 0), (0, 0)));
+    assert_eq!((w.owner("d/a"), w.owner("d/f")), ((7, 0), (0, 0)));
     w.haul("chown -R root:9 d").succeeds();
     for name in ["d", "d/a", "d/e/b", "d/l", "d/f"] {
-        assert_eq!(owner(&w, name), (0, 9), "{name}");
+        assert_eq!(w.owner(name), (0, 9), "{name}");
     }
     w.haul("chown :3 d").succeeds();
-    assert_eq!((owner(&w, "d"), owner(&w, "d/a")), ((0, 3), (0, 9)));
+    assert_eq!((w.owner("d"), w.owner("d/a")), ((0, 3), (0, 9)));
     for (words, why) in [("chown nosuchuser d", "no user 'nosuchuser'"), ("chgrp nosuchgroup d", "no group"), ("chown : d", "USER:GROUP")] {
-        let refused = w.haul(words).ends(1);
-        assert!(refused.stderr.contains(why), "{words}: {}", refused.stderr);
+        w.haul(words).ends(1).err_has(why);
     }
 }
 
 #[test]
 fn links_are_made_as_ln_makes_them() {
-    let w = World::new();
-    w.tree("d: a=5 e/b=1 other/");
-    let target = |name: &str| fs::read_link(w.path(name)).unwrap().to_string_lossy().into_owned();
-    let ino = |name: &str| fs::symlink_metadata(w.path(name)).unwrap().ino();
+    let w = World::new("d: a=5 e/b=1 other/");
     w.haul("ln d/a d/e/again").succeeds();
-    assert_eq!(ino("d/a"), ino("d/e/again"));
+    assert_eq!(w.inode("d/a"), w.inode("d/e/again"));
     w.haul("ln d/a d/e/b d/other").succeeds();
-    assert_eq!((ino("d/a"), ino("d/e/b")), (ino("d/other/a"), ino("d/other/b")));
+    assert_eq!((w.inode("d/a"), w.inode("d/e/b")), (w.inode("d/other/a"), w.inode("d/other/b")));
     w.haul("ln -s ../a d/e/link").succeeds();
     w.haul("ln -s e d/current").succeeds();
-    assert_eq!((target("d/e/link"), target("d/current")), ("../a".into(), "e".into()));
+    assert_eq!((w.target("d/e/link"), w.target("d/current")), ("../a".into(), "e".into()));
     // Into the directory that a link leads to, or in its place.
     w.haul("ln -s host:x/y d/current").ends(1);
     w.haul("ln -s nowhere d/current").succeeds();
-    assert_eq!(target("d/e/nowhere"), "nowhere");
+    assert_eq!(w.target("d/e/nowhere"), "nowhere");
     w.haul("ln -sfn other d/current").succeeds();
-    assert_eq!(target("d/current"), "other");
+    assert_eq!(w.target("d/current"), "other");
     w.haul("ln -sfT e d/current").succeeds();
-    assert_eq!(target("d/current"), "e");
+    assert_eq!(w.target("d/current"), "e");
     w.haul("ln d/e/link d/second").succeeds();
-    assert_eq!(target("d/second"), "../a", "a symlink has a second name itself");
+    assert_eq!(w.target("d/second"), "../a", "a symlink has a second name itself");
     for (words, code, why) in [
         ("ln d/a d/e/b", 23, "-f replaces it"),
         ("ln -s x d/e/link", 23, "File exists"),
@@ -148,25 +131,25 @@ fn links_are_made_as_ln_makes_them() {
         ("ln d/a /dev/shm/haul-other-file-system", 23, "-s makes a symlink"),
     ] {
         let refused = w.haul(words).ends(code);
-        assert!(refused.stderr.contains(why), "{words}: {}", refused.stderr);
+        assert!(refused.err.contains(why), "{words}: {}", refused.err);
     }
     w.haul("ln -f d/a d/e/b").succeeds();
-    assert_eq!(ino("d/a"), ino("d/e/b"));
+    assert_eq!(w.inode("d/a"), w.inode("d/e/b"));
 }
 
 #[test]
 fn the_room_of_a_file_system_is_that_of_df() {
-    let w = World::new();
+    let w = World::new("");
     w.write("file", "x");
     // Sizes do not change while others write; what is used does.
-    let of = |column: &str, path: &str| w.tool("df", &format!("-B1 --output={column} {path}")).lines().last().unwrap().trim().to_owned();
+    let of = |column: &str, path: &str| w.sh(&format!("df -B1 --output={column} {path}")).lines().last().unwrap().trim().to_owned();
     for (words, column) in [("df file", "size"), ("df -i .", "itotal"), ("df", "size")] {
-        let shown = w.haul(words).succeeds().stdout;
+        let shown = w.haul(words).succeeds().out;
         assert_eq!(shown.lines().count(), 2, "{shown}");
         assert_eq!(shown.lines().last().unwrap().split_whitespace().next().unwrap(), of(column, "."), "{shown}");
     }
-    assert!(w.haul("df -h / .").succeeds().stdout.contains("iB"));
+    assert!(w.haul("df -h / .").succeeds().out.contains("iB"));
     let refused = w.haul("df nothing . s3://b").ends(23);
-    assert!(refused.stderr.contains("nothing") && refused.stderr.contains("haul du"), "{}", refused.stderr);
-    assert_eq!(refused.stdout.lines().count(), 2);
+    assert!(refused.err.contains("nothing") && refused.err.contains("haul du"), "{}", refused.err);
+    assert_eq!(refused.out.lines().count(), 2);
 }

@@ -1,16 +1,15 @@
 //! The slash rule: what a source means, and where it goes.
 
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::MetadataExt;
 
 use haul_test::compare::What;
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 #[test]
 fn cp_src_to_a_new_name() {
-    let w = World::new();
-    w.tree("src: a=1K b=0 d/c=9K l->a");
+    let w = World::new("src: a=1K b=0 d/c=9K l->a");
     assert_snapshot!(w.haul("cp -v src dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -25,14 +24,13 @@ fn cp_src_to_a_new_name() {
     Created:     6 (3 files, 2 directories, 1 symlink)
     Data:        10.0 KiB transferred, 10,240 bytes (3.33 KiB per file)
     ");
-    w.same("src", "dst/src", What::USUAL);
+    w.assert_same("src", "dst/src", What::USUAL);
     assert_eq!(w.names("dst"), "src/ src/a src/b src/d/ src/d/c src/l");
 }
 
 #[test]
 fn cp_src_slash_to_a_new_name() {
-    let w = World::new();
-    w.tree("src: a=1K b=0 d/c=9K l->a");
+    let w = World::new("src: a=1K b=0 d/c=9K l->a");
     assert_snapshot!(w.haul("cp -v src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -48,14 +46,13 @@ fn cp_src_slash_to_a_new_name() {
     Attributes:  set on 1 entry
     Data:        10.0 KiB transferred, 10,240 bytes (3.33 KiB per file)
     ");
-    w.same("src", "dst", What { root: true, ..What::USUAL });
+    w.assert_same("src", "dst", What { root: true, ..What::USUAL });
 }
 
 #[test]
 fn cp_and_sync_read_the_slash_alike() {
     for verb in ["cp", "sync"] {
-        let w = World::new();
-        w.tree("src: a=1K d/c=9K dst: old=3 dst2:");
+        let w = World::new("src: a=1K d/c=9K dst: old=3 dst2:");
         w.haul(verb).arg("src").arg("dst").succeeds();
         w.haul(verb).arg("src/").arg("dst2").succeeds();
         assert_eq!(w.names("dst"), "old src/ src/a src/d/ src/d/c", "{verb}");
@@ -65,16 +62,14 @@ fn cp_and_sync_read_the_slash_alike() {
 
 #[test]
 fn sync_delete_without_slash_does_not_empty_the_destination() {
-    let w = World::new();
-    w.tree("src: a=1K dst: old=3 src/extra=2");
+    let w = World::new("src: a=1K dst: old=3 src/extra=2");
     w.haul("sync --delete src dst").succeeds();
     assert_eq!(w.names("dst"), "old src/ src/a");
 }
 
 #[test]
 fn dot_and_dot_dot_mean_contents() {
-    let w = World::new();
-    w.tree("src: a=1 d/c=1");
+    let w = World::new("src: a=1 d/c=1");
     w.haul("cp src/. one").succeeds();
     assert_eq!(w.names("one"), "a d/ d/c");
     w.haul("cp src/d/.. two").succeeds();
@@ -83,8 +78,7 @@ fn dot_and_dot_dot_mean_contents() {
 
 #[test]
 fn cp_file_to_a_name_replaces_or_makes_it() {
-    let w = World::new();
-    w.tree("a=5 old=9 d/");
+    let w = World::new("a=5 old=9 d/");
     assert_snapshot!(w.haul("cp -v a new").run().snapshot(), @"
     exit 0
     --- stdout
@@ -104,8 +98,7 @@ fn cp_file_to_a_name_replaces_or_makes_it() {
 
 #[test]
 fn cp_many_sources_need_a_directory() {
-    let w = World::new();
-    w.tree("a=5 b=6 s: c=1 f=1");
+    let w = World::new("a=5 b=6 s: c=1 f=1");
     w.haul("cp a b s new").succeeds();
     assert_eq!(w.names("new"), "a b s/ s/c s/f");
     assert_snapshot!(w.haul("cp b s a").run().snapshot(), @"
@@ -119,8 +112,7 @@ fn cp_many_sources_need_a_directory() {
 
 #[test]
 fn cp_two_sources_of_one_name() {
-    let w = World::new();
-    w.tree("one: a=5 x: only1=1 two: a=7");
+    let w = World::new("one: a=5 x: only1=1 two: a=7");
     w.write("one/a", "first");
     w.write("two/a", "second");
     assert_snapshot!(w.haul("cp one/a two/a new").run().snapshot(), @"
@@ -139,8 +131,7 @@ fn cp_two_sources_of_one_name() {
 
 #[test]
 fn a_missing_parent_needs_mkpath() {
-    let w = World::new();
-    w.tree("src: a=5");
+    let w = World::new("src: a=5");
     assert_snapshot!(w.haul("cp src/ x/y/z").run().snapshot(), @"
     exit 23
     --- stderr
@@ -162,8 +153,7 @@ fn a_missing_parent_needs_mkpath() {
 
 #[test]
 fn a_dry_run_makes_no_destination() {
-    let w = World::new();
-    w.tree("src: a=5");
+    let w = World::new("src: a=5");
     w.haul("cp -n src/ new").succeeds();
     w.haul("cp -n src/a new2").succeeds();
     w.haul("cp -n --mkpath src new3/x/y").succeeds();
@@ -172,9 +162,8 @@ fn a_dry_run_makes_no_destination() {
 
 #[test]
 fn a_link_as_source_is_copied_and_with_slash_followed() {
-    let w = World::new();
-    w.tree("dst/ src: a=5");
-    symlink("src", w.path("link2")).unwrap();
+    let w = World::new("dst/ src: a=5");
+    w.symlink("src", "link2");
     assert_snapshot!(w.haul("cp link2 dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -185,30 +174,28 @@ fn a_link_as_source_is_copied_and_with_slash_followed() {
     ");
     w.haul("cp link2 new").succeeds();
     for copy in ["dst/link2", "new"] {
-        assert_eq!(std::fs::read_link(w.path(copy)).unwrap().to_str(), Some("src"));
+        assert_eq!(w.target(copy), "src");
     }
     w.haul("cp link2/ dst2").succeeds();
     assert_eq!(w.names("dst2"), "a");
     w.haul("cp -L src/a link2 dst3").succeeds();
-    assert!(w.path("dst3/link2").symlink_metadata().unwrap().is_dir());
+    assert!(w.meta("dst3/link2").is_dir());
 }
 
 #[test]
 fn the_destination_may_be_a_link() {
-    let w = World::new();
-    w.tree("src: a=5 real:");
-    symlink("real", w.path("dst")).unwrap();
+    let w = World::new("src: a=5 real:");
+    w.symlink("real", "dst");
     w.haul("cp src dst").succeeds();
     w.haul("cp src/ dst/").succeeds();
-    assert!(w.path("dst").symlink_metadata().unwrap().is_symlink());
+    assert!(w.meta("dst").is_symlink());
     assert_eq!(w.names("real"), "a src/ src/a");
 }
 
 #[test]
 fn a_link_to_a_file_as_destination_is_replaced_not_followed() {
-    let w = World::new();
-    w.tree("a=5 target=9");
-    symlink("target", w.path("link")).unwrap();
+    let w = World::new("a=5 target=9");
+    w.symlink("target", "link");
     let before = w.read("target");
     w.haul("cp a link").run();
     assert_eq!(w.read("target"), before);
@@ -216,8 +203,7 @@ fn a_link_to_a_file_as_destination_is_replaced_not_followed() {
 
 #[test]
 fn a_local_name_with_a_colon_is_local() {
-    let w = World::new();
-    w.tree("dst/");
+    let w = World::new("dst/");
     w.write("wrfout_d01_2024-01-01_00:00:00", "x");
     w.haul("cp wrfout_d01_2024-01-01_00:00:00 dst").succeeds();
     assert_eq!(w.names("dst"), "wrfout_d01_2024-01-01_00:00:00");
@@ -232,7 +218,7 @@ fn a_local_name_with_a_colon_is_local() {
 
 #[test]
 fn names_with_dashes_come_after_two() {
-    let w = World::new();
+    let w = World::new("");
     w.write("-v", "x");
     w.haul("cp -- -v --new").succeeds();
     assert_eq!(w.read("--new"), b"x");
@@ -240,8 +226,7 @@ fn names_with_dashes_come_after_two() {
 
 #[test]
 fn a_trailing_slash_on_a_file() {
-    let w = World::new();
-    w.tree("a=5 b=6");
+    let w = World::new("a=5 b=6");
     assert_snapshot!(w.haul("cp a/ new").run().snapshot(), @"
     exit 1
     --- stderr
@@ -253,15 +238,14 @@ fn a_trailing_slash_on_a_file() {
     haul: b: copy to: is a file, but the trailing slash means a directory
       try: omit the slash to replace the file
     ");
-    assert_eq!(w.path("b").metadata().unwrap().size(), 6);
+    assert_eq!(w.meta("b").size(), 6);
 }
 
 #[test]
 fn a_host_without_its_colon_is_mentioned() {
-    let w = World::new();
-    w.tree("src: a=1");
+    let w = World::new("src: a=1");
     w.write("config", "Host cluster other\n  HostName c.example\nHost *.org\n");
-    let warns = |command: &str| w.haul(command).succeeds().stderr.contains("for the host write");
+    let warns = |command: &str| w.haul(command).succeeds().err.contains("for the host write");
     assert!(warns("cp -F config src cluster"));
     assert!(w.has("cluster/a") || w.has("cluster/src/a"), "it is done all the same");
     assert!(!warns("cp -F config src cluster"), "now it is a directory like others");
@@ -273,7 +257,7 @@ fn a_host_without_its_colon_is_mentioned() {
         ["cp -F config other here", "cp -F config me@other src here", "ls -F config other", "cat -F config other", "rm -F config other"]
     {
         let ran = w.haul(command).run();
-        assert!(ran.code != Some(0) && ran.stderr.contains("for the host write"), "{command}: {}", ran.stderr);
+        assert!(ran.status.code() != Some(0) && ran.err.contains("for the host write"), "{command}: {}", ran.err);
     }
-    assert!(!w.haul("ls -F config nowhere").run().stderr.contains("for the host write"));
+    assert!(!w.haul("ls -F config nowhere").run().err.contains("for the host write"));
 }

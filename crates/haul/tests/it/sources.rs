@@ -4,26 +4,25 @@ use crate::support::World;
 
 #[test]
 fn files_of_the_kernel_are_copied_to_their_end() {
-    let world = World::new();
+    let world = World::new("");
     for (path, name) in [("/proc/version", "version"), ("/sys/kernel/mm/transparent_hugepage/enabled", "enabled")] {
         for flags in ["", " --verify", " -c"] {
             world.haul(&format!("cp{flags} {path} {name}")).succeeds();
             assert_eq!(world.read(name), std::fs::read(path).expect("read"), "{path}{flags}");
         }
         let printed = world.haul(&format!("cat {path}")).succeeds();
-        assert_eq!(printed.stdout.as_bytes(), std::fs::read(path).expect("read"), "cat {path}");
+        assert_eq!(printed.out.as_bytes(), std::fs::read(path).expect("read"), "cat {path}");
     }
     // Larger than what is moved in a bundle, and without end.
     world.haul("cp /proc/kallsyms symbols").succeeds();
     assert_eq!(world.read("symbols").len(), std::fs::read("/proc/kallsyms").expect("read").len());
-    let ran = world.haul("cp /proc/self/pagemap endless").ends(23);
-    assert!(ran.stderr.contains("haul cp - DST"), "{}", ran.stderr);
+    world.haul("cp /proc/self/pagemap endless").ends(23).err_has("haul cp - DST");
     assert!(!world.has("endless"));
 }
 
 #[test]
 fn trees_of_the_kernel_are_copied() {
-    let world = World::new();
+    let world = World::new("");
     world.haul("cp -r /proc/sys/kernel/random/ random").ends(0);
     assert_eq!(world.read("random/poolsize"), std::fs::read("/proc/sys/kernel/random/poolsize").expect("read"));
 }

@@ -1,65 +1,59 @@
 //! No room: what landed stays, the error says what is missing, and the same command goes on.
 
-use std::fs;
+use std::os::unix::fs::MetadataExt;
 
-use haul_test::compare::{What, assert_same};
+use haul_test::compare::What;
 use haul_test::volume::{Kind, Volume};
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
-fn grow(volume: &Volume, size: &str) {
-    let done = std::process::Command::new("mount").args(["-o", &format!("remount,size={size}")]).arg(volume.path()).status().unwrap();
-    assert!(done.success());
+fn grow(w: &World, volume: &Volume, size: &str) {
+    w.sh(&format!("mount -o remount,size={size} {}", volume.path().display()));
 }
 
 #[test]
 fn a_full_disk_in_the_middle_of_a_file() {
-    let w = World::new();
-    w.tree("src: big=24M");
+    let w = World::new("src: big=24M");
     let volume = Volume::tmpfs(8 << 20).unwrap();
     let dst = volume.path().join("dst");
-    let ran = w.haul("cp --chunk-size 1M src/").arg(&dst).ends(11);
-    assert!(ran.stderr.contains(" remain, ") && ran.stderr.contains("free"), "{}", ran.stderr);
+    w.haul("cp --chunk-size 1M src/").arg(&dst).ends(11).err_has(" remain, ").err_has("free");
     assert!(!dst.join("big").exists(), "no part of a file under its name");
-    let used =
-        || fs::read_dir(&dst).unwrap().map(|e| std::os::unix::fs::MetadataExt::blocks(&e.unwrap().metadata().unwrap()) * 512).sum::<u64>();
-    assert!(used() > 4 << 20, "what landed is kept: {}", used());
-    grow(&volume, "32m");
+    let used: u64 = w.staging(&dst).iter().map(|path| w.meta(path).blocks() * 512).sum();
+    assert!(used > 4 << 20, "what landed is kept: {used}");
+    grow(&w, &volume, "32m");
     let ran = w.haul("cp --json --chunk-size 1M src/").arg(&dst).ends(0);
-    let finished: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
-    assert!(finished["resumed_bytes"].as_u64().is_some_and(|bytes| bytes > 4 << 20), "{finished}");
-    assert_same(&w.path("src"), &dst, What::USUAL);
+    assert!(ran.number("resumed_bytes") > 4 << 20, "{ran}");
+    w.assert_same("src", &dst, What::USUAL);
 }
 
 #[test]
 fn a_full_disk_among_small_files() {
-    let w = World::new();
+    let w = World::new("");
     haul_test::tree::flat(&w.path("src"), 600, 4096).unwrap();
     let volume = Volume::tmpfs(1 << 20).unwrap();
     let dst = volume.path().join("dst");
     let ran = w.haul("cp src/").arg(&dst).ends(11);
-    assert_eq!(ran.stderr.matches("No space left").count(), 1, "one message: {}", ran.stderr);
-    let landed = fs::read_dir(&dst).unwrap().count();
+    assert_eq!(ran.err.matches("No space left").count(), 1, "one message: {}", ran.err);
+    let landed = w.entries(&dst).len();
     assert!(landed > 100, "{landed}");
-    grow(&volume, "8m");
+    grow(&w, &volume, "8m");
     let ran = w.haul("cp src/").arg(&dst).succeeds();
-    assert!(ran.summary("Created").is_some_and(|made| made.starts_with(&(600 - landed).to_string()) || landed > 0), "{}", ran.stdout);
-    assert_same(&w.path("src"), &dst, What::USUAL);
+    assert!(ran.summary("Created").is_some_and(|made| made.starts_with(&(600 - landed).to_string()) || landed > 0), "{}", ran.out);
+    w.assert_same("src", &dst, What::USUAL);
 }
 
 #[test]
-fn an_old_file_stands_when_the_disk_is_full() {
-    let w = World::new();
-    w.tree("src: a=6M");
+fn an_old_file_survives_a_full_disk() {
+    let w = World::new("src: a=6M");
     let volume = Volume::tmpfs(8 << 20).unwrap();
-    fs::write(volume.path().join("a"), vec![7; 4 << 20]).unwrap();
+    w.write(volume.path().join("a"), vec![7; 4 << 20]);
     w.haul("cp src/a").arg(volume.path()).ends(11);
-    assert_eq!(fs::read(volume.path().join("a")).unwrap(), vec![7; 4 << 20]);
+    assert_eq!(w.read(volume.path().join("a")), vec![7; 4 << 20]);
 }
 
 #[test]
 fn no_more_inodes() {
-    let w = World::new();
+    let w = World::new("");
     haul_test::tree::flat(&w.path("src"), 50, 10).unwrap();
     let volume = Volume::new(&Kind::Tmpfs { inodes: Some(20) }, 1 << 20).unwrap();
     w.haul("cp src/").arg(volume.path().join("dst")).ends(11);
@@ -67,20 +61,17 @@ fn no_more_inodes() {
 
 #[test]
 fn a_quota_that_is_used_up() {
-    let w = World::new();
-    w.tree("src: big=32M small=1K");
+    let w = World::new("src: big=32M small=1K");
     let volume = Volume::new(&Kind::Btrfs { quota: Some(4 << 20) }, 200 << 20).unwrap();
-    let ran = w.haul("cp src/").arg(volume.path()).ends(11);
-    assert!(ran.stderr.contains("uota"), "{}", ran.stderr);
+    w.haul("cp src/").arg(volume.path()).ends(11).err_has("uota");
     assert!(!volume.path().join("big").exists());
 }
 
 #[test]
 fn files_that_are_only_compared_need_no_room() {
-    let w = World::new();
-    w.tree("src: a=6M");
+    let w = World::new("src: a=6M");
     let volume = Volume::tmpfs(8 << 20).unwrap();
     w.haul("cp src/a").arg(volume.path()).succeeds();
     let ran = w.haul("cp -c src/a").arg(volume.path()).succeeds();
-    assert_eq!(ran.stderr, "");
+    assert_eq!(ran.err, "");
 }

@@ -1,21 +1,17 @@
 //! What an ordinary user gets.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
-
 use haul_test::compare::What;
 use insta::assert_snapshot;
 
-use crate::support::World;
+use crate::support::{Printed, World};
 
 #[test]
 fn archive_says_once_what_it_may_not_keep() {
-    let w = World::of_user();
-    w.tree("src: a=5:0644 b=6:0644 d/c=7:0644 l->a");
+    let w = World::of_user("src: a=5:0644 b=6:0644 d/c=7:0644 l->a");
     for (name, id) in [("a", 1000), ("b", 1001), ("d/c", 1002)] {
-        chown(w.path("src").join(name), Some(id), Some(id)).unwrap();
+        w.chown(format!("src/{name}"), id, id);
     }
-    fs::set_permissions(w.path("src/a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    w.chmod("src/a", 0o4755);
     assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
     exit 0
     --- stdout
@@ -29,25 +25,23 @@ fn archive_says_once_what_it_may_not_keep() {
     Not set:     setid of 1 entry: requires the owner to be preserved
     ");
     assert_eq!(w.mode("dst/a"), 0o755, "another user's program must not become ours");
-    w.same("src", "dst", What { owner: false, mode: 0o1777, ..What::ALL });
+    w.assert_same("src", "dst", What { owner: false, mode: 0o1777, ..What::ALL });
     let again = w.haul("cp -av src/ dst").run();
-    assert_eq!((again.code, again.items()), (Some(0), vec![]));
+    assert_eq!((again.status.code(), again.items()), (Some(0), vec![]));
 }
 
 #[test]
 fn own_set_id_bits_stay_with_archive() {
-    let w = World::of_user();
-    w.tree("src: a=5:0755");
-    fs::set_permissions(w.path("src/a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let w = World::of_user("src: a=5:0755");
+    w.chmod("src/a", 0o4755);
     w.haul("cp -a src/ dst").succeeds();
     assert_eq!(w.mode("dst/a"), 0o4755);
 }
 
 #[test]
 fn devices_cannot_be_made() {
-    let w = World::of_user();
-    w.tree("src: a=5");
-    w.tool("mknod", "src/null c 1 3");
+    let w = World::of_user("src: a=5");
+    w.sh("mknod src/null c 1 3");
     w.age("src");
     assert_snapshot!(w.haul("cp -a src/ dst").run().snapshot(), @"
     exit 23
@@ -72,12 +66,10 @@ fn devices_cannot_be_made() {
 
 #[test]
 fn sealed_directories_and_unreadable_files() {
-    let w = World::of_user();
-    w.tree("src: sealed/a=5:0444 sealed/deep/b=1 none/c=3 zero=5:0000 ok=6 d/e=7");
-    let seal = |name: &str, mode| fs::set_permissions(w.path(name), fs::Permissions::from_mode(mode)).unwrap();
-    seal("src/sealed/deep", 0o500);
-    seal("src/sealed", 0o555);
-    seal("src/none", 0o000);
+    let w = World::of_user("src: sealed/a=5:0444 sealed/deep/b=1 none/c=3 zero=5:0000 ok=6 d/e=7");
+    w.chmod("src/sealed/deep", 0o500);
+    w.chmod("src/sealed", 0o555);
+    w.chmod("src/none", 0o000);
     assert_snapshot!(w.haul("cp -v src/ dst").run().snapshot(), @"
     exit 23
     --- stdout
@@ -112,24 +104,23 @@ fn sealed_directories_and_unreadable_files() {
     assert_eq!((w.mode("dst/sealed"), w.mode("dst/sealed/deep")), (0o555, 0o500));
     assert_eq!(w.read("dst/ok"), w.read("src/ok"));
     // Read-only directories are written into again by the next run.
-    seal("src/sealed", 0o755);
+    w.chmod("src/sealed", 0o755);
     w.write("src/sealed/new", "x");
-    seal("src/sealed", 0o555);
+    w.chmod("src/sealed", 0o555);
     w.haul("cp src/ dst").ends(23);
     assert_eq!((w.names("dst/sealed").as_str(), w.mode("dst/sealed")), ("a deep/ deep/b new", 0o555));
-    seal("src/none", 0o755);
-    seal("src/zero", 0o600);
+    w.chmod("src/none", 0o755);
+    w.chmod("src/zero", 0o600);
     w.haul("cp src/ dst").succeeds();
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
 }
 
 #[test]
 fn no_permission_at_the_destination() {
-    let w = World::of_user();
-    w.tree("src: a=5 d/b=6 dst: d/ a=1");
+    let w = World::of_user("src: a=5 d/b=6 dst: d/ a=1");
     for name in ["dst/d", "dst"] {
-        chown(w.path(name), Some(0), Some(0)).unwrap();
-        fs::set_permissions(w.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+        w.chown(name, 0, 0);
+        w.chmod(name, 0o755);
     }
     // Two workers meet the two failures in either order.
     let said = w.haul("cp src/ dst").ends(23).snapshot();
@@ -163,13 +154,10 @@ fn no_permission_at_the_destination() {
 
 #[test]
 fn a_state_directory_that_cannot_be_written() {
-    let w = World::of_user();
-    w.tree("src: a=5");
-    let state = w.path("state");
-    fs::create_dir(&state).unwrap();
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o555)).unwrap();
-    let ran = w.haul("cp src/ dst --state-dir").arg(&state).run();
-    assert_snapshot!(ran.snapshot(), @"
+    let w = World::of_user("src: a=5");
+    w.tree("state/");
+    w.chmod("state", 0o555);
+    assert_snapshot!(w.haul("cp src/ dst --state-dir ~/state").run().snapshot(), @"
     exit 0
     --- stdout
     copies the contents of [W]/src to [W]/dst
@@ -180,17 +168,16 @@ fn a_state_directory_that_cannot_be_written() {
     --- stderr
     haul: warning: no journal ([W]/state: make the state directory: Permission denied): a rerun skips finished files, but cannot resume inside a file
     ");
-    w.same("src", "dst", What::USUAL);
+    w.assert_same("src", "dst", What::USUAL);
 }
 
 #[test]
 fn jobs_that_finished_long_ago_are_listed_when_all_are_asked_for() {
-    let w = World::new();
-    w.tree("src: a=1");
+    let w = World::new("src: a=1");
     for n in 0..22 {
         w.haul(&format!("cp -q src/a dst{n}")).succeeds();
     }
-    let listed = |command: &str| w.haul(command).succeeds().stdout;
+    let listed = |command: &str| w.haul(command).succeeds().out;
     let finished = |text: &str| text.lines().filter(|line| line.contains("  finished ")).count();
     let usual = listed("jobs");
     assert_eq!(finished(&usual), 20, "{usual}");

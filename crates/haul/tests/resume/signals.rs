@@ -1,37 +1,35 @@
 //! Signals and deadlines: the run stops soon, keeps what it has, and says how to go on.
 
-use std::fs;
-use std::path::PathBuf;
+use std::io::Write;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use haul_test::compare::What;
-use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
+use haul_test::program::{BOUND, Running, until};
+use haul_test::tree::spread;
 use rustix::process::Signal;
 
-use crate::support::{BOUND, CHUNK_WORDS, Place, number, staging};
-use crate::twice::slow;
+use crate::support::{COPY, World, hang};
 
 /// It stops within a second; this is for machines that are busy.
 const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_signal_stops_the_run_and_it_goes_on() {
-    let place = Place::new();
-    place.tree("src: file=6M small=2K many/");
-    haul_test::tree::spread(&place.join("src/many"), 4, 50, 3000).expect("made");
+    let w = World::new("src: file=6M small=2K many/");
+    spread(&w.path("src/many"), 4, 50, 3000).expect("made");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let run = slow(&place, "");
-        std::thread::sleep(Duration::from_millis(900));
+        let run = w.slow("");
+        sleep(Duration::from_millis(900));
         run.signal(signal);
-        let ended = run.wait(SOON).code(20).says("run the same command again");
+        let ended = run.within(SOON).code(20).says("run the same command again");
         assert_eq!(ended.finished()["ending"], "interrupted");
-        assert!(place.kept_of_jobs().contains(&"journal".to_string()), "{:?}", place.kept_of_jobs());
+        assert!(w.journal().exists());
     }
-    let (landed, open) = place.landed(&place.identity("src", "dst"));
+    let (landed, open) = w.landed();
     assert!(landed > 0 && open == 1, "{landed} bytes of {open}");
-    let last = place.haul(&format!("cp --json --chunk-size {CHUNK_WORDS} src/ dst")).run().code(0);
-    assert_eq!(number(&last.finished(), "resumed_bytes"), landed);
-    place.assert_done("src", "dst", What::USUAL, "after three signals");
+    assert_eq!(w.haul(&format!("{COPY} src/ dst")).ends(0).number("resumed_bytes"), landed);
+    w.assert_done("dst", What::USUAL, "after three signals");
 }
 
 /// SIGHUP and SIGINT: `nohup`, and what a shell without job control puts into the background.
@@ -39,138 +37,109 @@ const IGNORED: [i32; 2] = [Signal::HUP.as_raw(), Signal::INT.as_raw()];
 
 #[test]
 fn a_run_that_was_started_with_ignored_signals_goes_on() {
-    let place = Place::new();
-    place.tree("src: file=6M small=2K");
-    let run = place.haul(&format!("cp --json --bwlimit 6M --chunk-size {CHUNK_WORDS} src/ dst")).ignoring(&IGNORED).start();
-    let until = Instant::now() + BOUND;
-    while staging(&place.join("dst")).is_empty() {
-        assert!(Instant::now() < until, "it did not begin");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let w = World::new("src: file=6M small=2K");
+    let mut run = w.haul(&format!("{COPY} --bwlimit 6M src/ dst")).ignoring(&IGNORED).start();
+    run.until("a staging file", || !w.staging("dst").is_empty());
     run.signal(Signal::HUP);
     run.signal(Signal::INT);
-    run.wait(BOUND).code(0);
-    place.assert_done("src", "dst", What::USUAL, "after an ignored signal");
+    run.wait().code(0);
+    w.assert_done("dst", What::USUAL, "after an ignored signal");
+}
+
+/// Waits until it has a handler for SIGTERM; which of the signals are ignored then.
+fn ignored_when_ready(run: &mut Running) -> [bool; 2] {
+    let has = |mask: &str, signal: i32| u64::from_str_radix(mask, 16).expect("hexadecimal") >> (signal - 1) & 1 == 1;
+    let end = Instant::now() + BOUND;
+    while !has(&run.status("SigCgt").expect("it runs"), Signal::TERM.as_raw()) {
+        assert!(Instant::now() < end, "it handles no signal");
+        sleep(Duration::from_millis(2));
+    }
+    IGNORED.map(|signal| has(&run.status("SigIgn").expect("it runs"), signal))
 }
 
 #[test]
 fn whatever_listens_leaves_ignored_signals_alone() {
     for words in ["cp - out", "run -", "demo --dir .", "bench data 40000x1KiB set", "bench files --duration 60s ."] {
-        let place = Place::new();
-        let mut run = place.haul(words).piped().ignoring(&IGNORED).start();
-        let found = run.ignores_when_ready(&IGNORED);
-        run.signal(Signal::TERM);
-        run.wait(BOUND).code(20);
-        assert_eq!(found, [true, true], "haul {words}");
-        let mut usual = place.haul(words).piped().start();
-        assert_eq!(usual.ignores_when_ready(&IGNORED), [false, false], "haul {words}");
-        usual.signal(Signal::TERM);
-        usual.wait(BOUND).code(20);
+        for (ignored, expected) in [(&IGNORED[..], true), (&[], false)] {
+            let w = World::new("");
+            let mut run = w.haul(words).ignoring(ignored).piped();
+            let found = ignored_when_ready(&mut run);
+            run.signal(Signal::TERM);
+            run.wait().code(20);
+            assert_eq!(found, [expected; 2], "haul {words}");
+        }
     }
 }
 
 #[test]
 fn a_deadline_stops_the_run_and_it_goes_on() {
-    let place = Place::new();
-    place.tree("src: file=6M");
-    let ended = slow(&place, "--deadline 2s").wait(BOUND).code(75).says("the deadline").says("run the same command again");
+    let w = World::new("src: file=6M");
+    let ended = w.slow("--deadline 2s").wait().code(75).says("the deadline").says("run the same command again");
     assert_eq!(ended.finished()["ending"], "deadline");
-    let last = place.haul("cp --json src/ dst").run().code(0);
-    assert!(number(&last.finished(), "resumed_bytes") > 0, "{last}");
-    place.assert_done("src", "dst", What::USUAL, "after the deadline");
+    assert!(w.haul("cp --json src/ dst").ends(0).number("resumed_bytes") > 0);
+    w.assert_done("dst", What::USUAL, "after the deadline");
 }
 
 #[test]
 fn usr1_shows_progress() {
-    let place = Place::new();
-    place.tree("src: file=6M");
-    let run = slow(&place, "--progress=3600");
-    std::thread::sleep(Duration::from_millis(300));
+    let w = World::new("src: file=6M");
+    let run = w.slow("--progress=3600");
+    sleep(Duration::from_millis(300));
     run.signal(Signal::USR1);
-    std::thread::sleep(Duration::from_millis(500));
+    sleep(Duration::from_millis(500));
     run.signal(Signal::INT);
-    let ended = run.wait(SOON).code(20);
+    let ended = run.within(SOON).code(20);
     let shown = ended.err.lines().filter(|line| line.contains("/s") && line.contains("file")).count();
     assert!(shown > 1, "{ended}");
 }
 
-/// A worker is stuck in a read that takes five minutes.
-fn stuck(signals: &[Signal]) {
-    let place = Place::new();
-    place.tree("src: large=2M stuck=1M");
-    let mounted = SlowFs::mount(&place.join("src"), Options { threads: 8, ..Options::fast() }).expect("FUSE");
-    mounted.faults().add(Fault::always("stuck", FaultKind::ReadHang { duration: Duration::from_secs(300) }));
-    let command = format!("cp --json -j 2 {}/ dst", mounted.path().display());
-    let run = place.haul(&command).start();
-    let until = Instant::now() + BOUND;
-    while mounted.faults().struck() == 0 {
-        assert!(Instant::now() < until, "nobody reads");
-        std::thread::sleep(Duration::from_millis(5));
+/// A worker hangs in a read: signals end the run all the same, one or two of them, and so does `--timeout`.
+#[test]
+fn a_run_ends_though_a_worker_is_stuck() {
+    for (flags, signals, code, ending) in
+        [("", &[Signal::INT][..], 20, "interrupted"), ("", &[Signal::INT, Signal::TERM], 20, ""), ("--timeout 1s", &[], 30, "timeout")]
+    {
+        let w = World::new("src: large=2M stuck=1M");
+        let mounted = w.mount("src", &[hang("stuck")]);
+        let command = format!("cp --json -j 2 {flags} {}/ dst", mounted.path().display());
+        let run = w.haul(&command).start();
+        until("somebody reads", || mounted.faults().struck() > 0);
+        signals.iter().for_each(|signal| run.signal(*signal));
+        let ended = run.within(SOON).code(code);
+        // A second signal leaves at once.
+        assert!(ending.is_empty() || ended.finished()["ending"] == ending, "{ended}");
+        if ending == "timeout" {
+            ended.says("stuck").says("--timeout");
+        }
+        assert!(w.journal().exists());
+        mounted.faults().clear();
+        w.haul(&command).ends(0);
+        w.assert_done("dst", What::USUAL, "after the store came back");
     }
-    for signal in signals {
-        run.signal(*signal);
-    }
-    run.wait(SOON).code(20);
-    assert!(place.kept_of_jobs().contains(&"journal".to_string()));
-    mounted.faults().clear();
-    place.haul(&command).run().code(0);
-    place.assert_done("src", "dst", What::USUAL, "after the store came back");
-}
-
-#[test]
-fn a_signal_stops_the_run_though_a_worker_is_stuck() {
-    stuck(&[Signal::INT]);
-}
-
-#[test]
-fn a_timeout_ends_a_run_of_which_nothing_moves() {
-    let place = Place::new();
-    place.tree("src: large=2M stuck=1M");
-    let mounted = SlowFs::mount(&place.join("src"), Options { threads: 8, ..Options::fast() }).expect("FUSE");
-    mounted.faults().add(Fault::always("stuck", FaultKind::ReadHang { duration: Duration::from_secs(300) }));
-    let command = format!("cp --json -j 2 --timeout 1s {}/ dst", mounted.path().display());
-    let ended = place.haul(&command).start().wait(BOUND).code(30).says("stuck").says("--timeout");
-    assert_eq!(ended.finished()["ending"], "timeout");
-    assert!(place.kept_of_jobs().contains(&"journal".to_string()), "{:?}", place.kept_of_jobs());
-    mounted.faults().clear();
-    place.haul(&command).run().code(0);
-    place.assert_done("src", "dst", What::USUAL, "after the store came back");
-}
-
-#[test]
-fn a_second_signal_leaves_at_once() {
-    stuck(&[Signal::INT, Signal::TERM]);
 }
 
 #[test]
 fn standard_input_that_was_broken_off_leaves_the_old_file_and_nothing_else() {
-    use std::io::Write;
     for signal in [Signal::TERM, Signal::KILL] {
-        let place = Place::new();
-        place.tree("d/out=1K");
-        let old = fs::read(place.join("d/out")).expect("a file");
-        let mut run = place.haul("cp - d/out").piped().start();
+        let w = World::new("d/out=1K");
+        let old = w.read("d/out");
+        let mut run = w.haul("cp - d/out").piped();
         let mut input = run.input();
         input.write_all(&vec![7; 3 << 20]).expect("it reads");
-        let until = Instant::now() + BOUND;
-        while staging(&place.join("d")).is_empty() {
-            assert!(Instant::now() < until, "it did not begin");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        run.until("something is staged", || !w.staging("d").is_empty());
         run.signal(signal);
-        let ended = run.wait(BOUND);
+        let ended = run.wait();
         drop(input);
-        assert_eq!(fs::read(place.join("d/out")).expect("a file"), old);
+        assert_eq!(w.read("d/out"), old);
         if signal == Signal::TERM {
             ended.code(20);
-            assert_eq!(staging(&place.join("d")), Vec::<PathBuf>::new());
-            continue;
+        } else {
+            assert_eq!(w.staging("d").len(), 1);
+            let jobs = w.haul("jobs --json").ends(0).events();
+            let id = jobs[0]["job"].as_str().expect("an id");
+            w.haul(&format!("jobs resume {id}")).ends(1).says("cannot be read again");
+            w.haul("jobs clean").ends(0);
         }
-        assert_eq!(staging(&place.join("d")).len(), 1);
-        let job: serde_json::Value = serde_json::from_str(&place.haul("jobs --json").run().code(0).out).expect("one job");
-        let id = job["job"].as_str().expect("an id");
-        place.haul(&format!("jobs resume {id}")).run().code(1).says("cannot be read again");
-        place.haul("jobs clean").run().code(0);
-        assert_eq!(staging(&place.join("d")), Vec::<PathBuf>::new());
+        w.assert_clean("d");
     }
 }

@@ -1,47 +1,35 @@
 //! --verify against a destination that does not give back what it was given.
 
-use std::fs;
-
 use haul_test::compare::What;
-use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
+use haul_test::slowfs::{Fault, FaultKind};
 
-use crate::support::{CHUNK_WORDS, Place, number, staging};
+use crate::support::{COPY, World};
+
+const CORRUPT: FaultKind = FaultKind::CorruptRead { at: 1000 };
 
 #[test]
 fn every_file_is_read_back_once() {
-    let place = Place::new();
-    place.tree("src: large=700K empty=0 d/e=5K d/odd=300001 l->d");
-    haul_test::tree::spread(&place.join("src/many"), 3, 100, 2000).expect("made");
-    let ended = place.haul(&format!("cp --json --verify --chunk-size {CHUNK_WORDS} src/ dst")).run().code(0);
-    let end = ended.finished();
-    assert_eq!(number(&end, "verified_files"), 304, "{ended}");
-    assert_eq!(number(&end, "verified_bytes"), (700 << 10) + (5 << 10) + 300_001 + 300 * 2000, "{ended}");
-    assert!(end["proof"].as_str().is_some_and(|proof| proof.starts_with("reread")), "{ended}");
-    place.assert_done("src", "dst", What::USUAL, "verified");
+    let w = World::new("src: large=700K empty=0 d/e=5K d/odd=300001 l->d");
+    haul_test::tree::spread(&w.path("src/many"), 3, 100, 2000).expect("made");
+    let ended = w.haul(&format!("{COPY} --verify src/ dst")).ends(0);
+    let bytes = (700 << 10) + (5 << 10) + 300_001 + 300 * 2000;
+    assert_eq!((ended.number("verified_files"), ended.number("verified_bytes")), (304, bytes), "{ended}");
+    assert!(ended.finished()["proof"].as_str().is_some_and(|proof| proof.starts_with("reread")), "{ended}");
+    w.assert_done("dst", What::USUAL, "verified");
     // Nothing is left to verify.
-    let again = place.haul("cp --json --verify src/ dst").run().code(0);
-    assert_eq!(number(&again.finished(), "verified_files"), 0, "{again}");
+    assert_eq!(w.haul("cp --json --verify src/ dst").ends(0).number("verified_files"), 0);
 }
 
 #[test]
 fn one_file_under_another_name() {
     for size in ["5K", "400K"] {
-        let place = Place::new();
-        place.tree(&format!("src: a={size} dst: x/"));
-        let ended = place.haul("cp --json --verify src/a dst/b").run().code(0);
-        assert_eq!(number(&ended.finished(), "verified_files"), 1, "{ended}");
-        assert_eq!(fs::read(place.join("src/a")).expect("read"), fs::read(place.join("dst/b")).expect("read"));
-        place.tree(&format!("src: b={size}"));
-        place.haul("cp --json --remove-source-files src/a dst/c").run().code(0);
-        assert!(!place.join("src/a").exists() && place.join("src/b").exists());
+        let w = World::new(&format!("src: a={size} dst: x/"));
+        assert_eq!(w.haul("cp --json --verify src/a dst/b").ends(0).number("verified_files"), 1);
+        assert_eq!(w.read("src/a"), w.read("dst/b"));
+        w.tree(&format!("src: b={size}"));
+        w.haul("cp --json --remove-source-files src/a dst/c").ends(0);
+        assert!(!w.has("src/a") && w.has("src/b"));
     }
-}
-
-fn lying(place: &Place, fault: Fault) -> SlowFs {
-    fs::create_dir_all(place.join("back/dst")).expect("made");
-    let mounted = SlowFs::mount(&place.join("back"), Options { threads: 8, ..Options::fast() }).expect("FUSE");
-    mounted.faults().add(fault);
-    mounted
 }
 
 /// A small file is damaged under its own name, a large one under its staging name.
@@ -50,75 +38,55 @@ const BOTH: [(&str, &str); 2] = [("small=40K", "small"), ("large=600K", ".haul-"
 #[test]
 fn a_copy_that_reads_back_differently_once_is_copied_again() {
     for (what, name) in BOTH {
-        let place = Place::new();
-        place.tree(&format!("src: {what} other=3K big=500K"));
-        let mounted = lying(&place, Fault::once(name, FaultKind::CorruptRead { at: 1000 }));
-        let command = format!("cp --json --verify -j 1 --chunk-size {CHUNK_WORDS} src/ {}/dst", mounted.path().display());
-        let ended = place.haul(&command).run().code(0);
-        assert!(number(&ended.finished(), "retries") > 0, "{ended}");
+        let w = World::new(&format!("src: {what} other=3K big=500K back/dst:"));
+        let mounted = w.mount("back", &[Fault::once(name, CORRUPT)]);
+        let ended = w.haul(&format!("{COPY} --verify -j 1 src/ {}/dst", mounted.path().display())).ends(0);
+        assert!(ended.number("retries") > 0, "{ended}");
         assert_eq!(mounted.faults().struck(), 1, "{what}");
         mounted.faults().clear();
         drop(mounted);
-        place.assert_done("src", "back/dst", What::USUAL, what);
+        w.assert_done("back/dst", What::USUAL, what);
     }
 }
 
 #[test]
 fn a_copy_that_always_reads_back_differently_is_reported_and_not_left() {
     for (what, name) in BOTH {
-        let place = Place::new();
-        place.tree(&format!("src: {what} other=3K"));
+        let w = World::new(&format!("src: {what} other=3K back/dst:"));
         let leaf = what.split('=').next().unwrap_or_default();
-        let mounted = lying(&place, Fault::always(name, FaultKind::CorruptRead { at: 1000 }));
+        let mounted = w.mount("back", &[Fault::always(name, CORRUPT)]);
         // Staged for its second try, the small one has another name.
         if name != ".haul-" {
-            mounted.faults().add(Fault::always(".haul-", FaultKind::CorruptRead { at: 1000 }));
+            mounted.faults().add(Fault::always(".haul-", CORRUPT));
         }
-        let command = format!("cp --json --verify --chunk-size {CHUNK_WORDS} src/ {}/dst", mounted.path().display());
-        let ended = place.haul(&command).run().code(23).says(leaf);
-        assert_eq!(ended.finished()["errors"][0], "corrupt", "{ended}");
-        assert_eq!(number(&ended.finished(), "failed"), 1, "{ended}");
-        assert!(!place.join("back/dst").join(leaf).exists(), "{what}: the bad copy is there\n{ended}");
-        assert_eq!(staging(&place.join("back/dst")).len(), 0, "{ended}");
-        assert!(place.join("back/dst/other").exists());
+        let command = format!("{COPY} --verify src/ {}/dst", mounted.path().display());
+        let ended = w.haul(&command).ends(23).says(leaf);
+        assert_eq!((&ended.finished()["errors"][0], ended.number("failed")), (&"corrupt".into(), 1), "{ended}");
+        assert!(!w.has(format!("back/dst/{leaf}")), "{what}: the bad copy is there\n{ended}");
+        w.assert_clean("back/dst");
+        assert!(w.has("back/dst/other"));
         // The next run does it again, and finds the store healed.
         mounted.faults().clear();
-        let again = place.haul(&command).run().code(0);
-        assert!(number(&again.finished(), "verified_files") >= 1, "{again}");
+        assert!(w.haul(&command).ends(0).number("verified_files") >= 1);
         drop(mounted);
-        place.assert_done("src", "back/dst", What::USUAL, what);
+        w.assert_done("back/dst", What::USUAL, what);
     }
 }
 
+/// What landed and was not verified yet is copied again by the next run: it must not pass for verified.
 #[test]
-fn an_old_large_file_stands_when_the_new_one_reads_back_differently() {
-    let place = Place::new();
-    place.tree("src: large=600K back/dst: large=500K");
-    let old = fs::read(place.join("back/dst/large")).expect("read");
-    let mounted = lying(&place, Fault::always(".haul-", FaultKind::CorruptRead { at: 70_000 }));
-    let command = format!("cp --json --verify --chunk-size {CHUNK_WORDS} src/ {}/dst", mounted.path().display());
-    place.haul(&command).run().code(23);
-    drop(mounted);
-    assert!(fs::read(place.join("back/dst/large")).expect("read") == old);
-}
-
-/// What landed and was not judged yet is done again by the next run: it must not pass for verified.
-#[test]
-fn a_kill_between_landing_and_judging() {
-    let place = Place::new();
-    place.tree("src: a=3K b=4K");
+fn a_kill_between_landing_and_verification() {
+    let w = World::new("src: a=3K b=4K");
     let command = "cp --json --verify -j 1 src/ dst";
     // Killed right after the intent, and after each later record but the last.
     for record in 1..20 {
-        let killed = place.haul(command).kill_at(record).run().was_killed();
-        if !killed {
+        if !w.haul(command).killed_at(record).run().was_killed() {
             break;
         }
-        let before = fs::metadata(place.join("dst/a")).is_ok();
-        let again = place.haul(command).run().code(0);
-        let verified = number(&again.finished(), "verified_files");
-        assert!(verified > 0 || before, "record {record}: {again}");
-        place.assert_done("src", "dst", What::USUAL, "judged");
-        fs::remove_dir_all(place.join("dst")).expect("removed");
+        let before = w.path("dst/a").exists();
+        let again = w.haul(command).ends(0);
+        assert!(again.number("verified_files") > 0 || before, "record {record}: {again}");
+        w.assert_done("dst", What::USUAL, "verified");
+        w.remove("dst");
     }
 }

@@ -1,103 +1,74 @@
 //! A server that lies: nothing is written outside the destination, and every run ends with a word on who is to blame.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use haul_test::compare::{What, assert_same};
+use haul_test::program::{BOUND, Ended, Program};
 use haul_test::rogue::{Answer, Asked, Rogue, Thing, attrs, dir, file, kind, names, packet, string};
+use haul_test::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::support::{Running, bounded, program};
+use crate::support::haul;
 
 /// A destination with a tree beside it that must stay as it is.
 struct Victim {
     server: Rogue,
-    place: tempfile::TempDir,
-    canary: Vec<(PathBuf, Vec<u8>)>,
+    scratch: Scratch,
 }
 
-/// Every name below a path, with its content or what it points to.
-fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path).expect("it is there") {
-        let path = entry.expect("a name").path();
-        let meta = path.symlink_metadata().expect("it is there");
-        if meta.is_dir() {
-            found.push((path.clone(), b"dir".to_vec()));
-            found.extend(contents(&path));
-        } else if meta.is_symlink() {
-            found.push((path.clone(), fs::read_link(&path).expect("a link").as_os_str().as_bytes().to_vec()));
-        } else {
-            found.push((path.clone(), fs::read(&path).expect("a file")));
-        }
-    }
-    found.sort();
-    found
-}
+const CANARY: &str = "outside: x=6 y/z=6";
 
 impl Victim {
     fn new(tree: Thing, lie: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> Victim {
-        let place = tempfile::Builder::new().prefix("haul-victim-").tempdir().expect("a temporary directory");
-        fs::create_dir_all(place.path().join("outside/y")).expect("made");
-        fs::write(place.path().join("outside/x"), "canary").expect("written");
-        fs::write(place.path().join("outside/y/z"), "canary").expect("written");
-        let canary = contents(&place.path().join("outside"));
-        Victim { server: Rogue::new(tree, lie).expect("bash is there, and a port"), place, canary }
+        let scratch = Scratch::new();
+        scratch.tree(CANARY);
+        Victim { server: Rogue::new(tree, lie).expect("bash is there, and a port"), scratch }
     }
 
     fn honest(tree: Thing) -> Victim {
         Victim::new(tree, |_| Answer::Honest)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
+    fn program(&self, words: &str) -> Program {
+        haul(&self.scratch, words, ["--no-agent".as_ref(), "-e".as_ref(), self.server.command().as_os_str()]).alone()
     }
 
-    fn command(&self, words: &str) -> std::process::Command {
-        let mut words = words.split_whitespace();
-        let mut command = program(self.place.path());
-        command.arg(words.next().expect("a command")).args(["--no-agent", "-e"]).arg(self.server.command()).args(words);
-        command
-    }
-
-    fn haul(&self, words: &str) -> Output {
-        let ran = bounded(self.command(words), words);
-        self.nothing_happened_outside(words);
-        ran
+    /// Runs it: nothing happens outside the destination, and no escape code is printed.
+    #[track_caller]
+    fn haul(&self, words: &str) -> Ended {
+        let ended = self.program(words).run();
+        self.nothing_happened_outside();
+        ended.never_says("\x1b").never_says("\x07")
     }
 
     #[track_caller]
-    fn nothing_happened_outside(&self, words: &str) {
-        assert_eq!(contents(&self.path("outside")), self.canary, "{words}: outside the destination");
-        let mut here: Vec<_> = fs::read_dir(self.place.path()).expect("it is there").map(|e| e.expect("a name").file_name()).collect();
-        here.retain(|name| !["outside", "dst", "state", ".cache"].contains(&name.to_str().unwrap_or("?")));
-        assert!(here.is_empty(), "{words}: beside the destination there is {here:?}");
+    fn nothing_happened_outside(&self) {
+        let canary = Scratch::new();
+        canary.tree(CANARY);
+        assert_same(&canary.path("outside"), &self.scratch.path("outside"), What::CONTENT);
+        let mut beside = self.scratch.entries("");
+        beside.retain(|name| name != "outside" && name != "dst");
+        assert!(beside.is_empty(), "beside the destination there is {beside:?}");
     }
 
-    /// It ends with one of the codes, says all of this and no escape code.
+    /// It ends with one of the codes and has all of this on standard error.
     #[track_caller]
-    fn ends(&self, codes: &[i32], words: &str, telling: &[&str]) -> String {
-        let ran = self.haul(words);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
-        assert!(ran.status.code().is_some_and(|code| codes.contains(&code)), "haul {words}: {}\n{out}\n{err}", ran.status);
-        for part in telling {
-            assert!(err.contains(part), "haul {words}: no {part:?} in\n{err}");
-        }
-        for text in [&out, &err] {
-            assert!(!text.contains('\x1b') && !text.contains('\x07'), "haul {words}: {text:?}");
-        }
-        assert!(!err.contains("panicked"), "{err}");
-        out
+    fn ends(&self, codes: &[i32], words: &str, parts: &[&str]) -> Ended {
+        parts.iter().fold(self.haul(words).code_of(codes), |ended, part| ended.err_has(part))
     }
 
     /// What landed: paths below the destination.
     fn landed(&self) -> Vec<String> {
-        let dst = self.path("dst");
-        let below = |path: &Path| path.strip_prefix(&dst).expect("below").display().to_string();
-        if dst.exists() { contents(&dst).iter().map(|(path, _)| below(path)).collect() } else { Vec::new() }
+        if self.scratch.has("dst") { self.scratch.list("dst") } else { Vec::new() }
+    }
+
+    #[track_caller]
+    fn assert_not_landed(&self, name: &str) {
+        assert!(!self.landed().contains(&name.to_string()), "{:?}", self.landed());
     }
 }
 
@@ -108,7 +79,7 @@ const GET: &str = "cp testhost:/ dst";
 fn an_honest_server_is_copied_from() {
     let v = Victim::honest(dir([(b"a", file("5")), (b"d", dir([(b"b", file("content"))])), (b"l", Thing::Link(b"a".to_vec()))]));
     v.ends(&[0], GET, &[]);
-    assert_eq!(v.landed(), ["a", "d", "d/b", "l"]);
+    assert_eq!(v.landed(), ["a", "d/", "d/b", "l"]);
 }
 
 #[test]
@@ -136,7 +107,7 @@ fn names_that_lead_out_are_refused_and_all_else_comes() {
 fn a_link_and_a_directory_of_one_name_lead_nowhere() {
     let link = |to: &Path| Thing::Link(to.as_os_str().as_bytes().to_vec());
     for (first, words) in [(true, GET), (false, GET), (true, "cp -a testhost:/ dst"), (false, "sync --delete testhost:/ dst")] {
-        // The canary's path is known only when there is a place; the link may lead there by a relative way as well.
+        // The canary's path is known only when there is a place; the link may lead there by a relative path as well.
         let inside = dir([(b"x", file("bad")), (b"z", file("bad"))]);
         let mut tree = vec![(b"t".to_vec(), link(Path::new("../outside"))), (b"t".to_vec(), inside), (b"t/x".to_vec(), file("bad"))];
         if !first {
@@ -144,8 +115,7 @@ fn a_link_and_a_directory_of_one_name_lead_nowhere() {
         }
         let v = Victim::honest(Thing::Dir(tree));
         for _ in 0..3 {
-            let ran = v.haul(words);
-            assert!(ran.status.code().is_some_and(|code| [0, 23].contains(&code)), "{}", String::from_utf8_lossy(&ran.stderr));
+            v.ends(&[0, 23], words, &[]);
         }
     }
 }
@@ -153,14 +123,13 @@ fn a_link_and_a_directory_of_one_name_lead_nowhere() {
 #[test]
 fn a_link_that_came_in_one_run_is_not_followed_in_the_next() {
     // In the first run `t` is a link, from then on a directory.
-    let runs = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = runs.clone();
+    let is_later = Arc::new(AtomicBool::new(false));
+    let listed = is_later.clone();
     let lie = move |asked: &Asked<'_>| {
         let link = Thing::Link(b"../outside".to_vec());
-        let first = count.load(std::sync::atomic::Ordering::Relaxed) == 0;
         match asked.kind {
-            kind::READDIR if first && asked.body.ends_with(&[0]) => {
-                count.store(1, std::sync::atomic::Ordering::Relaxed);
+            kind::READDIR if !listed.load(Ordering::Relaxed) && asked.body.ends_with(&[0]) => {
+                listed.store(true, Ordering::Relaxed);
                 Answer::Raw(packet(kind::NAME, asked.id, &names(&[(b"t".to_vec(), attrs(&link))])))
             }
             kind::READLINK => Answer::Raw(packet(kind::NAME, asked.id, &names(&[(b"../outside".to_vec(), attrs(&link))]))),
@@ -169,7 +138,7 @@ fn a_link_that_came_in_one_run_is_not_followed_in_the_next() {
     };
     let v = Victim::new(dir([(b"t", dir([(b"x", file("bad")), (b"new", file("bad"))]))]), lie);
     v.haul(GET);
-    runs.store(1, std::sync::atomic::Ordering::Relaxed);
+    is_later.store(true, Ordering::Relaxed);
     for words in [GET, "cp -a testhost:/ dst", "sync --delete testhost:/ dst", "cp -K testhost:/ dst"] {
         v.haul(words);
     }
@@ -208,10 +177,9 @@ fn more_data_than_was_asked_for_is_not_taken() {
         assert_eq!(v.landed(), Vec::<String>::new());
         let v = Victim::new(dir([(b"large", Thing::File(big(9 << 20)))]), lie);
         // Less than a block is the server's right; what it is worth shows in the size alone.
-        let codes: &[i32] = if size < 1 << 15 { &[0, 10] } else { &[10] };
         if size >= 1 << 15 {
-            v.ends(codes, GET, &["protocol error"]);
-            assert!(!v.landed().contains(&"large".to_string()));
+            v.ends(&[10], GET, &["protocol error"]);
+            v.assert_not_landed("large");
         }
     }
 }
@@ -232,7 +200,7 @@ fn less_data_than_was_asked_for_is_asked_for_again() {
     };
     let v = Victim::new(dir([(b"large", Thing::File(content.clone()))]), lie);
     v.ends(&[0], GET, &[]);
-    assert!(fs::read(v.path("dst/large")).expect("it landed") == content);
+    assert!(v.scratch.read("dst/large") == content);
 }
 
 #[test]
@@ -243,9 +211,8 @@ fn a_file_that_ends_early_or_goes_on_is_not_put_in_place() {
         assert_eq!(v.landed(), ["good"], "{claim}");
     }
     let v = Victim::honest(dir([(b"f", Thing::Claim(5 << 20, big(6 << 20)))]));
-    // A large file is read up to its size; whether more stands behind it nobody asks.
-    let ran = v.haul(GET);
-    assert!(matches!(ran.status.code(), Some(0 | 23)), "{}", String::from_utf8_lossy(&ran.stderr));
+    // A large file is read up to its size; whether there is more nobody asks.
+    v.ends(&[0, 23], GET, &[]);
 }
 
 #[test]
@@ -255,7 +222,7 @@ fn a_file_of_an_exabyte_is_no_file_of_that_size_here() {
     for size in [1 << 60, i64::MAX as u64] {
         let v = Victim::honest(claims(size));
         v.ends(&[11, 23], GET, &["f: "]);
-        assert!(!v.landed().contains(&"f".to_string()), "{:?}", v.landed());
+        v.assert_not_landed("f");
         for words in ["du testhost:/", "ls -l testhost:/", "cp -n testhost:/ dst"] {
             v.ends(&[0], words, &[]);
         }
@@ -270,46 +237,40 @@ fn a_file_of_an_exabyte_is_no_file_of_that_size_here() {
     }
 }
 
-/// The most memory that a process has had so far, in KiB.
-fn peak(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
-}
-
 #[test]
 fn a_listing_without_an_end_can_be_stopped_and_is_not_kept_in_memory() {
     for words in
-        ["cp -n testhost:/ dst", "cp testhost:/ dst", "sync --delete -n testhost:/ outside", "du testhost:/", "cp -n testhost:/deep dst2"]
+        ["cp -n testhost:/ dst", "cp testhost:/ dst", "sync --delete -n testhost:/ outside", "du testhost:/", "cp -n testhost:/deep dst"]
     {
-        let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let lie = move |asked: &Asked<'_>| {
             if asked.kind == kind::READDIR {
-                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                count.fetch_add(1, Ordering::Relaxed);
             }
             Answer::Honest
         };
         let tree = if words.contains("deep") { dir([(b"deep", Thing::Deep)]) } else { Thing::Endless };
         let v = Victim::new(tree, lie);
-        let running = Running::start(v.command(words));
-        let begun = std::time::Instant::now();
+        let run = v.program(words).start();
+        let begun = Instant::now();
         // A hundred names each time; of the deep ones one.
         let enough = if words.contains("deep") { 500 } else { 3000 };
-        while asked.load(std::sync::atomic::Ordering::Relaxed) < enough && begun.elapsed() < crate::support::BOUND / 3 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+        while asked.load(Ordering::Relaxed) < enough && begun.elapsed() < BOUND / 3 {
+            std::thread::sleep(Duration::from_millis(10));
         }
-        let came = asked.load(std::sync::atomic::Ordering::Relaxed);
-        let memory = peak(running.pid());
-        running.signal(Signal::INT);
-        let ended = running.end(words);
-        let err = String::from_utf8_lossy(&ended.stderr);
+        let came = asked.load(Ordering::Relaxed);
+        // In KiB.
+        let peak = run.status("VmHWM").expect("it runs");
+        let memory: u64 = peak.trim_end_matches(" kB").parse().expect("a number");
+        run.signal(Signal::INT);
+        let ended = run.wait();
         assert!(came > 100, "{words}: {came} answers");
         // What only counts has nothing to tidy up, and lets the signal end it.
         let code = if words.starts_with("du") { None } else { Some(20) };
-        assert_eq!(ended.status.code(), code, "{words}: {}\n{err}", ended.status);
+        assert_eq!(ended.status.code(), code, "{ended}");
         assert!(memory < 200 << 10, "{words}: {memory} KiB after {came} answers");
-        assert_eq!(contents(&v.path("outside")), v.canary, "{words}");
+        v.nothing_happened_outside();
     }
 }
 
@@ -352,12 +313,10 @@ fn whoever_does_not_keep_the_protocol_is_left() {
     ];
     for (what, lie) in lies {
         let v = Victim::new(two(), lie);
-        let ran = v.haul("cp --retries 1 testhost:/ dst");
-        let err = String::from_utf8_lossy(&ran.stderr);
-        assert!(matches!(ran.status.code(), Some(1 | 10 | 23)), "{what}: {}\n{err}", ran.status);
-        assert!(!err.is_empty() && !err.contains("panicked"), "{what}: {err}");
-        println!("{what}: {}\n{err}", ran.status);
-        assert!(!v.landed().contains(&"large".to_string()), "{what}: {:?}", v.landed());
+        println!("{what}");
+        let ended = v.ends(&[1, 10, 23], "cp --retries 1 testhost:/ dst", &[]);
+        assert!(!ended.err.is_empty(), "{ended}");
+        v.assert_not_landed("large");
     }
 }
 
@@ -365,10 +324,9 @@ fn whoever_does_not_keep_the_protocol_is_left() {
 fn a_server_that_answers_nothing_is_left_after_the_time_that_was_said() {
     for kind in [kind::INIT, kind::REALPATH, kind::STAT, kind::OPENDIR, kind::READDIR, kind::OPEN, kind::READ, kind::FSTAT] {
         let v = Victim::new(two(), move |asked| if asked.kind == kind { Answer::Silence } else { Answer::Honest });
-        let ran = v.haul("cp --timeout 2s --retries 0 testhost:/ dst");
-        let err = String::from_utf8_lossy(&ran.stderr);
-        assert!(matches!(ran.status.code(), Some(10 | 30)), "{kind}: {}\n{err}", ran.status);
-        assert!(!v.landed().contains(&"large".to_string()), "{kind}: {:?}", v.landed());
+        println!("no answer to {kind}");
+        v.ends(&[10, 30], "cp --timeout 2s --retries 0 testhost:/ dst", &[]);
+        v.assert_not_landed("large");
     }
 }
 
@@ -383,10 +341,10 @@ fn what_a_server_says_in_words_cannot_write_to_the_screen() {
         _ => Answer::Honest,
     };
     let v = Victim::new(two(), lie);
-    v.ends(&[23], GET, &[]);
-    let ran = v.haul(GET);
-    let err = String::from_utf8_lossy(&ran.stderr);
-    assert!(!err.lines().any(|line| line == "haul: all is well"), "{err}");
+    for _ in 0..2 {
+        let ended = v.ends(&[23], GET, &[]);
+        assert!(!ended.err.lines().any(|line| line == "haul: all is well"), "{ended}");
+    }
 }
 
 #[test]
@@ -394,7 +352,7 @@ fn a_link_that_points_to_odd_things_is_made_or_refused() {
     for target in [&b""[..], b"nul\0byte", &[b'x'; 5000], b"\x1b[31m\n"] {
         let v = Victim::honest(dir([(b"l", Thing::Link(target.to_vec())), (b"good", file("good"))]));
         v.ends(&[0, 23], GET, &[]);
-        assert!(v.landed().contains(&"good".to_string()));
+        assert!(v.scratch.has("dst/good"));
     }
 }
 
@@ -406,10 +364,10 @@ const MKDIR: u8 = 14;
 fn a_host_that_is_lost_is_called_a_few_times_and_not_once_a_file() {
     for what in ["the content is cut off", "the new directory is looked at"] {
         let (made, lost, calls) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let (told, counted) = (lost.clone(), calls.clone());
+        let (is_lost, counted) = (lost.clone(), calls.clone());
         let at = if what.contains("content") { WRITE } else { kind::LSTAT };
         let v = Victim::new(dir([(b"there", dir([]))]), move |asked| match asked.kind {
-            kind::INIT if told.load(Ordering::Relaxed) => {
+            kind::INIT if is_lost.load(Ordering::Relaxed) => {
                 counted.fetch_add(1, Ordering::Relaxed);
                 Answer::Last(Vec::new())
             }
@@ -418,12 +376,12 @@ fn a_host_that_is_lost_is_called_a_few_times_and_not_once_a_file() {
                 Answer::Raw(packet(kind::STATUS, asked.id, &[&[0; 4], &string(b"")[..], &string(b"")].concat()))
             }
             kind if kind == at && made.load(Ordering::Relaxed) => {
-                told.store(true, Ordering::Relaxed);
+                is_lost.store(true, Ordering::Relaxed);
                 Answer::Last(Vec::new())
             }
             _ => Answer::Honest,
         });
-        haul_test::tree::spread(&v.path("dst/many"), 1, 200, 4000).expect("made");
+        haul_test::tree::spread(&v.scratch.path("dst/many"), 1, 200, 4000).expect("made");
         v.ends(&[10], "cp -j 2 --retries 3 dst/many/ testhost:/there/", &["connect"]);
         assert!(lost.load(Ordering::Relaxed), "{what}");
         // Each of two workers calls four times for what it was at, and again for what the other of them found.

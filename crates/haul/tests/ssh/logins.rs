@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use haul_test::account::Account;
-use haul_test::compare::{What, assert_same};
+use haul_test::compare::assert_same;
+use haul_test::program::until;
 use haul_test::pty::Terminal;
+use haul_test::scratch::entries;
 
-use crate::support::World;
+use crate::support::{SAME, World, account};
 
 /// For everything that a person would wait for here.
 const SOON: Duration = Duration::from_secs(60);
@@ -14,131 +16,133 @@ const SOON: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "PubkeyAuthentication no\nPasswordAuthentication yes\nUsePAM yes";
 const QUESTIONS: &str = "PubkeyAuthentication no\nKbdInteractiveAuthentication yes\nUsePAM yes";
 
+/// An account on the host, and its person.
 struct Person {
     world: World,
     account: Account,
 }
 
 impl Person {
+    /// At a server with these lines in its configuration, with one small file to copy.
     fn new(lines: &str) -> Person {
-        let account = Account::new("/bin/bash").expect("an account can be made: useradd and root");
-        Person { world: World::new(lines), account }
+        Person::of(World::served("src: a=5", lines))
     }
 
-    /// `@` in the words stands for the account's home on the host.
+    fn of(world: World) -> Person {
+        Person { world, account: account("/bin/bash") }
+    }
+
+    /// `@` in the words is the account's home on the host.
     fn words(&self, words: &str) -> String {
         words.replace('@', &format!("{}@testhost:{}", self.account.name, self.account.home().display()))
     }
 
-    fn at_terminal(&self, words: &str) -> Terminal {
-        Terminal::start(self.world.command(&self.words(words))).expect("a terminal can be made")
+    /// Starts the program at a terminal.
+    fn starts(&self, words: &str) -> Session {
+        let command = self.world.at_terminal(&self.words(words)).command();
+        Session(Terminal::start(command).expect("a terminal can be made"))
     }
 
-    fn sessions(&self) -> (usize, usize) {
-        (self.world.server.logins(), self.world.server.sessions())
+    fn has_copy(&self) -> bool {
+        self.account.home().join("there/a").exists()
     }
 }
 
-/// Enough for several channels at once.
-fn plenty(world: &World) {
-    world.tree("src: big=20M");
-    haul_test::tree::spread(&world.path("src/many"), 4, 50, 2000).expect("made");
+/// What a person does and sees.
+struct Session(Terminal);
+
+impl Session {
+    #[track_caller]
+    fn answers(&mut self, question: &str, answer: &str) {
+        self.0.expect(question, SOON).unwrap_or_else(|e| panic!("{question}: {e}"));
+        self.0.send_line(answer).expect("the terminal exists");
+    }
+
+    /// It ends with the code; what the screen shows.
+    #[track_caller]
+    fn ends(mut self, code: i32) -> String {
+        let status = self.0.end(SOON).expect("it ends");
+        let screen = self.0.screen();
+        assert_eq!(status.code(), Some(code), "{screen}");
+        screen
+    }
 }
 
-/// A person is asked for what they know, once, and several sessions come of it.
-fn asked_once(lines: &str, method: &str) {
-    let p = Person::new(lines);
-    plenty(&p.world);
-    let mut terminal = p.at_terminal("cp -j 4 src/ @/there");
-    terminal.expect("assword:", SOON).expect("ssh asks");
-    terminal.send_line(&p.account.password).expect("the terminal is there");
-    let status = terminal.end(SOON).expect("it ends");
-    let screen = terminal.screen();
-    assert_eq!(status.code(), Some(0), "{screen}\n{}", p.world.server.log());
-    assert_eq!(screen.matches("assword:").count(), 1, "{screen}");
-    assert!(!screen.contains(&p.account.password), "the password was shown: {screen}");
-    let (logins, sessions) = p.sessions();
-    assert_eq!(logins, 1, "{}", p.world.server.log());
-    assert!(sessions >= 2, "{sessions} sessions\n{}", p.world.server.log());
-    assert!(p.world.server.log().contains(&format!("Accepted {method} for {}", p.account.name)), "{}", p.world.server.log());
-    assert_same(&p.world.path("src"), &p.account.home().join("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+#[track_caller]
+fn assert_shows(screen: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(screen.contains(part), "no {part:?} in\n{screen}");
+    }
+}
+
+#[track_caller]
+fn assert_asked(screen: &str, question: &str, times: usize) {
+    assert_eq!(screen.matches(question).count(), times, "{question}\n{screen}");
+}
+
+#[test]
+fn a_password_is_asked_for_once_and_several_sessions_come_of_it() {
+    for (lines, method) in [(PASSWORD, "password"), (QUESTIONS, "keyboard-interactive/pam")] {
+        let p = Person::of(World::plenty(lines));
+        let mut session = p.starts("cp -j 4 src/ @/there");
+        session.answers("assword:", &p.account.password);
+        let screen = session.ends(0);
+        assert_asked(&screen, "assword:", 1);
+        assert_asked(&screen, &p.account.password, 0);
+        let server = &p.world.server;
+        assert!(server.logins() == 1 && server.sessions() >= 2, "{} logins, {} sessions", server.logins(), server.sessions());
+        assert_shows(&server.log(), &[&format!("Accepted {method} for {}", p.account.name)]);
+        assert_same(&p.world.path("src"), &p.account.home().join("there"), SAME);
+    }
 }
 
 #[test]
 fn a_key_asks_nobody() {
-    let p = Person::new("");
-    plenty(&p.world);
-    let mut terminal = p.at_terminal("cp -j 4 src/ @/there");
-    let status = terminal.end(SOON).expect("it ends");
-    assert_eq!(status.code(), Some(0), "{}", terminal.screen());
-    assert!(!terminal.screen().contains("assword"), "{}", terminal.screen());
-    let (logins, sessions) = p.sessions();
-    assert!(logins == 1 && sessions >= 2, "{logins} logins, {sessions} sessions");
-}
-
-#[test]
-fn a_password_is_asked_for_once() {
-    asked_once(PASSWORD, "password");
-}
-
-#[test]
-fn questions_of_the_server_are_asked_once() {
-    asked_once(QUESTIONS, "keyboard-interactive/pam");
+    let p = Person::of(World::plenty(""));
+    assert_asked(&p.starts("cp -j 4 src/ @/there").ends(0), "assword", 0);
+    let server = &p.world.server;
+    assert!(server.logins() == 1 && server.sessions() >= 2, "{} logins, {} sessions", server.logins(), server.sessions());
 }
 
 #[test]
 fn two_ends_on_one_host_are_one_question() {
     let p = Person::new(PASSWORD);
     p.account.file("a", "content").expect("written");
-    let mut terminal = p.at_terminal("cp @/a @/b");
-    terminal.expect("assword:", SOON).expect("ssh asks");
-    terminal.send_line(&p.account.password).expect("the terminal is there");
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
-    assert_eq!(terminal.screen().matches("assword:").count(), 1, "{}", terminal.screen());
-    assert_eq!(std::fs::read(p.account.home().join("b")).expect("it is there"), b"content");
+    let mut session = p.starts("cp @/a @/b");
+    session.answers("assword:", &p.account.password);
+    assert_asked(&session.ends(0), "assword:", 1);
+    assert_eq!(p.world.read(p.account.home().join("b")), b"content");
 }
 
 #[test]
 fn a_wrong_password_is_the_end_after_three() {
     for lines in [PASSWORD, QUESTIONS] {
         let p = Person::new(lines);
-        p.world.tree("src: a=5");
-        let mut terminal = p.at_terminal("cp src/ @/there");
+        let mut session = p.starts("cp src/ @/there");
         for _ in 0..3 {
-            terminal.expect("assword:", SOON).expect("ssh asks");
-            terminal.send_line("not it").expect("the terminal is there");
+            session.answers("assword:", "not it");
         }
-        assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
-        let screen = terminal.screen();
-        for words in ["testhost", "Permission denied", "run `ssh` to the same host"] {
-            assert!(screen.contains(words), "no {words:?} in\n{screen}");
-        }
-        assert!(!p.account.home().join("there").exists());
+        assert_shows(&session.ends(10), &["testhost", "Permission denied", "run `ssh` to the same host"]);
+        assert!(!p.has_copy());
     }
 }
 
 #[test]
 fn a_person_may_mistype_once() {
     let p = Person::new(PASSWORD);
-    p.world.tree("src: a=5");
-    let mut terminal = p.at_terminal("cp src/ @/there");
-    terminal.expect("assword:", SOON).expect("ssh asks");
-    terminal.send_line("not it").expect("the terminal is there");
+    let mut session = p.starts("cp src/ @/there");
+    session.answers("assword:", "not it");
     // What ssh says while it waits is for the person.
-    terminal.expect("Permission denied, please try again.", SOON).expect("ssh says why it asks again");
-    terminal.send_line(&p.account.password).expect("the terminal is there");
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
-    assert!(p.account.home().join("there/a").exists());
-    assert_eq!(terminal.screen().matches("assword:").count(), 2, "{}", terminal.screen());
+    session.answers("Permission denied, please try again.", &p.account.password);
+    assert_asked(&session.ends(0), "assword:", 2);
+    assert!(p.has_copy());
 }
 
 #[test]
 fn without_a_terminal_nobody_is_asked() {
     for lines in [PASSWORD, QUESTIONS] {
         let p = Person::new(lines);
-        p.world.tree("src: a=5");
-        let words = p.words("cp src/ @/there");
-        p.world.says(10, &words, &["testhost", "Permission denied", "run `ssh` to the same host"]);
+        p.world.says(10, &p.words("cp src/ @/there"), &["testhost", "Permission denied", "run `ssh` to the same host"]);
         assert_eq!(p.world.server.logins(), 0);
     }
 }
@@ -146,54 +150,35 @@ fn without_a_terminal_nobody_is_asked() {
 #[test]
 fn an_unknown_host_is_shown_to_the_person_by_ssh_itself() {
     let p = Person::new("");
-    p.world.tree("src: a=5");
-    std::fs::write(p.world.server.path("known_hosts"), "").expect("written");
-    let words = "--ssh-option StrictHostKeyChecking=ask src/ @/there";
-    let mut terminal = p.at_terminal(&format!("cp {words}"));
-    terminal.expect("(yes/no", SOON).expect("ssh asks");
-    terminal.send_line("no").expect("the terminal is there");
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
-    assert_eq!(terminal.screen().matches("Host key verification failed").count(), 1, "{}", terminal.screen());
-    let mut terminal = p.at_terminal(&format!("cp {words}"));
-    terminal.expect("(yes/no", SOON).expect("ssh asks");
-    terminal.send_line("yes").expect("the terminal is there");
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
-    assert_eq!(terminal.screen().matches("(yes/no").count(), 1, "{}", terminal.screen());
+    p.world.server.write("known_hosts", "");
+    for (answer, code, failures) in [("no", 10, 1), ("yes", 0, 0)] {
+        let mut session = p.starts("cp --ssh-option StrictHostKeyChecking=ask src/ @/there");
+        session.answers("(yes/no", answer);
+        let screen = session.ends(code);
+        assert_asked(&screen, "Host key verification failed", failures);
+        assert_asked(&screen, "(yes/no", 1);
+    }
 }
 
 #[test]
 fn a_changed_host_key_is_shown_whole_to_a_person() {
     let p = Person::new("");
-    p.world.tree("src: a=5");
     let other = World::new("");
-    let port = |w: &World| w.server.port.to_string();
-    let known = std::fs::read_to_string(other.server.path("known_hosts")).expect("it is there");
-    std::fs::write(p.world.server.path("known_hosts"), known.replace(&port(&other), &port(&p.world))).expect("written");
-    let mut terminal = p.at_terminal("cp src/ @/there");
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(10), "{}", terminal.screen());
-    for words in ["REMOTE HOST IDENTIFICATION HAS CHANGED", "Offending", "ssh-keygen -R", "testhost"] {
-        assert!(terminal.screen().contains(words), "no {words:?} in\n{}", terminal.screen());
-    }
-    assert!(!p.account.home().join("there").exists());
+    let known = other.server.read("known_hosts").replace(&other.server.port.to_string(), &p.world.server.port.to_string());
+    p.world.server.write("known_hosts", known);
+    let screen = p.starts("cp src/ @/there").ends(10);
+    assert_shows(&screen, &["REMOTE HOST IDENTIFICATION HAS CHANGED", "Offending", "ssh-keygen -R", "testhost"]);
+    assert!(!p.has_copy());
 }
 
 #[test]
 fn a_connection_that_is_cut_asks_the_person_again() {
-    let p = Person::new(PASSWORD);
-    p.world.tree("src: big=12M");
-    let mut terminal = p.at_terminal("cp --bwlimit 3M src/ @/there");
-    for time in 1..=2 {
-        terminal.expect("assword:", SOON).expect("ssh asks");
-        terminal.send_line(&p.account.password).expect("the terminal is there");
-        if time == 1 {
-            let staged = || std::fs::read_dir(p.account.home().join("there")).is_ok_and(|mut names| names.next().is_some());
-            let until = std::time::Instant::now() + SOON;
-            while !staged() && std::time::Instant::now() < until {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            assert!(p.world.server.cut() > 0, "there was a connection");
-        }
-    }
-    assert_eq!(terminal.end(SOON).expect("it ends").code(), Some(0), "{}", terminal.screen());
-    assert_same(&p.world.path("src"), &p.account.home().join("there"), What { mtime: Some(1_000_000_000), ..What::USUAL });
+    let p = Person::of(World::served("src: big=12M", PASSWORD));
+    let mut session = p.starts("cp --bwlimit 3M src/ @/there");
+    session.answers("assword:", &p.account.password);
+    until("something is staged", || !entries(&p.account.home().join("there")).is_empty());
+    assert!(p.world.server.cut() > 0, "there was a connection");
+    session.answers("assword:", &p.account.password);
+    session.ends(0);
+    assert_same(&p.world.path("src"), &p.account.home().join("there"), SAME);
 }
