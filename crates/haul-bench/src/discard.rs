@@ -51,7 +51,7 @@ impl Default for Discard {
             link_sets: MetaMask(u16::MAX).without(MetaMask::BASIC),
             lists: MetaMask::BASIC,
             remote: false,
-            mtime_grain: Duration::from_nanos(1),
+            mtime_resolution: Duration::from_nanos(1),
             atomic_commit: true,
             direct_create: true,
             writers_per_file: 4,

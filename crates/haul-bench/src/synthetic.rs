@@ -63,7 +63,7 @@ impl Synthetic {
             dirs: true,
             lists: STATED,
             remote: false,
-            mtime_grain: Duration::from_nanos(1),
+            mtime_resolution: Duration::from_nanos(1),
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
             proof: Proof::Cache,

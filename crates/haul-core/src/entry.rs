@@ -59,10 +59,10 @@ impl Time {
         i128::from(self.secs) * 1_000_000_000 + i128::from(self.nanos)
     }
 
-    /// Equal once both are cut off to `grain`, as file systems and SFTP do it (and so one that was rounded up is another), or
+    /// Equal once both are cut off to `resolution`, as file systems and SFTP do it (and so one that was rounded up is another), or
     /// within the window that is allowed.
-    pub fn same(self, other: Time, grain: Duration, window: Duration) -> bool {
-        let cut = |time: Time| time.as_nanos().div_euclid(grain.as_nanos().max(1) as i128);
+    pub fn same(self, other: Time, resolution: Duration, window: Duration) -> bool {
+        let cut = |time: Time| time.as_nanos().div_euclid(resolution.as_nanos().max(1) as i128);
         let apart = (self.as_nanos() - other.as_nanos()).unsigned_abs();
         cut(self) == cut(other) || apart <= window.as_nanos() || self.is_clamped_to(other) || other.is_clamped_to(self)
     }

@@ -76,7 +76,7 @@ pub struct Watch {
     /// The file that moves alone now.
     current: Option<Alone>,
     /// The least time that one point covers.
-    grain: Duration,
+    resolution: Duration,
     last: Duration,
 }
 
@@ -108,7 +108,7 @@ impl Watch {
         let point = Point { until: now, workers: moment.workers.into(), busy: moment.busy.into(), bytes: moment.bytes };
         let start = self.pace.points.len().checked_sub(2).map_or(Duration::ZERO, |i| self.pace.points[i].until);
         match self.pace.points.last_mut() {
-            Some(last) if last.until.saturating_sub(start) < self.grain => *last = joined(start, *last, point),
+            Some(last) if last.until.saturating_sub(start) < self.resolution => *last = joined(start, *last, point),
             _ => self.pace.points.push(point),
         }
         if self.pace.points.len() > POINTS {
@@ -137,7 +137,7 @@ impl Watch {
             start = point.until;
         }
         let end = self.pace.points.last().map_or(Duration::ZERO, |point| point.until);
-        self.grain = end / (POINTS as u32 / 2);
+        self.resolution = end / (POINTS as u32 / 2);
     }
 }
 

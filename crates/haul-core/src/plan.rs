@@ -111,8 +111,8 @@ impl Step {
 #[derive(Clone, Debug)]
 pub struct Planner {
     pub policy: Policy,
-    /// The coarser time grain of the two stores.
-    pub grain: Duration,
+    /// The coarser time resolution of the two stores.
+    pub resolution: Duration,
     /// Attributes that are both wanted and keepable; ownership only as far as this user may set it.
     pub keep: MetaMask,
     /// `Caps::link_sets` of the destination.
@@ -172,14 +172,14 @@ impl Planner {
         if self.policy.ignore_existing {
             return step(Act::Keep, Why::Policy);
         }
-        if self.policy.update && target.mtime > source.mtime && !target.mtime.same(source.mtime, self.grain, self.policy.window) {
+        if self.policy.update && target.mtime > source.mtime && !target.mtime.same(source.mtime, self.resolution, self.policy.window) {
             return step(Act::Keep, Why::Newer);
         }
         let sized = source.size == target.size;
         // Where the destination keeps no time of the file's, that of its writing says at least whether the file is younger.
         let timed = match target.have.has(MetaMask::BASIC) && !target.have.has(MetaMask::MTIME) {
             true => target.mtime >= source.mtime,
-            false => source.mtime.same(target.mtime, self.grain, self.policy.window),
+            false => source.mtime.same(target.mtime, self.resolution, self.policy.window),
         };
         match self.policy.compare {
             Compare::Never => step(replace, Why::Forced),
@@ -224,7 +224,7 @@ impl Planner {
             || (group && !same_gid)
             || (known.has(MetaMask::MTIME)
                 && self.policy.compare != Compare::Size
-                && !source.mtime.same(target.mtime, self.grain, self.policy.window))
+                && !source.mtime.same(target.mtime, self.resolution, self.policy.window))
             || (known.any(MetaMask::ACL.with(MetaMask::XATTR))
                 && source.xattrs.is_some()
                 && target.xattrs.is_some()

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::hint::Hint;
 use crate::limiter::Limiter;
 use crate::pace::Pace;
-use crate::store::FarWork;
+use crate::store::RemoteWork;
 
 /// Failures that are kept in full; beyond that only their number and kinds are, and the events have the names.
 pub const FAILURES_KEPT: usize = 100;
@@ -240,8 +240,8 @@ pub struct Report {
     /// How busy the workers were over the run.
     pub pace: Pace,
     /// What the other machine did for the source and for the destination, where there is one that says.
-    pub far_source: Option<FarWork>,
-    pub far_destination: Option<FarWork>,
+    pub far_source: Option<RemoteWork>,
+    pub far_destination: Option<RemoteWork>,
     pub limiter: Limiter,
     /// One sentence: what limited the run.
     pub limited_by: String,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::bundle::Landed;
 pub use caps::{Caps, Proof, WriteStyle, admits, tells};
-pub use file::{Chunk, Judge, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
+pub use file::{Chunk, ContentVerifier, Reach, Receipt, Sink, Source, Spec, Token, chunk_size, chunks};
 
 use crate::bundle::{Bundle, Outcome};
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp};
@@ -270,7 +270,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     }
 
     /// Puts what was written under these names on stable storage, so that `reopen` reads the medium.
-    fn settle(&self, names: &[&Name]) -> Result<()> {
+    fn sync(&self, names: &[&Name]) -> Result<()> {
         let _ = names;
         Ok(())
     }
@@ -298,7 +298,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     /// What the machine that holds this place has done for it since it was opened; `None` where there is no other machine,
     /// or none that says. May take a round trip, and no longer than five
     /// seconds.
-    fn far_work(&self) -> Option<FarWork> {
+    fn remote_work(&self) -> Option<RemoteWork> {
         None
     }
 
@@ -342,7 +342,7 @@ pub enum Who {
 
 /// What another machine did for a store, summed over its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FarWork {
+pub struct RemoteWork {
     pub reading: Duration,
     pub writing: Duration,
     /// Listing, looking up, making, setting attributes.

@@ -1,6 +1,6 @@
 //! A parallel look at a whole tree, for what only reads: du, tree, ls -R, sum.
 //!
-//! Threads take directories from one stack, and lots of names from directories that are large, so that one
+//! Threads take directories from one stack, and batches of names from directories that are large, so that one
 //! directory with a million entries is looked up by all of them. Memory is flat: past some thousands, the
 //! directories that wait are paths in a file.
 
@@ -17,8 +17,8 @@ use crate::rlimit::STACK;
 use crate::spill::SpillStack;
 use crate::store::{Flow, Found, Store};
 
-/// Names are looked up in lots of this many.
-const LOT: usize = 256;
+/// Names are looked up in batches of this many.
+const BATCH: usize = 256;
 /// Lots that wait for another thread; beyond this the lister does its own.
 const MOST_LOTS: usize = 64;
 /// Directories that wait in memory.
@@ -46,7 +46,7 @@ struct State {
     dirs: Vec<Dir>,
     spilled: SpillStack,
     spilled_count: u64,
-    lots: VecDeque<(Dir, Vec<Entry>)>,
+    batches: VecDeque<(Dir, Vec<Entry>)>,
     running: usize,
     error: Option<Error>,
 }
@@ -77,7 +77,7 @@ impl Survey<'_> {
             dirs: vec![top.clone()],
             spilled: SpillStack::new(self.spill, 1 << 20),
             spilled_count: 0,
-            lots: VecDeque::new(),
+            batches: VecDeque::new(),
             running: 0,
             error: None,
         };
@@ -90,7 +90,7 @@ impl Survey<'_> {
                     let _running = Running { state: &state, wake: &wake };
                     match work {
                         Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
-                        Work::Lot(dir, lot) => self.look(&dir, lot, &state, &wake, visit, failed),
+                        Work::Lot(dir, batch) => self.look(&dir, batch, &state, &wake, visit, failed),
                     }
                 }
             };
@@ -113,10 +113,10 @@ impl Survey<'_> {
             if self.cancel.is_set() || state.error.is_some() {
                 return None;
             }
-            let work = match (state.lots.pop_front(), state.dirs.pop()) {
-                (Some((dir, lot)), dir_back) => {
+            let work = match (state.batches.pop_front(), state.dirs.pop()) {
+                (Some((dir, batch)), dir_back) => {
                     state.dirs.extend(dir_back);
-                    Some(Work::Lot(dir, lot))
+                    Some(Work::Lot(dir, batch))
                 }
                 (None, Some(dir)) => Some(Work::Dir(dir)),
                 (None, None) => state.unspill().map(Work::Dir),
@@ -141,28 +141,28 @@ impl Survey<'_> {
         visit: &(dyn Fn(&Entry) -> Descend + Sync),
         failed: &(dyn Fn(Error, Kind) + Sync),
     ) {
-        let mut lot = Vec::with_capacity(LOT);
-        let hand_on = |lot: Vec<Entry>, last: bool| {
+        let mut batch = Vec::with_capacity(BATCH);
+        let hand_on = |batch: Vec<Entry>, last: bool| {
             let mut held = lock(state);
-            if last || self.threads < 2 || held.lots.len() >= MOST_LOTS {
+            if last || self.threads < 2 || held.batches.len() >= MOST_LOTS {
                 drop(held);
-                self.look(dir, lot, state, wake, visit, failed);
+                self.look(dir, batch, state, wake, visit, failed);
             } else {
-                held.lots.push_back((dir.clone(), lot));
+                held.batches.push_back((dir.clone(), batch));
                 wake.notify_one();
             }
         };
         let listed = self.store.list(dir, &mut |found| {
             match found {
-                Ok(entry) => lot.push(entry),
+                Ok(entry) => batch.push(entry),
                 Err(e) => failed(e, Kind::Unknown),
             }
-            if lot.len() >= LOT {
-                hand_on(std::mem::replace(&mut lot, Vec::with_capacity(LOT)), false);
+            if batch.len() >= BATCH {
+                hand_on(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)), false);
             }
             if self.cancel.is_set() { Flow::Stop } else { Flow::Go }
         });
-        hand_on(lot, true);
+        hand_on(batch, true);
         if let Err(e) = listed {
             failed(e.on(&Name::of(dir)), Kind::Dir);
         }
@@ -171,17 +171,17 @@ impl Survey<'_> {
     fn look(
         &self,
         dir: &Dir,
-        lot: Vec<Entry>,
+        batch: Vec<Entry>,
         state: &Mutex<State>,
         wake: &Condvar,
         visit: &(dyn Fn(&Entry) -> Descend + Sync),
         failed: &(dyn Fn(Error, Kind) + Sync),
     ) {
-        let leaves: Vec<&[u8]> = lot.iter().filter(|e| e.is_bare()).map(|e| &*e.name.leaf).collect();
+        let leaves: Vec<&[u8]> = batch.iter().filter(|e| e.is_bare()).map(|e| &*e.name.leaf).collect();
         let looked = if leaves.is_empty() { Vec::new() } else { self.store.stat_many(dir, &leaves, self.want, false) };
         let mut looked = looked.into_iter();
         let mut dirs = Vec::new();
-        for entry in &lot {
+        for entry in &batch {
             let complete;
             let entry = if entry.is_bare() {
                 match looked.next() {

@@ -21,7 +21,7 @@ use crate::entry::show;
 use crate::hint::Choice;
 use crate::pace::Alone;
 use crate::report::Report;
-use crate::store::{FarWork, Place};
+use crate::store::{Place, RemoteWork};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -146,7 +146,7 @@ impl<'a> Facts<'a> {
         if stage.is_source() { &self.ends.source } else { &self.ends.destination }
     }
 
-    fn far_work(&self, stage: Stage) -> Option<FarWork> {
+    fn remote_work(&self, stage: Stage) -> Option<RemoteWork> {
         if stage.is_source() { self.report.far_source } else { self.report.far_destination }
     }
 
@@ -177,7 +177,7 @@ impl<'a> Facts<'a> {
     fn words(&self, stage: Stage) -> (Limiter, String) {
         let far = self.end(stage).far.is_some();
         let at = if far { format!(" {}", self.end(stage).words) } else { String::new() };
-        let told = self.far_work(stage).is_some();
+        let told = self.remote_work(stage).is_some();
         match stage {
             Stage::SourceReads | Stage::DestinationWrites if !told && self.are_requests(stage) => {
                 let mean = bytes(self.report.file_bytes / self.report.made.files);
@@ -301,7 +301,7 @@ fn largest(facts: &Facts<'_>) -> (Limiter, String) {
     let most = facts.most();
     let (limiter, what) = facts.words(most.stage);
     let workers = workers_words(facts.workers());
-    let way = match facts.far_work(Stage::Network).or(facts.report.far_destination).and_then(|work| work.round_trip) {
+    let way = match facts.remote_work(Stage::Network).or(facts.report.far_destination).and_then(|work| work.round_trip) {
         Some(trip) if most.stage == Stage::Network => format!(", round trip {}", milliseconds(trip)),
         _ => String::new(),
     };

@@ -20,7 +20,7 @@ pub struct What {
     pub mode: u32,
     /// Owner and group.
     pub owner: bool,
-    /// Modification times, to a grain of so many nanoseconds; `None` for not at all.
+    /// Modification times, to a resolution of so many nanoseconds; `None` for not at all.
     pub mtime: Option<u64>,
     /// Modification times of directories too.
     pub directory_mtime: bool,
@@ -184,10 +184,10 @@ impl Walk {
             FileType::Symlink => what.symlink_mtime,
             _ => true,
         };
-        if let Some(grain) = what.mtime.filter(|_| timed) {
+        if let Some(resolution) = what.mtime.filter(|_| timed) {
             let nanoseconds = |stat: &Stat| i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec);
-            let grain = i128::from(grain.max(1));
-            if nanoseconds(a).div_euclid(grain) != nanoseconds(b).div_euclid(grain) {
+            let resolution = i128::from(resolution.max(1));
+            if nanoseconds(a).div_euclid(resolution) != nanoseconds(b).div_euclid(resolution) {
                 self.differ("mtime", format!("{}.{:09} and {}.{:09}", a.st_mtime, a.st_mtime_nsec, b.st_mtime, b.st_mtime_nsec));
             }
         }

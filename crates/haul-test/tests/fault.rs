@@ -115,7 +115,7 @@ fn call(store: &Fault, op: Op) -> haul_core::Result<()> {
         Op::Rename => store.rename(&a, &a, true),
         Op::Take => store.take(store, &listed()?, &name("copy"), Within::Copy(&spec)).map(drop),
         Op::Digest => store.digest(&listed()?, haul_core::hash::Algorithm::Md5).map(drop),
-        Op::Settle => store.settle(&[&a]),
+        Op::Sync => store.sync(&[&a]),
         Op::Reopen => store.reopen(&a).map(drop),
         Op::Space => store.space().map(drop),
         Op::Forget => {

@@ -24,7 +24,7 @@ store_suite!(in_order, || Fixture::of_memory(Memory::new().with(|caps| {
     caps.atomic_commit = false;
     caps.sets = MetaMask::MTIME;
     caps.lists = MetaMask::NONE;
-    caps.mtime_grain = Duration::from_secs(2);
+    caps.mtime_resolution = Duration::from_secs(2);
     caps.name_max = 143;
 })));
 

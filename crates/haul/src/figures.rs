@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use haul_core::report::Report;
-use haul_core::store::FarWork;
+use haul_core::store::RemoteWork;
 use haul_core::verdict::{Ends, shares};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ fn thousandths(n: f64) -> f64 {
 impl Figures {
     /// `processors` of this machine, and whether the user said how many workers there are to be.
     pub fn of(report: &Report, ends: &Ends, (processors, fixed): (u32, bool), now: SystemTime) -> Figures {
-        let far = |work: Option<FarWork>, end: &haul_core::verdict::End| {
+        let far = |work: Option<RemoteWork>, end: &haul_core::verdict::End| {
             let work = work?;
             Some(FarFigures {
                 host: end.far.as_ref().map_or(String::new(), |far| far.host.clone()),
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn figures_are_read_as_they_were_written() {
         let mut report = copied();
-        report.far_destination = Some(FarWork { writing: Duration::from_millis(1500), processors: 3, ..FarWork::default() });
+        report.far_destination = Some(RemoteWork { writing: Duration::from_millis(1500), processors: 3, ..RemoteWork::default() });
         report.pace.points.push(haul_core::pace::Point { until: Duration::from_secs(1), workers: 4.0, busy: 3.2521, bytes: 7 });
         let figures = Figures::of(&report, &Ends::default(), (2, true), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
         assert_eq!(Figures::read(&figures.text()), Some(figures.clone()));

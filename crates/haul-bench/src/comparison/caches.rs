@@ -24,7 +24,7 @@ impl Caches {
     }
 
     /// Whether they will be dropped, and why not. Errors: `Denied` where they are to be and cannot.
-    pub fn settle(self) -> Result<Settled> {
+    pub fn sync(self) -> Result<Settled> {
         let allowed = || fs::OpenOptions::new().write(true).open(SWITCH);
         match self {
             Caches::Warm => Ok(Settled { drop: false, words: "warm" }),

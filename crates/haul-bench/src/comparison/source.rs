@@ -47,7 +47,7 @@ pub struct Source {
     /// Directories are things of their own there; else they are not looked at.
     pub has_dirs: bool,
     /// Times closer than this cannot be told apart there.
-    pub grain: Duration,
+    pub resolution: Duration,
     list: PathBuf,
 }
 
@@ -67,7 +67,7 @@ impl Source {
             bytes: 0,
             digest: 0,
             has_dirs: store.caps().dirs,
-            grain: store.caps().mtime_grain,
+            resolution: store.caps().mtime_resolution,
             list: list.to_path_buf(),
         };
         let counts = Mutex::new((&mut source, None::<Error>));

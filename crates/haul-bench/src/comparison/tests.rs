@@ -102,7 +102,7 @@ impl World {
             warmup: 1,
             seed: 5,
             limit: Duration::from_millis(1500),
-            caches: Caches::Warm.settle().unwrap(),
+            caches: Caches::Warm.sync().unwrap(),
             threads: 2,
             cancel: &self.cancel,
             group: &Group::default(),

@@ -232,7 +232,7 @@ fn kept(source: &Source, tally: &Tally, copy: &dyn Store) -> String {
     }
     if none(&tally.times_differ) && sets.has(MetaMask::MTIME) {
         // Whoever looks through SFTP sees no more than seconds, whatever was kept.
-        let coarse = source.grain.max(copy.caps().mtime_grain) >= Duration::from_secs(1);
+        let coarse = source.resolution.max(copy.caps().mtime_resolution) >= Duration::from_secs(1);
         words.push(match none(&tally.times_to_the_second) {
             _ if coarse => "mtime (seen to 1 s)",
             true => "mtime",

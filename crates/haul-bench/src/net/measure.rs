@@ -119,7 +119,7 @@ pub fn measure(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, s
 }
 
 fn run(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, sample: &mut Sample) -> Result<()> {
-    let streams = remote.settle(point.streams)?;
+    let streams = remote.sync(point.streams)?;
     let counts = Arc::new(Counts::default());
     let files = Files::of(plan);
     let ((source, target), channels) = match point.direction {

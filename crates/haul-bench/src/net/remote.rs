@@ -62,7 +62,7 @@ impl Remote<'_> {
     }
 
     /// Makes so many links, neither more nor fewer, as remote as the host allows.
-    pub(super) fn settle(&self, streams: u32) -> Result<Option<Streams>> {
+    pub(super) fn sync(&self, streams: u32) -> Result<Option<Streams>> {
         match self {
             Remote::Agent(host) => host.fix_streams(streams as usize).map(Some),
             Remote::Sftp(_) => Ok(None),

@@ -12,8 +12,8 @@ use crate::store::{MetaSpec, Token};
 use super::context::Context;
 use super::deletes::deletes;
 use super::emptied;
-use super::late::{LateDir, sorted};
 use super::links::{hard_links, late_leaders};
+use super::post_pass::{LateDir, sorted};
 use super::supervise::Supervisor;
 use super::tries::retry;
 
@@ -34,7 +34,7 @@ fn directories(cx: &Arc<Context>) {
         return;
     }
     let mut before: Vec<u8> = Vec::new();
-    for record in sorted(&cx.late.dirs, &cx.out) {
+    for record in sorted(&cx.post_pass.dirs, &cx.out) {
         if record == before {
             continue;
         }

@@ -6,7 +6,7 @@ use crate::plan::Act;
 use crate::schedule::DirWork;
 
 use super::context::Context;
-use super::late::{lock, sort};
+use super::post_pass::{lock, sort};
 
 /// Two byte strings in one record.
 pub fn pair(a: &[u8], b: &[u8]) -> Vec<u8> {
@@ -63,8 +63,8 @@ pub fn link(cx: &Context, work: &DirWork, leader: &[u8], entry: &Entry, target: 
             _ => linked(cx, entry),
         };
     }
-    cx.out.spilled(lock(&cx.late.links).push(&pair(leader, &Alias::encode(work, entry))));
-    cx.late.dir(&cx.out, work);
+    cx.out.spilled(lock(&cx.post_pass.links).push(&pair(leader, &Alias::encode(work, entry))));
+    cx.post_pass.dir(&cx.out, work);
 }
 
 /// Another name of a file of which it is not known yet under which name it is copied.
@@ -72,8 +72,8 @@ pub fn link_later(cx: &Context, work: &DirWork, entry: &Entry) {
     let mut record = entry.dev.to_be_bytes().to_vec();
     record.extend(entry.ino.to_be_bytes());
     record.extend(Alias::encode(work, entry));
-    sort(&cx.late.linked, &cx.out, &record);
-    cx.late.dir(&cx.out, work);
+    sort(&cx.post_pass.linked, &cx.out, &record);
+    cx.post_pass.dir(&cx.out, work);
 }
 
 /// Whether the content that stands there would be replaced by the source's.

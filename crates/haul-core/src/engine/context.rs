@@ -17,8 +17,8 @@ use crate::store::Store;
 use super::clock::Clock;
 use super::hardlinks::HardLinks;
 use super::identity::Identity;
-use super::late::Late;
 use super::owners::Owners;
+use super::post_pass::PostPass;
 use super::reporter::Reporter;
 use super::step::Step;
 use super::task::{Scheduler, Task};
@@ -45,7 +45,7 @@ pub struct Context {
     /// For a task that has to make room in the queues before it can go on.
     pub perform: Perform,
     hard: Mutex<HardLinks>,
-    pub late: Late,
+    pub post_pass: PostPass,
     /// Names of listings that are held in memory at this moment.
     pub sorting: Arc<AtomicUsize>,
     pub spill: PathBuf,
@@ -73,9 +73,9 @@ impl Context {
         let verify = job.verify || job.remove_source;
         let job = Arc::new(Job { sparse: job.sparse && caps.holes, links, verify, ..job });
         let sources = || job.roots.iter().map(|root| root.store.caps());
-        let grain = sources().map(|source| source.mtime_grain).max().unwrap_or_default().max(caps.mtime_grain);
+        let resolution = sources().map(|source| source.mtime_resolution).max().unwrap_or_default().max(caps.mtime_resolution);
         let keep = job.keep.and(caps.sets);
-        let planner = Planner { policy: job.policy, grain, keep, link_sets: caps.link_sets, groups: caps.groups.clone() };
+        let planner = Planner { policy: job.policy, resolution, keep, link_sets: caps.link_sets, groups: caps.groups.clone() };
         let bundle = BundleLimit {
             bytes: sources().map(|source| source.bundle_bytes).fold(caps.bundle_bytes, usize::min) as u64,
             files: sources().map(|source| source.bundle_files).fold(caps.bundle_files, usize::min),
@@ -89,7 +89,7 @@ impl Context {
             past_intents: past.any_unfinished(),
             sched: Scheduler::new(bundle, job.workers.unwrap_or(2), &spill),
             perform,
-            late: Late::new(&spill),
+            post_pass: PostPass::new(&spill),
             sorting: Arc::default(),
             planner,
             cancel,

@@ -17,11 +17,11 @@ use crate::store::{Flow, remove_emptied};
 
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
-use super::late::{IN_MEMORY, lock};
+use super::post_pass::{IN_MEMORY, lock};
 use super::tries::{gone_is_done, retry_each};
 
 /// Entries removed by one call.
-const LOT: usize = 256;
+const BATCH: usize = 256;
 
 /// A name that only the destination has.
 pub fn extra(cx: &Context, work: &DirWork, target: &Entry) {
@@ -49,20 +49,20 @@ pub fn doom(cx: &Context, work: &DirWork, target: &Entry) {
     let mut record = target.ino.to_le_bytes().to_vec();
     record.push(codec::kind_number(target.kind));
     record.extend(target.name.path());
-    cx.out.spilled(lock(&cx.late.doomed).push(&record));
-    cx.late.dir(&cx.out, work);
+    cx.out.spilled(lock(&cx.post_pass.doomed).push(&record));
+    cx.post_pass.dir(&cx.out, work);
 }
 
 /// After everything has landed, and not at all if anything failed to list or to copy.
 pub fn deletes(cx: &Arc<Context>) {
-    let topmost = lock(&cx.late.doomed).len();
+    let topmost = lock(&cx.post_pass.doomed).len();
     if topmost == 0 || cx.cancel.is_set() {
         return;
     }
     if cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors) {
         return skip_deletes(cx, topmost);
     }
-    let mut doomed = std::mem::replace(&mut *lock(&cx.late.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
+    let mut doomed = std::mem::replace(&mut *lock(&cx.post_pass.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
     if let Some(most) = cx.job.deletion.and_then(|deletion| deletion.most) {
         let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
         let mut count = 0;
@@ -87,7 +87,7 @@ pub fn deletes(cx: &Arc<Context>) {
         }
         let limit = match most {
             MaxDelete::Count(n) => n,
-            MaxDelete::Percent(percent) => (cx.late.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
+            MaxDelete::Percent(percent) => (cx.post_pass.matched.load(Ordering::Relaxed) + count) * u64::from(percent) / 100,
         };
         if count > limit {
             let why = Skipped::TooMany { allowed: limit, names: count };
@@ -97,20 +97,20 @@ pub fn deletes(cx: &Arc<Context>) {
         }
     }
     let mut parent = None;
-    let mut lot = Vec::new();
+    let mut batch = Vec::new();
     loop {
         let record = match doomed.pop() {
             Ok(record) => record,
             Err(e) => return cx.out.spilled(Err(e)),
         };
         let entry = record.as_deref().and_then(|record| doomed_entry(record, &mut parent));
-        if lot.len() >= LOT || (record.is_none() && !lot.is_empty()) {
-            delete_lot(cx, std::mem::take(&mut lot));
+        if batch.len() >= BATCH || (record.is_none() && !batch.is_empty()) {
+            delete_batch(cx, std::mem::take(&mut batch));
         }
         match (record, entry) {
             (None, _) => return,
             (_, Some(entry)) if entry.kind == Kind::Dir => delete_tree(cx, entry),
-            (_, Some(entry)) => lot.push(entry),
+            (_, Some(entry)) => batch.push(entry),
             (_, None) => {}
         }
         if cx.cancel.is_set() {
@@ -152,9 +152,9 @@ fn is_the_source(entry: &Entry) -> Error {
     e.advise(Hint::DeleteNothing)
 }
 
-fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
+fn delete_batch(cx: &Context, mut batch: Vec<Entry>) {
     if cx.job.dry {
-        for entry in &lot {
+        for entry in &batch {
             deleted(cx, entry);
         }
         return;
@@ -165,7 +165,7 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
             Kind::Dir => Ok(false),
             _ => back_up_by_rename(cx, &entry.name),
         };
-        lot.retain(|entry| match keep(entry) {
+        batch.retain(|entry| match keep(entry) {
             Ok(true) => {
                 deleted(cx, entry);
                 false
@@ -177,9 +177,9 @@ fn delete_lot(cx: &Context, mut lot: Vec<Entry>) {
             }
         });
     }
-    let removed = cx.target().remove(&lot);
-    let removed = retry_each(removed, |i| gone_is_done(cx.target().remove(&lot[i..=i]).pop().unwrap_or(Ok(()))));
-    for (removed, entry) in removed.into_iter().zip(&lot) {
+    let removed = cx.target().remove(&batch);
+    let removed = retry_each(removed, |i| gone_is_done(cx.target().remove(&batch[i..=i]).pop().unwrap_or(Ok(()))));
+    for (removed, entry) in removed.into_iter().zip(&batch) {
         match removed.or_else(|e| remove_emptied(cx.target(), entry, e)) {
             Ok(()) => deleted(cx, entry),
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -262,7 +262,7 @@ fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
 }
 
 /// A directory with all that is in it, children before parents. Each round lists again and removes some, so
-/// that a directory of any size is emptied in the memory of one lot. What the filters protect stays, and so
+/// that a directory of any size is emptied in the memory of one batch. What the filters protect stays, and so
 /// do the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
     if cx.ends.is_source(&top) {
@@ -287,7 +287,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
                 Ok(entry) => files.push(entry),
                 Err(_) => kept = true,
             }
-            if files.len() >= LOT || inner.is_some() { Flow::Stop } else { Flow::Go }
+            if files.len() >= BATCH || inner.is_some() { Flow::Stop } else { Flow::Go }
         });
         for entry in sources {
             kept = true;
@@ -298,8 +298,8 @@ pub fn delete_tree(cx: &Context, top: Entry) {
         if let Err(e) = listed {
             return cx.out.fail(&e.on(&Name::of(dir)), Kind::Dir);
         }
-        let more = files.len() >= LOT;
-        delete_lot(cx, files);
+        let more = files.len() >= BATCH;
+        delete_batch(cx, files);
         if let Some(entry) = inner {
             stack.push((entry.name.dir.child(&entry.name.leaf), entry));
         } else if !more && let Some((dir, entry)) = stack.pop() {
@@ -308,7 +308,7 @@ pub fn delete_tree(cx: &Context, top: Entry) {
                 cx.out.warn(Warning::Note(format!("{}/: not removed: it is not empty", crate::entry::show(&dir.path()))));
                 keepers.insert(entry.name.path());
             } else {
-                delete_lot(cx, vec![entry]);
+                delete_batch(cx, vec![entry]);
             }
         }
         if cx.out.tally.failed.load(Ordering::Relaxed) > failed_before {

@@ -133,7 +133,7 @@ pub fn enter_now(cx: &Context, pending: PendingDir) -> Result<Arc<DirWork>> {
 pub fn finish(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
     let began = Instant::now();
     if cx.job.remove_dirs && cx.writes() {
-        works.iter().for_each(|work| cx.late.emptied(&cx.out, work));
+        works.iter().for_each(|work| cx.post_pass.emptied(&cx.out, work));
     }
     let mut due: Vec<(Name, &Arc<DirWork>)> = Vec::new();
     for work in &works {
@@ -141,15 +141,15 @@ pub fn finish(cx: &Arc<Context>, works: Vec<Arc<DirWork>>) {
         // Backups that are still to come change its time.
         let backed_up = cx.keeps_dirs() && cx.job.backup.as_ref().is_some_and(|backup| leads_to(&work.dir.path(), backup));
         if backed_up {
-            cx.late.dir(&cx.out, work);
+            cx.post_pass.dir(&cx.out, work);
             report_attributes(cx, work, entry);
         }
         // What is put into a directory changes its time only where directories are things.
         let touched = work.touched.load(Ordering::Relaxed) && cx.makes_dirs();
         if touched || work.attributes || work.made {
             if !cx.keeps_dirs() || backed_up {
-            } else if cx.late.must_wait(entry) {
-                cx.late.dir(&cx.out, work);
+            } else if cx.post_pass.must_wait(entry) {
+                cx.post_pass.dir(&cx.out, work);
                 report_attributes(cx, work, entry);
             } else {
                 due.push((Name::of(&work.dir), work));

@@ -94,7 +94,7 @@ fn open(cx: &Context, work: &DirWork, entry: &Entry, mut target: Entry) {
     let spec = MetaSpec { name: &name, entry: &target, keep: MetaMask::MODE };
     let opened = cx.target().set_meta(&[spec]).pop().is_some_and(|set| set.is_ok_and(|landed| landed.refused.is_empty()));
     if opened {
-        cx.late.reopened(&cx.out, work, entry);
+        cx.post_pass.reopened(&cx.out, work, entry);
     }
 }
 

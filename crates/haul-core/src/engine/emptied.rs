@@ -7,7 +7,7 @@ use crate::entry::{Dir, Entry, Kind, Name};
 use crate::store::{Flow, Store};
 
 use super::context::Context;
-use super::late::sorted;
+use super::post_pass::sorted;
 use super::tries::{gone_is_done, retry};
 
 /// After a run without a failure. What could not be moved is still in its directory, which then stays and is counted.
@@ -15,7 +15,7 @@ pub fn remove(cx: &Arc<Context>) {
     if cx.out.impaired.load(Ordering::Relaxed) || cx.cancel.is_set() {
         return;
     }
-    for record in sorted(&cx.late.emptied, &cx.out) {
+    for record in sorted(&cx.post_pass.emptied, &cx.out) {
         let Some((root, path)) = record.split_first_chunk::<4>() else { continue };
         let Some(root) = cx.job.roots.get(u32::from_be_bytes(*root) as usize) else { continue };
         let store = &*root.store;

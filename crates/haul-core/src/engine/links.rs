@@ -10,13 +10,13 @@ use crate::plan::Compare;
 use super::aliases::{Alias, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
-use super::late::{lock, sorted};
 use super::look::copy_one;
+use super::post_pass::{lock, sorted};
 use super::tries::retry;
 
 pub fn hard_links(cx: &Arc<Context>) {
     loop {
-        let next = lock(&cx.late.links).pop();
+        let next = lock(&cx.post_pass.links).pop();
         match next {
             Ok(Some(record)) => {
                 let Some((leader, alias)) = unpair(&record).and_then(|(leader, alias)| Some((leader, Alias::decode(alias)?))) else {
@@ -49,7 +49,7 @@ struct Group {
 /// of which an earlier run landed something, else the first in order; it is copied now.
 pub fn late_leaders(cx: &Arc<Context>) {
     let mut group = Group::default();
-    for record in sorted(&cx.late.linked, &cx.out) {
+    for record in sorted(&cx.post_pass.linked, &cx.out) {
         let Some((key, rest)) = record.split_at_checked(16) else { continue };
         let Some(alias) = Alias::decode(rest) else { continue };
         if group.key != key {
@@ -83,7 +83,7 @@ fn lead(cx: &Arc<Context>, group: &mut Group) {
     }
     for alias in names {
         if let Some(leader) = &group.leader {
-            cx.out.spilled(lock(&cx.late.links).push(&pair(leader, &alias.again())));
+            cx.out.spilled(lock(&cx.post_pass.links).push(&pair(leader, &alias.again())));
         }
     }
 }
@@ -131,13 +131,13 @@ fn is_copy(cx: &Context, first: &Entry, alias: &Alias) -> bool {
     let timed = cx.planner.keep.has(MetaMask::MTIME) && cx.job.policy.compare != Compare::Size;
     let report = cx.out.report();
     report.failed + report.vanished == 0
-        || (first.size == alias.entry.size && (!timed || first.mtime.same(alias.entry.mtime, cx.planner.grain, cx.job.policy.window)))
+        || (first.size == alias.entry.size && (!timed || first.mtime.same(alias.entry.mtime, cx.planner.resolution, cx.job.policy.window)))
 }
 
 /// As a listing does: what is found faster than it is moved must not pile up.
 fn copy_now(cx: &Arc<Context>, root: usize, path: &[u8]) {
     copy_one(cx, root, path);
-    while let Some(task) = cx.sched.relieve() {
+    while let Some(task) = cx.sched.drain() {
         (cx.perform)(cx, task);
     }
 }

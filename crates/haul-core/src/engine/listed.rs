@@ -11,7 +11,7 @@ use crate::schedule::{DirWork, PendingDir};
 use super::context::Context;
 use super::dirs::{enter_now, fresh_target, top};
 use super::names::push;
-use super::task::{Name as Named, There};
+use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
 /// Paths in order, so that one stack of open directories serves them all. Directories on
@@ -20,7 +20,7 @@ pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<V
     let top = top(root, None, fresh_target(cx), false);
     cx.sched.hold(&top);
     let mut open: Vec<Arc<DirWork>> = vec![top.clone()];
-    let mut relieved = Duration::ZERO;
+    let mut drained = Duration::ZERO;
     let mut paths = paths.peekable();
     let mut walked: Option<Vec<u8>> = None;
     while let Some(path) = paths.next() {
@@ -67,8 +67,8 @@ pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<V
         }
         let work = open.last().expect("the top stays").clone();
         let entry = Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown);
-        let there = There::in_dir(&work);
-        push(cx, &work, vec![Named { entry, there }], &mut relieved);
+        let there = DestinationState::in_dir(&work);
+        push(cx, &work, vec![Named { entry, there }], &mut drained);
     }
     for work in open.into_iter().rev() {
         cx.sched.items_done(&work, 1);

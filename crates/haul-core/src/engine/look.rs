@@ -1,4 +1,4 @@
-//! Names looked up on both sides, a lot at a time, and handed to the planner.
+//! Names looked up on both sides, a batch at a time, and handed to the planner.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::tune::Op;
 use super::context::Context;
 use super::planned::{Plans, plan_one, sort_out};
 use super::references;
-use super::task::{Name as Named, There};
+use super::task::{DestinationState, Name as Named};
 use super::tries::{look_up, retry};
 
 /// Looks names up on both sides and plans them.
@@ -39,8 +39,8 @@ fn look_measured(cx: &Arc<Context>, work: &Arc<DirWork>, mut names: Vec<Named>) 
     for Named { entry, there } in names {
         let unknown = is_unknown(&there, want);
         let target = match there {
-            There::Absent => None,
-            There::Listed(target) if !unknown => Some(*target),
+            DestinationState::Absent => None,
+            DestinationState::Listed(target) if !unknown => Some(*target),
             _ => match targets.next() {
                 Some(Found::Entry(target)) => Some(target),
                 Some(Found::Absent) | None => None,
@@ -172,11 +172,11 @@ fn is_safe(dir: &Dir, target: &[u8]) -> bool {
 }
 
 /// Whether the destination is to be asked about a name.
-fn is_unknown(there: &There, want: MetaMask) -> bool {
+fn is_unknown(there: &DestinationState, want: MetaMask) -> bool {
     match there {
-        There::Unknown => true,
-        There::Absent => false,
-        There::Listed(entry) => entry.is_bare() || (!want.is_empty() && entry.xattrs.is_none()),
+        DestinationState::Unknown => true,
+        DestinationState::Absent => false,
+        DestinationState::Listed(entry) => entry.is_bare() || (!want.is_empty() && entry.xattrs.is_none()),
     }
 }
 

@@ -11,32 +11,32 @@ use crate::store::Found;
 
 use super::context::Context;
 use super::deletes::{doom, extra, protected};
-use super::names::{LOT, admitted, push, selected};
+use super::names::{BATCH, admitted, push, selected};
 use super::sorted::{self, Sorted};
-use super::task::{Name as Named, There};
+use super::task::{DestinationState, Name as Named};
 use super::tries::look_up;
 
-pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::time::Duration) -> crate::Result<()> {
+pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
     let sources = cx.out.timed(|times| &mut times.source_listing, || sorted::source(cx, work))?;
     // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
     // and its names are looked up: they may be there.
     let listed = cx.out.timed(|times| &mut times.target_listing, || sorted::target(cx, work));
     let (targets, unmatched) = match listed {
-        Ok(targets) => (targets, There::Absent),
+        Ok(targets) => (targets, DestinationState::Absent),
         Err(e) => {
             cx.out.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
-            (Sorted::empty(), There::Unknown)
+            (Sorted::empty(), DestinationState::Unknown)
         }
     };
     let mut folding = cx.target().caps().folds_case.then(Folding::default);
-    let mut lot = Vec::with_capacity(LOT);
-    let mut hand_on = |lot: Vec<Named>, folding: &mut Option<Folding>| {
-        let lot = match folding {
-            Some(folding) => folding.meet(cx, work, lot),
-            None => lot,
+    let mut batch = Vec::with_capacity(BATCH);
+    let mut hand_on = |batch: Vec<Named>, folding: &mut Option<Folding>| {
+        let batch = match folding {
+            Some(folding) => folding.meet(cx, work, batch),
+            None => batch,
         };
-        push(cx, work, lot, relieved);
+        push(cx, work, batch, drained);
     };
     for pair in sorted::merge(sources, targets) {
         cx.cancel.check()?;
@@ -46,7 +46,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::t
                     continue;
                 }
                 if target.is_some() {
-                    cx.late.matched.fetch_add(1, Ordering::Relaxed);
+                    cx.post_pass.matched.fetch_add(1, Ordering::Relaxed);
                 }
                 if let Some(folding) = &mut folding {
                     folding.names.insert(lower(&source.name.leaf));
@@ -57,10 +57,10 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::t
                     }
                     continue;
                 }
-                let there = target.map_or(unmatched.clone(), |t| There::Listed(Box::new(t)));
-                lot.push(Named { entry: source, there });
-                if lot.len() >= LOT {
-                    hand_on(std::mem::replace(&mut lot, Vec::with_capacity(LOT)), &mut folding);
+                let there = target.map_or(unmatched.clone(), |t| DestinationState::Listed(Box::new(t)));
+                batch.push(Named { entry: source, there });
+                if batch.len() >= BATCH {
+                    hand_on(std::mem::replace(&mut batch, Vec::with_capacity(BATCH)), &mut folding);
                 }
             }
             (None, Some(target)) => {
@@ -75,7 +75,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut std::t
             (None, None) => {}
         }
     }
-    hand_on(lot, &mut folding);
+    hand_on(batch, &mut folding);
     if let Some(folding) = folding {
         folding.extras(cx, work);
     }
@@ -99,11 +99,11 @@ fn lower(leaf: &[u8]) -> String {
 }
 
 impl Folding {
-    fn meet(&mut self, cx: &Context, work: &DirWork, mut lot: Vec<Named>) -> Vec<Named> {
-        let (absent, leaves): (Vec<usize>, Vec<&[u8]>) = lot
+    fn meet(&mut self, cx: &Context, work: &DirWork, mut batch: Vec<Named>) -> Vec<Named> {
+        let (absent, leaves): (Vec<usize>, Vec<&[u8]>) = batch
             .iter()
             .enumerate()
-            .filter(|(_, named)| matches!(named.there, There::Absent))
+            .filter(|(_, named)| matches!(named.there, DestinationState::Absent))
             .map(|(i, named)| (i, cx.target_leaf(&named.entry.name)))
             .unzip();
         let found = look_up(cx.target(), &work.dir, &leaves, MetaMask::NONE, false);
@@ -111,14 +111,14 @@ impl Folding {
             match found {
                 Found::Entry(entry) => {
                     self.met.insert(entry.ino);
-                    lot[i].there = There::Listed(Box::new(entry));
+                    batch[i].there = DestinationState::Listed(Box::new(entry));
                 }
                 Found::Absent => {}
                 // Asked again, and reported, with the rest.
-                Found::Failed(_) => lot[i].there = There::Unknown,
+                Found::Failed(_) => batch[i].there = DestinationState::Unknown,
             }
         }
-        lot
+        batch
     }
 
     fn extras(self, cx: &Context, work: &Arc<DirWork>) {

@@ -28,7 +28,6 @@ mod emptied;
 mod file;
 mod hardlinks;
 mod identity;
-mod late;
 mod links;
 mod listed;
 mod look;
@@ -36,6 +35,7 @@ mod merge;
 mod names;
 mod owners;
 mod planned;
+mod post_pass;
 mod references;
 mod reporter;
 mod small;
@@ -60,7 +60,7 @@ use crate::job::Job;
 use crate::journal::{Journal, Progress as Past};
 use crate::report::{Ending, Report};
 use crate::retry::Scope;
-use crate::store::FarWork;
+use crate::store::RemoteWork;
 use crate::tune::Tuner;
 use crate::verdict::{Ends, Machine, verdict};
 
@@ -114,7 +114,7 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.out.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
-    (report.far_source, report.far_destination) = far_work(&cx, report.elapsed);
+    (report.far_source, report.far_destination) = remote_work(&cx, report.elapsed);
     let verdict = verdict(&report, machine, &ends);
     (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);
     observer.on(&Event::Finished(&report));
@@ -125,11 +125,11 @@ pub fn run(job: Job, setup: Setup) -> Report {
 const WORTH_ASKING: Duration = Duration::from_millis(500);
 
 /// What the machines of the two ends say that they did. A run that is stopped asks nobody any more.
-fn far_work(cx: &Context, elapsed: Duration) -> (Option<FarWork>, Option<FarWork>) {
+fn remote_work(cx: &Context, elapsed: Duration) -> (Option<RemoteWork>, Option<RemoteWork>) {
     if cx.cancel.is_set() || elapsed < WORTH_ASKING {
         return (None, None);
     }
-    (cx.job.roots.first().and_then(|root| root.store.far_work()), cx.target().far_work())
+    (cx.job.roots.first().and_then(|root| root.store.remote_work()), cx.target().remote_work())
 }
 
 fn ending_of(why: crate::cancel::Stop) -> Ending {

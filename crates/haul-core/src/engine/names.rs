@@ -12,20 +12,20 @@ use crate::schedule::DirWork;
 use super::context::Context;
 use super::task::Name;
 
-/// Names are handed on in lots of this many.
-pub const LOT: usize = 512;
+/// Names are handed on in batches of this many.
+pub const BATCH: usize = 512;
 
 /// Hands names on; while too many are queued, works on them instead of listing.
-pub fn push(cx: &Arc<Context>, work: &Arc<DirWork>, lot: Vec<Name>, relieved: &mut Duration) {
-    if lot.is_empty() {
+pub fn push(cx: &Arc<Context>, work: &Arc<DirWork>, batch: Vec<Name>, drained: &mut Duration) {
+    if batch.is_empty() {
         return;
     }
     cx.out.tally.pulse.fetch_add(1, Ordering::Relaxed);
-    cx.sched.push_names(work, lot);
-    while let Some(task) = cx.sched.relieve() {
+    cx.sched.push_names(work, batch);
+    while let Some(task) = cx.sched.drain() {
         let began = Instant::now();
         (cx.perform)(cx, task);
-        *relieved += began.elapsed();
+        *drained += began.elapsed();
     }
 }
 

@@ -19,7 +19,7 @@ use super::references::{References, candidates};
 use super::task::{Effect, Small, Work};
 use super::tries::retry;
 
-/// What a lot of names came to.
+/// What a batch of names came to.
 #[derive(Default)]
 pub struct Plans {
     pub next: Planned<Work>,

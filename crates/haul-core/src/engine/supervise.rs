@@ -216,8 +216,8 @@ impl Supervisor {
         self.peak = self.peak.max(workers);
         // Where a call costs round trips, it costs them once for however many entries it carries.
         let near = self.near;
-        let lot = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
-        let (files, names, dirs) = (lot(Op::Bundle, 1000), lot(Op::Walk, 1000), lot(Op::Other, 64));
+        let batch = |op, most| if near { self.cost.entries_at_once(op, most) } else { most };
+        let (files, names, dirs) = (batch(Op::Bundle, 1000), batch(Op::Walk, 1000), batch(Op::Other, 64));
         self.cx.sched.set_limits(workers, Batches { files, names, dirs });
         while self.spawned < workers {
             match workers::spawn(&self.cx, &self.shared, self.spawned) {

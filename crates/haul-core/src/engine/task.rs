@@ -29,22 +29,22 @@ pub type Scheduler = schedule::Scheduler<Work>;
 #[derive(Debug)]
 pub struct Name {
     pub entry: Entry,
-    pub there: There,
+    pub there: DestinationState,
 }
 
 /// What is known of the same name at the destination.
 #[derive(Clone, Debug)]
-pub enum There {
+pub enum DestinationState {
     /// To be looked up.
     Unknown,
     Absent,
     Listed(Box<Entry>),
 }
 
-impl There {
+impl DestinationState {
     /// Of a name that was not looked for in a directory.
-    pub fn in_dir(work: &DirWork) -> There {
-        if work.fresh { There::Absent } else { There::Unknown }
+    pub fn in_dir(work: &DirWork) -> DestinationState {
+        if work.fresh { DestinationState::Absent } else { DestinationState::Unknown }
     }
 }
 

@@ -64,7 +64,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
     cx.clock.measured(Op::Other, |load| {
         load.entries = checks.len() as u64;
         let written: Vec<Name> = checks.iter().map(|check| check.written(cx)).collect();
-        let settled = retry(|| cx.target().settle(&written.iter().collect::<Vec<_>>()));
+        let settled = retry(|| cx.target().sync(&written.iter().collect::<Vec<_>>()));
         let mut verified = Vec::new();
         for (check, name) in checks.into_iter().zip(written) {
             let size = check.entry.size;
@@ -96,7 +96,7 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
 fn done(cx: &Context, checks: Vec<Check>) {
     let renamed: Vec<Name> = checks.iter().filter(|check| check.held.is_some()).map(|check| cx.target_name(&check.entry.name)).collect();
     let kept = match (cx.job.sync || cx.job.remove_source) && !renamed.is_empty() {
-        true => retry(|| cx.target().settle(&renamed.iter().collect::<Vec<_>>())),
+        true => retry(|| cx.target().sync(&renamed.iter().collect::<Vec<_>>())),
         false => Ok(()),
     };
     for check in checks {
@@ -180,7 +180,7 @@ pub fn landed(
     spent: &mut Took,
 ) -> Result<()> {
     let began = Instant::now();
-    retry(|| cx.target().settle(&[name]))?;
+    retry(|| cx.target().sync(&[name]))?;
     let written = retry(|| cx.target().reopen(name))?;
     spent.reading += began.elapsed();
     let judged = large(cx, source, &*written, entry, chunk, receipts, spent);

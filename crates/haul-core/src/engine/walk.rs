@@ -1,4 +1,4 @@
-//! From a source root to names: directories are listed, and lots of their names handed on. Everything here is a task of
+//! From a source root to names: directories are listed, and batches of their names handed on. Everything here is a task of
 //! the pool.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::context::Context;
 use super::dirs::{fresh_target, top};
 use super::listed;
 use super::merge::list_merged;
-use super::names::{LOT, admitted, push, selected};
-use super::task::{Name as Named, There};
+use super::names::{BATCH, admitted, push, selected};
+use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
 /// Begins with one source root.
@@ -27,7 +27,7 @@ pub fn feed(cx: &Arc<Context>, root: usize) {
             let work = top(root, None, fresh_target(cx), false);
             cx.sched.hold(&work);
             let entries = names.iter().map(|leaf| Entry::bare(Name::new(&work.dir, leaf), Kind::Unknown));
-            let named = entries.map(|entry| Named { entry, there: There::in_dir(&work) }).collect();
+            let named = entries.map(|entry| Named { entry, there: DestinationState::in_dir(&work) }).collect();
             cx.sched.push_names(&work, named);
             cx.sched.items_done(&work, 1);
         }
@@ -65,21 +65,21 @@ fn feed_contents(cx: &Arc<Context>, root: usize) {
 /// Lists a directory of the source, and of the destination where the two must be merged.
 pub fn list(cx: &Arc<Context>, work: &Arc<DirWork>) {
     let began = Instant::now();
-    let mut relieved = Duration::ZERO;
+    let mut drained = Duration::ZERO;
     if let Some(ancestor) = cx.job.links.follow.then(|| same_ancestor(work)).flatten() {
         let e = Error::new(ErrorKind::Usage, "list").at(&work.dir.path());
         cx.out.fail(&e.because(format!("a symlink leads back to {}/", crate::entry::show(&ancestor))), Kind::Dir);
     } else {
         let merged =
             (cx.job.deletion.is_some() || (cx.job.mode == Mode::Check && !cx.job.one_way) || cx.target().caps().remote) && !work.fresh;
-        let listed = if merged { list_merged(cx, work, &mut relieved) } else { list_source(cx, work, &mut relieved) };
+        let listed = if merged { list_merged(cx, work, &mut drained) } else { list_source(cx, work, &mut drained) };
         if let Err(e) = listed
             && e.kind() != ErrorKind::Cancelled
         {
             cx.out.fail(&e.on(&Name::of(&work.dir)), Kind::Dir);
         }
     }
-    cx.out.report().times.walking += began.elapsed().saturating_sub(relieved);
+    cx.out.report().times.walking += began.elapsed().saturating_sub(drained);
     cx.sched.items_done(work, 1);
 }
 
@@ -99,9 +99,9 @@ fn same_ancestor(work: &DirWork) -> Option<Vec<u8>> {
     None
 }
 
-fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut Duration) -> crate::Result<()> {
+fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut Duration) -> crate::Result<()> {
     let dir_path = (!cx.job.filter.is_empty()).then(|| work.dir.path());
-    let mut lot = Vec::with_capacity(LOT);
+    let mut batch = Vec::with_capacity(BATCH);
     let handed = std::cell::RefCell::new(Handed::new(cx.source(work).caps().remote));
     let mut each = |found: crate::Result<Entry>| {
         if cx.cancel.is_set() {
@@ -114,12 +114,12 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut Duration) 
             Err(e) => cx.out.fail_source(e.on(&Name::of(&work.dir)), Kind::Unknown),
             Ok(entry) => {
                 if admitted(cx, work, &entry) && selected(cx, dir_path.as_deref(), &entry) {
-                    lot.push(Named { entry, there: There::in_dir(work) });
+                    batch.push(Named { entry, there: DestinationState::in_dir(work) });
                 }
             }
         }
-        if lot.len() >= LOT {
-            push(cx, work, std::mem::replace(&mut lot, Vec::with_capacity(LOT)), relieved);
+        if batch.len() >= BATCH {
+            push(cx, work, std::mem::replace(&mut batch, Vec::with_capacity(BATCH)), drained);
         }
         Flow::Go
     };
@@ -128,8 +128,8 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, relieved: &mut Duration) 
         let listed = cx.source(work).list(&work.dir, &mut each);
         listed.map_err(|e| if handed.borrow_mut().begin_again() { e } else { e.remedy_is(Remedy::None) })
     });
-    cx.out.report().times.source_listing += began.elapsed().saturating_sub(*relieved);
-    push(cx, work, lot, relieved);
+    cx.out.report().times.source_listing += began.elapsed().saturating_sub(*drained);
+    push(cx, work, batch, drained);
     cx.cancel.check()?;
     listed.map_err(Error::of_source)
 }

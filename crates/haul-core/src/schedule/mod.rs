@@ -87,7 +87,7 @@ impl<K: Kinds> Scheduler<K> {
 
     /// For a worker in the middle of a listing: something to do instead of waiting for room, while there
     /// is too much queued. `None` means go on listing.
-    pub fn relieve(&self) -> Option<Task<K>> {
+    pub fn drain(&self) -> Option<Task<K>> {
         let mut state = self.lock();
         loop {
             if state.pool.closed || !state.is_full() {

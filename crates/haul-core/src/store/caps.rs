@@ -38,7 +38,7 @@ pub struct Caps {
     /// Every call takes a round trip to another machine.
     pub remote: bool,
     /// Times closer than this cannot be told apart.
-    pub mtime_grain: Duration,
+    pub mtime_resolution: Duration,
     /// `commit` puts a whole new file in the place of an old one in one step.
     pub atomic_commit: bool,
     /// What `landed` has confirmed survives a crash of any machine of ours.
@@ -89,7 +89,7 @@ impl Caps {
             groups: None,
             lists: MetaMask::NONE,
             remote: true,
-            mtime_grain: Duration::from_secs(1),
+            mtime_resolution: Duration::from_secs(1),
             atomic_commit: false,
             durable: false,
             copies: false,

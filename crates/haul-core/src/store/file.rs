@@ -55,7 +55,7 @@ pub struct Reach {
 }
 
 /// Says of bytes that go by, all of them and in order, whether they are the content of a file elsewhere.
-pub trait Judge: Send {
+pub trait ContentVerifier: Send {
     fn update(&mut self, bytes: &[u8]);
 
     /// `None` where what is known of that file does not suffice to tell.
@@ -112,7 +112,7 @@ pub trait Source: Send + Sync {
 
     /// Who can tell of bytes whether they are this file's content without its being read: by a checksum that the store
     /// keeps with it.
-    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+    fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
         Ok(None)
     }
 
@@ -135,7 +135,7 @@ pub trait Source: Send + Sync {
 
     /// What the store itself says of the content: another file that says the same has the same, one that says something
     /// else in the same words (up to the colon) has another.
-    fn claim(&self) -> Option<String> {
+    fn stored_checksum(&self) -> Option<String> {
         None
     }
 

@@ -115,7 +115,7 @@ fn network(facts: &Facts<'_>) -> Vec<String> {
         Some(far) if far.ssh => {
             next.push(format!("nothing: this is the network's throughput; `haul bench net {}` measures it directly", far.host));
             next.push(format!("use {} if the data is compressible: fewer bytes cross the network", facts.name(Choice::Compress)));
-            if facts.far_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
+            if facts.remote_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
                 next.push(format!("`haul doctor {}` shows whether haul can run there, which saves round trips", far.host));
             }
         }

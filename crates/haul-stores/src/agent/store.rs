@@ -8,7 +8,9 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name, check_leaf};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
+use haul_core::store::{
+    Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
+};
 
 use super::bundles::{batches, weight_of};
 use super::frame::kind;
@@ -29,14 +31,14 @@ pub struct Remote {
     pub(super) place: Place,
     pub(super) fs_name: String,
     /// The work that the remote host had done when this was opened, and in which session; `None` if it does not report it.
-    pub(super) before: Option<(u64, FarWork)>,
+    pub(super) before: Option<(u64, RemoteWork)>,
 }
 
 /// As the remote host's account writes it.
-pub(super) fn remote_work(from: &mut Parser<'_>) -> Result<FarWork> {
+pub(super) fn remote_work(from: &mut Parser<'_>) -> Result<RemoteWork> {
     let (reading, writing, metadata, cpu) = (from.duration()?, from.duration()?, from.duration()?, from.duration()?);
     let processors = u32::try_from(from.number()?).unwrap_or(u32::MAX);
-    Ok(FarWork { reading, writing, metadata, cpu, processors, round_trip: None })
+    Ok(RemoteWork { reading, writing, metadata, cpu, processors, round_trip: None })
 }
 
 /// Things whose extended attributes one answer can carry: each may have 64 KiB of them.
@@ -280,7 +282,7 @@ impl Store for Remote {
         digest().map_err(|e| e.on(&entry.name))
     }
 
-    fn settle(&self, names: &[&Name]) -> Result<()> {
+    fn sync(&self, names: &[&Name]) -> Result<()> {
         let mut to = self.root.request();
         to.number(names.len() as u64);
         for name in names {
@@ -314,7 +316,7 @@ impl Store for Remote {
         let _ = self.root.client.standing().map(|session| session.ask(ops::FORGET, &[&to.out], 0));
     }
 
-    fn far_work(&self) -> Option<FarWork> {
+    fn remote_work(&self) -> Option<RemoteWork> {
         let (id, before) = self.before?;
         let session = self.root.client.standing()?;
         let trip = session.round_trip().unwrap_or_default();
@@ -322,8 +324,8 @@ impl Store for Remote {
         let answer = session.ask_if_quick(ops::WORKED, &[], most)?;
         let now = remote_work(&mut answer.body()).ok()?;
         // A remote haul that was started again has counted from zero.
-        let before = if id == session.id { before } else { FarWork::default() };
-        Some(FarWork {
+        let before = if id == session.id { before } else { RemoteWork::default() };
+        Some(RemoteWork {
             reading: now.reading.saturating_sub(before.reading),
             writing: now.writing.saturating_sub(before.writing),
             metadata: now.metadata.saturating_sub(before.metadata),

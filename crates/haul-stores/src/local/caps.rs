@@ -61,7 +61,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         BEEGFS => "beegfs",
         _ => "other",
     };
-    let mtime_grain = match magic {
+    let mtime_resolution = match magic {
         VFAT => Duration::from_secs(2),
         EXFAT => Duration::from_millis(10),
         // Small inodes (ext3, and ext4 made so) have room neither for nanoseconds nor for a time of birth.
@@ -97,7 +97,7 @@ pub(super) fn find_out(root: impl AsFd) -> rustix::io::Result<(FileSystem, Caps)
         link_sets: sets,
         groups: if rustix::process::geteuid().is_root() { None } else { Some(own_groups()) },
         remote: false,
-        mtime_grain,
+        mtime_resolution,
         atomic_commit: true,
         attach: true,
         direct_create: true,

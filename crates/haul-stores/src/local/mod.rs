@@ -321,8 +321,8 @@ impl Store for Local {
         taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
     }
 
-    fn settle(&self, names: &[&Name]) -> Result<()> {
-        self.shared.settle(names)
+    fn sync(&self, names: &[&Name]) -> Result<()> {
+        self.shared.sync(names)
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {

@@ -240,7 +240,7 @@ impl Shared {
     }
 
     /// Few files are synced one by one, with their directories; many by one `syncfs`.
-    pub(super) fn settle(&self, names: &[&Name]) -> Result<()> {
+    pub(super) fn sync(&self, names: &[&Name]) -> Result<()> {
         let mut handles: Vec<(u64, &Name, std::sync::Arc<Handle>)> = Vec::new();
         for name in names {
             if !handles.iter().rev().any(|(id, ..)| *id == name.dir.id()) {

@@ -83,7 +83,7 @@ impl Memory {
             link_sets: all.into_iter().fold(MetaMask::NONE, MetaMask::with),
             lists: STATED,
             remote: false,
-            mtime_grain: Duration::from_nanos(1),
+            mtime_resolution: Duration::from_nanos(1),
             atomic_commit: true,
             attach: true,
             direct_create: true,
@@ -116,7 +116,7 @@ impl Memory {
             caps.sets = MetaMask::MTIME;
             caps.lists = MetaMask::BASIC.with(MetaMask::MTIME);
             caps.remote = true;
-            caps.mtime_grain = Duration::from_secs(1);
+            caps.mtime_resolution = Duration::from_secs(1);
             caps.direct_create = false;
             caps.file_names = false;
             caps.name_max = 1024;
@@ -155,7 +155,7 @@ impl Memory {
         let mut inode = lock(&file);
         assert_eq!(inode.kind, Kind::File, "what stands there is no file");
         inode.content = Content::of(bytes.as_ref());
-        inode.mtime = floor(now, self.caps.mtime_grain);
+        inode.mtime = floor(now, self.caps.mtime_resolution);
         inode.generation = generation;
     }
 
@@ -182,7 +182,7 @@ impl Memory {
     /// Sets the modification time past the contract. Panics if the name is absent.
     pub fn put_time(&self, path: impl AsRef<[u8]>, mtime: Time) {
         let file = self.inode(path.as_ref()).expect("there must be such a name");
-        lock(&file).mtime = floor(mtime, self.caps.mtime_grain);
+        lock(&file).mtime = floor(mtime, self.caps.mtime_resolution);
     }
 
     /// The content of a file; `None` if there is none of that name.
@@ -311,7 +311,7 @@ impl Memory {
         entry.have = STATED.with(MetaMask::SETID).and(known);
         entry.size = inode.content.size();
         entry.stored = inode.content.stored();
-        entry.mtime = floor(inode.mtime, self.caps.mtime_grain);
+        entry.mtime = floor(inode.mtime, self.caps.mtime_resolution);
         entry.target = inode.target.clone();
         entry.version = inode.generation;
         if self.caps.dirs {

@@ -20,9 +20,9 @@ impl Memory {
     pub(super) fn finish(&self, file: &File, entry: &Entry, keep: MetaMask, now: Time, generation: u64) -> Landed {
         let mut inode = lock(file);
         inode.content.resize(entry.size);
-        inode.mtime = floor(now, self.caps.mtime_grain);
+        inode.mtime = floor(now, self.caps.mtime_resolution);
         inode.generation = generation;
-        let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_grain);
+        let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
         Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } }
     }
 
@@ -263,7 +263,7 @@ impl Store for Memory {
             let mut inode = lock(&file);
             inode.target = entry.target.clone().filter(|_| entry.kind == Kind::Link);
             inode.rdev = entry.rdev;
-            let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_grain);
+            let refused = inode.apply(entry, keep, self.caps.sets, self.caps.mtime_resolution);
             Landed { refused, ino: inode.ino }
         };
         self.put_inode(name, &file, true, "make node")?;
@@ -285,7 +285,7 @@ impl Store for Memory {
         let set = |spec: &MetaSpec<'_>| {
             let file = self.reach(spec.name, false, "set attributes")?;
             let mut inode = lock(&file);
-            let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_grain);
+            let refused = inode.apply(spec.entry, spec.keep, self.caps.sets, self.caps.mtime_resolution);
             Ok(Landed { refused, ino: if self.caps.dirs { inode.ino } else { 0 } })
         };
         specs.iter().map(set).collect()
@@ -376,8 +376,8 @@ impl Store for Memory {
         Ok(Some(hasher.finish()))
     }
 
-    fn settle(&self, names: &[&Name]) -> Result<()> {
-        self.log.note("settle", names.iter().map(|name| name.path()));
+    fn sync(&self, names: &[&Name]) -> Result<()> {
+        self.log.note("sync", names.iter().map(|name| name.path()));
         Ok(())
     }
 

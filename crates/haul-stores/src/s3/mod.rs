@@ -221,7 +221,7 @@ fn caps() -> Caps {
         specials: true,
         sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
         link_sets: sets.into_iter().fold(MetaMask::NONE, MetaMask::with),
-        mtime_grain: Duration::from_nanos(1),
+        mtime_resolution: Duration::from_nanos(1),
         atomic_commit: true,
         attach: true,
         writers_per_file: 256,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_core::entry::{self, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::store::{Judge, Source};
+use haul_core::store::{ContentVerifier, Source};
 
 use super::Objects;
 use super::bucket::{Bucket, Head};
@@ -190,7 +190,7 @@ impl Source for Reading {
         }
     }
 
-    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
+    fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
         for stored in &self.checksums.stored {
             let whole = Verifier::whole(stored.value, self.entry.size, damaged);
             let verifier = match stored.kind {
@@ -217,7 +217,7 @@ impl Source for Reading {
         self.came_with_open
     }
 
-    fn claim(&self) -> Option<String> {
+    fn stored_checksum(&self) -> Option<String> {
         let whole = self.checksums.stored.iter().find(|stored| stored.kind == Kind::Whole && !stored.etag)?;
         Some(format!("{}:{}", whole.algorithm().word(), whole.value.base64()))
     }
@@ -235,7 +235,7 @@ struct Compared {
     convicts: bool,
 }
 
-impl Judge for Compared {
+impl ContentVerifier for Compared {
     fn update(&mut self, bytes: &[u8]) {
         self.watch.update(bytes);
     }

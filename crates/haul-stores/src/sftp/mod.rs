@@ -323,7 +323,7 @@ impl Store for Sftp {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
     }
 
-    fn settle(&self, names: &[&Name]) -> Result<()> {
+    fn sync(&self, names: &[&Name]) -> Result<()> {
         if !self.shared.client.extensions.fsync {
             return Ok(());
         }

@@ -337,8 +337,8 @@ fn a_synced_bundle_is_named_after_its_data_and_can_be_read_back() {
     }
     assert_eq!(place.left().len(), 20);
     let all: Vec<_> = names.iter().map(|name| place.name(name)).collect();
-    place.target.settle(&all.iter().collect::<Vec<_>>()).unwrap();
-    place.target.settle(&[&all[0]]).unwrap();
+    place.target.sync(&all.iter().collect::<Vec<_>>()).unwrap();
+    place.target.sync(&[&all[0]]).unwrap();
     let mut back = String::new();
     place.target.reopen(&all[7]).unwrap().read(0..2).unwrap().read_to_string(&mut back).unwrap();
     assert_eq!(back, "f7");

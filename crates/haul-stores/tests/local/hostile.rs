@@ -44,7 +44,7 @@ fn a_name_of_more_than_one_component_reaches_no_system_call() {
                 place.target.make_dirs(&[(&name.dir.child(&name.leaf), 0o755)]).remove(0).map(drop).err(),
                 place.target.set_meta(&[MetaSpec { name: &name, entry: &entry, keep: BOTH }]).remove(0).map(drop).err(),
                 place.target.read_xattrs(&mut [entry.clone()], MetaMask::XATTR).remove(0).err(),
-                place.target.settle(&[&name]).err(),
+                place.target.sync(&[&name]).err(),
                 place.target.reopen(&name).map(drop).err(),
                 if let Outcome::Failed(e) = read { Some(e) } else { None },
                 if let Outcome::Failed(e) = written { Some(e) } else { None },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use haul_core::entry::{Entry, MetaMask, Name, Stamp, Xattrs};
 use haul_core::outline::Outline;
-use haul_core::store::{Chunk, Judge, Landed, Reach, Receipt, Sink, Source, Token};
+use haul_core::store::{Chunk, ContentVerifier, Landed, Reach, Receipt, Sink, Source, Token};
 use haul_core::{Error, Result};
 
 use super::{Core, Op, Under, What, failure};
@@ -87,8 +87,8 @@ impl Source for Reading {
     }
 
     /// So does what the store says of the content.
-    fn judge(&self) -> Result<Option<Box<dyn Judge>>> {
-        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.judge() }
+    fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
+        if self.core.is_watched(self.op) { Ok(None) } else { self.inner.verifier() }
     }
 
     fn stretch(&self) -> Option<u64> {
@@ -107,8 +107,8 @@ impl Source for Reading {
         self.inner.came_with_open()
     }
 
-    fn claim(&self) -> Option<String> {
-        if self.core.is_watched(self.op) { None } else { self.inner.claim() }
+    fn stored_checksum(&self) -> Option<String> {
+        if self.core.is_watched(self.op) { None } else { self.inner.stored_checksum() }
     }
 
     /// What the kernel copies passes every rule by: no descriptor once reading is watched.

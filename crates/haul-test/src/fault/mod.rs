@@ -62,7 +62,7 @@ ops! {
     Rename "rename"
     Take "copy"
     Digest "digest"
-    Settle "settle"
+    Sync "sync"
     Reopen "reopen"
     Space "space"
     Forget "forget"

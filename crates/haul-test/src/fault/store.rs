@@ -8,7 +8,9 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, FarWork, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within};
+use haul_core::store::{
+    Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
+};
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
@@ -232,20 +234,20 @@ impl Store for Fault {
         self.core.run(Op::Digest, &entry.name, || self.inner.digest(entry, algorithm))
     }
 
-    fn settle(&self, names: &[&Name]) -> Result<()> {
-        let _under = self.core.enter(Op::Settle, names.len());
-        self.wait(Op::Settle)?;
+    fn sync(&self, names: &[&Name]) -> Result<()> {
+        let _under = self.core.enter(Op::Sync, names.len());
+        self.wait(Op::Sync)?;
         for name in names {
-            match self.core.ask(Op::Settle, &name.path(), false)? {
-                Some(what) if !matches!(what, What::FailAfter(..)) => failure(&what, Op::Settle, name).map_or(Ok(()), Err)?,
+            match self.core.ask(Op::Sync, &name.path(), false)? {
+                Some(what) if !matches!(what, What::FailAfter(..)) => failure(&what, Op::Sync, name).map_or(Ok(()), Err)?,
                 Some(What::FailAfter(kind, remedy)) => {
-                    self.inner.settle(names)?;
-                    return Err(made(Op::Settle, name, kind, remedy));
+                    self.inner.sync(names)?;
+                    return Err(made(Op::Sync, name, kind, remedy));
                 }
                 _ => {}
             }
         }
-        self.inner.settle(names)
+        self.inner.sync(names)
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
@@ -274,8 +276,8 @@ impl Store for Fault {
         drop(failed);
     }
 
-    fn far_work(&self) -> Option<FarWork> {
-        self.inner.far_work()
+    fn remote_work(&self) -> Option<RemoteWork> {
+        self.inner.remote_work()
     }
 
     fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {

@@ -180,7 +180,7 @@ pub fn a_bundle_keeps_attributes(f: &Fixture) {
         assert_eq!(refused, keep.without(f.caps().sets), "what `Caps::sets` has is kept, the rest is said to be refused");
         let found = f.stat(&path);
         if !refused.has(MetaMask::MTIME) {
-            assert!(found.mtime.same(entry.mtime, f.caps().mtime_grain, Default::default()), "{found:?}");
+            assert!(found.mtime.same(entry.mtime, f.caps().mtime_resolution, Default::default()), "{found:?}");
         }
         if !refused.has(MetaMask::MODE) {
             assert_eq!(found.mode & 0o777, 0o604, "direct: {direct}");

@@ -24,7 +24,7 @@ fn kept(f: &Fixture, landed: Landed, wanted: &Entry, keep: MetaMask, found: &Ent
     assert!(!refused.any(must), "{:?} is granted and was refused", refused.and(must));
     let kept = keep.without(refused);
     if kept.has(MetaMask::MTIME) {
-        assert!(found.mtime.same(wanted.mtime, f.caps().mtime_grain, Duration::ZERO), "{:?} is not {:?}", found.mtime, wanted.mtime);
+        assert!(found.mtime.same(wanted.mtime, f.caps().mtime_resolution, Duration::ZERO), "{:?} is not {:?}", found.mtime, wanted.mtime);
     }
     if kept.has(MetaMask::MODE) && wanted.kind != Kind::Link {
         assert_eq!(found.mode & 0o777, wanted.mode & 0o777);
@@ -88,30 +88,30 @@ pub fn attributes_are_set_on_everything(f: &Fixture) {
     assert!(f.store.set_meta(&[]).is_empty());
 }
 
-/// Times before 1970, far ahead, and of every precision: kept as `Caps::mtime_grain` says, neither finer nor
-/// coarser. Two that the grain tells apart must not be one.
+/// Times before 1970, far ahead, and of every precision: kept as `Caps::mtime_resolution` says, neither finer nor
+/// coarser. Two that the resolution tells apart must not be one.
 pub fn times_are_kept_to_the_grain(f: &Fixture) {
     if !f.caps().sets.has(MetaMask::MTIME) {
         return;
     }
-    let grain = f.caps().mtime_grain;
-    let step = grain.as_nanos().max(1) as i128;
+    let resolution = f.caps().mtime_resolution;
+    let step = resolution.as_nanos().max(1) as i128;
     let at = |nanos: i128| Time { secs: nanos.div_euclid(1_000_000_000) as i64, nanos: nanos.rem_euclid(1_000_000_000) as u32 };
     let base = WHEN.as_nanos().div_euclid(step) * step;
     for secs in [0, 1, 1_000_000_000, 4_000_000_000, 2_100_000_000] {
         let entry = f.put_at("time", b"x", Time { secs, nanos: 0 });
-        assert!(f.stat("time").mtime.same(entry.mtime, grain, Duration::ZERO), "{secs}");
+        assert!(f.stat("time").mtime.same(entry.mtime, resolution, Duration::ZERO), "{secs}");
     }
     let mut seen = Vec::new();
     for i in 0..4 {
         let entry = f.put_at("time", b"x", at(base + i * step));
         let found = f.stat("time").mtime;
-        assert!(found.same(entry.mtime, grain, Duration::ZERO), "{found:?} is not {:?}", entry.mtime);
+        assert!(found.same(entry.mtime, resolution, Duration::ZERO), "{found:?} is not {:?}", entry.mtime);
         seen.push(found);
     }
     seen.dedup();
-    assert_eq!(seen.len(), 4, "the grain is coarser than `Caps::mtime_grain` says");
-    if grain <= Duration::from_nanos(1) {
+    assert_eq!(seen.len(), 4, "the resolution is coarser than `Caps::mtime_resolution` says");
+    if resolution <= Duration::from_nanos(1) {
         f.put_at("time", b"x", WHEN);
         assert_eq!(f.stat("time").mtime, WHEN);
     }
@@ -143,7 +143,7 @@ pub fn extended_attributes_survive(f: &Fixture) {
         let found: Vec<_> = found.iter().filter(|(name, _)| name.starts_with(b"user.")).collect();
         assert_eq!(found, wanted.xattrs.as_ref().expect("made so").iter().collect::<Vec<_>>());
         let stat = f.stat(wanted.name.path());
-        assert!(stat.mtime.same(wanted.mtime, f.caps().mtime_grain, Duration::ZERO), "the time is set last");
+        assert!(stat.mtime.same(wanted.mtime, f.caps().mtime_resolution, Duration::ZERO), "the time is set last");
         let other = f.another();
         let source = ok(other.open(&stat, false));
         assert!(ok(source.xattrs(MetaMask::XATTR)).iter().any(|(name, _)| &**name == b"user.a"));

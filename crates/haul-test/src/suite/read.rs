@@ -228,11 +228,11 @@ pub fn what_was_written_can_be_reopened(f: &Fixture) {
     let content = bytes(1, 100_000);
     f.put("d/settled", &content);
     let (one, gone) = (name("d/settled"), name("d/none"));
-    ok(f.store.settle(&[&one]));
+    ok(f.store.sync(&[&one]));
     let source = ok(f.store.reopen(&one));
     assert!(ok(read(&*source, 0..100_000)) == content);
     fails(f.store.reopen(&gone), &[ErrorKind::NotFound, ErrorKind::Vanished], &gone);
-    ok(f.store.settle(&[]));
+    ok(f.store.sync(&[]));
 }
 
 pub fn a_digest_is_that_of_the_content(f: &Fixture) {

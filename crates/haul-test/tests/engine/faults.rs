@@ -34,7 +34,7 @@ const AT_TARGET: [Op; 17] = [
     Op::MakeHardLink,
     Op::SetMeta,
     Op::Remove,
-    Op::Settle,
+    Op::Sync,
     Op::Reopen,
 ];
 
@@ -149,7 +149,7 @@ fn what_fails_once_and_may_be_tried_again_is_tried_again() {
 
 #[test]
 fn an_answer_that_is_lost_after_the_deed_does_no_harm() {
-    for op in [Op::Commit, Op::PutBundle, Op::MakeDirs, Op::MakeNode, Op::SetMeta, Op::Write, Op::Landed, Op::Settle, Op::Remove] {
+    for op in [Op::Commit, Op::PutBundle, Op::MakeDirs, Op::MakeNode, Op::SetMeta, Op::Write, Op::Landed, Op::Sync, Op::Remove] {
         let pair = Pair::new();
         let report = pair.run(false, Rule::new(op, What::FailAfter(ErrorKind::Io, Remedy::Again)));
         assert_eq!((report.failed, report.ending), (0, Ending::Complete), "{op:?}: {report:?}");

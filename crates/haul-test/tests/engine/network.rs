@@ -22,7 +22,7 @@ fn remote() -> Memory {
         caps.remote = true;
         caps.lists = MetaMask::BASIC.with(MetaMask::MTIME).with(MetaMask::MODE);
         caps.sets = MetaMask::MTIME;
-        caps.mtime_grain = Duration::from_secs(1);
+        caps.mtime_resolution = Duration::from_secs(1);
         caps.hard_links = false;
         caps.direct_create = false;
     })

@@ -61,7 +61,7 @@ fn slow(random: &mut Random, store: &Memory) -> Arc<Fault> {
         Op::Read,
         Op::Commit,
         Op::Remove,
-        Op::Settle,
+        Op::Sync,
     ];
     let fault = Fault::new(store.again());
     for op in OPS {

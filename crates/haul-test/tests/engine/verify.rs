@@ -125,7 +125,7 @@ fn a_new_copy_that_cannot_be_read_back_stands_and_is_made_again_by_the_next_run(
 fn what_could_not_be_settled_is_not_judged_and_its_source_stays() {
     let (source, target) = (tree(), Memory::new());
     let to = Fault::new(target.again());
-    to.add(Rule::new(Op::Settle, What::Fail(ErrorKind::Io, Remedy::None)).always());
+    to.add(Rule::new(Op::Sync, What::Fail(ErrorKind::Io, Remedy::None)).always());
     let mut copy = job(Arc::new(source.again()), Arc::new(to));
     (copy.verify, copy.remove_source) = (true, true);
     let (report, _) = go(copy);

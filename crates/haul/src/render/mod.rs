@@ -256,7 +256,7 @@ impl Renderer {
     pub fn say(&self, text: &str) {
         let state = &mut *self.state();
         self.error_line(state, "haul: ", "", text);
-        self.settle(state);
+        self.sync(state);
     }
 
     /// Whether something was lost that the user asked for in writing: a list, or what is on standard output where that is
@@ -278,7 +278,7 @@ impl Renderer {
         self.erase(state);
         state.out.flush();
         state.err.line(&line);
-        self.settle(state);
+        self.sync(state);
     }
 
     /// Leaves the terminal as it was, for a caller that is about to end the process without waiting for
@@ -288,7 +288,7 @@ impl Renderer {
             let state = &mut *state;
             state.finished = true;
             self.erase(state);
-            self.settle(state);
+            self.sync(state);
         }
     }
 
@@ -353,7 +353,7 @@ impl Renderer {
     }
 
     /// Writes what is held back and tells, once each, of what could not be written.
-    fn settle(&self, state: &mut State) {
+    fn sync(&self, state: &mut State) {
         state.out.flush();
         if let Some(list) = &mut state.failed_to {
             list.sink.flush();
@@ -407,7 +407,7 @@ impl Renderer {
                 self.line(state, &line);
             }
         }
-        self.settle(state);
+        self.sync(state);
     }
 
     fn item(&self, state: &mut State, action: Action, why: Why, entry: &Entry, dry: bool) {
@@ -510,7 +510,7 @@ impl Renderer {
             state.err.bytes(drawing.as_bytes());
         }
         state.last = Some(moment.clone());
-        self.settle(state);
+        self.sync(state);
     }
 
     fn finished(&self, state: &mut State, report: &Report) {
@@ -547,7 +547,7 @@ impl Renderer {
                 format!("{} with a newline in the name omitted from the list; --from0 includes them", text::things(left_out, "entry"));
             self.error_line(state, "haul: warning: ", "33", &text);
         }
-        self.settle(state);
+        self.sync(state);
     }
 }
 

@@ -16,7 +16,7 @@ use super::open_file::{Ends, OpenFile};
 /// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
 /// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`. Where the content goes
 /// with the commit, that is counted as writing, and is in `spent` for its sum only.
-pub fn seal(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
+pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     let showing = ends.shown.finish(&cx.meter, &*ends.source, &*ends.sink)?;
     cx.out.report().times.hashing += showing;
     let began = Instant::now();
@@ -77,6 +77,6 @@ fn commit(cx: &Context, ends: &Ends, name: &Name, entry: &Entry, receipts: &[Rec
 }
 
 fn is_as_sent(cx: &Context, sent: &Entry, there: &Entry) -> bool {
-    let timed = !cx.planner.keep.has(MetaMask::MTIME) || sent.mtime.same(there.mtime, cx.planner.grain, Duration::ZERO);
+    let timed = !cx.planner.keep.has(MetaMask::MTIME) || sent.mtime.same(there.mtime, cx.planner.resolution, Duration::ZERO);
     there.kind == Kind::File && there.size == sent.size && timed
 }

@@ -120,14 +120,14 @@ fn told(
     (theirs, theirs_spent): (&dyn Source, &mut Spent),
     size: u64,
 ) -> Result<Option<bool>> {
-    if let (Some(here), Some(there)) = (ours.claim(), theirs.claim()) {
+    if let (Some(here), Some(there)) = (ours.stored_checksum(), theirs.stored_checksum()) {
         let kind = |claim: &str| claim.split_once(':').map(|(kind, _)| kind.to_string());
         if kind(&here) == kind(&there) {
             return Ok(Some(here == there));
         }
     }
     for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
-        if let Some(mut judge) = retry(|| judging.judge())? {
+        if let Some(mut judge) = retry(|| judging.verifier())? {
             cx.meter.look(read, 0..size, spent, &mut |bytes| judge.update(bytes))?;
             if let Some(same) = judge.verdict() {
                 return Ok(Some(same));
@@ -156,7 +156,7 @@ fn settle_attributes(cx: &Context, file: &OpenFile, entry: &Entry) -> Result<()>
         cx.out.keep(Why::Same, entry);
     }
     if cx.job.remove_source && cx.writes() {
-        retry(|| cx.target().settle(&[&name]))?;
+        retry(|| cx.target().sync(&[&name]))?;
         remove_sources(cx, &file.work, std::slice::from_ref(entry));
     }
     cx.sched.items_done(&file.work, 1);

@@ -89,7 +89,7 @@ pub fn finish(cx: &Context, file: &Arc<OpenFile>, ends: &Ends) {
     receipts.dedup_by_key(|r| r.index);
     let outcome = match error {
         Some(e) => Err(e),
-        None => cx.cancel.check().and_then(|()| commit::seal(cx, file, ends, &mut entry, &receipts, &mut spent)),
+        None => cx.cancel.check().and_then(|()| commit::conclude(cx, file, ends, &mut entry, &receipts, &mut spent)),
     };
     cx.clock.end(&ends.flight);
     {

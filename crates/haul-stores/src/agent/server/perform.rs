@@ -372,7 +372,7 @@ fn on_root(root: &Root, kind: u8, from: &mut Parser<'_>, to: &mut Writer, reply:
         }
         ops::SETTLE => {
             let named: Vec<Name> = (0..from.count()?).map(|_| names.name(from)).collect::<Result<_>>()?;
-            store.settle(&named.iter().collect::<Vec<_>>())?;
+            store.sync(&named.iter().collect::<Vec<_>>())?;
         }
         ops::SPACE => {
             to.space(&store.space()?);

@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
         let (dirs, links, specials, hard_links) = (flag(), flag(), flag(), flag());
         let (atomic_commit, attach, direct_create, file_names) = (flag(), flag(), flag(), flag());
         let (folds_case, read_ranges) = (flag(), flag());
-        let (sets, lists, mtime_grain) = (self.mask()?, self.mask()?, self.duration()?);
+        let (sets, lists, mtime_resolution) = (self.mask()?, self.mask()?, self.duration()?);
         let name_max = usize::try_from(self.number()?).unwrap_or(255);
         let groups = if self.flag()? { Some((0..self.count()?).map(|_| self.small()).collect::<Result<_>>()?) } else { None };
         let proof = proof_from(self.byte()?);
@@ -216,7 +216,7 @@ impl<'a> Parser<'a> {
             link_sets: sets,
             groups,
             lists,
-            mtime_grain,
+            mtime_resolution,
             atomic_commit,
             attach,
             direct_create,

@@ -228,7 +228,7 @@ impl Writer {
             caps.read_ranges,
         ];
         self.number(flags.iter().enumerate().map(|(i, flag)| u64::from(*flag) << i).sum());
-        self.mask(caps.sets).mask(caps.lists).duration(caps.mtime_grain).number(caps.name_max as u64);
+        self.mask(caps.sets).mask(caps.lists).duration(caps.mtime_resolution).number(caps.name_max as u64);
         self.flag(caps.groups.is_some());
         if let Some(groups) = &caps.groups {
             self.number(groups.len() as u64);

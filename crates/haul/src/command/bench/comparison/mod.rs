@@ -84,7 +84,7 @@ impl PlannedRun<'_> {
     /// Holds all rounds that are not in the run directory yet.
     pub fn run(self) -> Result<Finished> {
         let dir = &self.keeping.dir;
-        let caches = self.flags.caches.settle()?;
+        let caches = self.flags.caches.sync()?;
         if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
             let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
             let old = old.as_str().unwrap_or_default();

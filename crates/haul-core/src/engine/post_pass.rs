@@ -15,7 +15,7 @@ use super::reporter::Reporter;
 /// Bytes each queue keeps in memory.
 pub const IN_MEMORY: usize = 2 << 20;
 
-pub struct Late {
+pub struct PostPass {
     /// Leader's path and link's path.
     pub links: Mutex<SpillQueue>,
     /// Names of files with many names that did not fit in memory, by device and inode.
@@ -38,9 +38,9 @@ fn reversed(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     b.cmp(a)
 }
 
-impl Late {
+impl PostPass {
     pub fn new(spill: &Path) -> Self {
-        Late {
+        PostPass {
             links: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
             doomed: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
