@@ -164,6 +164,11 @@ pub trait Sink: Send + Sync {
     /// Writes the bytes of `at`, all of them or an error.
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()>;
 
+    /// The same of bytes that are in memory, from `at` on: a sink that can does so without a copy.
+    fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write(at..at + bytes.len() as u64, &mut &bytes[..])
+    }
+
     /// Makes `at` read as zeros without writing them, where the store can.
     fn hole(&self, at: Range<u64>) -> Result<()>;
 

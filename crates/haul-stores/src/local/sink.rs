@@ -355,6 +355,12 @@ impl Sink for FileSink {
         })
     }
 
+    fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        write_all(&self.fd, bytes, at).map_err(|e| self.failed(e, "write"))?;
+        self.written.fetch_max(at + bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
     fn hole(&self, at: Range<u64>) -> Result<()> {
         // The end of the file is set at commit; a hole there needs nothing now.
         if at.is_empty() || (self.made && at.start >= self.written.load(Ordering::Relaxed)) {

@@ -168,6 +168,11 @@ impl Sink for Writing {
         self.inner.token()
     }
 
+    /// By way of `write`, so that every rule holds.
+    fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        self.write(at..at + bytes.len() as u64, &mut &bytes[..])
+    }
+
     fn write(&self, at: Range<u64>, from: &mut dyn Read) -> Result<()> {
         let _under = self.core.enter(Op::Write, 1);
         let path = self.name.path();

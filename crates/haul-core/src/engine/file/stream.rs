@@ -124,7 +124,7 @@ impl Taken<'_> {
         let at = self.at..self.at + bytes.len() as u64;
         let began = Instant::now();
         let receipt = retry(|| {
-            sink.write(at.clone(), &mut &bytes[..])?;
+            sink.write_bytes(at.start, bytes)?;
             let Some(index) = part else { return Ok(None) };
             let tag = sink.landed(&Chunk { index, at: at.clone() })?;
             Ok(Some(Receipt { index, tag, hash: None }))
