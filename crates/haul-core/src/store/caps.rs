@@ -14,7 +14,7 @@ pub struct Caps {
     pub holes: bool,
     /// `Source::read` may start anywhere.
     pub read_ranges: bool,
-    /// Files have no size before their end, and are read once: [`Source::stream`].
+    /// Files have no size before their end, and are read once: [`super::Source::stream`].
     pub streams: bool,
     /// Directories are things that exist by themselves; else they are only parts of names.
     pub dirs: bool,

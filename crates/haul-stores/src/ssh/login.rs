@@ -241,7 +241,7 @@ impl Login {
         Some(Config(String::from_utf8_lossy(&answer.stdout).into_owned()))
     }
 
-    /// See [`Config::reachable`].
+    /// See `Config::reachable`.
     pub fn reached(&self, claimed: IpAddr) -> Option<IpAddr> {
         self.config().unwrap_or_default().reachable(&self.target.host, claimed, self.target.jump.is_some())
     }

@@ -78,7 +78,7 @@ pub struct Invocation {
 
 #[derive(Debug)]
 pub enum Command {
-    /// cp, sync or mv: see [`copy::CopyKind`].
+    /// cp, sync or mv: see [`haul_core::spec::Operation`].
     Copy(Box<CopyFlags>),
     Check(Box<CheckFlags>),
     Sum(Box<SumFlags>),
