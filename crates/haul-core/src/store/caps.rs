@@ -14,7 +14,8 @@ pub struct Caps {
     pub holes: bool,
     /// `Source::read` may start anywhere.
     pub read_ranges: bool,
-    /// Files have no size before their end, and are read once: [`super::Source::stream`].
+    /// Content passes once, from its start to its end. A source does not know its size before that: [`super::Source::stream`].
+    /// What a destination has taken it cannot give back.
     pub streams: bool,
     /// Directories are things that exist by themselves; else they are only parts of names.
     pub dirs: bool,

@@ -8,7 +8,7 @@ use haul_core::plan::Compare;
 use haul_core::store::Store;
 use haul_core::{ErrorKind, Remedy};
 use haul_stores::memory::Memory;
-use haul_stores::stream::Stream;
+use haul_stores::stream::{Input, Output};
 use haul_test::fault::{Fault, Op, Rule, What};
 
 use crate::support::{content, go, job};
@@ -21,7 +21,7 @@ fn pipe(bytes: Vec<u8>) -> Arc<dyn Store> {
         // A reader that has gone is what some tests are about.
         let _ = bytes.chunks(100_000).try_for_each(|piece| to.write_all(piece));
     });
-    Arc::new(Stream::new(b"-", from.into()))
+    Arc::new(Input::new(b"-", from.into()))
 }
 
 fn copy(bytes: &[u8], target: Arc<dyn Store>, verify: bool) -> Job {
@@ -71,6 +71,32 @@ fn a_passing_fault_is_tried_again_and_another_leaves_what_was_there() {
                 }
                 assert_eq!(target.sessions(), 0, "{words}");
             }
+        }
+    }
+}
+
+/// Whatever fails in the middle, what has left is not sent again, and the rest follows.
+#[test]
+fn a_stream_is_written_once_though_reads_of_its_source_fail() {
+    for size in [0, 1, 65_536, 3_500_000] {
+        for (op, nth) in [(Op::Read, 1), (Op::Read, 2), (Op::Open, 1), (Op::GetBundle, 1)] {
+            let bytes = content("out", 0, size);
+            let source = Memory::new();
+            source.put("in", &bytes);
+            let fault = Fault::new(source);
+            fault.add(Rule::new(op, What::Fail(ErrorKind::Other, Remedy::Again)).nth(nth));
+            let (mut from, to) = std::io::pipe().expect("a pipe");
+            let reader = std::thread::spawn(move || {
+                let mut all = Vec::new();
+                std::io::Read::read_to_end(&mut from, &mut all).expect("read the pipe");
+                all
+            });
+            let mut copy = job(Arc::new(fault), Arc::new(Output::new(to.into())));
+            copy.roots[0].pick = Pick::Names([b"in".to_vec()].into());
+            (copy.rename, copy.policy.compare) = (Some(b"-".to_vec()), Compare::Never);
+            let (report, _) = go(copy);
+            assert_eq!((report.failed, report.made.files, report.bytes), (0, 1, size as u64), "{size} {op:?} {nth}: {report:?}");
+            assert!(reader.join().expect("read") == bytes, "{size} {op:?} {nth}");
         }
     }
 }

@@ -118,9 +118,10 @@ pub struct Outputs {
 
 impl Outputs {
     /// This process's own. Duplicates, because the standard library's are line-buffered and locked by others.
-    pub fn standard() -> Self {
+    /// Where standard output receives data, all text goes to standard error.
+    pub fn standard(data_on_stdout: bool) -> Self {
         Outputs {
-            stdout: own(io::stdout().as_fd()),
+            stdout: if data_on_stdout { own(io::stderr().as_fd()) } else { own(io::stdout().as_fd()) },
             stderr: own(io::stderr().as_fd()),
             size: Box::new(terminal_size),
             stdout_gone: Box::new(|| {}),

@@ -4,18 +4,22 @@
 //! flags -> TransferSpec -> places (stores, what of them, the slash rule) -> guard (same, inside) -> Job -> run -> Exit
 //! ```
 
+mod destination;
 mod guard;
+mod link_dest;
 mod lists;
 mod only;
+mod outlet;
 mod places;
 mod resolve;
 mod run;
-mod stdout;
+mod sentence;
 
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
 use haul_core::job::Mode;
 use haul_core::journal::Identity;
+use haul_core::place::Scheme;
 use haul_core::spec::{Operation, TransferSpec};
 
 use crate::exit::Exit;
@@ -24,6 +28,7 @@ use crate::flags::{CheckFlags, CopyFlags, Global};
 use crate::location::Location;
 use crate::render;
 
+use outlet::Outlet;
 use resolve::{Conduct, resolve};
 pub use run::Session;
 
@@ -45,10 +50,11 @@ pub fn copy(flags: &CopyFlags, global: &Global) -> Exit {
             Err(e) => return crate::out::error(&e),
         },
     };
-    if let Some(done) = stdout::copy(flags, global) {
-        return done.unwrap_or_else(|e| crate::out::error(&e));
-    }
-    run_copy(flags, global).unwrap_or_else(|e| crate::out::error(&e))
+    let done = match Outlet::of(&flags.spec) {
+        Some(outlet) => outlet.copy(flags, global),
+        None => run_copy(flags, global),
+    };
+    done.unwrap_or_else(|e| crate::out::error(&e))
 }
 
 fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
@@ -61,13 +67,16 @@ fn run_copy(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         lists: Vec::new(),
         zero: flags.spec.selection.nul_separated,
         mode: if flags.spec.operation == Operation::Sync { render::Mode::Sync } else { render::Mode::Copy },
+        data_on_stdout: flags.spec.destination.scheme == Scheme::STDIO,
     };
     let session = Session::open(global, options)?;
     prepared.notes.iter().for_each(|note| session.renderer.say(note));
     let reached = prepared.job.target.place().service();
     let identity = Identity { reached, ..identity(&flags.spec) };
     let record = record(&flags.spec, &flags.connect);
-    let journal = run::JournalUse { choice: flags.journal, spec: record, kept: !flags.dry };
+    // What went to a stream cannot be taken up again.
+    let kept = !flags.dry && !prepared.job.target.caps().streams;
+    let journal = run::JournalUse { choice: flags.journal, spec: record, kept };
     let report = session.run(prepared.job, &prepared.sentence, &identity, journal, prepared.missing);
     prepared.hosts.finish();
     Ok(session.exit(&report?, Mode::Copy))
@@ -102,7 +111,7 @@ pub fn recorded(text: &str) -> Result<CopyFlags> {
 
 fn identity(spec: &TransferSpec) -> Identity {
     let absolute = |location: &Location| {
-        if location.is_remote() || location.scheme == haul_core::place::Scheme::STDIO {
+        if location.is_remote() || location.scheme == Scheme::STDIO {
             return location.to_string();
         }
         let mut path = places::absolute(&location.path);
@@ -133,6 +142,7 @@ fn run_check(flags: &CheckFlags, global: &Global) -> Result<Exit> {
             .collect(),
         zero: nul_separated,
         mode: render::Mode::Check,
+        data_on_stdout: false,
     };
     let session = Session::open(global, options)?;
     let journal = run::JournalUse::default();

@@ -6,21 +6,21 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::job::{Job, Pick, Root};
+use haul_core::job::{Pick, Root};
 use haul_core::place::{Host, OpenOptions, Role, Scheme};
 use haul_core::store::{Flow, Place, Store};
-use haul_stores::memory::Memory;
 use haul_stores::s3;
 use haul_stores::s3::inventory::Line;
-use haul_stores::stream::Stream;
+use haul_stores::stream::Input;
 
+use super::destination::{Destination, destination};
 use super::lists;
+use super::outlet::Outlet;
 use crate::command::scope::{self, Match, What, key_of, nothing};
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -40,6 +40,8 @@ pub struct Asked<'a> {
     pub make_path: bool,
     /// With `--files-from` the source is a base, whatever its slash.
     pub listed: bool,
+    /// The destination only takes bytes.
+    pub outlet: Option<&'a Outlet>,
 }
 
 /// What the first source is taken as.
@@ -96,7 +98,7 @@ impl Asked<'_> {
     }
 }
 
-enum Source {
+pub enum Source {
     Contents(Arc<dyn Store>),
     Name {
         parent: Arc<dyn Store>,
@@ -167,7 +169,7 @@ fn matched_source(location: &Location, asked: &Asked<'_>) -> Result<Option<Sourc
 }
 
 /// An address as errors name it: without the slash that a local path ends in.
-fn named(location: &Location) -> Vec<u8> {
+pub fn named(location: &Location) -> Vec<u8> {
     match location.is_remote() {
         true => location.to_string().into_bytes(),
         false if location.path.is_empty() => b".".to_vec(),
@@ -179,7 +181,7 @@ fn named(location: &Location) -> Vec<u8> {
 fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     if location.scheme == Scheme::STDIO {
         let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| Error::io(e, "open standard input"))?;
-        return Ok(Source::Name { parent: Arc::new(Stream::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File });
+        return Ok(Source::Name { parent: Arc::new(Input::new(b"-", input)), leaf: b"-".to_vec(), kind: Kind::File });
     }
     if let Some(matched) = matched_source(location, asked)? {
         return Ok(matched);
@@ -199,11 +201,21 @@ fn source(location: &Location, asked: &Asked<'_>) -> Result<Source> {
     }
     let (parent, leaf) = host.open_name(&path, OpenOptions { streams: true, ..asked.source_options(Role::Browse) }).map_err(missing)?;
     let entry = stat(&*parent, &leaf)?.ok_or_else(none)?;
+    if let Some(input) = asked.outlet.and_then(|_| special(location)) {
+        return Ok(Source::Name { parent: Arc::new(Input::new(&leaf, input?)), leaf, kind: Kind::File });
+    }
     if location.scheme.keys && entry.kind == Kind::Dir {
         let e = Error::new(ErrorKind::NotFound, "open").at(location.to_string().as_bytes()).because("no object has this key");
         return Err(e.hint(format!("for the objects below it write {location}/")));
     }
     Ok(Source::Name { parent, leaf, kind: entry.kind })
+}
+
+/// A device or a pipe that is named as the source of bytes: it is read.
+fn special(location: &Location) -> Option<Result<std::os::fd::OwnedFd>> {
+    let path = open::path_of(&location.path);
+    let is_special = !location.is_remote() && path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+    is_special.then(|| std::fs::File::open(&path).map(Into::into).map_err(|e| Error::io(e, "open").at(&location.path)))
 }
 
 /// What has this name, whatever it is.
@@ -258,236 +270,4 @@ pub fn resolve(asked: &Asked<'_>) -> Result<Places> {
         }
     }
     Ok(places)
-}
-
-/// Where it all goes.
-struct Destination {
-    store: Arc<dyn Store>,
-    host: Arc<dyn Host>,
-    is_made: bool,
-    path: Vec<u8>,
-    rename: Option<Vec<u8>>,
-}
-
-fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
-    let location = asked.destination;
-    let host = asked.hosts.reach(location)?;
-    let mut path = host.path(location);
-    if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
-        path = stream_target(location, &*host, path)?;
-    }
-    let options = OpenOptions { role: Role::Destination, ..asked.options };
-    let clash = |reason: &str, hint: &str| {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
-        Err(e.because(reason.to_string()).hint(hint.to_string()))
-    };
-    let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
-        Ok(Destination { store: host.open(path, options)?, host: host.clone(), is_made: true, path: path.to_vec(), rename })
-    };
-    // What a dry run has not made is empty.
-    let unmade = |rename: Option<Vec<u8>>| {
-        Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
-    };
-    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
-    let (above, leaf) = host.split(&path);
-    // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
-    let no_parent = || {
-        let hint = "--mkpath creates the parent directories";
-        match location.is_remote() {
-            true => clash("its parent directory does not exist", hint),
-            false => Err(open::missing(above).hint(hint)),
-        }
-    };
-    match host.lookup(&path)? {
-        Some(Kind::Dir) => return at(&path, None),
-        Some(_) if location.trailing_slash => {
-            return clash("is a file, but the trailing slash means a directory", "omit the slash to replace the file");
-        }
-        Some(_) if !one_file => return clash("is a file, but must be a directory", "remove it, or choose another destination"),
-        Some(_) => {}
-        None if one_file && !location.trailing_slash => {}
-        None => {
-            if !asked.make_path && host.lookup(above)? != Some(Kind::Dir) {
-                return no_parent();
-            }
-            if asked.dry {
-                // What is below a prefix can be looked at, whether or not anything says that it is a directory.
-                return if location.scheme.keys { at(&path, None) } else { unmade(None) };
-            }
-            host.make_dir(&path, asked.make_path)?;
-            return at(&path, None);
-        }
-    }
-    // One file to another name.
-    if matches!(leaf, b"" | b"." | b"..") {
-        return clash("has no file name", "append a file name");
-    }
-    if host.lookup(above)? != Some(Kind::Dir) {
-        if !asked.make_path {
-            return no_parent();
-        }
-        if asked.dry {
-            return unmade(Some(leaf.to_vec()));
-        }
-        host.make_dir(above, true)?;
-    }
-    at(above, Some(leaf.to_vec()))
-}
-
-/// Where standard input goes: what a link names is meant, as with a shell's redirection.
-fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<Vec<u8>> {
-    if location.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
-        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.to_bytes());
-        let e = e.because("is a directory, and standard input has no name");
-        return Err(e.hint("append a file name"));
-    }
-    if location.is_remote() {
-        return Ok(path);
-    }
-    Ok(std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec()))
-}
-
-/// `--backup-dir` as a path below the destination.
-pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
-    let bytes = dir.as_os_str().as_bytes();
-    let inside = if bytes.starts_with(b"/") {
-        let target = absolute(target);
-        bytes.strip_prefix(&*target).and_then(|rest| rest.strip_prefix(b"/")).map(<[u8]>::to_vec)
-    } else {
-        Some(bytes.strip_prefix(b"./").unwrap_or(bytes).to_vec())
-    };
-    let inside = inside.map(|path| path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path));
-    match inside {
-        Some(path) if !path.is_empty() && path.split(|b| *b == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()) => Ok(path),
-        _ => {
-            let e = Error::new(ErrorKind::Usage, "--backup-dir").at(bytes).because("is not below the destination");
-            Err(e.hint("give a directory in the destination, relative to it"))
-        }
-    }
-}
-
-fn device(identity: Option<(u64, u64)>) -> Option<u64> {
-    identity.map(|(device, _)| device)
-}
-
-/// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
-/// above it.
-pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
-    let on = device(target.identity()).or_else(|| {
-        place.ancestors().skip(1).find_map(|above| {
-            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
-        })
-    });
-    for root in roots.iter_mut().filter(|root| root.store.place().scheme == "local") {
-        root.renames = on;
-    }
-}
-
-/// Trees beside the destination.
-type References = Vec<Arc<dyn Store>>;
-
-/// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
-/// series of backups has none before it.
-pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(References, Vec<String>)> {
-    let (mut found, mut notes) = (Vec::new(), Vec::new());
-    let target = open::path_of(&places.target_path);
-    for dir in dirs {
-        let path = reference(&target, dir, places.is_made);
-        let store = match places.target_host.open(path.as_os_str().as_bytes(), asked.options) {
-            Ok(store) => store,
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                notes.push(not_there(&path));
-                continue;
-            }
-            Err(e) => return Err(e),
-        };
-        match (device(store.identity()), device(places.target.identity())) {
-            (None, _) => {
-                let e = Error::new(ErrorKind::Unsupported, "--link-dest");
-                return Err(match asked.destination.scheme.keys {
-                    true => e.because("object stores have no hard links"),
-                    false => {
-                        let e = e.because("plain SFTP cannot link to files outside the destination");
-                        e.hint("haul on the remote host can: --install-agent installs it")
-                    }
-                });
-            }
-            (from, to) if places.is_made && from != to => return Err(crosses(&path)),
-            _ => found.push(store),
-        }
-    }
-    Ok((found, notes))
-}
-
-/// A destination that is not made yet, in a dry run, cannot be gone through.
-fn reference(target: &Path, dir: &Path, is_made: bool) -> PathBuf {
-    match dir.strip_prefix("..") {
-        Ok(rest) if !is_made => target.parent().unwrap_or(Path::new("/")).join(rest),
-        _ => target.join(dir),
-    }
-}
-
-fn not_there(path: &Path) -> String {
-    format!("--link-dest {}: no such directory; ignored", show(path.as_os_str().as_bytes()))
-}
-
-fn crosses(path: &Path) -> Error {
-    let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
-    let e = e.because("is on another file system; hard links cannot cross file systems");
-    e.hint("choose a directory on the destination's file system, or omit --link-dest")
-}
-
-/// The address as a person would look for it: a local path in full.
-fn shown(location: &Location) -> String {
-    if location.scheme == Scheme::STDIO {
-        return "standard input".into();
-    }
-    if location.is_remote() { location.to_string() } else { show(&absolute(&location.path)) }
-}
-
-/// The first line of the output: what the run understood.
-pub fn sentence(verb: &str, sources: &[Location], destination: &Location, job: &Job, hosts: &Hosts) -> String {
-    let what = match sources {
-        [one] if one.means_contents() && one.scheme != Scheme::STDIO => format!("the contents of {}", shown(one)),
-        [one] => shown(one),
-        many => format!("{} sources", many.len()),
-    };
-    let into = shown(destination);
-    let joint = if verb == "checks" { "against" } else { "to" };
-    let mut sentence = format!("{verb} {what} {joint} {into}");
-    let way = hosts.sentence();
-    if !way.is_empty() {
-        sentence.push(' ');
-        sentence.push_str(&way);
-    }
-    if let Some(workers) = job.workers.filter(|_| !job.dry) {
-        sentence.push_str(&format!(", {workers} worker{}", if workers == 1 { "" } else { "s" }));
-    }
-    if let Some(limit) = job.limit {
-        sentence.push_str(&format!(", at most {}", crate::units::rate(limit as f64)));
-    }
-    if job.verify {
-        sentence.push_str(", verified");
-    }
-    if job.deletion.is_some() {
-        sentence.push_str(", deleting files that the source does not have");
-    }
-    if let Some(lost) = lost(job) {
-        sentence.push_str(&format!(", without {lost}"));
-    }
-    sentence
-}
-
-/// What was asked for and the destination can never keep.
-fn lost(job: &Job) -> Option<&'static str> {
-    let caps = job.target.caps();
-    let links = job.links.hard && !caps.hard_links;
-    let holes = job.sparse && !caps.holes;
-    match (links, holes) {
-        (true, true) => Some("hard links and holes"),
-        (true, false) => Some("hard links"),
-        (false, true) => Some("holes"),
-        (false, false) => None,
-    }
 }

@@ -12,7 +12,8 @@ use haul_core::spec::{Operation, Selection, TransferSpec};
 use haul_core::store::Store;
 use haul_stores::provider::Access;
 
-use super::{guard, lists, places};
+use super::outlet::{self, Outlet};
+use super::{destination, guard, link_dest, lists, places, sentence};
 use crate::flags::Global;
 use crate::hosts::Hosts;
 use crate::location::Location;
@@ -56,7 +57,7 @@ pub struct Prepared {
 /// `Usage` for what contradicts the places; what keeps them from being opened. Nothing is left at the destination then.
 pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global) -> Result<Prepared> {
     let place = crate::open::path_of(&spec.destination.path);
-    let existed = spec.destination.is_remote() || place.symlink_metadata().is_ok();
+    let existed = spec.destination.scheme != Scheme::LOCAL || place.symlink_metadata().is_ok();
     open(spec, conduct, connect, global, existed).inspect_err(|_| {
         // What is refused leaves nothing behind; a directory that somebody has filled meanwhile stays.
         if !existed {
@@ -76,22 +77,23 @@ fn of_stream(spec: &TransferSpec) -> TransferSpec {
 }
 
 fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global, existed: bool) -> Result<Prepared> {
-    let streamed;
-    let is_stream = spec.sources.iter().any(|source| source.scheme == Scheme::STDIO);
-    let spec = if is_stream {
-        streamed = of_stream(spec);
-        &streamed
-    } else {
-        spec
-    };
-    let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
     let is_check = matches!(spec.operation, Operation::Check { .. });
+    let outlet = if is_check { None } else { Outlet::of(spec) };
+    let mut narrowed = spec.clone();
+    if spec.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
+        narrowed = of_stream(&narrowed);
+    }
+    if outlet.is_some() {
+        narrowed = outlet::bytes_only(&narrowed);
+    }
+    let spec = &narrowed;
+    let TransferSpec { selection, attributes, safety, performance, destination, sources, .. } = spec;
     // What can be wrong with the arguments alone is reported before anything is created.
     let filter = lists::filter(&selection.filters, selection.nul_separated)?;
     let input = selection.files_from.as_ref();
     let listed = input.map(|input| lists::listed(input, selection.nul_separated, &std::env::temp_dir())).transpose()?;
     if let Some(dir) = safety.backup_dir.as_ref().filter(|dir| dir.is_relative()) {
-        places::below(b"", dir)?;
+        destination::below(b"", dir)?;
     }
     let hosts = Hosts::for_data(connect, global.state_dir.as_deref()).patient(spec.limits.timeout);
     let hosts = hosts.compressing(performance.compress).streaming(performance.streams);
@@ -104,6 +106,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         dry: conduct.dry || is_check,
         make_path: safety.make_path,
         listed: input.is_some(),
+        outlet: outlet.as_ref(),
     };
     let mut places = places::resolve(&asked)?;
     if let Some(e) = places.missing.pop_if(|_| is_check) {
@@ -122,7 +125,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         let e = Error::new(ErrorKind::Usage, "--delete").because("--delete cannot be combined with wildcards");
         return Err(e.hint("name the directory, and select files with --include and --exclude"));
     }
-    let (link_dest, mut notes) = places::link_dest(&safety.link_dest, &places, &asked)?;
+    let (link_dest, mut notes) = link_dest::link_dest(&safety.link_dest, &places, &asked)?;
     let owner = owner(spec, &*places.target, conduct.dry)?;
     let distrusted = !is_check && places.roots.iter().any(|root| root.store.caps().untrusted);
     let target_caps = places.target.caps();
@@ -154,7 +157,7 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
         sync: safety.sync,
         verify: safety.verify,
         deletion: spec.deletion,
-        backup: safety.backup_dir.as_ref().map(|dir| places::below(&places.target_path, dir)).transpose()?,
+        backup: safety.backup_dir.as_ref().map(|dir| destination::below(&places.target_path, dir)).transpose()?,
         remove_source: safety.remove_source,
         remove_dirs: spec.operation == Operation::Move,
         one_way,
@@ -179,9 +182,9 @@ fn open(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global
     };
     if spec.operation == Operation::Move && !destination.is_remote() && may_rename(&job) {
         let target = job.target.clone();
-        places::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path));
+        destination::rename_within(&mut job.roots, &*target, &crate::open::path_of(&destination.path));
     }
-    let sentence = sentence(spec, &job, &hosts, distrusted);
+    let sentence = sentence::sentence(spec, &job, &hosts, distrusted);
     if !is_check {
         let config = hosts.access().get::<haul_stores::ssh::Flags>().ssh_config;
         notes.extend(host_without_colon(destination, existed, config.as_deref()));
@@ -218,26 +221,6 @@ fn kept(spec: &TransferSpec, owner: OwnerIds) -> MetaMask {
     let (user, group) = owner.unwrap_or_default();
     let set = |id: Option<u32>, class| if id.is_some() { class } else { MetaMask::NONE };
     keep.with(set(user, MetaMask::OWNER)).with(set(group, MetaMask::GROUP))
-}
-
-/// The first line of the output, with how the data go.
-fn sentence(spec: &TransferSpec, job: &Job, hosts: &Hosts, distrusted: bool) -> String {
-    let verb = match spec.operation {
-        Operation::Move => "moves",
-        Operation::Sync => "syncs",
-        Operation::Copy => "copies",
-        Operation::Check { .. } => "checks",
-    };
-    let mut sentence = places::sentence(verb, &spec.sources, &spec.destination, job, hosts);
-    if distrusted && job.links.specials {
-        sentence.push_str(", without devices and setuid bits (--trust-metadata)");
-    }
-    let data_path = if job.mode == Mode::Check { "" } else { hosts.data_path(&spec.sources, &spec.destination) };
-    if !data_path.is_empty() {
-        sentence.push_str(", ");
-        sentence.push_str(data_path);
-    }
-    sentence
 }
 
 /// `haul cp data cluster`, where cluster is a host: a new directory of this name is hardly meant.

@@ -44,6 +44,8 @@ pub struct RenderChoice<'a> {
     pub lists: Vec<(Action, PathBuf)>,
     pub zero: bool,
     pub mode: render::Mode,
+    /// Text must not go there.
+    pub data_on_stdout: bool,
 }
 
 #[derive(Default)]
@@ -102,7 +104,7 @@ impl Session {
             ..render::Options::default()
         };
         Ok(Session {
-            renderer: Renderer::new(options, render::Outputs::standard()),
+            renderer: Renderer::new(options, render::Outputs::standard(choice.data_on_stdout)),
             state_dir: global.state_dir.clone(),
             argv: global.argv.clone(),
         })

@@ -1,4 +1,4 @@
-//! Destinations that are no plain new file: devices, pipes, names that share a file, mounts, and the source under another name.
+//! Destinations that are no plain new file: devices in trees, names that share a file, mounts, and the source under another name.
 
 use std::os::unix::fs::FileTypeExt;
 
@@ -7,49 +7,6 @@ use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 use haul_test::volume::Mounted;
 
 use crate::support::World;
-
-#[test]
-fn a_device_takes_the_bytes_and_stays_a_device() {
-    let w = World::new("s: f=300K d/g=1K");
-    for command in ["cp s/f null", "cp -I s/f null", "sync s/f null", "sum -o null s", "cp --force -n s/f null"] {
-        if !w.has("null") {
-            w.sh("mknod null c 1 3");
-        }
-        w.haul(command).succeeds();
-        let there = w.meta("null");
-        assert!(there.file_type().is_char_device(), "{command}");
-    }
-    // Nothing could be verified there, and a source must not go.
-    for command in ["mv s/f null", "cp --verify s/f null", "cp --remove-source-files s/f null", "cp s null", "cp s/f s/d/g null"] {
-        w.haul(command).ends(1);
-        assert!(w.has("s/f"));
-        assert!(w.meta("null").file_type().is_char_device(), "{command}");
-    }
-    w.haul("cp --force s/f null").succeeds();
-    assert_eq!(w.read("null"), w.read("s/f"));
-}
-
-#[test]
-fn a_block_device_is_refused() {
-    let w = World::new("s: f=1K");
-    // No driver has this number: opening it would fail.
-    w.sh("mknod disk b 241 0");
-    w.haul("cp s/f disk").ends(1).err_has("block device");
-    assert!(w.meta("disk").file_type().is_block_device());
-}
-
-#[test]
-fn a_pipe_is_written_to() {
-    let w = World::new("s: f=300K");
-    w.sh("mkfifo pipe");
-    let reader = std::thread::spawn({
-        let pipe = w.path("pipe");
-        move || std::fs::read(pipe).expect("read the pipe")
-    });
-    w.haul("cp s/f pipe").succeeds();
-    assert_eq!(reader.join().expect("read"), w.read("s/f"));
-    assert!(w.meta("pipe").file_type().is_fifo());
-}
 
 #[test]
 fn a_link_to_the_output_of_a_command_is_followed() {

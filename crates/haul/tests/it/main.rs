@@ -9,6 +9,7 @@ mod dry;
 mod json;
 mod limits;
 mod moves;
+mod outlets;
 mod race;
 mod selection;
 mod set;

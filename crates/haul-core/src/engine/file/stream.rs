@@ -1,4 +1,5 @@
-//! A source whose size is known only at its end: one worker reads it, once, from its start.
+//! A source whose size is known only at its end, or a destination that takes bytes only from the start to the end: one worker
+//! moves them, in order.
 
 use std::io::{ErrorKind as IoKind, Read};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::entry::MetaMask;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::xxh128;
 use crate::report::Times;
-use crate::store::{Chunk, Receipt, WriteStyle, chunk_size};
+use crate::store::{Chunk, Receipt, Source, WriteStyle, chunk_size};
 
 use super::open_file::{Ends, OpenFile};
 use super::shown::Shown;
@@ -38,17 +39,20 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
 /// created, so that what ends with them is written as a file of a known size.
 fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let mut entry = file.entry();
-    let source = retry(|| cx.source(&file.work).open(&entry, false)).map_err(Error::of_source)?;
+    let source = retry(|| cx.source(&file.work).open(&entry, cx.job.links.follow)).map_err(Error::of_source)?;
     let style = cx.target().caps().write;
     let in_parts = matches!(style, WriteStyle::Parts { .. });
     let chunk = if in_parts { chunk_size(cx.job.chunk, 0, style) } else { u64::MAX };
     let step = if in_parts { chunk } else { PIECE };
+    let size = (!cx.source(&file.work).caps().streams).then_some(entry.size);
     let mut taken = Taken { cx, flight, at: 0, spent: Spent::default() };
     flight.doing("copy");
-    let mut reader = source.stream()?;
+    let mut reader = Reader { source: &*source, from: None, at: 0, size };
     let mut bytes = Vec::new();
-    let mut ended = taken.fill(&mut *reader, &mut bytes, step)?;
-    entry.have = entry.have.without(MetaMask::BASIC);
+    let mut ended = taken.fill(&mut reader, &mut bytes, step)?;
+    if size.is_none() {
+        entry.have = entry.have.without(MetaMask::BASIC);
+    }
     if ended {
         (entry.size, entry.have) = (bytes.len() as u64, entry.have.with(MetaMask::BASIC));
     }
@@ -64,7 +68,7 @@ fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
         if passed.is_err() || ended {
             break passed;
         }
-        match taken.fill(&mut *reader, &mut bytes, step) {
+        match taken.fill(&mut reader, &mut bytes, step) {
             Ok(end) => ended = end,
             Err(e) => break Err(e),
         }
@@ -99,19 +103,21 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     /// Reads `most` bytes, or fewer at the end: whether it is there.
-    fn fill(&mut self, from: &mut dyn Read, bytes: &mut Vec<u8>, most: u64) -> Result<bool> {
+    fn fill(&mut self, from: &mut Reader<'_>, bytes: &mut Vec<u8>, most: u64) -> Result<bool> {
         bytes.clear();
-        let began = Instant::now();
+        let (began, sized) = (Instant::now(), from.size.is_some());
         let ended = loop {
-            let left = most - bytes.len() as u64;
-            if left == 0 {
+            if bytes.len() as u64 == most {
                 break false;
             }
-            match Read::take(&mut *from, left.min(PIECE)).read_to_end(bytes) {
-                Ok(0) => break true,
-                Ok(_) => {}
-                Err(e) if matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted) => {}
-                Err(e) => return Err(Error::of_source(Error::from_io(e, "read"))),
+            let mut piece = || {
+                let left = most - bytes.len() as u64;
+                from.piece(bytes, left.min(PIECE))
+            };
+            // What has failed and has no size could end in the middle the next time.
+            let read = if sized { retry(piece) } else { piece() };
+            if read.map_err(Error::of_source)? {
+                break true;
             }
             self.cx.cancel.check()?;
         };
@@ -135,5 +141,35 @@ impl Taken<'_> {
         self.flight.moved.fetch_add(bytes.len() as u64, std::sync::atomic::Ordering::Relaxed);
         self.spent.throttled += self.cx.meter.take(bytes.len() as u64)?;
         Ok(receipt)
+    }
+}
+
+/// The content in order. Where its size is known, a read that failed goes on where it stopped.
+struct Reader<'a> {
+    source: &'a dyn Source,
+    from: Option<Box<dyn Read + Send + 'a>>,
+    at: u64,
+    size: Option<u64>,
+}
+
+impl Reader<'_> {
+    /// Appends what comes next, at most `most` bytes: whether the end was there instead.
+    fn piece(&mut self, bytes: &mut Vec<u8>, most: u64) -> Result<bool> {
+        let mut from = match (self.from.take(), self.size) {
+            (Some(from), _) => from,
+            (None, None) => self.source.stream()?,
+            (None, Some(size)) if self.at >= size => return Ok(true),
+            (None, Some(size)) => self.source.read(self.at..size)?,
+        };
+        let before = bytes.len();
+        let read = Read::take(&mut *from, most).read_to_end(bytes);
+        let count = (bytes.len() - before) as u64;
+        self.at += count;
+        let ended = read.is_ok();
+        match read {
+            Err(e) if !matches!(e.kind(), IoKind::WouldBlock | IoKind::Interrupted) => return Err(Error::from_io(e, "read")),
+            _ => self.from = Some(from),
+        }
+        Ok(ended && count == 0)
     }
 }

@@ -1,4 +1,4 @@
-//! A store with one file, whose content comes once and from its start: a pipe, such as standard input.
+//! What comes out of a pipe, such as standard input, is a file.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +15,9 @@ use rustix::time::Timespec;
 /// The longest that a read waits, so that whoever reads can look up: see [`Source::stream`].
 const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
+/// A store with one file.
 #[derive(Debug)]
-pub struct Stream {
+pub struct Input {
     leaf: Vec<u8>,
     from: Mutex<Option<OwnedFd>>,
     /// The file's modification time: when the store was made.
@@ -25,16 +26,15 @@ pub struct Stream {
     caps: Caps,
 }
 
-impl Stream {
+impl Input {
     /// What comes out of `from` is the file `leaf`.
     pub fn new(leaf: &[u8], from: OwnedFd) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let (endpoint, account, volume) = (String::new(), String::new(), String::new());
-        Stream {
+        Input {
             leaf: leaf.to_vec(),
             from: Mutex::new(Some(from)),
             mtime: Time { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() },
-            place: Place { scheme: "stream", endpoint, account, volume, root: b"/".to_vec() },
+            place: super::place(),
             caps: Caps { streams: true, remote: false, ..Caps::minimal() },
         }
     }
@@ -47,7 +47,7 @@ impl Stream {
     }
 }
 
-impl Store for Stream {
+impl Store for Input {
     fn caps(&self) -> &Caps {
         &self.caps
     }

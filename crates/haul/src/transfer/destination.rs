@@ -1,0 +1,156 @@
+//! Where a transfer writes: a directory, another name for one file, or what only takes bytes.
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use haul_core::entry::Kind;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::job::Root;
+use haul_core::place::{Host, OpenOptions, Role, Scheme};
+use haul_core::store::Store;
+use haul_stores::memory::Memory;
+
+use super::outlet::Outlet;
+use super::places::{Asked, Source, absolute, named};
+use crate::location::Location;
+use crate::open;
+
+/// Where it all goes.
+pub struct Destination {
+    pub store: Arc<dyn Store>,
+    pub host: Arc<dyn Host>,
+    pub is_made: bool,
+    pub path: Vec<u8>,
+    pub rename: Option<Vec<u8>>,
+}
+
+/// What takes the bytes of the one source.
+fn outlet(outlet: &Outlet, asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+    if !matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir) {
+        let source = asked.sources.first().map(Location::to_bytes).unwrap_or_default();
+        return Err(Error::new(ErrorKind::Usage, "read").at(&source).because("is a directory or a pattern").hint("name a file"));
+    }
+    let store: Arc<dyn Store> = if asked.dry { Arc::new(Memory::new()) } else { Arc::new(outlet.open()?) };
+    let host = asked.hosts.reach(&Location::local(b"."))?;
+    Ok(Destination { store, host, is_made: false, path: b"/".to_vec(), rename: Some(b"-".to_vec()) })
+}
+
+/// Finds the destination, or makes it.
+pub fn destination(asked: &Asked<'_>, sources: &[Source]) -> Result<Destination> {
+    if let Some(to) = asked.outlet {
+        return outlet(to, asked, sources);
+    }
+    let location = asked.destination;
+    let host = asked.hosts.reach(location)?;
+    let mut path = host.path(location);
+    if asked.sources.iter().any(|source| source.scheme == Scheme::STDIO) {
+        path = stream_target(location, &*host, path)?;
+    }
+    let options = OpenOptions { role: Role::Destination, ..asked.options };
+    let clash = |reason: &str, hint: &str| {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&named(location));
+        Err(e.because(reason.to_string()).hint(hint.to_string()))
+    };
+    let at = |path: &[u8], rename: Option<Vec<u8>>| -> Result<Destination> {
+        Ok(Destination { store: host.open(path, options)?, host: host.clone(), is_made: true, path: path.to_vec(), rename })
+    };
+    // What a dry run has not made is empty.
+    let unmade = |rename: Option<Vec<u8>>| {
+        Ok(Destination { store: Arc::new(Memory::new()), host: host.clone(), is_made: false, path: path.clone(), rename })
+    };
+    let one_file = matches!(sources, [Source::Name { kind, .. }] if *kind != Kind::Dir && !asked.listed);
+    let (above, leaf) = host.split(&path);
+    // Only the last component is made without `--mkpath`: a mistyped path should not become a tree.
+    let no_parent = || {
+        let hint = "--mkpath creates the parent directories";
+        match location.is_remote() {
+            true => clash("its parent directory does not exist", hint),
+            false => Err(open::missing(above).hint(hint)),
+        }
+    };
+    match host.lookup(&path)? {
+        Some(Kind::Dir) => return at(&path, None),
+        Some(_) if location.trailing_slash => {
+            return clash("is a file, but the trailing slash means a directory", "omit the slash to replace the file");
+        }
+        Some(_) if !one_file => return clash("is a file, but must be a directory", "remove it, or choose another destination"),
+        Some(_) => {}
+        None if one_file && !location.trailing_slash => {}
+        None => {
+            if !asked.make_path && host.lookup(above)? != Some(Kind::Dir) {
+                return no_parent();
+            }
+            if asked.dry {
+                // What is below a prefix can be looked at, whether or not anything says that it is a directory.
+                return if location.scheme.keys { at(&path, None) } else { unmade(None) };
+            }
+            host.make_dir(&path, asked.make_path)?;
+            return at(&path, None);
+        }
+    }
+    // One file to another name.
+    if matches!(leaf, b"" | b"." | b"..") {
+        return clash("has no file name", "append a file name");
+    }
+    if host.lookup(above)? != Some(Kind::Dir) {
+        if !asked.make_path {
+            return no_parent();
+        }
+        if asked.dry {
+            return unmade(Some(leaf.to_vec()));
+        }
+        host.make_dir(above, true)?;
+    }
+    at(above, Some(leaf.to_vec()))
+}
+
+/// Where standard input goes: what a link names is meant, as with a shell's redirection.
+fn stream_target(location: &Location, host: &dyn Host, path: Vec<u8>) -> Result<Vec<u8>> {
+    if location.means_contents() || host.lookup(&path)? == Some(Kind::Dir) {
+        let e = Error::new(ErrorKind::Usage, "copy to").at(&location.to_bytes());
+        let e = e.because("is a directory, and standard input has no name");
+        return Err(e.hint("append a file name"));
+    }
+    if location.is_remote() {
+        return Ok(path);
+    }
+    Ok(std::fs::canonicalize(open::path_of(&path)).map_or(path, |real| real.into_os_string().into_vec()))
+}
+
+/// `--backup-dir` as a path below the destination.
+pub fn below(target: &[u8], dir: &Path) -> Result<Vec<u8>> {
+    let bytes = dir.as_os_str().as_bytes();
+    let inside = if bytes.starts_with(b"/") {
+        let target = absolute(target);
+        bytes.strip_prefix(&*target).and_then(|rest| rest.strip_prefix(b"/")).map(<[u8]>::to_vec)
+    } else {
+        Some(bytes.strip_prefix(b"./").unwrap_or(bytes).to_vec())
+    };
+    let inside = inside.map(|path| path.strip_suffix(b"/").map(<[u8]>::to_vec).unwrap_or(path));
+    match inside {
+        Some(path) if !path.is_empty() && path.split(|b| *b == b'/').all(|part| haul_core::entry::check_leaf(part).is_ok()) => Ok(path),
+        _ => {
+            let e = Error::new(ErrorKind::Usage, "--backup-dir").at(bytes).because("is not below the destination");
+            Err(e.hint("give a directory in the destination, relative to it"))
+        }
+    }
+}
+
+pub fn device(identity: Option<(u64, u64)>) -> Option<u64> {
+    identity.map(|(device, _)| device)
+}
+
+/// `mv` on one file system renames. A destination that a dry run has not made would be on the file system of what is
+/// above it.
+pub fn rename_within(roots: &mut [Root], target: &dyn Store, place: &Path) {
+    let on = device(target.identity()).or_else(|| {
+        place.ancestors().skip(1).find_map(|above| {
+            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+            std::os::unix::fs::MetadataExt::dev(&above.metadata().ok()?).into()
+        })
+    });
+    for root in roots.iter_mut().filter(|root| root.store.place().scheme == "local") {
+        root.renames = on;
+    }
+}

@@ -1,0 +1,67 @@
+//! The reference trees of `--link-dest`.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::store::Store;
+
+use super::destination::device;
+use super::places::{Asked, Places};
+use crate::open;
+
+/// Trees beside the destination.
+type References = Vec<Arc<dyn Store>>;
+
+/// The reference trees of `--link-dest`, and what is to be said of those that are not there: the first of a
+/// series of backups has none before it.
+pub fn link_dest(dirs: &[PathBuf], places: &Places, asked: &Asked<'_>) -> Result<(References, Vec<String>)> {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    let target = open::path_of(&places.target_path);
+    for dir in dirs {
+        let path = reference(&target, dir, places.is_made);
+        let store = match places.target_host.open(path.as_os_str().as_bytes(), asked.options) {
+            Ok(store) => store,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                notes.push(not_there(&path));
+                continue;
+            }
+            Err(e) => return Err(e),
+        };
+        match (device(store.identity()), device(places.target.identity())) {
+            (None, _) => {
+                let e = Error::new(ErrorKind::Unsupported, "--link-dest");
+                return Err(match asked.destination.scheme.keys {
+                    true => e.because("object stores have no hard links"),
+                    false => {
+                        let e = e.because("plain SFTP cannot link to files outside the destination");
+                        e.hint("haul on the remote host can: --install-agent installs it")
+                    }
+                });
+            }
+            (from, to) if places.is_made && from != to => return Err(crosses(&path)),
+            _ => found.push(store),
+        }
+    }
+    Ok((found, notes))
+}
+
+/// A destination that is not made yet, in a dry run, cannot be gone through.
+fn reference(target: &Path, dir: &Path, is_made: bool) -> PathBuf {
+    match dir.strip_prefix("..") {
+        Ok(rest) if !is_made => target.parent().unwrap_or(Path::new("/")).join(rest),
+        _ => target.join(dir),
+    }
+}
+
+fn not_there(path: &Path) -> String {
+    format!("--link-dest {}: no such directory; ignored", show(path.as_os_str().as_bytes()))
+}
+
+fn crosses(path: &Path) -> Error {
+    let e = Error::new(ErrorKind::Usage, "--link-dest").at(path.as_os_str().as_bytes());
+    let e = e.because("is on another file system; hard links cannot cross file systems");
+    e.hint("choose a directory on the destination's file system, or omit --link-dest")
+}

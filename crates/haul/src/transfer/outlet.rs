@@ -1,0 +1,105 @@
+//! Standard output, devices and pipes as destinations: they take bytes, and have no content.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+
+use haul_core::entry::MetaMask;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::Scheme;
+use haul_core::plan::{Compare, Policy};
+use haul_core::spec::{Safety, TransferSpec};
+use haul_stores::stream::Output;
+
+use super::run_copy;
+use crate::exit::Exit;
+use crate::flags::{CopyFlags, Global};
+use crate::open;
+
+/// What takes the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outlet {
+    Stdout,
+    Special(PathBuf),
+}
+
+impl Outlet {
+    /// `None` for a destination of any other kind. A device that `--force` replaces is such.
+    pub fn of(spec: &TransferSpec) -> Option<Outlet> {
+        let destination = &spec.destination;
+        if destination.scheme == Scheme::STDIO {
+            return Some(Outlet::Stdout);
+        }
+        if destination.is_remote() || destination.means_contents() || spec.comparison.force || spec.sources.len() != 1 {
+            return None;
+        }
+        let place = open::path_of(&destination.path);
+        place.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()).then_some(Outlet::Special(place))
+    }
+
+    /// Waits for the reader of a pipe, as open(2) does.
+    pub fn open(&self) -> Result<Output> {
+        let to = match self {
+            Outlet::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            Outlet::Special(path) => OpenOptions::new().write(true).open(path).map(Into::into),
+        };
+        Ok(Output::new(to.map_err(|e| Error::io(e, "open").at(self.words()))?))
+    }
+
+    fn words(&self) -> &[u8] {
+        match self {
+            Outlet::Stdout => b"standard output",
+            Outlet::Special(path) => path.as_os_str().as_bytes(),
+        }
+    }
+
+    /// What the spec asks for that cannot be had here.
+    fn check(&self, spec: &TransferSpec, json: bool) -> Result<()> {
+        let refuse = |reason: &str, hint: &str| {
+            let e = Error::new(ErrorKind::Usage, "copy to").at(self.words()).because(reason.to_string());
+            Err(e.hint(hint.to_string()))
+        };
+        if let Outlet::Special(path) = self {
+            let kind = path.metadata().map_err(|e| Error::io(e, "open").at(self.words()))?.file_type();
+            if !kind.is_char_device() && !kind.is_fifo() {
+                return refuse("is a block device or a socket", "use dd to write to a block device; --force replaces it with a file");
+            }
+        }
+        if json && *self == Outlet::Stdout {
+            return refuse("receives the data, so --json cannot print there", "use --log FILE, or write to a named pipe");
+        }
+        if spec.safety.verify || spec.safety.remove_source {
+            return refuse("cannot be read back", "--verify, --remove-source-files and mv need a file");
+        }
+        if let Some(source) = spec.sources.iter().find(|source| source.scheme != Scheme::STDIO && source.means_contents()) {
+            let e = Error::new(ErrorKind::Usage, "read").at(&source.to_bytes()).because("is a directory");
+            return Err(e.hint("name a file"));
+        }
+        Ok(())
+    }
+
+    /// Sources follow one another, each in a run of its own, until one fails.
+    pub fn copy(&self, flags: &CopyFlags, global: &Global) -> Result<Exit> {
+        self.check(&flags.spec, global.json)?;
+        for source in &flags.spec.sources {
+            let spec = TransferSpec { sources: vec![source.clone()], ..flags.spec.clone() };
+            let exit = run_copy(&CopyFlags { spec, ..flags.clone() }, global)?;
+            if exit != Exit::Success {
+                return Ok(exit);
+            }
+        }
+        Ok(Exit::Success)
+    }
+}
+
+/// As much of a spec as holds where only bytes are taken: nothing is there to be compared, and what a link names is meant.
+pub fn bytes_only(spec: &TransferSpec) -> TransferSpec {
+    let mut spec = spec.clone();
+    spec.comparison = Policy { compare: Compare::Never, ..Policy::DEFAULT };
+    (spec.attributes.keep, spec.attributes.links.follow, spec.attributes.sparse) = (MetaMask::NONE, true, false);
+    (spec.deletion, spec.safety) = (None, Safety { sync: false, ..Safety::default() });
+    spec
+}

@@ -1,0 +1,101 @@
+//! Standard output, devices and pipes as destinations.
+
+use std::os::unix::fs::FileTypeExt;
+
+use crate::support::World;
+
+#[test]
+fn standard_output_receives_the_files_in_their_order_and_nothing_else() {
+    let w = World::new("s: b=5M a=300K none=0 d/e=1K");
+    w.symlink("a", "s/link");
+    let all = |names: &[&str]| names.iter().flat_map(|name| w.read(format!("s/{name}"))).collect::<Vec<u8>>();
+    for (line, names) in [
+        ("cp s/b s/a -", &["b", "a"][..]),
+        ("cp -i --stat s/a -", &["a"]),
+        ("cp s/none -", &["none"]),
+        ("cp -a s/link s/d/e -", &["a", "d/e"]),
+    ] {
+        assert!(w.haul(line).succeeds().bytes == all(names), "{line}");
+    }
+    let ran = w.haul("cp s/a -").succeeds();
+    assert!(ran.err.contains("to standard output") && ran.err.contains("Created:     1 file"), "{}", ran.err);
+    assert!(w.haul("cp -n s/a -").succeeds().bytes.is_empty());
+    assert!(!w.has("-"));
+}
+
+#[test]
+fn what_standard_output_cannot_do_is_refused() {
+    let w = World::new("s: a=300K d/e=1K");
+    for (line, words) in [
+        ("cp --verify s/a -", "cannot be read back"),
+        ("cp --remove-source-files s/a -", "cannot be read back"),
+        ("cp s/d -", "is a directory"),
+        ("cp s/d/ -", "is a directory"),
+        ("cp s/none -", "s/none"),
+    ] {
+        assert!(w.haul(line).run().says(words).bytes.is_empty(), "{line}");
+    }
+    w.haul("cp --json s/a -").ends(1).err_has("--json");
+    let ran = w.haul("cp s/none s/a -").run();
+    assert!(ran.bytes.is_empty(), "a part is missing: {}", ran.err);
+}
+
+#[test]
+fn a_pipe_is_a_source_of_bytes_and_one_whose_reader_has_gone_is_an_error() {
+    let w = World::new("s: a=3M");
+    w.sh("mkfifo pipe");
+    let writer = std::thread::spawn({
+        let (pipe, content) = (w.path("pipe"), w.read("s/a"));
+        move || std::fs::write(pipe, content).expect("write to the pipe")
+    });
+    assert!(w.haul("cp pipe -").succeeds().bytes == w.read("s/a"));
+    writer.join().expect("written");
+    let (reader, gone) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ran = w.haul("cp s/a -").output(std::os::fd::OwnedFd::from(gone).into()).run();
+    assert!(ran.err.contains("the reader has closed the pipe"), "{}", ran.err);
+    ran.code(23);
+}
+
+#[test]
+fn a_device_takes_the_bytes_and_stays_a_device() {
+    let w = World::new("s: f=300K d/g=1K");
+    for command in ["cp s/f null", "cp -I s/f null", "sync s/f null", "sum -o null s", "cp --force -n s/f null"] {
+        if !w.has("null") {
+            w.sh("mknod null c 1 3");
+        }
+        w.haul(command).succeeds();
+        let there = w.meta("null");
+        assert!(there.file_type().is_char_device(), "{command}");
+    }
+    // Nothing could be verified there, and a source must not go.
+    for command in ["mv s/f null", "cp --verify s/f null", "cp --remove-source-files s/f null", "cp s null", "cp s/f s/d/g null"] {
+        w.haul(command).ends(1);
+        assert!(w.has("s/f"));
+        assert!(w.meta("null").file_type().is_char_device(), "{command}");
+    }
+    w.haul("cp --force s/f null").succeeds();
+    assert_eq!(w.read("null"), w.read("s/f"));
+}
+
+#[test]
+fn a_block_device_is_refused() {
+    let w = World::new("s: f=1K");
+    // No driver has this number: opening it would fail.
+    w.sh("mknod disk b 241 0");
+    w.haul("cp s/f disk").ends(1).err_has("block device");
+    assert!(w.meta("disk").file_type().is_block_device());
+}
+
+#[test]
+fn a_pipe_is_written_to() {
+    let w = World::new("s: f=300K");
+    w.sh("mkfifo pipe");
+    let reader = std::thread::spawn({
+        let pipe = w.path("pipe");
+        move || std::fs::read(pipe).expect("read the pipe")
+    });
+    w.haul("cp s/f pipe").succeeds();
+    assert_eq!(reader.join().expect("read"), w.read("s/f"));
+    assert!(w.meta("pipe").file_type().is_fifo());
+}
