@@ -137,6 +137,11 @@ pub fn missing_operand(path: &[u8], hosts: &Hosts) -> Error {
     }
 }
 
-pub fn threads() -> usize {
+/// `-j`, or one a processor.
+pub fn threads(workers: Option<u32>) -> usize {
+    workers.map_or_else(processors, |workers| workers as usize)
+}
+
+pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get).max(2)
 }

@@ -21,7 +21,7 @@ pub fn policy(command: &Command) -> Policy {
     Policy::of(match command {
         Command::Copy(flags) => flags.spec.limits.retries,
         Command::Check(flags) => flags.spec.limits.retries,
-        Command::Sum(flags) => flags.limits.retries,
+        Command::Sum(flags) => flags.retries,
         _ => None,
     })
 }

@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,24 +18,38 @@ const KEPT: usize = 64 << 10;
 /// of a one-time code, a wrong password). Its last message, when it gives up, is in the error.
 const QUIET: rustix::time::Timespec = rustix::time::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// How long the reason of a failure may be on its way. A program that ssh has started may keep the pipe open.
+const REASON: Duration = Duration::from_secs(1);
+
 /// The output of the ssh that was started last.
 #[derive(Clone, Debug, Default)]
-pub struct Messages(Arc<Mutex<Vec<u8>>>);
+pub struct Messages {
+    text: Arc<Mutex<Vec<u8>>>,
+    /// Pipes that have not ended.
+    open: Arc<AtomicUsize>,
+}
 
 impl Messages {
     /// A new pipe for the next ssh, whose messages are passed on to a person as long as `shown` is set.
     pub fn pipe(&self, shown: Arc<AtomicBool>) -> Result<Stdio> {
-        lock(&self.0).clear();
+        lock(&self.text).clear();
         let (errors, stderr) = std::io::pipe().map_err(|e| Error::io(e, "connect"))?;
         let kept = self.clone();
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let relayed = std::thread::Builder::new().name("ssh".into()).spawn(move || {
+            kept.relay(errors, &shown);
+            kept.open.fetch_sub(1, Ordering::Relaxed);
+        });
         // Without the thread nothing is kept.
-        let _ = std::thread::Builder::new().name("ssh".into()).spawn(move || kept.relay(errors, &shown));
+        if relayed.is_err() {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
         Ok(Stdio::from(stderr))
     }
 
     /// All of it so far; the last bytes may still be in the pipe.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.0)).into_owned()
+        String::from_utf8_lossy(&lock(&self.text)).into_owned()
     }
 
     fn relay(&self, mut from: std::io::PipeReader, shown: &AtomicBool) {
@@ -64,7 +78,7 @@ impl Messages {
                 return show(&held[..last]);
             }
             keep(&mut held, &buffer[..count]);
-            keep(&mut lock(&self.0), &buffer[..count]);
+            keep(&mut lock(&self.text), &buffer[..count]);
         }
     }
 
@@ -75,14 +89,23 @@ impl Messages {
         text.contains("Session open refused by peer") || text.contains("Connection closed by UNKNOWN")
     }
 
+    /// The text once no more is to come, or once there is a reason in it and time for the rest of it.
+    fn settled(&self) -> String {
+        let (until, began) = (Instant::now() + REASON, Instant::now());
+        loop {
+            let text = self.text();
+            let said = text.lines().any(|line| is_telling(&line)) && began.elapsed() > Duration::from_millis(50);
+            if said || self.open.load(Ordering::Relaxed) == 0 || Instant::now() > until {
+                return self.text();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Replaces the reason of an error by ssh's own, with the next step.
     pub fn explain(&self, e: Error, host: &str) -> Error {
-        // The last bytes may still be in the pipe.
-        std::thread::sleep(Duration::from_millis(50));
-        let text = self.text();
-        let idle = ["Warning: Permanently added", "debug", "Authenticated to ", "Transferred: ", "Bytes per second: "];
-        let telling = |line: &&str| !line.trim().is_empty() && !idle.iter().any(|words| line.starts_with(words));
-        let Some(last) = text.lines().rev().find(telling) else { return e.at(host.as_bytes()) };
+        let text = self.settled();
+        let Some(last) = text.lines().rev().find(is_telling) else { return e.at(host.as_bytes()) };
         let (kind, hint) = classify(&text);
         let known = e.next_step().map(str::to_string);
         // Asked again, a person would be asked again, and the host would refuse again.
@@ -94,6 +117,12 @@ impl Messages {
             None => e,
         }
     }
+}
+
+/// Whether a line is more than the usual.
+fn is_telling(line: &&str) -> bool {
+    let idle = ["Warning: Permanently added", "debug", "Authenticated to ", "Transferred: ", "Bytes per second: "];
+    !line.trim().is_empty() && !idle.iter().any(|words| line.starts_with(words))
 }
 
 /// Whether the host, or ssh on its behalf, refuses this user for good.

@@ -103,6 +103,7 @@ pub struct How<'a> {
     pub chosen: Chosen<'a>,
     /// Of object stores: versions that are not the latest count, too.
     pub versions: bool,
+    pub threads: usize,
 }
 
 /// Adds up everything below a directory, or one file.
@@ -136,7 +137,7 @@ pub fn count(asked: &open::Argument<'_>, how: How<'_>, cancel: &Cancel, failed: 
     }
     by_dir.lock().unwrap_or_else(PoisonError::into_inner).insert(Vec::new(), Sum::of(&top, 0));
     let spill = std::env::temp_dir();
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&Dir::root(), &tally, &|e, _| {
         errors.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         failed(&e);

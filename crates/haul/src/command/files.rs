@@ -25,6 +25,7 @@ pub struct Ls {
     pub human: bool,
     pub recursive: bool,
     pub json: bool,
+    pub threads: usize,
 }
 
 /// How many names a command failed on.
@@ -65,7 +66,7 @@ pub fn ls(asked: &Argument<'_>, how: Ls, cancel: &Cancel, failed: &(dyn Fn(&Erro
         }
         if how.recursive { Descend::Yes } else { Descend::No }
     };
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&Dir::root(), &keep, &|e, _| fail(e))?;
     if let Some(e) = trouble.into_inner().expect("no panic while held") {
         return Err(Error::io(e, "sort"));
@@ -204,6 +205,7 @@ pub struct Rm {
     /// A missing name is no failure.
     pub quiet_missing: bool,
     pub dry: bool,
+    pub threads: usize,
 }
 
 /// Removes a file, or a directory with all that is in it. Returns how many names could not be removed.
@@ -245,7 +247,7 @@ pub fn rm(
         failed(&e);
     };
     if entry.kind == Kind::Dir {
-        empty(&opened, &name, how.dry, cancel, &fail, each)?;
+        empty(&opened, &name, how, cancel, &fail, each)?;
     }
     if failures.load(Ordering::Relaxed) == 0 {
         match remove_dir(&opened, &entry, how.dry) {
@@ -305,7 +307,7 @@ fn remove_dir(opened: &open::Opened, entry: &Entry, dry: bool) -> Result<()> {
 fn empty(
     opened: &open::Opened,
     name: &Name,
-    dry: bool,
+    how: Rm,
     cancel: &Cancel,
     fail: &(dyn Fn(Error) + Sync),
     each: &(dyn Fn(&Entry) + Sync),
@@ -320,19 +322,19 @@ fn empty(
             }
             return Descend::Yes;
         }
-        match remove(opened, entry, dry) {
+        match remove(opened, entry, how.dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
             _ => each(entry),
         }
         Descend::No
     };
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&top, &visit, &|e, _| fail(e))?;
     for path in dirs.into_inner().expect("no panic while held").finish().map_err(|e| Error::io(e, "sort"))? {
         let path = path.map_err(|e| Error::io(e, "sort"))?;
         let Some(name) = Name::parse(&Dir::root(), &path) else { continue };
         let entry = Entry::bare(name, Kind::Dir);
-        match remove_dir(opened, &entry, dry) {
+        match remove_dir(opened, &entry, how.dry) {
             Err(e) if e.kind() != ErrorKind::NotFound => fail(e.on(&entry.name)),
             _ => each(&entry),
         }

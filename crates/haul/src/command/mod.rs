@@ -30,6 +30,7 @@ use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::hash::Algorithm;
 use haul_core::job::Mode;
+use haul_core::meter::Meter;
 use haul_stores::s3::{self, admin};
 
 use crate::exit::Exit;
@@ -42,7 +43,7 @@ use crate::flags::{
 use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::open::Argument;
-use crate::{out, transfer};
+use crate::{open, out, transfer};
 
 /// Levels that du shows without `-d`.
 const DU_DEPTH: u32 = 1;
@@ -92,8 +93,8 @@ fn is_gone(e: &Error) -> bool {
 }
 
 pub fn ls(flags: &LsFlags, global: &Global) -> Exit {
-    let json = global.json;
-    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json };
+    let (json, threads) = (global.json, open::threads(flags.workers));
+    let how = files::Ls { long: flags.long, all: flags.all, human: flags.human, recursive: flags.recursive, json, threads };
     let many = flags.places.len() > 1;
     let of_keys = keys::Ls { long: flags.long, human: flags.human, recursive: flags.recursive, etag: flags.etag, json };
     over(&flags.places, &flags.connect, |path, to| {
@@ -123,6 +124,7 @@ pub fn du(flags: &DuFlags, global: &Global) -> Exit {
             depth,
             chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
             versions: flags.versions,
+            threads: open::threads(flags.workers),
         };
         let sums = du::count(path, how, &Cancel::default(), &out::failure)?;
         let written = match global.json {
@@ -150,6 +152,7 @@ pub fn tree(flags: &TreeFlags, global: &Global) -> Exit {
         human: flags.human,
         json: global.json,
         chosen: du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system },
+        threads: open::threads(flags.workers),
     };
     over(&flags.places, &flags.connect, |path, to| tree::tree(path, how, &Cancel::default(), &out::failure, to))
 }
@@ -163,7 +166,13 @@ pub fn mkdir(flags: &MkdirFlags) -> Exit {
 }
 
 pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
-    let how = files::Rm { recursive: flags.recursive, force: flags.force, quiet_missing: flags.ignore_missing, dry: flags.dry };
+    let how = files::Rm {
+        recursive: flags.recursive,
+        force: flags.force,
+        quiet_missing: flags.ignore_missing,
+        dry: flags.dry,
+        threads: open::threads(flags.workers),
+    };
     let teller = removed::Teller::new(global, flags.dry);
     let version = flags.connect.get::<s3::Flags>().version_id;
     let of_keys = admin::Rm {
@@ -253,8 +262,12 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
         Ok(filter) => filter,
         Err(e) => return out::error(&e),
     };
-    let choice = sum::Choice { filter: &filter, bounds: flags.selection.bounds, algorithm, format };
-    let each = |path: &Argument<'_>, out: sum::Outputs<'_>| sum::sum(path, &choice, &Cancel::default(), &out::failure, out);
+    let chosen = du::Chosen { filter: &filter, bounds: flags.selection.bounds, one_file_system: flags.selection.one_file_system };
+    let choice = sum::Choice { chosen, algorithm, format };
+    let cancel = Cancel::default();
+    let meter = Meter::new(cancel.clone(), flags.performance.bandwidth);
+    let reading = sum::Reading { workers: flags.performance.workers, cancel: &cancel, meter: &meter };
+    let each = |path: &Argument<'_>, out: sum::Outputs<'_>| sum::sum(path, &choice, reading, &out::failure, out);
     let Some(output) = &flags.output else {
         return over(&flags.sources, &flags.connect, |path, to| {
             let to: Option<&mut dyn Write> = Some(to);

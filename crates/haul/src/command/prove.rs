@@ -10,8 +10,9 @@ use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
+use haul_core::meter::Meter;
 
-use super::sum::{self, Found, Told, below};
+use super::sum::{self, Found, Reading, Told, below};
 use crate::exit::Exit;
 use crate::flags::{CheckFlags, Global};
 use crate::hosts::Hosts;
@@ -56,7 +57,10 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         destination: None,
     });
     let told = Told { found: &|found| teller.found(found), failed: &|e, kind| teller.failed(e, kind) };
-    let checks = sum::check(&mut *from, &opened, &asked.path, flags.is_one_way(), &Cancel::default(), told)?;
+    let cancel = Cancel::default();
+    let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
+    let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
+    let checks = sum::check(&mut *from, &opened, &asked.path, flags.is_one_way(), reading, told)?;
     teller.sums(manifest, checks)?;
     Ok(match checks {
         Checks { failed: 1.., .. } => Exit::Partial,

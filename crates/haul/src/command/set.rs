@@ -135,7 +135,8 @@ impl Setter<'_> {
         let _descends = visit(top);
         let dir = if self.opened.leaf.is_some() { top.name.dir.child(&top.name.leaf) } else { Dir::root() };
         let cancel = Cancel::default();
-        let survey = Survey { store: &*self.opened.store, threads: open::threads(), want: MetaMask::NONE, cancel: &cancel, spill: &spill };
+        let survey =
+            Survey { store: &*self.opened.store, threads: open::processors(), want: MetaMask::NONE, cancel: &cancel, spill: &spill };
         survey.run(&dir, &visit, &|e, _| self.fail(&e))?;
         let rest = std::mem::take(&mut self.state().waiting);
         self.now(rest);

@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
 use haul_core::event::{Action, Why};
-use haul_core::filter::{Filter, Verdict};
 use haul_core::hash::{Algorithm, hex, unhex};
-use haul_core::job::Bounds;
+use haul_core::meter::Meter;
 use haul_core::rlimit::STACK;
 use haul_core::spill::Sorter;
 use haul_core::store::Store;
 use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, ErrorKind, Result};
 
+use super::du::Chosen;
 use crate::open;
 use crate::render::listing::{self, Checks, Listed};
 
@@ -39,8 +39,7 @@ pub enum Format {
 
 /// What is summed, and how it is written.
 pub struct Choice<'a> {
-    pub filter: &'a Filter,
-    pub bounds: Bounds,
+    pub chosen: Chosen<'a>,
     pub algorithm: Algorithm,
     pub format: Format,
 }
@@ -147,8 +146,8 @@ impl Line {
     }
 }
 
-/// Hashes a whole file: where it lies if the store can, else through one buffer.
-pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &Cancel) -> Result<Vec<u8>> {
+/// Hashes a whole file: where it lies if the store can, else through one buffer, as fast as the meter lets it.
+pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, meter: &Meter) -> Result<Vec<u8>> {
     use std::io::Read;
     if let Some(digest) = store.digest(entry, algorithm)? {
         return Ok(digest);
@@ -158,10 +157,12 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
     let mut hasher = algorithm.begin();
     let mut buffer = vec![0; 256 << 10];
     loop {
-        cancel.check()?;
         match reader.read(&mut buffer) {
             Ok(0) => return Ok(hasher.finish()),
-            Ok(n) => hasher.update(&buffer[..n]),
+            Ok(n) => {
+                hasher.update(&buffer[..n]);
+                meter.take(n as u64)?;
+            }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(Error::from_io(e, "read")),
         }
@@ -171,8 +172,20 @@ pub fn digest(store: &dyn Store, entry: &Entry, algorithm: Algorithm, cancel: &C
 /// Files that are hashed at a time on another machine: each takes a round trip, and processors there.
 const REMOTE: usize = 16;
 
-fn threads(store: &dyn Store) -> usize {
-    if store.caps().remote { open::threads().max(REMOTE) } else { open::threads() }
+/// How files are read.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// `-j`.
+    pub workers: Option<u32>,
+    pub cancel: &'a Cancel,
+    pub meter: &'a Meter,
+}
+
+impl Reading<'_> {
+    fn threads(&self, store: &dyn Store) -> usize {
+        let least = if store.caps().remote && self.workers.is_none() { REMOTE } else { 1 };
+        open::threads(self.workers).max(least)
+    }
 }
 
 /// Where sums go: either or both.
@@ -188,7 +201,7 @@ pub struct Outputs<'a> {
 pub fn sum(
     asked: &open::Argument<'_>,
     choice: &Choice<'_>,
-    cancel: &Cancel,
+    reading: Reading<'_>,
     failed: &(dyn Fn(&Error) + Sync),
     out: Outputs<'_>,
 ) -> Result<u64> {
@@ -205,12 +218,11 @@ pub fn sum(
     let spill = std::env::temp_dir();
     let lines = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
     let visit = |entry: &Entry| {
-        let is_dir = entry.kind == Kind::Dir;
-        if !choice.filter.is_empty() && choice.filter.check(&entry.name.path(), is_dir) == Verdict::Exclude {
+        if !choice.chosen.admits(entry, &top) {
             return Descend::No;
         }
-        if entry.kind == Kind::File && choice.bounds.admit(entry) {
-            match digest(&*opened.store, entry, algorithm, cancel) {
+        if entry.kind == Kind::File {
+            match digest(&*opened.store, entry, algorithm, reading.meter) {
                 Ok(digest) => {
                     let mut shown = if format == Format::Coreutils { prefix(path, opened.leaf.is_some()) } else { Vec::new() };
                     shown.extend(entry.name.path());
@@ -238,8 +250,8 @@ pub fn sum(
     if opened.leaf.is_some() {
         visit(&top);
     } else {
-        let threads = threads(&*opened.store);
-        let survey = Survey { store: &*opened.store, threads, want: MetaMask::NONE, cancel, spill: &spill };
+        let threads = reading.threads(&*opened.store);
+        let survey = Survey { store: &*opened.store, threads, want: MetaMask::NONE, cancel: reading.cancel, spill: &spill };
         survey.run(&Dir::root(), &visit, &|e, _| fail(e))?;
     }
     let written = |e: io::Error| Error::io(e, "write");
@@ -310,7 +322,7 @@ pub fn check(
     opened: &open::Opened,
     path: &[u8],
     one_way: bool,
-    cancel: &Cancel,
+    reading: Reading<'_>,
     told: Told<'_>,
 ) -> Result<Checks> {
     let spill = std::env::temp_dir();
@@ -331,10 +343,10 @@ pub fn check(
         std::thread::scope(|scope| {
             let run = || {
                 while let Some((at, (line, algorithm))) = { next.lock().expect("no panic while held").next() } {
-                    if cancel.is_set() {
+                    if reading.cancel.is_set() {
                         return;
                     }
-                    let judged = judge(&*opened.store, path, line, *algorithm, cancel);
+                    let judged = judge(&*opened.store, path, line, *algorithm, reading.meter);
                     let mut turn = turn.lock().expect("no panic while held");
                     turn.1.insert(at, judged);
                     loop {
@@ -346,12 +358,12 @@ pub fn check(
                 }
             };
             // Fewer threads do the same work: this one takes part.
-            for _ in 1..threads(&*opened.store) {
+            for _ in 1..reading.threads(&*opened.store) {
                 let _one_less = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, run);
             }
             run();
         });
-        cancel.check()?;
+        reading.cancel.check()?;
     }
     let mut checks = counts.into_inner().expect("no panic while held");
     if !one_way {
@@ -360,7 +372,7 @@ pub fn check(
             unseen.fetch_add(1, Ordering::Relaxed);
             (told.failed)(e, kind);
         };
-        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), cancel, Told { failed: &failed, ..told })?;
+        checks.extra = extras(opened, path, listed, lines.format.map(|f| f.0), reading, Told { failed: &failed, ..told })?;
         // A tree of which a part was not seen is not proven.
         checks.failed += unseen.into_inner();
     }
@@ -433,7 +445,7 @@ fn report(line: &Line, judged: Result<Option<(Action, Why)>>, counts: &mut Check
 }
 
 /// `None`: it is as the line says.
-fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, cancel: &Cancel) -> Result<Option<(Action, Why)>> {
+fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, meter: &Meter) -> Result<Option<(Action, Why)>> {
     let bad = || Error::new(ErrorKind::BadName, "check").at(&line.path).because("is no path below the directory");
     let name = Name::parse(&Dir::root(), below(tree, &line.path)).ok_or_else(bad)?;
     let entry = match store.stat(&name, MetaMask::NONE) {
@@ -448,12 +460,12 @@ fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, canc
     if line.stamp.is_some_and(|(size, _)| size != entry.size) {
         return differs(Why::Size);
     }
-    let found = digest(store, &entry, algorithm, cancel).map_err(|e| e.on(&name))?;
+    let found = digest(store, &entry, algorithm, meter).map_err(|e| e.on(&name))?;
     if found == line.digest { Ok(None) } else { differs(Why::Content) }
 }
 
 /// Files that the manifest does not have: two sorted streams, merged.
-fn extras(opened: &open::Opened, tree: &[u8], listed: Sorter, format: Option<Format>, cancel: &Cancel, told: Told<'_>) -> Result<u64> {
+fn extras(opened: &open::Opened, tree: &[u8], listed: Sorter, format: Option<Format>, reading: Reading<'_>, told: Told<'_>) -> Result<u64> {
     let spill = std::env::temp_dir();
     let there = Mutex::new(Sorter::new(&spill, 8 << 20, <[u8]>::cmp));
     let visit = |entry: &Entry| {
@@ -465,7 +477,8 @@ fn extras(opened: &open::Opened, tree: &[u8], listed: Sorter, format: Option<For
         }
         Descend::Yes
     };
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    let threads = open::threads(reading.workers);
+    let survey = Survey { store: &*opened.store, threads, want: MetaMask::NONE, cancel: reading.cancel, spill: &spill };
     survey.run(&Dir::root(), &visit, &|e, kind| (told.failed)(&e, kind))?;
     let sorted = |sorter: Sorter| sorter.finish().map_err(|e| Error::io(e, "sort"));
     let mut listed = sorted(listed)?.peekable();

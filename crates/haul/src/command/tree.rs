@@ -36,6 +36,7 @@ pub struct How<'a> {
     pub human: bool,
     pub json: bool,
     pub chosen: Chosen<'a>,
+    pub threads: usize,
 }
 
 impl How<'_> {
@@ -264,7 +265,7 @@ fn gather(asked: &Argument<'_>, how: How<'_>, cancel: &Cancel, failed: &(dyn Fn(
         if how.sums() || how.shows(line.level() + 1) { Descend::Yes } else { Descend::No }
     };
     let spill = std::env::temp_dir();
-    let survey = Survey { store: &*opened.store, threads: open::threads(), want: MetaMask::NONE, cancel, spill: &spill };
+    let survey = Survey { store: &*opened.store, threads: how.threads, want: MetaMask::NONE, cancel, spill: &spill };
     survey.run(&Dir::root(), &visit, &|e, _| {
         gathered.lock().unwrap_or_else(PoisonError::into_inner).errors += 1;
         failed(&e);

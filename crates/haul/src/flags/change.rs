@@ -7,11 +7,10 @@ use haul_core::entry::Time;
 
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
-use super::speed::SpeedArgs;
+use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::{Location, Scheme};
 use crate::units::{self, When};
-use haul_core::spec::Performance;
 use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +69,8 @@ pub struct RmFlags {
     pub uploads: bool,
     /// Only uploads that were begun before.
     pub older: Option<Time>,
-    pub performance: Performance,
+    /// `-j`.
+    pub workers: Option<u32>,
     pub connect: Connect,
 }
 
@@ -115,7 +115,7 @@ pub struct RmArgs {
     #[arg(long, value_name = "WHEN", value_parser = units::parse_when, requires = "uploads")]
     older_than: Option<When>,
     #[command(flatten)]
-    speed: SpeedArgs,
+    speed: WorkersArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -139,7 +139,7 @@ impl RmArgs {
             ignore_missing: self.ignore_missing,
             force: self.force,
             dry: self.dry_run,
-            performance: self.speed.resolve(),
+            workers: self.speed.workers,
             connect,
         })
     }

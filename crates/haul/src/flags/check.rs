@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum, ValueHint};
 use haul_core::entry::MetaMask;
-use haul_core::spec::{self, Input, Limits, Operation, Safety, Selection, TransferSpec};
+use haul_core::spec::{self, Input, Operation, Performance, Safety, Selection, TransferSpec};
 
 use super::connect::{Connect, ConnectArgs};
 use super::keep::{self, KeepArgs};
-use super::run::RunArgs;
+use super::run::{RetryArgs, RunArgs};
 use super::same::SameArgs;
-use super::select::{ListedArgs, SelectArgs, input};
+use super::select::{ListedArgs, NulArgs, SelectArgs, input};
+use super::shown::ids;
 use super::speed::SpeedArgs;
 use super::{Environment, Refusal, location, locations};
 use crate::location::{Location, Scheme};
@@ -84,6 +86,14 @@ pub struct CheckArgs {
     connect: ConnectArgs,
 }
 
+/// An option that says nothing beside `--manifest`: the manifest names the files and their content.
+fn without_effect(given: &ArgMatches) -> Option<String> {
+    let of_groups = [ids::<SelectArgs>(), ids::<SameArgs>(), ids::<KeepArgs>()].into_iter().flatten();
+    let own = ["files_from", "deadline", "timeout", "failed_to"].map(String::from);
+    let is_given = |id: &String| given.value_source(id) == Some(ValueSource::CommandLine);
+    of_groups.chain(own).find(is_given).map(|id| format!("--{}", id.replace('_', "-")))
+}
+
 impl CheckArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<CheckFlags, Refusal> {
         let manifest = self.manifest.as_ref().map(input);
@@ -93,6 +103,9 @@ impl CheckArgs {
             (Some(_), [tree]) => (Vec::new(), location(tree, environment)?),
             (Some(_), _) => return Err("with --manifest check takes one address, the DIR to verify".into()),
         };
+        if let Some(option) = manifest.as_ref().and_then(|_| without_effect(given)) {
+            return Err(format!("{option} has no effect with --manifest, which names the files to verify; omit it"));
+        }
         if sources.iter().chain([&tree]).any(|place| place.scheme == Scheme::STDIO) {
             return Err("- has no names to compare; write it to a file first".into());
         }
@@ -133,7 +146,8 @@ pub struct SumFlags {
     /// `-o`; `None` is standard output.
     pub output: Option<PathBuf>,
     pub selection: Selection,
-    pub limits: Limits,
+    pub retries: Option<u32>,
+    pub performance: Performance,
     pub connect: Connect,
 }
 
@@ -177,9 +191,9 @@ pub struct SumArgs {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
-    listed: ListedArgs,
+    lists: NulArgs,
     #[command(flatten)]
-    run: RunArgs,
+    retry: RetryArgs,
     #[command(flatten)]
     speed: SpeedArgs,
     #[command(flatten)]
@@ -190,13 +204,14 @@ impl SumArgs {
     pub(super) fn resolve(self, given: &ArgMatches, environment: &Environment<'_>) -> Result<SumFlags, Refusal> {
         let sources = locations(&self.paths, environment)?;
         let mut selection = self.select.resolve(given, environment)?;
-        self.listed.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
+        self.lists.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         Ok(SumFlags {
             sources,
             format: self.format,
             output: self.output,
             selection,
-            limits: self.run.resolve(environment)?.0,
+            retries: self.retry.retries,
+            performance: self.speed.resolve(),
             connect: self.connect.resolve(),
         })
     }

@@ -8,10 +8,10 @@ use clap::{ArgMatches, Args, ValueHint};
 use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::select::SelectArgs;
-use super::speed::SpeedArgs;
+use super::speed::WorkersArgs;
 use super::{Environment, Refusal, locations};
 use crate::location::Location;
-use haul_core::spec::{Performance, Selection};
+use haul_core::spec::Selection;
 use haul_stores::s3::flags as objects;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub struct LsFlags {
     pub etag: bool,
     pub versions: bool,
     pub uploads: bool,
-    pub performance: Performance,
+    /// `-j`.
+    pub workers: Option<u32>,
     pub connect: Connect,
 }
 
@@ -71,7 +72,7 @@ pub struct LsArgs {
     #[arg(long, conflicts_with_all = ["all_versions", "etag"])]
     uploads: bool,
     #[command(flatten)]
-    speed: SpeedArgs,
+    speed: WorkersArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -105,7 +106,7 @@ impl LsArgs {
             etag: self.etag,
             versions,
             uploads,
-            performance: self.speed.resolve(),
+            workers: self.speed.workers,
             connect,
         })
     }
@@ -122,7 +123,8 @@ pub struct DuFlags {
     pub depth: Option<u32>,
     pub human: bool,
     pub selection: Selection,
-    pub performance: Performance,
+    /// `-j`.
+    pub workers: Option<u32>,
     pub connect: Connect,
 }
 
@@ -158,7 +160,7 @@ pub struct DuArgs {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
-    speed: SpeedArgs,
+    speed: WorkersArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -181,7 +183,7 @@ impl DuArgs {
             depth: if self.summarize { Some(0) } else { self.depth },
             human: self.human_readable,
             selection: self.select.resolve(given, environment)?,
-            performance: self.speed.resolve(),
+            workers: self.speed.workers,
             connect: self.connect.resolve(),
         })
     }
@@ -199,7 +201,8 @@ pub struct TreeFlags {
     pub depth: Option<u32>,
     pub human: bool,
     pub selection: Selection,
-    pub performance: Performance,
+    /// `-j`.
+    pub workers: Option<u32>,
     pub connect: Connect,
 }
 
@@ -235,7 +238,7 @@ pub struct TreeArgs {
     #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
-    speed: SpeedArgs,
+    speed: WorkersArgs,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -250,7 +253,7 @@ impl TreeArgs {
             depth: self.depth,
             human: self.human_readable,
             selection: self.select.resolve(given, environment)?,
-            performance: self.speed.resolve(),
+            workers: self.speed.workers,
             connect: self.connect.resolve(),
         })
     }

@@ -11,6 +11,14 @@ use crate::units::{self, When};
 
 #[derive(Args)]
 #[command(next_help_heading = "Safety")]
+pub struct RetryArgs {
+    /// Retry transient errors up to N times (default: 9) within 3 minutes, and reconnect up to N times (default: 3)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub(super) retries: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Safety")]
 pub struct RunArgs {
     /// Stop cleanly after a DURATION or at a TIME (5h30m, 06:00, 2026-01-31T06:00; exit code 75; resumable)
     #[arg(long, value_name = "DURATION|TIME", value_parser = units::parse_when)]
@@ -18,9 +26,8 @@ pub struct RunArgs {
     /// Abort when no progress was made for DURATION: 60s, 5m
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Retry transient errors up to N times (default: 9) within 3 minutes, and reconnect up to N times (default: 3)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
-    retries: Option<u32>,
+    #[command(flatten)]
+    retry: RetryArgs,
     /// Write the names that failed to FILE, for --files-from
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     failed_to: Option<PathBuf>,
@@ -36,6 +43,6 @@ impl RunArgs {
         }
         // rsync's --timeout 0 is none at all; every wait here has a bound.
         let timeout = self.timeout.filter(|t| !t.is_zero());
-        Ok((Limits { timeout, retries: self.retries, deadline }, self.failed_to))
+        Ok((Limits { timeout, retries: self.retry.retries, deadline }, self.failed_to))
     }
 }

@@ -83,13 +83,31 @@ impl SelectArgs {
 
 #[derive(Args)]
 #[command(next_help_heading = "Filters")]
+pub struct NulArgs {
+    /// End names in lists with NUL, not with a newline (--files-from, --include-from, ...)
+    #[arg(short = '0', long, visible_alias = "null")]
+    from0: bool,
+}
+
+impl NulArgs {
+    /// Adds what it says of lists to a selection. `other_readers`: how many sources are standard input.
+    pub(super) fn resolve(&self, selection: &mut Selection, other_readers: usize) -> Result<(), Refusal> {
+        selection.nul_separated = self.from0;
+        if selection.readers_of_stdin() + other_readers > 1 {
+            return Err("standard input can be read for one thing only; put the other lists into files".into());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Filters")]
 pub struct ListedArgs {
     /// Select only the names in FILE, one per line, relative to SRC (- reads standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     files_from: Option<OsString>,
-    /// End names in lists with NUL, not with a newline (--files-from, --include-from, ...)
-    #[arg(short = '0', long, visible_alias = "null")]
-    from0: bool,
+    #[command(flatten)]
+    nul: NulArgs,
 }
 
 impl ListedArgs {
@@ -100,10 +118,6 @@ impl ListedArgs {
     /// Adds the list to a selection. `other_readers`: how many sources are standard input.
     pub(super) fn resolve(&self, selection: &mut Selection, other_readers: usize) -> Result<(), Refusal> {
         selection.files_from = self.files_from.as_ref().map(input);
-        selection.nul_separated = self.from0;
-        if selection.readers_of_stdin() + other_readers > 1 {
-            return Err("standard input can be read for one thing only; put the other lists into files".into());
-        }
-        Ok(())
+        self.nul.resolve(selection, other_readers)
     }
 }

@@ -52,7 +52,7 @@ const SHORT: [(&str, &[&str]); 2] = [
 /// The ids that `-h` shows of the groups that many commands share.
 const SHORT_OF_GROUPS: [&str; 9] = ["exclude", "workers", "identity", "jump", "endpoint_url", "profile", "verbose", "quiet", "json"];
 
-fn ids<A: Args>() -> BTreeSet<String> {
+pub(super) fn ids<A: Args>() -> BTreeSet<String> {
     A::augment_args(Command::new("group")).get_arguments().map(|arg| arg.get_id().to_string()).collect()
 }
 

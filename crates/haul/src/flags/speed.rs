@@ -8,10 +8,17 @@ use crate::units::{self, Rate};
 
 #[derive(Args)]
 #[command(next_help_heading = "Performance")]
-pub struct SpeedArgs {
+pub struct WorkersArgs {
     /// Use N workers (default: auto-tuned)
     #[arg(short = 'j', long, visible_alias = "numworkers", value_name = "N", value_parser = workers)]
-    workers: Option<u32>,
+    pub(super) workers: Option<u32>,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Performance")]
+pub struct SpeedArgs {
+    #[command(flatten)]
+    workers: WorkersArgs,
     /// Limit throughput to RATE per second: 400M, 1.5G, 10Gbit (without a unit KiB as in rsync; 0: unlimited)
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     bwlimit: Option<Rate>,
@@ -27,7 +34,7 @@ fn workers(text: &str) -> Result<u32, String> {
 
 impl SpeedArgs {
     pub(super) fn resolve(&self) -> Performance {
-        Performance { workers: self.workers, bandwidth: self.bwlimit.and_then(|rate| rate.0), ..Performance::default() }
+        Performance { workers: self.workers.workers, bandwidth: self.bwlimit.and_then(|rate| rate.0), ..Performance::default() }
     }
 }
 

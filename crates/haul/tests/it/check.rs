@@ -118,6 +118,32 @@ fn a_tree_of_which_a_part_was_not_seen_is_not_verified() {
 }
 
 #[test]
+fn options_without_an_effect_are_refused() {
+    let w = World::new("src: a=5");
+    w.haul("sum -o manifest src/").succeeds();
+    for option in ["--exclude a", "-x", "--checksum", "--files-from manifest", "--deadline 1h", "--timeout 5m"] {
+        w.haul(&format!("check --manifest manifest {option} src")).ends(2).err_has("--manifest");
+    }
+    w.haul("check --manifest manifest -j 1 --bwlimit 1G src").succeeds();
+    for line in ["sum --files-from manifest src", "sum --deadline 1h src", "ls --bwlimit 1M src", "rm --bwlimit 1M src/a"] {
+        w.haul(line).ends(1).err_has("unexpected argument");
+    }
+    assert!(w.has("src/a"));
+}
+
+#[test]
+fn sums_stay_on_one_file_system_and_come_out_the_same_with_one_worker() {
+    let w = World::new("src: a=5 d/b=3K d/mounted/");
+    let _mounted = Mounted::tmpfs(&w.path("src/d/mounted"), "size=1M");
+    w.write("src/d/mounted/c", "other");
+    let all = w.haul("sum --format sha256sum src").succeeds().out;
+    assert_eq!(w.haul("sum -j 1 --bwlimit 10G --format sha256sum src").succeeds().out, all);
+    let without: String = all.lines().filter(|line| !line.contains("mounted")).map(|line| format!("{line}\n")).collect();
+    assert!(without.lines().count() == 2 && all.lines().count() == 3, "{all}");
+    assert_eq!(w.haul("sum -x --format sha256sum src").succeeds().out, without);
+}
+
+#[test]
 fn a_manifest_verifies_a_tree_without_its_source() {
     let w = World::new("src: a=5 d/b=300K empty=0 l->a");
     w.write("src/with space\nand line", "x");

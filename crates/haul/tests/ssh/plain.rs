@@ -148,9 +148,10 @@ fn a_file_of_size_0_that_has_content_is_copied_to_its_end() {
 fn a_connection_that_is_cut_is_made_again() {
     let w = World::new("src: big=30M");
     haul_test::tree::spread(&w.path("src/many"), 4, 100, 3000).expect("made");
-    let run = w.haul("cp --bwlimit 6M -v src/ testhost:~/there").start();
+    let mut run = w.haul("cp --bwlimit 6M -v src/ testhost:~/there").start();
     for cut in 1..=2 {
-        std::thread::sleep(Duration::from_millis(1200));
+        let before = w.server.sessions();
+        run.until("sessions of a login", || w.server.logins() == cut && w.server.sessions() >= before + 2);
         assert!(w.server.cut() > 0, "cut {cut}: there was a connection");
     }
     run.wait().code(0);

@@ -41,7 +41,7 @@ pub fn run(flags: &DataFlags, global: &Global) -> Exit {
 
 fn work(flags: &DataFlags, global: &Global, cancel: &Cancel) -> Result<Exit> {
     let reporter = Reporter { global };
-    let threads = flags.workers.map_or_else(open::threads, |n| n as usize);
+    let threads = open::threads(flags.workers);
     let refuse = |why: String| Error::new(ErrorKind::Usage, "bench data").because(why);
     let spec = match &flags.wanted {
         Wanted::Spec(spec) => spec.clone().scaled(flags.scale),

@@ -108,7 +108,7 @@ impl PlannedRun<'_> {
                 seed: self.keeping.seed,
                 limit: self.flags.limit,
                 caches,
-                threads: open::threads(),
+                threads: open::processors(),
                 cancel: self.cancel,
                 group: self.group,
             };

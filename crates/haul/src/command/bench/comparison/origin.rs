@@ -59,6 +59,6 @@ impl Origin {
     }
 
     pub(super) fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
-        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
+        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::processors(), cancel)
     }
 }

@@ -200,7 +200,7 @@ impl comparison::Target for Target<'_> {
                 admin::rm(&scope, how, admin::Reporter { failed: &failed, each: &|_| {} })?;
             }
             None => {
-                let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false };
+                let how = files::Rm { recursive: true, force: true, quiet_missing: true, dry: false, threads: open::processors() };
                 files::rm(&asked, how, &Cancel::default(), &failed, &|_| {})?;
             }
         }
