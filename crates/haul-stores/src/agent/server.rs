@@ -64,6 +64,8 @@ pub struct Options {
     pub umask: u32,
     /// The version of this program, for messages.
     pub version: &'static str,
+    /// Ends the process, in which nobody has been heard for too long: its threads may be stuck in reads and system calls.
+    pub abandoned: fn(),
 }
 
 /// One run of the agent.
@@ -362,7 +364,7 @@ impl Agent {
         Ok(wanted)
     }
 
-    /// Heartbeats on every link, for as long as the process lives, which ends when nobody has been heard for too long.
+    /// Heartbeats on every link, for as long as the process lives, which is ended when nobody has been heard for too long.
     fn pulse(&self) {
         loop {
             std::thread::sleep(HEARTBEAT);
@@ -370,7 +372,7 @@ impl Agent {
             self.data.end_silent();
             if lock(&self.heard).elapsed() > ABANDONED {
                 self.joining.close();
-                std::process::exit(0);
+                return (self.options.abandoned)();
             }
         }
     }

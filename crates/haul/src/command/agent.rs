@@ -8,7 +8,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::exit::Exit;
 use crate::flags::other::AgentFlags;
-use crate::out;
+use crate::{out, signals};
 
 pub fn run(flags: &AgentFlags) -> Exit {
     match carry_on(flags) {
@@ -25,6 +25,9 @@ fn carry_on(flags: &AgentFlags) -> Result<()> {
     let (input, output) = (own(std::io::stdin().as_fd())?, own(std::io::stdout().as_fd())?);
     match &flags.join {
         Some(word) => join(word, &input, &output),
-        None => serve(input, output, Options { measuring: haul_bench::net::measuring(), umask, version: env!("CARGO_PKG_VERSION") }),
+        None => {
+            let (measuring, version) = (haul_bench::net::measuring(), env!("CARGO_PKG_VERSION"));
+            serve(input, output, Options { measuring, umask, version, abandoned: || signals::leave(Exit::Success) })
+        }
     }
 }

@@ -31,7 +31,7 @@ impl Measuring for Unmeasured {
 }
 
 fn options() -> Options {
-    Options { measuring: Arc::new(Unmeasured), umask: 0o022, version: "0" }
+    Options { measuring: Arc::new(Unmeasured), umask: 0o022, version: "0", abandoned: || () }
 }
 
 /// The requesting end, without a thread of its own.
