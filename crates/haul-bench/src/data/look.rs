@@ -148,18 +148,18 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     if is_empty(top)? {
         return Ok(Standing::default());
     }
-    let (found, batches, read) = (Mutex::new(Standing::default()), Batches::of_entries(plan), AtomicU64::new(0));
+    let (found, batches, read) = (Mutex::new(Standing::default()), Batches::new(plan.skeleton.entries()), AtomicU64::new(0));
     together(threads, cancel, || {
         let (mut worker, mut own) = (Worker::new(plan, top), Standing::default());
-        batches.work(cancel, |part, number| {
-            let (set, file) = (&plan.parts[part], plan.parts[part].file(number));
-            let dir = match worker.dir(part, set.skeleton.dir_of(number)) {
+        batches.work(cancel, |number| {
+            let file = plan.file(number);
+            let dir = match worker.dir(plan.skeleton.dir_of(number)) {
                 Ok(dir) => dir,
                 Err(e) if is_absent(&e) => return Ok(()),
                 Err(e) => return Err(e),
             };
-            let target = || if let Kind::Symlink(to) = file.kind { set.target(number, to) } else { Vec::new() };
-            let name = set.file_name(number);
+            let target = || if let Kind::Symlink(to) = file.kind { plan.target(number, to) } else { Vec::new() };
+            let name = plan.file_name(number);
             let mut state = look(dir, &name, &file, target)?;
             match state {
                 Found::Absent => {}
@@ -188,7 +188,7 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
                 _ => false,
             };
             if first {
-                own.example = Some(set.path(number));
+                own.example = Some(plan.path(number));
             }
             Ok(())
         })?;
@@ -211,14 +211,14 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
 pub fn listed(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
     let all = AtomicU64::new(names(top)?.count() as u64);
     let dirs = AtomicU64::new(0);
-    let batches = Batches::new(plan.parts.iter().map(|part| part.skeleton.dirs()));
+    let batches = Batches::new(plan.skeleton.dirs());
     together(threads, cancel, || {
         let mut worker = Worker::new(plan, top);
-        batches.work(cancel, |part, dir| {
-            if dir == 0 && plan.parts[part].folder.is_empty() {
+        batches.work(cancel, |dir| {
+            if dir == 0 {
                 return Ok(());
             }
-            match worker.dir(part, dir) {
+            match worker.dir(dir) {
                 Ok(opened) => {
                     all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
                     dirs.fetch_add(1, Ordering::Relaxed);
