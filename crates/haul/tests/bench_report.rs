@@ -3,54 +3,47 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::ops::Deref;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use generated::Made;
 use haul_bench::report;
+use haul_test::program::Ended;
+use haul_test::scratch::Scratch;
 use serde_json::Value;
 
 #[path = "../../haul-bench/tests/generated/mod.rs"]
 mod generated;
 
-struct World {
-    place: tempfile::TempDir,
+struct World(Scratch);
+
+impl Deref for World {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.0
+    }
 }
 
 impl World {
     fn new() -> World {
-        World { place: tempfile::Builder::new().prefix("haul-report-").tempdir().expect("a temporary directory") }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
+        World(Scratch::new())
     }
 
     fn run(&self, name: &str, made: &Made) {
-        let dir = self.path(name);
-        fs::create_dir(&dir).expect("made");
-        fs::write(dir.join("run.json"), serde_json::to_vec(&made.0).expect("a header")).expect("written");
+        self.write(format!("{name}/run.json"), serde_json::to_vec(&made.0).expect("a header"));
         let lines: Vec<String> = made.1.iter().map(|sample| serde_json::to_string(sample).expect("a sample") + "\n").collect();
-        fs::write(dir.join("samples.jsonl"), lines.concat()).expect("written");
-    }
-
-    fn report(&self, words: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/bin:/bin").env("HOME", self.place.path());
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command.args(["bench", "report"]).args(words.split_whitespace()).stdin(Stdio::null());
-        command.output().expect("the program runs")
+        self.write(format!("{name}/samples.jsonl"), lines.concat());
     }
 
     /// Standard output and standard error.
     #[track_caller]
     fn ends(&self, code: i32, words: &str) -> (String, String) {
-        let ran = self.report(words);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
-        assert_eq!(ran.status.code(), Some(code), "haul bench report {words}\n{out}\n{err}");
+        let Ended { out, err, .. } = self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench report {words}")).ends(code);
         (out, err)
     }
 }
@@ -142,7 +135,7 @@ impl Looked {
 
 /// Looks at a page as a person would, with nothing but loopback within reach.
 fn look(world: &World, address: &str, width: u32) -> Looked {
-    let profile = tempfile::Builder::new().prefix("profile-").tempdir_in(world.place.path()).expect("a profile");
+    let profile = tempfile::Builder::new().prefix("profile-").tempdir_in(&world.work).expect("a profile");
     let mut command = Command::new(browser());
     command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions"]);

@@ -1,4 +1,4 @@
-//! What was asked for, and what that means in files and bytes.
+//! The settings of a run, and the files and bytes that follow from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::operation::Operation;
 use super::place::{Layout, Manner, Place};
 
-/// Bytes that one read or write moves at the most, where nothing was asked for: as smallfile has it.
+/// Bytes of one read or write at most, by default: as in smallfile.
 const RECORD: u64 = 1 << 20;
 /// Bytes of the buffers of all threads.
 const MOST_BUFFERS: u64 = 1 << 30;
@@ -74,7 +74,7 @@ impl Settings {
         self.record.unwrap_or(RECORD).min(size.max(1)) as usize
     }
 
-    /// What stands there at the most, of all cases.
+    /// The most space that any case uses.
     pub fn needs(&self) -> Space {
         let appends = self.operations.iter().filter(|op| **op == Operation::Append).count() as u64;
         // A store puts a new file beside the old one before it takes its place.
@@ -91,7 +91,7 @@ impl Settings {
         all.fold(Space { bytes: 0, files: 0 }, |most, one| Space { bytes: most.bytes.max(one.bytes), files: most.files.max(one.files) })
     }
 
-    /// What makes no sense, before anything is touched.
+    /// `Usage` for settings that cannot be measured.
     pub fn check(&self) -> Result<()> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
         let refuse = |reason: String, hint: &str| Err(Error::new(ErrorKind::Usage, "bench files").because(reason).hint(hint));

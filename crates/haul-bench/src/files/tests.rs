@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
-use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
 use haul_stores::local::{Local, Options};
@@ -34,7 +33,7 @@ fn settings(operations: &str) -> Settings {
     }
 }
 
-/// What stands below a place: files, links and directories by their path, without the directories that every case has.
+/// Files, links and directories below a place by their path, without the directories that every case has.
 fn tree(top: &Path) -> BTreeMap<PathBuf, fs::Metadata> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![top.to_path_buf()];
@@ -51,7 +50,6 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, fs::Metadata> {
             }
         }
     }
-    found.remove(Path::new(MARK));
     found
 }
 
@@ -121,16 +119,16 @@ const LOCAL: &str = "create read append read overwrite read truncate-overwrite r
 fn each_operation_does_to_a_directory_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
     for same_dir in [false, true] {
-        let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
+        let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
         conforms(&place, &dir.path().join("haul-bench-files-1"), LOCAL, same_dir);
-        place.remove(&Cancel::default()).unwrap();
+        place.remove().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
 
 fn store_place(dir: &Path) -> Arc<dyn Place> {
     let store = Local::open(dir, Options::default()).unwrap();
-    Arc::new(StorePlace::make(Arc::new(store), "there", "haul-bench-files-2", "mark", Time::default()).unwrap())
+    Arc::new(StorePlace::make(Arc::new(store), "there", "haul-bench-files-2").unwrap())
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn each_operation_does_to_a_store_what_it_says() {
     assert!(place.refuses(Operation::Append).is_some());
     let operations = "create read overwrite read stat chmod setxattr getxattr rename read symlink hardlink mkdir rmdir readdir ls-l delete";
     conforms(&place, &dir.path().join("haul-bench-files-2"), operations, false);
-    place.remove(&Cancel::default()).unwrap();
+    place.remove().unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -188,7 +186,7 @@ fn verified(place: &Arc<dyn Place>, top: &Path, verify: bool) -> (u64, u64, Outc
 #[test]
 fn one_flipped_byte_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
+    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
     let top = dir.path().join("haul-bench-files-1");
     assert_eq!(verified(&place, &top, true), (1, 1, Outcome::Wrong));
     assert_eq!(verified(&place, &top, false), (0, 0, Outcome::Ok));
@@ -200,7 +198,7 @@ fn one_flipped_byte_is_found() {
 #[test]
 fn what_is_missing_fails_and_the_rest_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
+    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
     let mut told = None;
     run(&place, &settings("create stat"), &Cancel::default(), &|_, _, _, _| false, &mut |event| {
         match event {
@@ -250,7 +248,7 @@ impl Place for Paced {
     fn clear(&self, _: &Cancel) -> Result<()> {
         Ok(())
     }
-    fn remove(&self, _: &Cancel) -> Result<()> {
+    fn remove(&self) -> Result<()> {
         Ok(())
     }
     fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
@@ -420,36 +418,26 @@ fn a_total_is_split_and_what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn only_what_has_the_mark_is_found_and_only_links_themselves_are_removed() {
+fn only_links_themselves_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let mine = LocalPlace::make(dir.path(), "haul-bench-files-1", &mark("here", 1, 1)).unwrap();
-    LocalPlace::make(dir.path(), "haul-bench-files-4", &mark("elsewhere", 1, 1)).unwrap();
-    fs::create_dir(dir.path().join("haul-bench-files-2")).unwrap();
     fs::create_dir(dir.path().join("thesis")).unwrap();
     fs::write(dir.path().join("thesis/1.tex"), "x").unwrap();
-    std::os::unix::fs::symlink(dir.path().join("thesis"), mine.path().join("trap")).unwrap();
-    std::os::unix::fs::symlink(dir.path().join("thesis"), dir.path().join("haul-bench-files-3")).unwrap();
-    let store: Arc<dyn haul_core::store::Store> = Arc::new(Local::open(dir.path(), Options::default()).unwrap());
-    let found = left::find(&*store, "here").unwrap();
-    let of = |leaf: &str, state| Left { leaf: leaf.as_bytes().to_vec(), state };
-    let expected = [
-        of("haul-bench-files-1", left::State::Over),
-        of("haul-bench-files-2", left::State::Foreign),
-        of("haul-bench-files-4", left::State::Elsewhere),
-    ];
-    assert_eq!(found, expected);
-    StorePlace::found(store, "there", b"haul-bench-files-1").remove(&Cancel::default()).unwrap();
-    assert!(!mine.path().exists());
+    let local: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
+    for (place, leaf) in [(local, "haul-bench-files-1"), (store_place(dir.path()), "haul-bench-files-2")] {
+        std::os::unix::fs::symlink(dir.path().join("thesis"), dir.path().join(leaf).join("trap")).unwrap();
+        place.remove().unwrap();
+        assert!(!dir.path().join(leaf).exists());
+    }
     assert_eq!(fs::read(dir.path().join("thesis/1.tex")).unwrap(), b"x");
 }
 
 #[test]
 fn a_directory_that_cannot_be_made_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let missing = LocalPlace::make(&dir.path().join("no"), "haul-bench-files-1", "mark").unwrap_err();
+    let missing = LocalPlace::make(&dir.path().join("no"), "haul-bench-files-1").unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     fs::write(dir.path().join("haul-bench-files-1"), "x").unwrap();
-    let taken = LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap_err();
+    let taken = LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::Exists);
     assert_eq!(fs::read(dir.path().join("haul-bench-files-1")).unwrap(), b"x");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_stores::agent::Load;
 
-/// Generations that are looked at above and below this process: a shell or two stand between.
+/// Generations of processes examined above and below this one: there may be a shell or two between.
 const GENERATIONS: usize = 4;
 
 pub(super) fn now() -> Load {

@@ -16,7 +16,7 @@ use haul_core::tune::{Fixed, Limits};
 use haul_stores::agent::{Load, Pending, Streams};
 use serde_json::Value;
 
-use super::findings::Limit;
+use super::limit::Limit;
 use super::plan::{Direction, Plan, Point};
 use super::remote::{Files, Remote};
 use super::{CONTENDER, ROUND_TRIP, load};
@@ -93,8 +93,8 @@ struct Moment {
     there: Option<Load>,
 }
 
-/// Measures one point. What goes wrong on the way is in the sample, and as an error beside it where the host cannot be used any
-/// more; `stop` ends it early, with a sample that does not count.
+/// Measures one point. A failure is in the sample, and is returned too if the host cannot be used any more. `stop` ends it
+/// early, with a sample that does not count.
 pub fn measure(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, at: String) -> (Sample, Option<Error>) {
     let mut sample = Sample {
         contender: CONTENDER.into(),

@@ -1,4 +1,4 @@
-//! Where the ticks of an axis are, and where a number lies between its ends. Pure.
+//! The ticks of an axis, and the place of a number on it. Pure.
 
 use super::unit::{digits, grouped};
 use super::{Axis, Scale};

@@ -80,7 +80,7 @@ impl Unit {
         }
     }
 
-    /// At a tick of a logarithmic axis: `200 ms`; what is merely counted stands without its name.
+    /// At a tick of a logarithmic axis: `200 ms`; counts have no unit.
     pub fn tick(self, value: f64) -> String {
         match self {
             Unit::Seconds => {

@@ -39,7 +39,7 @@ fn what_cannot_be_killed_is_given_up() {
     let sent = Mutex::new(Vec::new());
     // Nothing that is sent reaches it.
     let waited = wait(&children, Instant::now(), bounds, timeouts, &|signal| sent.lock().unwrap().push(signal), &mut [0]);
-    assert!(waited.told == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
+    assert!(waited.stopped == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
     assert_eq!(*sent.lock().unwrap(), [libc::SIGTERM, libc::SIGKILL]);
     drop(ending);
     signal_group(children[0].id().cast_signed(), libc::SIGKILL);

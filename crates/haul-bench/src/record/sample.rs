@@ -1,4 +1,4 @@
-//! One measurement, as it stands in `samples.jsonl`.
+//! One measurement, a line of `samples.jsonl`.
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::plot::Unit;
-use crate::record::{ENOUGH, Outcome, Sample};
+use crate::record::{ENOUGH, Latency, Outcome, Sample};
 use crate::stats::{Summary, median};
 
 /// A contender at one combination of what was varied.
@@ -159,16 +159,9 @@ impl<'a> Point<'a> {
         limits.chunk_by(|a, b| a == b).max_by_key(|same| same.len()).map(|same| same[0])
     }
 
-    /// Each kind of failure once, with its first reason, in the order of measurement; interruptions aside.
-    pub fn troubles(&self) -> Vec<(Outcome, &'a str)> {
-        let mut found: Vec<(Outcome, &str)> = Vec::new();
-        for sample in self.samples.iter().filter(|s| s.repetition > 0 && !matches!(s.outcome, Outcome::Ok | Outcome::Interrupted)) {
-            let trouble = (sample.outcome, sample.reason.as_deref().unwrap_or_default());
-            if !found.contains(&trouble) {
-                found.push(trouble);
-            }
-        }
-        found
+    /// The median of a quantile of the latency, in seconds.
+    pub fn latency(&self, of: impl Fn(&Latency) -> f64) -> Option<f64> {
+        self.median_of(|s| s.latency.as_ref().filter(|l| l.count > 0).map(&of))
     }
 
     pub fn number(&self, factor: &str) -> Option<f64> {

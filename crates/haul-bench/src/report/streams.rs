@@ -34,7 +34,12 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     if sentences.is_empty() {
         document.main.push("Nothing was transferred, so there is no rate.".into());
     }
-    if let Some(median) = asked.iter().find_map(|p| p.median_of(|s| Some(s.latency.as_ref()?.p50))) {
+    let limited = groups.iter().filter_map(|group| {
+        let limit = Limit::from_word(ranked(group, RATE).first()?.limit()?)?;
+        Some(format!("{}: limited by {}.", line_name(group[0]), limit.sentence()))
+    });
+    document.main.extend(limited);
+    if let Some(median) = asked.iter().find_map(|p| p.latency(|l| l.p50)) {
         document.main.push(format!("A round trip takes {}.", Unit::Seconds.show(median)));
     }
     let mut section = Section::titled("Streams and directions");
@@ -55,14 +60,24 @@ fn net_table(points: &[&Point<'_>]) -> Table {
         limit if Limit::from_word(limit) == Some(Limit::Network) => Some("network".to_string()),
         limit => Some(limit.replace('-', " ")),
     };
+    // CPU seconds of haul and ssh for each GiB.
+    let processor = |side: &'static str| {
+        move |p: &&Point<'_>| {
+            let used = p.median_of(|s| {
+                let used = |name: &str| s.more.get(&format!("{side}_{name}_seconds"))?.as_f64();
+                Some((used("cpu")? + used("ssh")?) / (s.bytes.filter(|bytes| *bytes > 0)? as f64 / f64::from(1 << 30)))
+            });
+            used.map(|v| Unit::Seconds.show(v))
+        }
+    };
     with_factors(Rows::of(points), &factors(points))
         .measured(RATE, "Rate")
         .number("Gbit/s", 2, |p| p.summary(RATE).map(|s| digits(s.median * 8.0 / 1e9)))
         .number("Files/s", 4, |p| p.summary(Metric::Files).map(|s| digits(s.median)))
         .name("Limited by", 4, |p| limit(p))
         .number("Connections", 7, |p| p.median_of(|s| s.more.get("links")?.as_f64()).map(digits))
-        .number("CPU here", 8, |p| p.median_of(|s| s.more.get("here_cpu_seconds")?.as_f64()).map(|v| Unit::Seconds.show(v)))
-        .number("CPU on the remote host", 8, |p| p.median_of(|s| s.more.get("there_cpu_seconds")?.as_f64()).map(|v| Unit::Seconds.show(v)))
+        .number("CPU time per GiB here", 8, processor("here"))
+        .number("CPU time per GiB on the remote host", 8, processor("there"))
         .table("Medians by streams")
 }
 

@@ -19,7 +19,7 @@ pub fn draw(chart: &Chart, lines: &[Line], width: f64) -> (f64, String) {
     let dodge = if lines.iter().any(|l| l.course) { 0.0 } else { APART };
     let inset = 14.0 + dodge * (lines.len() as f64 - 1.0) / 2.0;
     let frame = Area { left, top: HEAD, right: width - 4.0, bottom };
-    // Marks at the ends stand free of the axes.
+    // Marks at the ends do not touch the axes.
     let area = if lines.iter().any(|l| l.course) { frame } else { Area { left: left + inset, right: width - 4.0 - inset, ..frame } };
     let along = Ruler::of(&chart.x, &xs, area.right - area.left, &|label| text_width(label) + 12.0);
 

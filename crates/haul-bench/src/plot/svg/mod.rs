@@ -35,7 +35,7 @@ pub fn swatch(look: usize) -> String {
     )
 }
 
-/// Text in HTML and XML. What would end the text, control the reader's terminal or turn the writing direction stands as U+FFFD.
+/// Text in HTML and XML. Control characters and those that change the writing direction become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {

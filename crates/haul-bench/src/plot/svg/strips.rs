@@ -4,7 +4,7 @@ use super::{Area, FOOT, mark, n, text, text_width};
 use crate::plot::ruler::Ruler;
 use crate::plot::{Chart, LINES, Strip, shortened};
 
-/// Below this width names stand above their rows.
+/// Below this width names are above their rows.
 const NARROW: f64 = 480.0;
 const HEAD: f64 = 24.0;
 
@@ -76,7 +76,7 @@ fn dots(strip: &Strip, y: f64, area: &Area, ruler: &Ruler) -> String {
         } else if least - area.left >= needed {
             text(least - 12.0, y + 4.0, "bad end", failures)
         } else {
-            // No room: the table says it; here a cross stands at the end.
+            // No room: a cross at the end, and the words in the table.
             text(area.right, y + 4.0, "bad end", "✕")
         };
     }

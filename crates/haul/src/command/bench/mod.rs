@@ -9,7 +9,7 @@ mod comparison;
 mod data;
 mod files;
 mod net;
-mod report;
+pub mod report;
 mod runs;
 mod signals;
 mod sweep;

@@ -23,6 +23,15 @@ pub fn run(flags: &ReportFlags, global: &Global) -> Exit {
     }
 }
 
+/// Prints the results of a run in sentences, without its tables; with `--json` as a report.
+pub fn explain(dir: &Path, global: &Global) -> Result<()> {
+    let run = read(dir)?;
+    if global.json {
+        return runs::document("bench-report", report::summaries(&[run]), global);
+    }
+    runs::text(report::sentences(&run.0, &run.1, runs::width()), global)
+}
+
 fn make(flags: &ReportFlags, global: &Global) -> Result<()> {
     let found = flags.runs.iter().map(|dir| read(dir)).collect::<Result<Vec<_>>>()?;
     print(&found, flags, global)?;

@@ -77,6 +77,13 @@ pub fn results(run: &Run, global: &Global) -> Result<()> {
     text(report::results(&run.header, &run.samples, width()), global)
 }
 
+/// With `--json`, prints the medians of a run as one document, with its directory.
+pub fn summary(event: &str, run: &Run, global: &Global) -> Result<()> {
+    let mut fields = report::summary(&run.header, &run.samples);
+    fields["run"] = show(run.dir().as_os_str().as_bytes()).into();
+    document(event, fields, global)
+}
+
 /// With `--json`, prints `fields` as one document.
 pub fn document(event: &str, fields: Value, global: &Global) -> Result<()> {
     if !global.json {

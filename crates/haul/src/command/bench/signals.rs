@@ -25,7 +25,7 @@ pub fn listen_and(cancel: &Cancel, first: &'static str, second: Option<&'static 
                 return signals::leave(Exit::Signal);
             }
             cancel.set(Stop::Signal);
-            // Apart: whoever reads standard error may be stuck, and the next signal must be heard all the same.
+            // On a thread of its own: writing to standard error may block, and the next signal must be handled.
             std::thread::spawn(move || out::say(first));
         }
     });

@@ -1,12 +1,10 @@
-//! Where a run is kept, and what lies there of an earlier process.
+//! The directory of a run, and the run that is in it already.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_bench::comparison::{Left, Own, is_fresh_name};
-use haul_bench::record::{self, Kind};
+use haul_bench::record::{self, Header, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
 
@@ -16,28 +14,27 @@ use crate::flags::Global;
 use crate::flags::bench::comparison::ComparisonFlags;
 use crate::open;
 
-/// Where a run is kept, and the seed that it has or gets.
+/// Where a run is kept, and what is the same when it is resumed.
 pub struct Keeping {
     pub dir: PathBuf,
+    /// Of the run that is there, or a new one: its identity is in names at the destination.
+    pub header: Header,
     pub seed: u64,
-    /// The settings of the run that lies there.
-    pub old: BTreeMap<String, Value>,
-    /// Directories at the destination that the run has left there.
-    pub own: Vec<Left>,
     /// For the state of haul as a contender: not the user's.
     pub state: PathBuf,
 }
 
 impl Keeping {
-    /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
-    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
+    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind) -> Keeping {
         let dir = runs::directory(flags.out.as_deref(), global, kind);
-        let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
-        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
-        let rounds = flags.warmup + flags.repeat;
-        let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
-        let own = Own::of(&dir).left().into_iter().filter(may).collect();
-        Keeping { own, old, state: dir.join("haul-state"), dir, seed }
+        let header = record::read(&dir).map_or_else(|_| runs::header(kind), |(header, _)| header);
+        let seed = flags.seed.or_else(|| header.settings.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
+        Keeping { header, state: dir.join("haul-state"), dir, seed }
+    }
+
+    /// A setting of the run that is there.
+    pub fn old(&self, name: &str) -> Option<&Value> {
+        self.header.settings.get(name)
     }
 
     /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.

@@ -1,7 +1,7 @@
 //! The source of the copies.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_bench::comparison::Source;
@@ -58,7 +58,7 @@ impl Origin {
         (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
     }
 
-    pub(super) fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
-        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::threads(), cancel)
+    pub(super) fn read(&self, cancel: &Cancel) -> Result<Source> {
+        Source::read(&*self.store, self.leaf.as_deref(), &self.name, open::threads(), cancel)
     }
 }
