@@ -21,7 +21,7 @@ pub struct Discard {
     device: Option<Device>,
 }
 
-/// What was taken so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Files committed, one by one or in bundles.

@@ -267,7 +267,7 @@ fn wait(
         });
     }
     let mut killed: Option<Instant> = None;
-    // What is over soon is looked at sooner.
+    // Short processes are examined sooner.
     let mut look = Duration::from_millis(2);
     let mut reaped: Vec<Option<Reaped>> = children.iter().map(|_| None).collect();
     while reaped.iter().any(Option::is_none) {
@@ -341,7 +341,7 @@ impl Tail {
         tail
     }
 
-    /// A process that left the group may hold the pipe open: after a short while what has come is all.
+    /// A process that left the group may hold the pipe open: the end is not awaited for long.
     fn take(self) -> Vec<u8> {
         let until = Instant::now() + GRACE;
         while !self.ended.load(Ordering::Acquire) && Instant::now() < until {

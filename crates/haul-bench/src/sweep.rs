@@ -16,7 +16,7 @@ pub struct Grid {
     pub logins: Vec<u32>,
 }
 
-/// One setting of all. What is `None` haul chooses for itself.
+/// One combination. `None` leaves the choice to haul.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     pub workers: Option<u32>,

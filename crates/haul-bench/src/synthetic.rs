@@ -1,4 +1,4 @@
-//! A source that holds nothing: names and bytes are computed when they are asked for. Ten million files
+//! A source that holds nothing: names and bytes are computed on request. Ten million files
 //! cost as much memory as ten, so what a run over them costs is its own.
 
 use std::io::{self, Read};
@@ -44,11 +44,11 @@ pub struct Synthetic {
 /// What the files hold.
 #[derive(Debug)]
 enum Holds {
-    /// Each bytes of its own.
+    /// Bytes that depend on the path.
     Own,
     /// All one block again and again.
     Block(Arc<[u8]>),
-    /// What is read from the device of a host.
+    /// Bytes read from the device of a host.
     Device(Device),
 }
 

@@ -1,4 +1,4 @@
-//! The table of tools: names, and a command for each way from here to there. A line format that a person can write.
+//! The table of tools: names, and a command for each route. A line format that a person can write.
 
 use haul_core::error::{Error, ErrorKind, Result};
 
@@ -69,7 +69,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// The words of the command that says its version; empty where there is none.
+    /// The command that prints its version; empty where there is none.
     pub fn version(&self) -> &[String] {
         &self.version
     }

@@ -92,7 +92,7 @@ pub struct Contender<'a> {
     pub absent: Option<String>,
 }
 
-/// What is to be measured, and where.
+/// The contenders, and how they are measured.
 pub struct Comparison<'a> {
     pub contenders: &'a [Contender<'a>],
     pub target: &'a dyn Target,
@@ -169,7 +169,7 @@ impl Comparison<'_> {
         run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
     }
 
-    /// Also says which process is still there, if one cannot be killed.
+    /// Also returns the process that cannot be killed, if there is one.
     fn measure(
         &self,
         contender: &Contender<'_>,
@@ -213,10 +213,10 @@ impl Comparison<'_> {
             }
         }
         if stuck.is_some() {
-            // It may still write: what it made is removed when the run is resumed.
+            // It may still write: its copy is removed when the run is resumed.
             return Ok((sample, stuck));
         }
-        // A remote process may outlive the connection that was killed, and write for a moment.
+        // A remote process may outlive the killed connection, and write for a moment.
         let mut cleared = target.clear(name);
         for attempt in 1..4 {
             if cleared.is_err() {
@@ -283,10 +283,15 @@ fn last_words(stderr: &[u8]) -> String {
     line.map_or(String::new(), |line| format!(": {}", show(&line[..line.len().min(LONGEST)])))
 }
 
-/// How the names of the run's directories at the destination begin. The rest is a number: whatever else begins so is a copy that
-/// a killed process of this run has left.
+/// The beginning of the names of the run's directories at the destination; a number follows. A directory with such a name at the
+/// start was left by a killed process of this run.
 pub fn prefix(header: &Header) -> String {
     format!("haul-bench-{}-", header.id)
+}
+
+/// Whether a name at the destination is one that the run with this [`prefix`] gives.
+pub fn is_copy(prefix: &str, name: &[u8]) -> bool {
+    name.strip_prefix(prefix.as_bytes()).is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is copied: listed and read once, then kept in memory, some 200 bytes a name.
+//! The source of the copies: listed and read once, then kept in memory, some 200 bytes per name.
 
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
@@ -50,8 +50,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// Reads all of a directory, or the one file `leaf` in it. Errors: whatever cannot be read, since no copy could be verified
-    /// then; `Usage` where there is no file at all.
+    /// Reads all of a directory, or the one file `leaf` in it. Errors: anything that cannot be read, since no copy could be
+    /// verified then; `Usage` where there is no file at all.
     pub fn read(store: &dyn Store, leaf: Option<&[u8]>, name: &[u8], threads: usize, cancel: &Cancel) -> Result<Source> {
         let has_dirs = store.caps().dirs;
         let found: Mutex<(Vec<Record>, Option<Error>)> = Mutex::default();

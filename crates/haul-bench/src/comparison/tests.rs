@@ -249,6 +249,11 @@ fn what_is_in_the_place_of_a_copy_is_not_removed() {
     let e = world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
     assert_eq!((e.kind(), run.samples.len()), (ErrorKind::Exists, 0));
     assert!(world.target.place.join(&name).exists());
+    let prefix = prefix(&run.header);
+    assert!(is_copy(&prefix, name.as_bytes()));
+    for other in ["thesis".to_string(), prefix.clone(), format!("{prefix}1a"), format!("{prefix}thesis")] {
+        assert!(!is_copy(&prefix, other.as_bytes()), "{other}");
+    }
 }
 
 #[test]

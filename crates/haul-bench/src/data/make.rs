@@ -160,7 +160,7 @@ impl Work<'_> {
         })
     }
 
-    /// After the files, because what is linked to must be there.
+    /// After the files, which must exist.
     fn hard_links(&self) -> Result<()> {
         if self.plan.totals().hard_links == 0 {
             return Ok(());
@@ -178,7 +178,7 @@ impl Work<'_> {
         })
     }
 
-    /// At last, because what is made in a directory changes its time.
+    /// At the end, because creating names in a directory changes its time.
     fn dir_times(&self) -> Result<()> {
         let batches = Batches::new(self.plan.skeleton.dirs());
         self.together(|worker| {
@@ -238,7 +238,7 @@ impl Work<'_> {
         match look(dir, name, file, target)? {
             Found::Absent => Ok(Some(false)),
             Found::Complete => Ok(None),
-            Found::Torn if holds_beginning(dir, name, file, &self.plan.content, self.how.cancel)?.is_some() => Ok(Some(true)),
+            Found::Torn if holds_beginning(dir, name, file, &self.plan.content, self.how.cancel)? => Ok(Some(true)),
             Found::Torn | Found::Other => Err(Error::new(ErrorKind::Exists, "create").at(name)),
         }
     }
@@ -252,7 +252,7 @@ impl Work<'_> {
             let mut written = 0;
             let complete = self.write(&to, file, &mut buffer, &mut written).and_then(|()| self.finish(&to, file));
             if let Err(e) = complete.and_then(|()| close(to.into())) {
-                // What is not complete would be taken for data.
+                // An incomplete file would look like data.
                 self.how.tally.bytes.fetch_sub(written, Ordering::Relaxed);
                 let _ = unlinkat(dir, name.as_slice(), AtFlags::empty());
                 return Err(e);
@@ -345,7 +345,7 @@ fn mkdir(above: BorrowedFd<'_>, name: &[u8]) -> Result<bool> {
     }
 }
 
-/// A new file, or what is left of one that was begun.
+/// A new file, or an incomplete one.
 fn create(dir: BorrowedFd<'_>, name: &[u8], again: bool) -> Result<Written> {
     let how = if again { OFlags::TRUNC } else { OFlags::EXCL };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;

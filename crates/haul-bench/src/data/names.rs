@@ -92,7 +92,7 @@ fn padded(number: u64, length: usize) -> String {
     name
 }
 
-/// The name with something that breaks careless programs. What is put round it has an "=" of its own, so that two names stay two.
+/// The name with characters that break careless programs. An "=" separates them, so that different names stay different.
 fn odd(plain: String, drawn: u64) -> Vec<u8> {
     let around: (&[u8], &[u8]) = match drawn % 14 {
         0 => (b"-rf =", b""),

@@ -1,4 +1,4 @@
-//! A data set before any of it is made: every file by its number, and the totals.
+//! A data set before it is created: every file by its number, and the totals.
 
 use haul_core::entry::Time;
 use haul_core::hash::xxh128;
@@ -20,7 +20,7 @@ pub struct Options {
     pub compressible: u32,
     /// Percent of the files' length that is hole.
     pub sparse: u32,
-    /// Links for every hundred files, beside them.
+    /// Links for every hundred files, in addition to them.
     pub hard_links: u32,
     pub symlinks: u32,
     /// Attributes `user.haul.0` and so on of every file.
@@ -41,9 +41,9 @@ pub struct Totals {
     pub dirs: u64,
     /// Lengths of the files together.
     pub bytes: u64,
-    /// Of that what is not hole.
+    /// The same without holes.
     pub stored: u64,
-    /// What that takes in blocks of `GRAIN` bytes, which is what a file system must have free.
+    /// The same in blocks of `GRAIN` bytes, which a file system must have free.
     pub allocated: u64,
     pub largest: u64,
     /// Levels of directories below the top.
@@ -54,7 +54,7 @@ pub struct Totals {
 pub const GRAIN: u64 = 4096;
 
 impl Totals {
-    /// Files and links: what has a name and is no directory.
+    /// Files and links.
     pub fn entries(&self) -> u64 {
         self.files + self.symlinks + self.hard_links
     }
@@ -79,7 +79,7 @@ pub struct File {
     pub seed: u64,
 }
 
-/// A file or link with its path below the top, for those who want all of them.
+/// A file or link with its path below the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub path: Vec<u8>,
@@ -118,7 +118,7 @@ pub struct Plan {
 const TOO_LARGE: &str = "these are more bytes than any file system has (2^64)";
 
 impl Plan {
-    /// `Err` says why there can be no such set.
+    /// Errors: why there can be no such set.
     pub fn new(spec: &Spec, options: &Options) -> Result<Plan, String> {
         let text = format!("{};{};{}", spec.text, options.compressible, options.sparse);
         let seed = mix(mix(options.seed ^ xxh128(text.as_bytes()) as u64));
@@ -213,7 +213,7 @@ impl Plan {
         match kind {
             Kind::Regular => File { kind, size: self.size(rank - links), seed },
             Kind::Symlink(_) => File { kind, size: 0, seed },
-            // What has two names has one content and one time.
+            // Two names of a file have one content and one time.
             Kind::HardLink(leader) => File { kind, ..self.file(leader) },
         }
     }
@@ -275,7 +275,7 @@ impl Plan {
     }
 }
 
-/// When a file was modified: a moment from 2017 to 2023 that its seed tells, so that no file made now has it by chance.
+/// The modification time of a file: between 2017 and 2023, by its seed, so that no file made now has it by chance.
 pub fn mtime(seed: u64) -> Time {
     let drawn = mix(seed ^ 0x006d_7469_6d65);
     Time { secs: 1_500_000_000 + (drawn % 200_000_000) as i64, nanos: (mix(drawn) % 1_000_000_000) as u32 }

@@ -13,13 +13,13 @@ use super::skeleton::{Row, Skeleton};
 /// The most files of a set: at ten thousand a second it takes three hours to make them.
 pub const MOST_FILES: u64 = 100_000_000;
 
-/// A data set as it was asked for, before it is scaled.
+/// A data set before it is scaled.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
     /// As it was written.
     pub text: String,
     pub laws: Vec<Law>,
-    /// Links beside the files, whatever the options add.
+    /// Links besides the files and those that the options add.
     pub symlinks: u64,
     pub hard_links: u64,
     /// Directories, where the shape is that of a real tree.
@@ -36,7 +36,7 @@ pub type SizeParser<'a> = &'a dyn Fn(&str) -> Result<u64, String>;
 const POSSIBLE: &str = "write COUNTxSIZE like 1000x10MiB, lognormal:median=64KiB,sigma=2,count=10000, uniform:min=4KiB,max=1MiB,count=1000";
 
 impl Spec {
-    /// `Err` says what is wrong and what is possible.
+    /// Errors name the mistake and the possible forms.
     pub fn parse(text: &str, size: SizeParser<'_>) -> Result<Spec, String> {
         let mut laws = Vec::new();
         let mut words = text.split([',', '+']).map(str::trim).peekable();

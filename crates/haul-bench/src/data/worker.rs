@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use super::plan::Plan;
 use crate::order::stride;
 
-/// Large enough that a call costs little beside its bytes, small enough for the second cache.
+/// Large enough that the cost of a call is small, small enough for the second-level cache.
 pub const BUFFER: usize = 1 << 20;
 /// Entries that a worker takes at once.
 const BATCH: u64 = 256;

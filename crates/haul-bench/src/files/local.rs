@@ -1,5 +1,4 @@
-//! A directory of this machine, by system calls relative to open directories and nothing in between: what is measured is the
-//! file system.
+//! A directory of this machine, by system calls relative to open directories, so that the file system alone is measured.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;

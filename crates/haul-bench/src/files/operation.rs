@@ -29,7 +29,7 @@ pub enum Operation {
     Readdir,
     /// Lists a directory and asks for the attributes of each file.
     LsL,
-    /// Removes the file, under whatever name it has now.
+    /// Removes the file, renamed or not.
     Delete,
     /// Removes the file after it was renamed.
     DeleteRenamed,
@@ -86,7 +86,7 @@ impl Operation {
         }
     }
 
-    /// An operation by its name; `_` is taken for `-`, and `link`, `unlink`, `list` for what they mean.
+    /// An operation by its name, with `_` for `-`, or a synonym.
     pub fn parse(word: &str) -> Option<Operation> {
         let word = word.replace('_', "-");
         match word.as_str() {
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// The operations as they were asked for, each after what it needs. It begins with nothing there.
+/// The operations in their order, each after its prerequisites, in an empty directory.
 pub fn steps(asked: &[Operation]) -> Vec<Step> {
     let mut state = State::default();
     let mut steps = Vec::new();

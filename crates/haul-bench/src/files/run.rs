@@ -75,7 +75,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How many of the files that were asked for count, from 0 to 1.
+    /// The share of the files that count, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.tally.files as f64 / self.asked.max(1) as f64
     }

@@ -46,7 +46,7 @@ pub struct Settings {
     pub repeat: u32,
 }
 
-/// One combination of what is varied.
+/// One combination of the varied settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     pub threads: u32,
@@ -77,7 +77,7 @@ impl Settings {
     /// The most space that any case uses.
     pub fn needs(&self) -> Space {
         let appends = self.operations.iter().filter(|op| **op == Operation::Append).count() as u64;
-        // A store puts a new file beside the old one before it takes its place.
+        // A store writes a new file before it replaces the old one.
         let beside = u64::from(self.operations.contains(&Operation::Symlink))
             + u64::from(self.operations.iter().any(|op| matches!(op, Operation::Mkdir | Operation::Rmdir)));
         let of = |case: Case| {

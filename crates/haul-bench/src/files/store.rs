@@ -1,4 +1,4 @@
-//! Any other place, through the engine's own contract with it: what is measured is what a copy there goes through.
+//! Any other place, through the interface that copies use.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -21,8 +21,8 @@ pub enum Limit {
 
 /// A share of a processor's time from which on it counts as used up.
 const FULL: f64 = 0.9;
-/// Of all processors, what haul and ssh must have used before they count as the limit: else others keep them busy, and what was
-/// left was enough. The kernel's part of the work counts for neither.
+/// The share of all CPU time that haul and ssh must have used before the CPUs count as the limit: else other processes keep them
+/// busy. The kernel's part of the work is in neither.
 const OWN: f64 = 0.1;
 
 impl Limit {
@@ -65,7 +65,7 @@ impl Limit {
         }
     }
 
-    /// By what was used in a time: the whole machine first, then one ssh, then the threads of the streams.
+    /// From the CPU time used: of the whole machine first, then of one ssh, then of the threads of the streams.
     pub fn of(here: &Load, there: Option<&Load>, streams: Streams) -> Limit {
         let idle = Load::default();
         let there = there.unwrap_or(&idle);

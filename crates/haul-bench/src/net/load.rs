@@ -25,7 +25,7 @@ pub(super) fn now() -> Load {
     }
 }
 
-/// What was used since an earlier reading. A process that ended in between counts as nothing.
+/// The CPU time used since an earlier reading. Processes that ended in between are not counted.
 pub(super) fn since(now: &Load, before: &Load) -> Load {
     Load {
         at: now.at.saturating_sub(before.at),

@@ -1,4 +1,4 @@
-//! What is measured, and in which order. Pure.
+//! The points of a run and their order. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Direction {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Each at least 1.
+    /// Ascending, each once and at least 1.
     pub streams: Vec<u32>,
     pub directions: Vec<Direction>,
     /// How long each point is measured, behind the warm-up.

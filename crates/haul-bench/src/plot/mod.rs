@@ -41,7 +41,7 @@ pub struct Axis {
 pub enum Scale {
     /// From zero.
     Linear,
-    /// For what is doubled: threads, streams, sizes. Ticks at what was measured, where there is room.
+    /// For threads, streams, sizes. Ticks at the measured values, where there is room.
     Log2,
     Log10,
     /// Names, one below the other.

@@ -15,7 +15,7 @@ pub enum Unit {
     /// So many of these.
     Count(&'static str),
     Percent,
-    /// What is named, not counted.
+    /// Names, not numbers.
     Name,
 }
 

@@ -32,7 +32,7 @@ pub struct Host {
 #[serde(default)]
 pub struct Interface {
     pub name: String,
-    /// Millions of bits a second, as the driver says.
+    /// Mbit/s, by its driver.
     pub speed: Option<u64>,
     /// Bytes.
     pub mtu: Option<u64>,

@@ -1,7 +1,7 @@
 //! A run of a benchmark on disk.
 //!
 //! ```text
-//! DIR/run.json        what was run, where, when: Header
+//! DIR/run.json        command, host, time, settings: Header
 //! DIR/samples.jsonl   one Sample per line, synced before the next is measured
 //! DIR/samples.csv     the same as a table, made when the run ends
 //! DIR/report.html     made when the run ends, and by `haul bench report`
@@ -82,7 +82,7 @@ impl Kind {
 pub struct Tool {
     pub name: String,
     pub path: String,
-    /// The first line of what it says of itself.
+    /// The first line of its version.
     #[serde(default)]
     pub version: Option<String>,
 }
@@ -96,7 +96,7 @@ pub struct Run {
     file: File,
 }
 
-/// Settings that change what is shown of a run and not what is measured.
+/// Settings that affect the report of a run and not its measurements.
 const SHOWN_ONLY: [&str; 2] = ["extrapolate", "extrapolate_bytes"];
 
 fn measured(settings: &BTreeMap<String, Value>) -> BTreeMap<&String, &Value> {
@@ -234,7 +234,7 @@ pub fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     fs::rename(&beside, path).map_err(|e| fail(e, "rename", path))
 }
 
-/// One line a sample, one column a number: for R, pandas and spreadsheets (RFC 4180). What was varied has columns of its own.
+/// One line per sample, for R, pandas and spreadsheets (RFC 4180), with a column for each number and factor.
 pub fn table(samples: &[Sample]) -> String {
     let factors: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.factors.keys()).collect();
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         let dir = tempfile::tempdir().unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
-        // What is only shown may be another.
+        // Settings of the report may differ.
         let mut shown = header();
         shown.settings.insert("extrapolate".into(), "13TB".into());
         assert_eq!(Run::begin(dir.path(), shown.clone()).unwrap().header.settings, shown.settings);

@@ -1,4 +1,4 @@
-//! Charts that several kinds of run have: rates against what was varied, repetitions, the course over time.
+//! Charts that several kinds of run have: rates by parameters, repetitions, rates over time.
 
 use super::point::{Metric, Point};
 use super::verdict::{Lead, few};
@@ -11,7 +11,7 @@ use crate::record::Sample;
 const ROWS: usize = 60;
 /// Spans of a course over time.
 const SPANS: usize = 40;
-/// What takes so many times as long as the quickest is not drawn beside it: one of both could not be seen.
+/// Lines that take so many times as long as the quickest are not drawn: they would make it too short to see.
 const APART: f64 = 6.0;
 
 /// A point with its name and its look.
@@ -117,7 +117,7 @@ pub fn courses(title: &str, rows: &[Row<'_, '_>]) -> Option<Chart> {
     })
 }
 
-/// From what was done by then to rates over equal spans.
+/// Rates over equal spans, from the running totals of a sample.
 fn course(sample: &Sample) -> Vec<Mark> {
     let mut by: Vec<(f64, f64)> =
         sample.series.iter().map(|(at, done)| (*at, *done as f64)).filter(|(at, _)| at.is_finite() && *at >= 0.0).collect();

@@ -9,7 +9,7 @@ use crate::plot::Unit;
 use crate::record::{ENOUGH, Latency, Outcome, Sample};
 use crate::stats::{Summary, median};
 
-/// A contender at one combination of what was varied.
+/// A contender with one combination of factors.
 #[derive(Clone, Debug)]
 pub struct Point<'a> {
     pub contender: &'a str,
@@ -71,7 +71,7 @@ impl Metric {
         }
     }
 
-    /// Seconds for a unit of work, so that less is better whatever is looked at.
+    /// Seconds for a unit of work, so that less is better for every metric.
     pub fn costs(self, values: &[f64]) -> Vec<f64> {
         match self {
             Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => {
@@ -184,7 +184,7 @@ impl<'a> Point<'a> {
 
     /// The values of some factors, to find points that differ in others.
     pub fn key(&self, factors: &[&str]) -> String {
-        // No value in JSON has a line break: what is absent has an empty line.
+        // No value in JSON has a line break: absent ones have an empty line.
         factors.iter().map(|factor| self.factors.get(*factor).map(ToString::to_string).unwrap_or_default() + "\n").collect()
     }
 }
@@ -293,7 +293,7 @@ fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     names.map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// What was varied or is constant, by name.
+/// The names of all factors, varied or constant.
 pub fn factors<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in points.iter().flat_map(|point| point.factors.keys()) {

@@ -28,17 +28,16 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     let others: Vec<&str> = factors(points).into_iter().filter(|name| *name != "streams").collect();
     let groups = grouped(points, &others);
     let line_name = |p: &Point<'_>| direction_words(&p.described(&["streams"]));
-    let sentences: Vec<String> =
-        groups.iter().filter_map(|group| Some(format!("{}: {}.", line_name(group[0]), peak(group, "streams", Metric::Network)?))).collect();
+    let sentence = |group: &Vec<&Point<'_>>| {
+        let limit = ranked(group, RATE).first().and_then(|best| Limit::from_word(best.limit()?));
+        let limit = limit.map_or(String::new(), |limit| format!(" Limited by {}.", limit.sentence()));
+        Some(format!("{}: {}.{limit}", line_name(group[0]), peak(group, "streams", Metric::Network)?))
+    };
+    let sentences: Vec<String> = groups.iter().filter_map(sentence).collect();
     document.main = sentences.clone();
     if sentences.is_empty() {
         document.main.push("Nothing was transferred, so there is no rate.".into());
     }
-    let limited = groups.iter().filter_map(|group| {
-        let limit = Limit::from_word(ranked(group, RATE).first()?.limit()?)?;
-        Some(format!("{}: limited by {}.", line_name(group[0]), limit.sentence()))
-    });
-    document.main.extend(limited);
     if let Some(median) = asked.iter().find_map(|p| p.latency(|l| l.p50)) {
         document.main.push(format!("A round trip takes {}.", Unit::Seconds.show(median)));
     }
@@ -135,7 +134,7 @@ fn grid_chart(
     let peak_of = |group: &Vec<&Point<'_>>| group.iter().filter_map(|p| p.summary(RATE)).map(|s| s.median).fold(0.0, f64::max);
     groups.sort_by(|a, b| peak_of(b).total_cmp(&peak_of(a)));
     if groups.len() >= LINES {
-        caption += &format!(" {} slower combinations are in the table only.", groups.len() + 1 - LINES);
+        caption += &format!(" Slower combinations, {} of them, are in the table only.", groups.len() + 1 - LINES);
         groups.truncate(LINES - 1);
     }
     let without: Vec<&str> = constant.iter().copied().chain(["streams"]).collect();
@@ -152,7 +151,7 @@ fn grid_chart(
     against("Rate against streams", caption, "streams", RATE, lines)
 }
 
-/// The best fixed point, and haul's own choice beside it.
+/// The best fixed point, and haul's own choice.
 fn best_fixed(grid: &[&Point<'_>], own: Option<&Point<'_>>, named: &dyn Fn(&Point<'_>) -> String) -> String {
     let Some(lead) = Lead::of(grid, RATE) else { return "nothing succeeded, so there is no rate.".into() };
     let show = |p: &Point<'_>| p.summary(RATE).map_or("-".into(), |s| RATE.unit().show(s.median));

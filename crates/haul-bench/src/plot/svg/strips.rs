@@ -64,20 +64,13 @@ fn dots(strip: &Strip, y: f64, area: &Area, ruler: &Ruler) -> String {
     }
     out += "</g>";
     if let Some(failures) = &strip.failures {
-        // Where the row is free.
-        let most =
-            strip.values.iter().chain(&strip.interval.map(|(_, high)| high)).filter_map(|v| area.x(ruler, *v)).fold(area.left, f64::max);
-        let least =
-            strip.values.iter().chain(&strip.interval.map(|(low, _)| low)).filter_map(|v| area.x(ruler, *v)).fold(area.right, f64::min);
-        let needed = text_width(failures) + 14.0;
-        out += &if x.is_none() || area.right - most >= needed {
-            let at = if x.is_none() { area.left + 4.0 } else { most + 12.0 };
-            text(at, y + 4.0, "bad", failures)
-        } else if least - area.left >= needed {
-            text(least - 12.0, y + 4.0, "bad end", failures)
-        } else {
+        let ends = strip.values.iter().copied().chain(strip.interval.map(|(_, high)| high));
+        let most = ends.filter_map(|value| area.x(ruler, value)).fold(area.left, f64::max);
+        out += &match x {
+            None => text(area.left + 4.0, y + 4.0, "bad", failures),
+            Some(_) if area.right - most >= text_width(failures) + 14.0 => text(most + 12.0, y + 4.0, "bad", failures),
             // No room: a cross at the end, and the words in the table.
-            text(area.right, y + 4.0, "bad end", "✕")
+            Some(_) => text(area.right, y + 4.0, "bad end", "✕"),
         };
     }
     out

@@ -249,7 +249,7 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    /// For people: standard output, or standard error beside a document; nothing with `--quiet`.
+    /// For people: on standard output; with `--json` on standard error; not with `--quiet`.
     fn text(&self, text: &str) -> Result<()> {
         if self.global.quiet { Ok(()) } else { runs::text(text.to_string(), self.global) }
     }

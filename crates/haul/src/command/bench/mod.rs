@@ -1,4 +1,4 @@
-//! `haul bench`: one file a subcommand; here they meet, with what they share.
+//! `haul bench`: one file per subcommand.
 
 use crate::exit::Exit;
 use crate::flags::Global;

@@ -40,14 +40,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     };
     let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
     let (dir, seed) = directory_and_seed(flags, global);
-    let plan = Plan {
-        streams: flags.streams.clone(),
-        directions: flags.directions.clone(),
-        seconds: flags.seconds,
-        repeat: flags.repeat,
-        small: flags.small,
-        seed,
-    };
+    let plan = Plan { seed, ..flags.plan.clone() };
     remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
@@ -139,7 +132,7 @@ fn route(connect: &Connect, host: &SshHost, samples: &[Sample]) -> String {
     format!("Route: haul on the remote host, data through ssh sessions of one login: {not_direct}.")
 }
 
-/// The first line: what is going to be done, and how long it takes.
+/// The first line: the plan, and how long it takes.
 fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, dir: &Path) -> String {
     let each = window.warm_up + window.counted + Duration::from_millis(300);
     let files = if plan.small { format!("files of {}", units::bytes(SMALL)) } else { "large files".into() };

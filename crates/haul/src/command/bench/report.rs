@@ -1,4 +1,4 @@
-//! `haul bench report`: read runs, print what they found, write the page.
+//! `haul bench report`: read runs, print their results, write the page.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -64,7 +64,7 @@ fn print(found: &[Record], flags: &ReportFlags, global: &Global) -> Result<()> {
 }
 
 fn text(found: &[Record], flags: &ReportFlags) -> String {
-    let width = flags.width.unwrap_or_else(runs::width);
+    let width = flags.width.map_or_else(runs::width, usize::from);
     let mut text = String::new();
     if let [_, _, ..] = flags.runs.as_slice() {
         for (at, dir) in flags.runs.iter().enumerate() {

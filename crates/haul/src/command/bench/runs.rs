@@ -18,7 +18,7 @@ use crate::render::{JSON_VERSION, harmless, utf8_locale};
 /// Columns where there is no terminal: what fits into mails and job logs.
 const COLUMNS: usize = 80;
 
-/// The run directory that was asked for; without one a new one below the state directory.
+/// The run directory of `--out`, else a new one below the state directory.
 pub fn directory(asked: Option<&Path>, global: &Global, kind: Kind) -> PathBuf {
     let dir = asked.map_or_else(|| new_directory(global, kind), Path::to_path_buf);
     std::path::absolute(&dir).unwrap_or(dir)
@@ -59,7 +59,7 @@ pub fn width() -> usize {
     terminal.or_else(told).unwrap_or(COLUMNS)
 }
 
-/// Prints text for people: on standard output, beside a document on standard error, and with `--json --quiet` not at all.
+/// Prints text for people: on standard output; with `--json` on standard error; with `--json --quiet` not at all.
 pub fn text(text: String, global: &Global) -> Result<()> {
     let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { plot::terminal::ascii(&text) };
     match (global.json, global.quiet) {

@@ -76,7 +76,7 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
 
 /// `haul cp` of the source into a directory, with the options of a point.
 fn command(program: OsString, options: &[String], connect: &Connect, from: &Origin, target: Location) -> Vec<OsString> {
-    // A prefix of an object store has no name of its own: what is in it goes into a directory of that name.
+    // A prefix of an object store is copied as its content, so the target gets the name.
     let prefix = from.location.scheme.keys && from.is_dir;
     let source = Location { trailing_slash: prefix, ..from.location.clone() };
     let target = match prefix {

@@ -30,7 +30,7 @@ pub struct DataFlags {
     pub workers: Option<u32>,
     pub add: bool,
     pub dry: bool,
-    /// Compare what is there and make nothing.
+    /// Compare only, and create nothing.
     pub verify: bool,
 }
 

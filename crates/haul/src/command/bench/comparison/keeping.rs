@@ -14,7 +14,7 @@ use crate::flags::Global;
 use crate::flags::bench::comparison::ComparisonFlags;
 use crate::open;
 
-/// Where a run is kept, and what is the same when it is resumed.
+/// The directory of a run, and the properties that a resumed run keeps.
 pub struct Keeping {
     pub dir: PathBuf,
     /// Of the run that is there, or a new one: its identity is in names at the destination.
@@ -37,7 +37,7 @@ impl Keeping {
         self.header.settings.get(name)
     }
 
-    /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
+    /// Refuses a run directory that is the source or in it: samples written there would change the source.
     pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
@@ -56,7 +56,7 @@ impl Keeping {
     }
 }
 
-/// The path with its links resolved, as far as it is there already.
+/// The path with its links resolved, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = found else { return path.to_path_buf() };

@@ -154,7 +154,7 @@ impl PlannedRun<'_> {
         set("limit_seconds", self.flags.limit.as_secs_f64().into());
         set("caches", self.flags.caches.word().into());
         set(CACHES, caches.into());
-        // What was noted when the source was read first; that it is so still is seen when it has been read again.
+        // The source as it was read first; `agree` compares it with the source now.
         for name in SOURCE {
             if let Some(old) = self.keeping.old(name) {
                 set(name, old.clone());

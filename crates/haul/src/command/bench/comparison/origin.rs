@@ -25,7 +25,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Errors: `NotFound`; `Usage` for what has no name of its own.
+    /// Errors: `NotFound`; `Usage` for a place without a name, such as `/`.
     pub fn open(location: &Location, hosts: &Hosts) -> Result<Origin> {
         let shown = location.to_bytes();
         let location = match () {

@@ -31,7 +31,7 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
-    /// `Exists` where it contains names that do not begin with `own`.
+    /// `Exists` where it contains other names than copies of the run with the prefix `own`.
     pub fn open(location: &Location, hosts: &'a Hosts, from: &Origin, own: &str) -> Result<Target<'a>> {
         if location.scheme.keys && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
@@ -59,7 +59,7 @@ impl<'a> Target<'a> {
             }
         };
         let target = Target { base, hosts, local, made };
-        let strange = target.names(|leaf| !leaf.starts_with(own.as_bytes()), SHOWN + 1)?;
+        let strange = target.names(|leaf| !comparison::is_copy(own, leaf), SHOWN + 1)?;
         if strange.is_empty() {
             return Ok(target);
         }
@@ -84,9 +84,9 @@ impl<'a> Target<'a> {
         Ok(names)
     }
 
-    /// Removes the copies that an earlier process of the run has left: everything whose name begins with `own`.
+    /// Removes the copies that an earlier process of the run with the prefix `own` has left.
     pub fn clear_left(&self, own: &str) -> Result<()> {
-        let left = self.names(|leaf| leaf.starts_with(own.as_bytes()), usize::MAX)?;
+        let left = self.names(|leaf| comparison::is_copy(own, leaf), usize::MAX)?;
         left.iter().try_for_each(|name| comparison::Target::clear(self, name))
     }
 

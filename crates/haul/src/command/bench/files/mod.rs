@@ -75,7 +75,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
     let interrupted = signalled.is_set();
     let failed = session.failed;
-    // What was measured is kept and shown first: removing many files may take its time.
+    // The results are kept and shown first: removing many files may take long.
     let kept = finish(&mut run, interrupted || ran.is_err(), global);
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
@@ -105,7 +105,7 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The first signal stops what is under way; a second leaves at once.
+/// The first signal stops the run; a second one ends the program at once.
 fn listen() -> Cancel {
     let cancel = Cancel::default();
     let left = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";

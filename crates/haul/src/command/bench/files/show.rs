@@ -24,7 +24,7 @@ pub fn plan(settings: &Settings, place: &str) -> String {
     format!("{} in {place}, {}{limit}", words.join(", "), plural(settings.cases().len() as u64, "case", "cases"))
 }
 
-/// What is made before the operations that need it, one line each.
+/// The prerequisites of operations, one line each.
 pub fn prepared(operations: &[Operation]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut needs = Vec::new();
