@@ -18,7 +18,7 @@ use crate::flags::Global;
 use crate::flags::bench::DataFlags;
 use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
-use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless};
+use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless, things};
 use crate::{open, out, units};
 
 /// Between two pictures on a terminal.
@@ -125,9 +125,9 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
     let seconds = made.elapsed.as_secs_f64().max(1e-9);
     let mut line = format!(
         "created {}, {}, {} in {}: {}, {} files/s",
-        things(made.entries, "file", "files"),
+        things(made.entries, "file"),
         units::bytes(made.bytes),
-        things(made.dirs, "directory", "directories"),
+        things(made.dirs, "directory"),
         units::duration(made.elapsed),
         units::rate(made.bytes as f64 / seconds),
         units::count((made.entries as f64 / seconds) as u64)
@@ -135,7 +135,7 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
     if made.kept > 0 && made.entries + made.failed == 0 && !made.interrupted {
         line = format!("nothing to create: all {} files of this data set exist", units::count(made.kept));
     } else if made.kept > 0 {
-        line.push_str(&format!("; {} existed", things(made.kept, "file", "files")));
+        line.push_str(&format!("; {} existed", things(made.kept, "file")));
     }
     if made.failed > 0 {
         line.push_str(&format!("; {} failed", units::count(made.failed)));
@@ -188,24 +188,20 @@ fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, report
     })
 }
 
-fn things(n: u64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(n)) }
-}
-
 /// `1,000 files (9.77 GiB), 408 symbolic links in 3 directories`.
 fn amounts(totals: &Totals) -> String {
-    let mut text = format!("{} ({})", things(totals.files, "file", "files"), units::bytes(totals.bytes));
+    let mut text = format!("{} ({})", things(totals.files, "file"), units::bytes(totals.bytes));
     if totals.stored < totals.bytes {
         text.push_str(&format!(", of which {} holes", units::bytes(totals.bytes - totals.stored)));
     }
     if totals.symlinks > 0 {
-        text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link", "symbolic links")));
+        text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link")));
     }
     if totals.hard_links > 0 {
-        text.push_str(&format!(", {}", things(totals.hard_links, "hard link", "hard links")));
+        text.push_str(&format!(", {}", things(totals.hard_links, "hard link")));
     }
     if totals.dirs > 0 {
-        text.push_str(&format!(", {}", things(totals.dirs, "directory", "directories")));
+        text.push_str(&format!(", {}", things(totals.dirs, "directory")));
     }
     text
 }

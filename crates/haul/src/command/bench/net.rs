@@ -16,6 +16,7 @@ use crate::flags::Global;
 use crate::flags::bench::NetFlags;
 use crate::flags::connect::Connect;
 use crate::hosts::Hosts;
+use crate::render::things;
 use crate::{out, units};
 
 const NOTES: [&str; 2] = [
@@ -152,7 +153,7 @@ fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, d
 
 /// A line for each measurement.
 fn step(number: usize, all: usize, point: Point, sample: &Sample) -> String {
-    let streams = if point.streams == 1 { "1 stream".into() } else { format!("{} streams", point.streams) };
+    let streams = things(point.streams.into(), "stream");
     let found = match (sample.rate(), &sample.reason) {
         (Some(found), _) => units::rate(found),
         (None, Some(reason)) => format!("failed: {reason}"),

@@ -5,23 +5,20 @@ use haul_bench::plot::Unit;
 use haul_bench::record::Sample;
 use serde_json::Value;
 
+use crate::render::things;
 use crate::units;
 
-fn plural(n: u64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(n)) }
-}
-
 pub fn case_words(case: Case, each: u64) -> String {
-    let threads = plural(case.threads.into(), "thread", "threads");
+    let threads = things(case.threads.into(), "thread");
     let dirs = if case.same_dir { "the same directories" } else { "directories of their own" };
-    format!("{threads} in {dirs}, {} of {} each", plural(each, "file", "files"), Unit::Bytes.show(case.size as f64))
+    format!("{threads} in {dirs}, {} of {} each", things(each, "file"), Unit::Bytes.show(case.size as f64))
 }
 
 /// The first line.
 pub fn plan(settings: &Settings, place: &str) -> String {
     let words: Vec<&str> = settings.operations.iter().map(|op| op.word()).collect();
     let limit = settings.limit.map_or(String::new(), |limit| format!("; at most {} each", units::duration(limit)));
-    format!("{} in {place}, {}{limit}", words.join(", "), plural(settings.cases().len() as u64, "case", "cases"))
+    format!("{} in {place}, {}{limit}", words.join(", "), things(settings.cases().len() as u64, "case"))
 }
 
 /// The prerequisites of operations, one line each.
