@@ -66,8 +66,8 @@ fn of<'v>(document: &'v Value, name: &str) -> &'v Value {
 #[test]
 fn real_tools_copy_right_and_nothing_is_left() {
     let world = World::new();
-    let said = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar --extrapolate 13TB src dst");
-    let document = document(&said);
+    let ended = world.ends(0, "--json --repeat 2 --warmup 1 --tools haul,cp,rsync,tar --extrapolate 13TB src dst");
+    let document = document(&ended);
     for tool in ["haul", "cp", "rsync", "tar"] {
         let row = of(&document, tool);
         assert_eq!((&row["ok"], &row["ranked"]), (&Value::from(2), &Value::from(true)), "{row}");
@@ -77,7 +77,7 @@ fn real_tools_copy_right_and_nothing_is_left() {
         assert_eq!(row["time_ratio"].is_null(), tool == "haul", "{row}");
     }
     assert_eq!((&document["settings"]["source_files"], document["ended"].is_string()), (&Value::from(21), true));
-    let said = said.says("took the least time").says("Time for 13TB").says("mode, mtime");
+    let ended = ended.says("took the least time").says("Time for 13TB").says("mode, mtime");
     assert!(!world.has("dst"), "what was made is gone");
     let run = PathBuf::from(document["run"].as_str().expect("a path"));
     assert_eq!(world.entries(&run), ["report.html", "run.json", "samples.csv", "samples.jsonl"]);
@@ -90,7 +90,7 @@ fn real_tools_copy_right_and_nothing_is_left() {
     }
     let csv = world.text(run.join("samples.csv"));
     assert_eq!(csv.lines().count(), 1 + 4 * 3, "{csv}");
-    assert!(said.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", said.err);
+    assert!(ended.err.lines().all(|line| line.len() <= 80 || line.contains('/')), "{}", ended.err);
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
     world.write("table", world.text("table") + "[gone]\nlocal-local = no-such-program {src} {dst}\n");
     world.tree("dst/");
     let words = "--json --repeat 2 --limit 1s --table table --tools liar,honest,flips,breaks,hangs,gone,scp src dst";
-    let said = world.ends(0, words);
-    let document = document(&said);
+    let ended = world.ends(0, words);
+    let document = document(&ended);
     for (tool, outcome, telling) in [
         ("liar", "wrong", "missing"),
         ("flips", "wrong", "src/big: different content"),
@@ -127,7 +127,7 @@ fn what_is_wrong_slow_broken_or_absent_is_shown_as_that() {
         assert!(trouble["outcome"] == outcome && trouble["reason"].as_str().is_some_and(|r| r.contains(telling)), "{tool}: {row}");
     }
     assert_eq!(of(&document, "honest")["ok"], 2);
-    said.says("honest took the least time").says("WRONG 2 of 2").says("did not end in time").says("is not on this machine").says("failed");
+    ended.says("honest took the least time").says("WRONG 2 of 2").says("did not end in time").says("is not on this machine").says("failed");
     assert!(world.entries("dst").is_empty(), "a directory that was there stays, empty");
 }
 
@@ -139,10 +139,11 @@ fn what_a_launcher_would_start_must_be_installed_too() {
     world.chmod("bin/mpirun", 0o755);
     world.symlink("/bin/cp", "bin/cp");
     let run = |words: &str| world.command(words).env("PATH", world.path("bin")).ends(0);
-    let said = run("--json --repeat 1 src dst");
-    let names: Vec<String> = document(&said)["points"].as_array().expect("points").iter().map(|row| row["contender"].to_string()).collect();
+    let ended = run("--json --repeat 1 src dst");
+    let names: Vec<String> =
+        document(&ended)["points"].as_array().expect("points").iter().map(|row| row["contender"].to_string()).collect();
     assert_eq!(names.len(), 2, "haul and cp: {names:?}");
-    said.says("dcp, dsync");
+    ended.says("dcp, dsync");
     let document = document(&run("--json --repeat 1 --tools dcp,cp src dst"));
     let reason = of(&document, "dcp")["failures"][0]["reason"].clone();
     assert!(reason.as_str().is_some_and(|reason| reason.contains("the program dcp is not installed")), "{document}");
@@ -154,8 +155,8 @@ fn nothing_that_is_not_its_own_is_touched() {
     let world = World::new();
     fs::create_dir_all(world.path("dst/cp-1")).expect("made");
     fs::write(world.path("dst/cp-1/thesis"), "x").expect("written");
-    let said = world.ends(23, "--tools cp --repeat 1 src dst");
-    said.says("the directory is not empty: it has cp-1").says("try: name an empty or new directory");
+    let ended = world.ends(23, "--tools cp --repeat 1 src dst");
+    ended.says("the directory is not empty: it has cp-1").says("try: name an empty or new directory");
     assert_eq!(fs::read_to_string(world.path("dst/cp-1/thesis")).expect("still there"), "x");
     world.ends(1, "--tools cp src src/inside").says("the destination is the source or inside it");
     assert!(!world.path("src/inside").exists());
@@ -190,8 +191,8 @@ fn a_run_directory_in_the_source_is_refused() {
     let world = World::new();
     std::os::unix::fs::symlink("src/d", world.path("link")).expect("made");
     for out in ["src", "src/run", "link/run"] {
-        let said = world.ends(1, &format!("--tools cp --repeat 1 --out {out} src dst"));
-        said.says("is the source or inside it").says("outside of the source with --out");
+        let ended = world.ends(1, &format!("--tools cp --repeat 1 --out {out} src dst"));
+        ended.says("is the source or inside it").says("outside of the source with --out");
     }
     // The state directory is in it.
     let command = world.command("--tools cp --repeat 1 src dst").env("HAUL_STATE_DIR", world.path("src/state"));
@@ -201,16 +202,16 @@ fn a_run_directory_in_the_source_is_refused() {
 }
 
 #[test]
-fn no_room_is_said_before_anything_is_copied() {
+fn lack_of_space_is_reported_before_copying() {
     let world = World::new();
     let small = Volume::tmpfs(64 << 10).expect("a file system can be mounted: root");
-    let said = world.ends(11, &format!("--tools cp --repeat 1 src {}/dst", small.path().display()));
-    said.says("a copy needs").says("there is room for");
+    let ended = world.ends(11, &format!("--tools cp --repeat 1 src {}/dst", small.path().display()));
+    ended.says("a copy needs").says("there is room for");
     assert_eq!(fs::read_dir(small.path()).expect("there").count(), 0);
 }
 
 #[test]
-fn an_interrupted_run_is_cleaned_up_and_goes_on() {
+fn an_interrupted_run_is_cleaned_up_and_resumes() {
     let world = World::new();
     world.tool("quick", "cp -a \"$1\" \"$2\"/");
     world.tool("slow", "cp -a \"$1\" \"$2\"/; [ -e go ] || { touch slow-is-at-it; sleep 60; }");
@@ -263,7 +264,7 @@ fn an_interrupted_run_is_cleaned_up_and_goes_on() {
 #[test]
 fn a_tool_does_not_outlive_the_program() {
     let world = World::new();
-    let script = "trap 'touch told' TERM; (trap '' TERM; exec sleep 600) & echo $! > child.new; mv child.new child; \
+    let script = "trap 'touch terminated' TERM; (trap '' TERM; exec sleep 600) & echo $! > child.new; mv child.new child; \
                   echo $$ > main.new; mv main.new main; while :; do sleep 0.05; done";
     world.tool("stays", script);
     let appears = |name: &str| {
@@ -278,7 +279,7 @@ fn a_tool_does_not_outlive_the_program() {
     let running = world.command("--repeat 1 --table table --tools stays src dst").start();
     let (main, below) = (appears("main"), appears("child"));
     running.signal(Signal::INT);
-    appears("told");
+    appears("terminated");
     running.signal(Signal::INT);
     running.wait().code(20);
     goes(&main);
@@ -299,9 +300,9 @@ fn a_tool_does_not_outlive_the_program() {
 #[test]
 fn the_table_can_be_printed_and_read_again() {
     let world = World::new();
-    let said = world.ends(0, "--print-table");
-    let said = said.says("[rsync]").says("[globus-url-copy]").says("local-host = scp");
-    fs::write(world.path("table"), format!("builtin = no\n{}", said.out)).expect("written");
+    let ended = world.ends(0, "--print-table");
+    let ended = ended.says("[rsync]").says("[globus-url-copy]").says("local-host = scp");
+    fs::write(world.path("table"), format!("builtin = no\n{}", ended.out)).expect("written");
     world.ends(0, "--quiet --repeat 1 --table table --tools cp src dst").says("cp took the least time");
 }
 
@@ -312,18 +313,18 @@ fn tools_meet_behind_ssh_in_both_directions() {
     let config = server.config();
     let run = |from: &str, to: &str| {
         let words = format!("--json --repeat 1 --tools haul,scp,sftp,rsync,tar -F {} {from} {to}", config.display());
-        let said = world.ends(0, &words);
-        let document = document(&said);
+        let ended = world.ends(0, &words);
+        let document = document(&ended);
         for tool in ["haul", "scp", "sftp", "rsync", "tar"] {
-            assert_eq!(of(&document, tool)["ok"], 1, "{}\n{}", said.err, server.log());
+            assert_eq!(of(&document, tool)["ok"], 1, "{}\n{}", ended.err, server.log());
         }
     };
-    let far = |path: &Path| format!("testhost:{}", path.display());
-    run("src", &far(&world.path("far")));
-    assert!(!world.path("far").exists());
-    run(&far(&world.path("src")), "near");
+    let remote = |path: &Path| format!("testhost:{}", path.display());
+    run("src", &remote(&world.path("remote")));
+    assert!(!world.path("remote").exists());
+    run(&remote(&world.path("src")), "near");
     assert!(!world.path("near").exists());
-    run(&far(&world.path("src/big")), "near");
+    run(&remote(&world.path("src/big")), "near");
 }
 
 /// What a shell, an option parser or a batch would take for something else than a name.
@@ -344,9 +345,9 @@ fn a_name_is_a_name_and_nothing_else() {
     };
     let here = world.path(name).display().to_string();
     run("haul,cp,rsync,tar", here.clone(), world.path("dst").display().to_string());
-    run("haul,rsync,tar", here.clone(), format!("testhost:{}", world.path("far").display()));
+    run("haul,rsync,tar", here.clone(), format!("testhost:{}", world.path("remote").display()));
     run("haul,rsync,tar", format!("testhost:{here}"), world.path("near").display().to_string());
-    // A program that hands the path to a far shell is kept out rather than trusted.
+    // A program that passes the path to a remote shell is excluded.
     let command = world.command(&format!("--json --repeat 1 --tools haul,scp -F {}", server.config().display()));
     let document = document(&command.args(["--", &format!("testhost:{here}"), "near"]).ends(0));
     assert!(of(&document, "scp")["failures"][0]["reason"].as_str().is_some_and(|reason| reason.contains("shell")), "{document}");
@@ -364,10 +365,10 @@ fn tools_meet_at_an_object_store_in_both_directions() {
         let command = world.command(&format!("--json --repeat 1 --tools {} {words}", tools.join(",")));
         let command = command.env("PATH", format!("{}:/usr/bin:/bin", programs.display())).env("AWS_REGION", &endpoint.region);
         let command = command.env("AWS_ENDPOINT_URL", &endpoint.url).env("AWS_EC2_METADATA_DISABLED", "true");
-        let said = command.env("AWS_ACCESS_KEY_ID", &endpoint.access).env("AWS_SECRET_ACCESS_KEY", &endpoint.secret).ends(0);
-        let document = document(&said);
+        let ended = command.env("AWS_ACCESS_KEY_ID", &endpoint.access).env("AWS_SECRET_ACCESS_KEY", &endpoint.secret).ends(0);
+        let document = document(&ended);
         for tool in tools {
-            assert_eq!(of(&document, tool)["ok"], 1, "{}", said.err);
+            assert_eq!(of(&document, tool)["ok"], 1, "{}", ended.err);
         }
         document
     };

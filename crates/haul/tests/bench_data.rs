@@ -105,7 +105,7 @@ fn begun(world: &World, words: &str, enough: usize) -> Running {
 }
 
 #[test]
-fn an_interrupted_run_goes_on() {
+fn an_interrupted_run_resumes() {
     let world = World::new();
     let words = "400x1MiB -j 1 set";
     let running = begun(&world, words, 3);
@@ -121,7 +121,7 @@ fn an_interrupted_run_goes_on() {
 }
 
 #[test]
-fn a_killed_run_goes_on() {
+fn a_killed_run_resumes() {
     let world = World::new();
     // A large file alone, and the small ones behind it.
     for (words, enough, files) in [("1x300MiB set", 1, 1), ("20000x4KiB --flat set", 20, 20_000)] {

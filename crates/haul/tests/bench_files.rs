@@ -184,7 +184,7 @@ fn at_work(w: &World, words: &str) -> Running {
 }
 
 #[test]
-fn an_interrupted_run_removes_its_files_keeps_its_samples_and_goes_on() {
+fn an_interrupted_run_removes_its_files_keeps_its_samples_and_resumes() {
     let w = World::new();
     let words = "--threads 1,2 --file-count 40 --operation create,stat --repeat 500 --out run d";
     let running = at_work(&w, words);
@@ -249,20 +249,20 @@ fn another_machine_by_sftp_and_by_its_haul() {
     let w = World::new();
     let lines = format!("SetEnv HOME={}", w.home.display());
     let server = Sshd::start(&lines).expect("sshd can be started: openssh-server and root");
-    let far = w.path("d");
+    let remote = w.path("d");
     let ssh = format!("-F {} --json --verify-read --threads 2 --file-count 6 --files-per-dir 4", server.config().display());
     let plain =
-        w.ends(0, &format!("{ssh} --operation {FOR_ALL},append,chmod,symlink,mkdir,rmdir,setxattr sftp://testhost{}", far.display()));
+        w.ends(0, &format!("{ssh} --operation {FOR_ALL},append,chmod,symlink,mkdir,rmdir,setxattr sftp://testhost{}", remote.display()));
     for said in ["append is skipped: it writes only whole files", "setxattr is skipped: it has no extended attributes"] {
         assert!(plain.err.contains(said), "{said}: {}", plain.err);
     }
     all_well(&plain, &format!("{FOR_ALL},chmod,symlink,mkdir,rmdir"));
     assert_eq!(w.names(), [""; 0]);
     let agent = format!("{ssh} --agent {} --operation {FOR_ALL},chmod,setxattr,getxattr,hardlink", HAUL);
-    let by_agent = w.ends(0, &format!("{agent} testhost:{}", far.display()));
+    let by_agent = w.ends(0, &format!("{agent} testhost:{}", remote.display()));
     all_well(&by_agent, &format!("{FOR_ALL},chmod,setxattr,getxattr,hardlink"));
     assert_eq!(w.names(), [""; 0]);
-    let missing = w.ends(23, &format!("{ssh} testhost:{}/missing", far.display()));
+    let missing = w.ends(23, &format!("{ssh} testhost:{}/missing", remote.display()));
     assert!(missing.err.contains("make it first, with `haul mkdir`"), "{}", missing.err);
 }
 

@@ -98,7 +98,7 @@ fn a_link_of_a_known_rate_is_found_each_way() {
 }
 
 #[test]
-fn a_run_that_was_interrupted_goes_on() {
+fn an_interrupted_run_resumes() {
     let w = World::new("");
     let command = "bench net --streams 1,2 --seconds 1 --repeat 2 --out run testhost";
     let running = w.haul(command).start();
@@ -123,7 +123,7 @@ fn a_run_that_was_interrupted_goes_on() {
 }
 
 #[test]
-fn a_host_that_goes_away_ends_it_with_what_there_is() {
+fn a_lost_host_ends_the_run_and_keeps_its_samples() {
     let w = World::new("");
     let command = "bench net --streams 1 --seconds 1 --repeat 2 --no-direct --json --out run testhost";
     let running = w.haul(command).start();
@@ -169,7 +169,7 @@ fn small_files_are_counted() {
 }
 
 #[test]
-fn a_far_haul_that_is_too_old_is_said_to_be() {
+fn an_old_remote_haul_is_reported() {
     let mut w = World::new("");
     (w.agent, _) = proxy::tampering(&w, |request, mut frame| {
         if request == HELLO && frame.kind == DONE {
@@ -200,7 +200,7 @@ fn a_server_whose_devices_are_files_is_left_alone() {
 }
 
 #[test]
-fn what_is_no_host_is_refused() {
+fn only_ssh_hosts_are_measured() {
     let w = World::new("");
     w.plain("bench net s3://bucket/prefix").ends(1).says("haul bench files s3://");
     w.plain("bench net /tmp").ends(1).says("no host");

@@ -96,7 +96,7 @@ fn several_runs_are_compared() {
 }
 
 #[test]
-fn what_is_no_run_is_said() {
+fn other_directories_are_refused() {
     let world = World::new();
     fs::create_dir(world.path("empty")).expect("made");
     let (out, err) = world.ends(23, "empty");

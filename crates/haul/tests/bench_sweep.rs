@@ -59,15 +59,15 @@ fn every_point_is_measured_beside_the_own_choice() {
 fn both_directions_are_measured() {
     let world = World::new();
     let server = Sshd::start("").expect("sshd can be started: openssh-server and root");
-    let far = |path: &str| format!("testhost:{}", world.path(path).display());
-    for (from, to) in [("src".to_string(), far("far")), (far("src"), "near".to_string())] {
+    let remote = |path: &str| format!("testhost:{}", world.path(path).display());
+    for (from, to) in [("src".to_string(), remote("remote")), (remote("src"), "near".to_string())] {
         let words = format!("--json --repeat 1 --workers 2 --connections 1,2 -F {} {from} {to}", server.config().display());
         let Ended { out, err, .. } = world.ends(0, &words);
         let document: Value = serde_json::from_str(&out).expect("one document");
         let points = document["points"].as_array().expect("points");
         assert!(points.len() == 3 && points.iter().all(|point| point["ok"] == 1), "{err}");
     }
-    assert!(!world.path("far").exists() && !world.path("near").exists(), "what was made is gone");
+    assert!(!world.path("remote").exists() && !world.path("near").exists(), "what was made is gone");
 }
 
 #[test]

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_told_by_its_line() {
+    fn mistakes_in_a_table_are_reported_with_their_line() {
         for (text, telling) in [
             ("local-local = cp", "line 1: a tool begins with [NAME]"),
             ("[a]\n[a]\n", "line 2: [a] is defined twice"),

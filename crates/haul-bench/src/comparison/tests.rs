@@ -153,7 +153,7 @@ fn a_right_copy_is_right_and_says_what_came_along() {
 }
 
 #[test]
-fn a_wrong_copy_is_told_by_what_is_wrong() {
+fn every_difference_of_a_copy_is_named() {
     let world = World::new();
     for (script, telling) in [
         ("cp -a $1 $2/; rm $2/src/d/b", "src/d/b: missing"),
@@ -257,7 +257,7 @@ fn what_is_in_the_place_of_a_copy_is_not_removed() {
 }
 
 #[test]
-fn nothing_to_copy_is_said() {
+fn an_empty_source_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("empty")).unwrap();
     let store = Local::open(&dir.path().join("empty"), Options::default()).unwrap();

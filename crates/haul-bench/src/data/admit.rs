@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_admitted_and_what_is_somebody_elses_is_not() {
+    fn only_the_same_set_is_admitted() {
         let of = |change: &dyn Fn(&mut Standing)| {
             let mut standing = Standing::default();
             change(&mut standing);

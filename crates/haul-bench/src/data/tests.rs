@@ -125,7 +125,7 @@ fn every_damage_is_found() {
 }
 
 #[test]
-fn a_run_goes_on_where_it_was_stopped() {
+fn an_interrupted_run_resumes() {
     let options = Options { symlinks: 10, hard_links: 10, shape: Shape { per_dir: Some(20), ..Shape::default() }, ..Options::default() };
     let plan = plan("200x1KiB", &options);
     let dir = tempfile::tempdir().unwrap();

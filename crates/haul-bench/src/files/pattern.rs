@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_told_again() {
+    fn any_part_can_be_verified() {
         let pattern = Pattern::new(1000);
         let file = whole(&pattern, KEY, 4321);
         assert_eq!(file.len(), 4321);

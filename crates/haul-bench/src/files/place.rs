@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grew_and_was_written_over_is_told_by_its_parts() {
+    fn appended_and_overwritten_parts_are_verified() {
         let pattern = Pattern::new(64);
         let mut shape = Shape { size: 100, appended: 0, version: 0, tree: Tree::First };
         let of = |shape: Shape, segment| {

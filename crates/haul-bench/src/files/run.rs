@@ -196,7 +196,7 @@ impl Work<'_> {
             common.window.close(deadline);
         });
         drop(to);
-        let (mut parts, mut failure, mut told) = (Vec::new(), None, None);
+        let (mut parts, mut failure, mut cancelled) = (Vec::new(), None, None);
         while parts.len() < begun {
             match from.recv_timeout(LOOK) {
                 Ok((thread, tally, error)) => {
@@ -204,11 +204,11 @@ impl Work<'_> {
                     failure = failure.or(error);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let told: &mut Instant = match self.cancel.is_set() {
-                        true => told.get_or_insert_with(Instant::now),
+                    let since: &mut Instant = match self.cancel.is_set() {
+                        true => cancelled.get_or_insert_with(Instant::now),
                         false => continue,
                     };
-                    if told.elapsed() > GRACE {
+                    if since.elapsed() > GRACE {
                         let reason = format!("{} of {begun} threads are stuck in {}", begun - parts.len(), operation.word());
                         return Err(Error::new(ErrorKind::TimedOut, "stop").at(self.place.words().as_bytes()).because(reason));
                     }

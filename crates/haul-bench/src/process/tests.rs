@@ -7,7 +7,7 @@ fn sh(script: &str, limit: Duration, cancel: &Cancel) -> Ran {
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn an_ending_is_told_with_its_output() {
+fn an_ending_comes_with_its_output() {
     let ran = sh("echo out; echo err >&2; exit 3", LONG, &Cancel::default());
     assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
     assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak <= ran.peak_below));

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_off_goes_on() {
+    fn an_interrupted_run_resumes() {
         let dir = tempfile::tempdir().unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
         run.add(sample("cp", 1)).unwrap();

@@ -91,8 +91,8 @@ fn change(first: Option<&Point<'_>>, second: Option<&Point<'_>>, kind: Kind, dif
 fn other_work(a: &Point<'_>, b: &Point<'_>, metric: Metric) -> Option<String> {
     let amount = |p: &Point<'_>| p.median_of(|s| s.bytes.or(s.operations).or(s.files).map(|n| n as f64));
     let (x, y) = amount(a).zip(amount(b))?;
-    let far = (x - y).abs() > 0.01 * x.max(y);
-    (metric == Metric::Seconds && far).then(|| "different amounts of work".to_string())
+    let differs = (x - y).abs() > 0.01 * x.max(y);
+    (metric == Metric::Seconds && differs).then(|| "different amounts of work".to_string())
 }
 
 fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) -> Metric {

@@ -66,8 +66,8 @@ fn medians(chart: &Chart, line: &Line, shift: f64, area: &Area, along: &Ruler, u
             out += &format!("<path class=\"bar\" d=\"M{0} {1}V{2}M{3} {1}h6M{3} {2}h6\"/>", n(x), n(low), n(high), n(x - 3.0));
         }
         let interval = m.interval.map_or(String::new(), |(a, b)| format!(", {} to {}", chart.y.unit.show(a), chart.y.unit.show(b)));
-        let said = format!("{}, {}: {}{interval}", line.name, chart.x.unit.show(m.x), chart.y.unit.show(m.y));
-        out += &format!("<g><title>{}</title>{}</g>", super::escape(&said), mark(x, y, 4.5, look));
+        let words = format!("{}, {}: {}{interval}", line.name, chart.x.unit.show(m.x), chart.y.unit.show(m.y));
+        out += &format!("<g><title>{}</title>{}</g>", super::escape(&words), mark(x, y, 4.5, look));
     }
     out + "</g>"
 }

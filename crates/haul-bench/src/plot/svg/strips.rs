@@ -19,8 +19,8 @@ pub fn draw(chart: &Chart, strips: &[Strip], width: f64) -> (f64, String) {
     let most_name = if narrow { 30 } else { 38 };
     let names: Vec<String> = strips.iter().map(|s| shortened(&s.name, most_name)).collect();
     let widest = names.iter().map(|name| text_width(name)).fold(0.0, f64::max);
-    let said: Vec<String> = strips.iter().map(|s| s.median.map_or("-".into(), |median| chart.x.unit.show(median))).collect();
-    let side = said.iter().map(|text| text_width(text)).fold(text_width("median"), f64::max) + 8.0;
+    let medians: Vec<String> = strips.iter().map(|s| s.median.map_or("-".into(), |median| chart.x.unit.show(median))).collect();
+    let side = medians.iter().map(|text| text_width(text)).fold(text_width("median"), f64::max) + 8.0;
     let area = if narrow {
         Area { left: 8.0, top: HEAD, right: width - 12.0, bottom }
     } else {
@@ -37,7 +37,7 @@ pub fn draw(chart: &Chart, strips: &[Strip], width: f64) -> (f64, String) {
         out += "<g>";
         out += &format!("<title>{}</title>", super::escape(&strip.name));
         out += &if narrow { text(2.0, text_y, "label", &names[at]) } else { text(area.left - 10.0, text_y, "label end", &names[at]) };
-        out += &text(width - 2.0, text_y, "label end", &said[at]);
+        out += &text(width - 2.0, text_y, "label end", &medians[at]);
         out += &format!("<path class=\"grid\" d=\"M{} {}H{}\"/>", n(area.left), n(y), n(area.right));
         out += &dots(strip, y, &area, &ruler);
         out += "</g>";

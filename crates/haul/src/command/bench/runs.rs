@@ -55,8 +55,8 @@ pub fn header(kind: Kind) -> Header {
 /// The terminal's columns on standard output, else those of `COLUMNS`, else 80.
 pub fn width() -> usize {
     let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1000).contains(columns));
-    terminal.or_else(told).unwrap_or(COLUMNS)
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1000).contains(columns));
+    terminal.or_else(variable).unwrap_or(COLUMNS)
 }
 
 /// Prints text for people: on standard output; with `--json` on standard error; with `--json --quiet` not at all.

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_in_memory_is_said() {
+    fn a_source_in_memory_is_noted() {
         let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
         let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
         let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");
