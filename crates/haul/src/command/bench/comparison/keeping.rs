@@ -1,5 +1,6 @@
 //! The directory of a run, and the run that is in it already.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,10 @@ use crate::open;
 /// The directory of a run, and the properties that a resumed run keeps.
 pub struct Keeping {
     pub dir: PathBuf,
-    /// Of the run that is there, or a new one: its identity is in names at the destination.
+    /// With the identity of the run that is there, if there is one: it is in names at the destination.
     pub header: Header,
+    /// The settings of the run that is there.
+    pub old: BTreeMap<String, Value>,
     pub seed: u64,
     /// For the state of haul as a contender: not the user's.
     pub state: PathBuf,
@@ -27,14 +30,13 @@ pub struct Keeping {
 impl Keeping {
     pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind) -> Keeping {
         let dir = runs::directory(flags.out.as_deref(), global, kind);
-        let header = record::read(&dir).map_or_else(|_| runs::header(kind), |(header, _)| header);
-        let seed = flags.seed.or_else(|| header.settings.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
-        Keeping { header, state: dir.join("haul-state"), dir, seed }
-    }
-
-    /// A setting of the run that is there.
-    pub fn old(&self, name: &str) -> Option<&Value> {
-        self.header.settings.get(name)
+        let mut header = runs::header(kind);
+        let mut old = BTreeMap::new();
+        if let Ok((there, _)) = record::read(&dir) {
+            (header.id, old) = (there.id, there.settings);
+        }
+        let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
+        Keeping { header, old, state: dir.join("haul-state"), dir, seed }
     }
 
     /// Refuses a run directory that is the source or in it: samples written there would change the source.

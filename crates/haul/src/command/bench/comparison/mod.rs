@@ -83,7 +83,7 @@ impl PlannedRun<'_> {
     pub fn run(self) -> Result<Finished> {
         let dir = &self.keeping.dir;
         let caches = self.flags.caches.sync()?;
-        if let Some(old) = self.keeping.old(CACHES).filter(|old| **old != caches.words) {
+        if let Some(old) = self.keeping.old.get(CACHES).filter(|old| **old != caches.words) {
             let e = Error::new(ErrorKind::Exists, "go on").at(dir.as_os_str().as_bytes());
             let old = old.as_str().unwrap_or_default();
             let e = e.because(format!("caches were {old} before the copies of this run; now they would be {}", caches.words));
@@ -156,7 +156,7 @@ impl PlannedRun<'_> {
         set(CACHES, caches.into());
         // The source as it was read first; `agree` compares it with the source now.
         for name in SOURCE {
-            if let Some(old) = self.keeping.old(name) {
+            if let Some(old) = self.keeping.old.get(name) {
                 set(name, old.clone());
             }
         }
