@@ -1,36 +1,28 @@
 //! `haul bench compare`: tools that are right, wrong, slow, broken and absent; places here, behind ssh and in a bucket.
 
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use haul_test::objects::{Minio, Server};
-use haul_test::program::{Ended, Program, until};
-use haul_test::scratch::Scratch;
+use haul_test::program::{Ended, until};
 use haul_test::sshd::Sshd;
 use haul_test::volume::Volume;
 use rustix::process::Signal;
 use serde_json::Value;
 
-struct World(Scratch);
+#[path = "bench/support.rs"]
+mod support;
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.0
-    }
-}
+use support::World;
 
 impl World {
     fn new() -> World {
-        let scratch = Scratch::new();
+        let world = World::of("compare --caches=warm");
         for n in 0..20 {
-            scratch.write(format!("src/d/file {n}"), vec![n; 1000 + usize::from(n)]);
+            world.write(format!("src/d/file {n}"), vec![n; 1000 + usize::from(n)]);
         }
-        scratch.write("src/big", vec![7; 300_000]);
-        World(scratch)
+        world.write("src/big", vec![7; 300_000]);
+        world
     }
 
     /// A program of this name that does what the script says; `$1` is the source and `$2` where the copy goes.
@@ -40,15 +32,6 @@ impl World {
         let table = fs::read_to_string(self.path("table")).unwrap_or_default();
         let line = format!("[{name}]\nlocal-local = {} {{src}} {{dst}}\n", self.path(name).display());
         self.write("table", table + &line);
-    }
-
-    fn command(&self, words: &str) -> Program {
-        self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench compare --caches=warm {words}"))
-    }
-
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> Ended {
-        self.command(words).ends(code)
     }
 }
 

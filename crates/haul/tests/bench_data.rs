@@ -1,39 +1,23 @@
 //! `haul bench data`: the program itself, and the trees that it leaves.
 
 use std::fs;
-use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 
 use haul_test::compare::{What, differences};
-use haul_test::program::{Ended, Program, Running};
-use haul_test::scratch::Scratch;
+use haul_test::program::{Ended, Running};
 use haul_test::volume::{Kind, Volume};
 use rustix::process::Signal;
 use serde_json::Value;
 
-struct World(Scratch);
+#[path = "bench/support.rs"]
+mod support;
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.0
-    }
-}
+use support::World;
 
 impl World {
     fn new() -> World {
-        World(Scratch::new())
-    }
-
-    fn command(&self, words: &str) -> Program {
-        self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench data {words}"))
-    }
-
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> Ended {
-        self.command(words).ends(code)
+        World::of("data")
     }
 
     #[track_caller]

@@ -2,44 +2,28 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use haul_test::objects::{Minio, Server};
 use haul_test::program::{Ended, Program, Running, until};
-use haul_test::scratch::Scratch;
 use haul_test::sshd::Sshd;
 use rustix::process::Signal;
 use serde_json::Value;
 
+#[path = "bench/support.rs"]
+mod support;
+
+use support::World;
+
 const HAUL: &str = env!("CARGO_BIN_EXE_haul");
-
-struct World(Scratch);
-
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.0
-    }
-}
 
 impl World {
     fn new() -> World {
-        let scratch = Scratch::new();
-        scratch.tree("d/");
-        World(scratch)
-    }
-
-    fn command(&self, words: &str) -> Program {
-        self.program(Command::new(HAUL), &format!("bench files {words}"))
-    }
-
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> Ended {
-        self.command(words).ends(code)
+        let world = World::of("files");
+        world.tree("d/");
+        world
     }
 
     /// Names in the directory `d`.

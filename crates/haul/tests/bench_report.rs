@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -13,25 +12,18 @@ use std::time::{Duration, Instant};
 use generated::Made;
 use haul_bench::report;
 use haul_test::program::Ended;
-use haul_test::scratch::Scratch;
 use serde_json::Value;
 
 #[path = "../../haul-bench/tests/generated/mod.rs"]
 mod generated;
+#[path = "bench/support.rs"]
+mod support;
 
-struct World(Scratch);
-
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.0
-    }
-}
+use support::World;
 
 impl World {
     fn new() -> World {
-        World(Scratch::new())
+        World::of("report")
     }
 
     fn run(&self, name: &str, made: &Made) {
@@ -39,31 +31,24 @@ impl World {
         let lines: Vec<String> = made.1.iter().map(|sample| serde_json::to_string(sample).expect("a sample") + "\n").collect();
         self.write(format!("{name}/samples.jsonl"), lines.concat());
     }
-
-    /// Standard output and standard error.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> (String, String) {
-        let Ended { out, err, .. } = self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench report {words}")).ends(code);
-        (out, err)
-    }
 }
 
 #[test]
 fn one_run_is_printed_and_gets_its_page() {
     let world = World::new();
     world.run("net", &generated::net());
-    let (out, err) = world.ends(0, "net");
+    let Ended { out, err, .. } = world.ends(0, "net");
     assert!(out.contains("16 streams: 26 % less") && out.contains("failed 1 of 10"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     assert_eq!(err, "haul: report: net/report.html\n");
     let page = fs::read_to_string(world.path("net/report.html")).expect("the page");
     assert_eq!(page, report::html(&[generated::net()]));
 
-    let (plotted, _) = world.ends(0, "--plot --width 100 net");
+    let Ended { out: plotted, .. } = world.ends(0, "--plot --width 100 net");
     assert!(plotted.contains("Streams (number)") && plotted.contains('●'), "{plotted}");
     assert!(plotted.lines().all(|line| line.chars().count() <= 100), "{plotted}");
 
-    let (_, err) = world.ends(0, "--out elsewhere.html --quiet net");
+    let Ended { err, .. } = world.ends(0, "--out elsewhere.html --quiet net");
     assert_eq!(err, "");
     assert_eq!(fs::read_to_string(world.path("elsewhere.html")).expect("the page"), page);
 }
@@ -73,7 +58,7 @@ fn several_runs_are_compared() {
     let world = World::new();
     world.run("before", &generated::compare());
     world.run("after", &generated::compare_later());
-    let (out, err) = world.ends(0, "before after");
+    let Ended { out, err, .. } = world.ends(0, "before after");
     assert!(out.contains("Run 1: before\nRun 2: after\n"), "{out}");
     assert!(out.contains("slower") && out.contains("not significant") && out.contains("only in the first run"), "{out}");
     assert_eq!(err, "");
@@ -82,7 +67,7 @@ fn several_runs_are_compared() {
     let page = fs::read_to_string(world.path("both.html")).expect("the page");
     assert!(page.contains("Run 2 against Run 1"), "{page}");
 
-    let (out, err) = world.ends(0, "--json before after");
+    let Ended { out, err, .. } = world.ends(0, "--json before after");
     let document: Value = serde_json::from_str(&out).expect("one document");
     assert_eq!(document["event"], "bench-report");
     assert_eq!(document["runs"].as_array().map(Vec::len), Some(2));
@@ -91,7 +76,7 @@ fn several_runs_are_compared() {
     assert_eq!(rsync["verdict"], "slower");
     assert!(rsync["time_ratio"]["median"].as_f64().is_some_and(|ratio| ratio > 1.2), "{rsync}");
     assert!(err.contains("not significant"), "{err}");
-    let (_, err) = world.ends(0, "--json --quiet before after");
+    let Ended { err, .. } = world.ends(0, "--json --quiet before after");
     assert_eq!(err, "");
 }
 
@@ -99,12 +84,12 @@ fn several_runs_are_compared() {
 fn other_directories_are_refused() {
     let world = World::new();
     fs::create_dir(world.path("empty")).expect("made");
-    let (out, err) = world.ends(23, "empty");
+    let Ended { out, err, .. } = world.ends(23, "empty");
     assert_eq!(out, "");
     assert!(err.contains("empty/run.json") && err.contains("name the directory of a haul bench run"), "{err}");
     world.run("torn", &generated::net());
     fs::write(world.path("torn/samples.jsonl"), "{}\n").expect("written");
-    let (_, err) = world.ends(23, "torn");
+    let Ended { err, .. } = world.ends(23, "torn");
     assert!(err.contains("line 1"), "{err}");
     world.ends(1, "");
     world.ends(1, "--width 3 torn");

@@ -1,37 +1,24 @@
 //! `haul bench sweep`: here, and over ssh in both directions.
 
 use std::fs;
-use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::Command;
 
 use haul_test::program::Ended;
-use haul_test::scratch::Scratch;
 use haul_test::sshd::Sshd;
 use serde_json::Value;
 
-struct World(Scratch);
+#[path = "bench/support.rs"]
+mod support;
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.0
-    }
-}
+use support::World;
 
 impl World {
     fn new() -> World {
-        let scratch = Scratch::new();
+        let world = World::of("sweep --caches=warm");
         for n in 0..5u8 {
-            scratch.write(format!("src/d/{n}"), vec![n; 100_000]);
+            world.write(format!("src/d/{n}"), vec![n; 100_000]);
         }
-        World(scratch)
-    }
-
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> Ended {
-        self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench sweep --caches=warm {words}")).ends(code)
+        world
     }
 }
 

@@ -155,11 +155,12 @@ pub fn peak(line: &[&Point<'_>], factor: &str, metric: Metric) -> Option<String>
         let shown = Lead::of(&[best.2, other], metric).is_some_and(|lead| lead.next.is_some());
         if shown { "" } else { " (not significant)" }
     };
-    if first.0 < best.0 && first.1 > 0.0 {
+    // A difference that two digits do not show is not worth a word.
+    if first.0 < best.0 && first.1 > 0.0 && best.1 / first.1 >= 1.005 {
         out += &format!(", {} {}{}", times(best.1 / first.1), count(first.0), doubt(first.2));
     }
-    if last.0 > best.0 && best.1 > 0.0 {
-        let less = (1.0 - last.1 / best.1) * 100.0;
+    let less = (1.0 - last.1 / best.1) * 100.0;
+    if last.0 > best.0 && less >= 0.5 {
         out += &format!("; {}: {less:.0} % less{}", count(last.0), doubt(last.2));
     }
     Some(out)
