@@ -74,7 +74,7 @@ fixed_workers() { # ROUTE N...
 
 kaust() {
     slow_place kaust
-    "$haul" bench data "kaust:small" --scale "$((scale * 4))" --per-dir 50 "$fast/kaust"
+    "$haul" bench data 37760x6695B --scale "$((scale * 4))" --per-dir 50 "$fast/kaust"
     fixed_workers local-local 1 4 16 32 >"$work/kaust.conf"
     "$haul" bench compare --table "$work/kaust.conf" --tools cp,haul-1,haul-4,haul-16,haul-32,haul,rsync --repeat "$repeat" \
         --caches warm --out "$out/kaust" "$fast/kaust" "$slow/copies"

@@ -21,7 +21,7 @@ pub struct Discard {
     device: Option<Device>,
 }
 
-/// What was taken so far.
+/// Counts so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Files committed, one by one or in bundles.
@@ -218,7 +218,7 @@ impl Sink for Hole {
             match from.read(&mut buffer[..most]) {
                 Ok(0) => return Err(Error::new(ErrorKind::Changed, "write").on(&self.name)),
                 Ok(count) => {
-                    // Counted as they come: whoever measures looks at the count in between.
+                    // Counted as they come: the count is read meanwhile.
                     add(&self.counts.bytes, count as u64);
                     left -= count;
                 }

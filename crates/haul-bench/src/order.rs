@@ -28,6 +28,17 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// A step that visits every number below `count` once: it has no common factor with it. About the golden section of it.
+pub fn stride(count: u64) -> u64 {
+    let factor = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    (count * 5 / 8..).find(|step| factor(*step, count) == 1).unwrap_or(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

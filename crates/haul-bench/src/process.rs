@@ -18,14 +18,13 @@ const KEPT: usize = 64 << 10;
 /// Between two looks at the time limit and at the signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a process that was told to stop may take, before it is killed.
+/// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long one that was killed may take to be gone. One that waits in the kernel for a disk or a server that does not answer
-/// may never be.
+/// How long a killed process may take to end: one that waits in the kernel for a disk or a server may never do so.
 const KILLED: Duration = Duration::from_secs(30);
 
-/// The process group that runs now, for whoever must end it without waiting. Clones are the same.
+/// The process group that is running, so that another thread can kill it. Clones refer to the same group.
 #[derive(Clone, Debug, Default)]
 pub struct Group(Arc<AtomicI32>);
 
@@ -40,7 +39,7 @@ impl Group {
     }
 }
 
-/// How long a process may go on.
+/// When a process is stopped.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'a> {
     pub limit: Duration,
@@ -63,7 +62,7 @@ pub struct Ran {
     /// The bound that is known where `peak` is `None`: bytes.
     pub peak_below: u64,
     pub ending: Ending,
-    /// A process that was killed and is not gone: nothing that it does has ended.
+    /// A process that was killed and still runs: it may still write.
     pub stuck: Option<u32>,
     /// The last 64 KiB of each.
     pub stdout: Vec<u8>,
@@ -88,8 +87,8 @@ pub fn run(argv: &[OsString], env: &[(OsString, OsString)], bounds: Bounds<'_>) 
 /// Runs programs to their end, in a process group of their own, each reading what the one before it writes; the first reads
 /// `input`, or nothing.
 ///
-/// No shell sees the arguments. When the limit has passed or the run was told to stop, the group is sent SIGTERM and, two seconds
-/// later, SIGKILL; what is not gone 30 seconds after that is given up. They are killed too when the thread ends that called this,
+/// No shell reads the arguments. When the limit has passed or the run is cancelled, the group gets SIGTERM and, two seconds
+/// later, SIGKILL; a process that still runs 30 seconds after that is given up. They are killed too when the thread ends that called this,
 /// as when this process is killed. Times and memory are those of all of them together, the ending is that of the last one that did not end
 /// well: those before it have only lost their reader. Errors: a program cannot be begun (`NotFound` where there is none).
 pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Option<File>, bounds: Bounds<'_>) -> Result<Ran> {
@@ -112,7 +111,7 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
             Err(e) => {
                 bounds.group.kill();
                 for child in &mut children {
-                    let _killed = child.wait();
+                    let _ = child.wait();
                 }
                 bounds.group.is(None);
                 return Err(e);
@@ -125,8 +124,8 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
     let stdout = Tail::of(last);
     let mut seen = vec![0; children.len()];
     let signal = |signal| signal_group(bounds.group.0.load(Ordering::Acquire), signal);
-    let Waited { told, reaped } = wait(&children, began, bounds, Timeouts { grace: GRACE, killed: KILLED }, &signal, &mut seen);
-    // What they left behind must not run on beside the next contender.
+    let Waited { stopped, reaped } = wait(&children, began, bounds, Timeouts { grace: GRACE, killed: KILLED }, &signal, &mut seen);
+    // Their children must not run beside the next contender.
     bounds.group.kill();
     bounds.group.is(None);
     let mut ran = Ran {
@@ -160,8 +159,8 @@ pub fn pipe(stages: &[Vec<OsString>], env: &[(OsString, OsString)], input: Optio
             bad => ran.ending = bad,
         }
     }
-    if let Some(told) = told {
-        ran.ending = told;
+    if let Some(stopped) = stopped {
+        ran.ending = stopped;
     }
     for error in errors {
         ran.stderr.extend(error.take());
@@ -234,15 +233,15 @@ fn signal_group(group: libc::pid_t, signal: libc::c_int) {
 
 type Reaped = (std::io::Result<(libc::c_int, libc::rusage)>, Instant);
 
-/// How long what was told to end may take: until it is killed, and from then on.
+/// How long a process may take to end: after SIGTERM, and after SIGKILL.
 struct Timeouts {
     grace: Duration,
     killed: Duration,
 }
 
 struct Waited {
-    /// Whether, and why, they were told to end.
-    told: Option<Ending>,
+    /// Why they were stopped, if they were.
+    stopped: Option<Ending>,
     /// In their order; `None` of one that is not gone.
     reaped: Vec<Option<Reaped>>,
 }
@@ -256,18 +255,19 @@ fn wait(
     signal: &dyn Fn(libc::c_int),
     seen: &mut [u64],
 ) -> Waited {
-    let mut told: Option<(Ending, Instant)> = None;
+    let mut stopped: Option<(Ending, Instant)> = None;
     // Threads wait, so that the end is seen when it comes and not at the next look.
     let (send, receive) = std::sync::mpsc::channel();
     for (nth, child) in children.iter().enumerate() {
         let (pid, send) = (child.id().cast_signed(), send.clone());
         std::thread::spawn(move || {
             let reaped = reap(pid);
-            let _nobody_waits = send.send((nth, (reaped, Instant::now())));
+            // The receiver may have given up.
+            let _ = send.send((nth, (reaped, Instant::now())));
         });
     }
     let mut killed: Option<Instant> = None;
-    // What is over soon is looked at sooner.
+    // Short processes are examined sooner.
     let mut look = Duration::from_millis(2);
     let mut reaped: Vec<Option<Reaped>> = children.iter().map(|_| None).collect();
     while reaped.iter().any(Option::is_none) {
@@ -279,9 +279,9 @@ fn wait(
         for (child, seen) in children.iter().zip(&mut *seen) {
             *seen = (*seen).max(peak_below(child.id()));
         }
-        match (told, killed) {
-            (None, _) if bounds.cancel.check().is_err() => told = Some((Ending::Cancelled, Instant::now())),
-            (None, _) if began.elapsed() >= bounds.limit => told = Some((Ending::Timeout, Instant::now())),
+        match (stopped, killed) {
+            (None, _) if bounds.cancel.check().is_err() => stopped = Some((Ending::Cancelled, Instant::now())),
+            (None, _) if began.elapsed() >= bounds.limit => stopped = Some((Ending::Timeout, Instant::now())),
             (Some((_, since)), None) if since.elapsed() >= timeouts.grace => {
                 killed = Some(Instant::now());
                 signal(libc::SIGKILL);
@@ -293,7 +293,7 @@ fn wait(
         }
         signal(libc::SIGTERM);
     }
-    Waited { told: told.map(|(ending, _)| ending), reaped }
+    Waited { stopped: stopped.map(|(ending, _)| ending), reaped }
 }
 
 /// Waits for one child, with what it and its own children used.
@@ -341,7 +341,7 @@ impl Tail {
         tail
     }
 
-    /// A process that left the group may hold the pipe open: after a short while what has come is all.
+    /// A process that left the group may hold the pipe open: the end is not awaited for long.
     fn take(self) -> Vec<u8> {
         let until = Instant::now() + GRACE;
         while !self.ended.load(Ordering::Acquire) && Instant::now() < until {

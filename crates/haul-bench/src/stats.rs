@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which the share `at` (0 to 1) of the values lies, between two values by their distance
+/// The value below which the share `at` (0 to 1) of the values is, interpolated between two values
 /// (R's type 7, Hyndman and Fan 1996). NaN of nothing.
 pub fn quantile(values: &[f64], at: f64) -> f64 {
     let sorted = sorted(values);
@@ -29,7 +29,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     sorted
 }
 
-/// What is known of one set of measurements.
+/// A summary of one set of measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub count: usize,

@@ -4,22 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Which way the bytes go, seen from this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    Put,
-    Get,
-}
-
-impl Direction {
-    pub fn word(self) -> &'static str {
-        match self {
-            Direction::Put => "put",
-            Direction::Get => "get",
-        }
-    }
-}
-
 /// Values to try; an empty list leaves the choice to haul.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
@@ -32,7 +16,7 @@ pub struct Grid {
     pub logins: Vec<u32>,
 }
 
-/// One setting of all. What is `None` haul chooses for itself.
+/// One combination. `None` leaves the choice to haul.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     pub workers: Option<u32>,
@@ -41,7 +25,7 @@ pub struct Point {
     pub logins: Option<u32>,
 }
 
-/// What stands in the factors where haul chose.
+/// The value of a factor that haul chose.
 pub const OWN: &str = "own choice";
 
 impl Grid {
@@ -67,7 +51,7 @@ impl Grid {
     }
 
     /// What every contender's factors have, so that they make one table.
-    pub fn factors(&self, point: Point, direction: Option<Direction>) -> BTreeMap<String, Value> {
+    pub fn factors(&self, point: Point) -> BTreeMap<String, Value> {
         let or_own = |value: Option<u64>| value.map_or_else(|| OWN.into(), Value::from);
         let mut factors = BTreeMap::from([("streams".to_string(), or_own(point.workers.map(u64::from)))]);
         if !self.chunks.is_empty() {
@@ -78,9 +62,6 @@ impl Grid {
         }
         if !self.logins.is_empty() {
             factors.insert("logins".into(), or_own(point.logins.map(u64::from)));
-        }
-        if let Some(direction) = direction {
-            factors.insert("direction".into(), direction.word().into());
         }
         factors
     }
@@ -125,9 +106,9 @@ mod tests {
         assert_eq!(points.len(), 5);
         assert!(points[0].is_own() && points[0].options().is_empty());
         assert_eq!(points[4].options(), ["-j", "2", "--chunk-size", "8MiB"]);
-        assert_eq!(grid.factors(points[0], Some(Direction::Get))["streams"], OWN);
-        assert_eq!(grid.factors(points[4], None)["chunk"], 8 << 20);
-        assert_eq!(grid.factors(points[4], None).len(), 2);
+        assert_eq!(grid.factors(points[0])["streams"], OWN);
+        assert_eq!(grid.factors(points[4])["chunk"], 8 << 20);
+        assert_eq!(grid.factors(points[4]).len(), 2);
         assert_eq!((size(1 << 30), size(65 << 10), size(1000)), ("1GiB".into(), "65KiB".into(), "1000B".into()));
         assert_eq!(Grid::default().points(), [Point::default()]);
     }

@@ -1,4 +1,4 @@
-//! A source that holds nothing: names and bytes are computed when they are asked for. Ten million files
+//! A source that holds nothing: names and bytes are computed on request. Ten million files
 //! cost as much memory as ten, so what a run over them costs is its own.
 
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source,
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::sftp::{Device, Stream};
 
-use crate::order::mix;
+use crate::order::{mix, stride};
 
 /// Bytes of a made file from `at` on: byte i depends on `seed` and on i, so that a piece in the wrong place shows.
 pub fn pattern(seed: u64, at: u64, into: &mut [u8]) {
@@ -44,11 +44,11 @@ pub struct Synthetic {
 /// What the files hold.
 #[derive(Debug)]
 enum Holds {
-    /// Each bytes of its own.
+    /// Bytes that depend on the path.
     Own,
     /// All one block again and again.
     Block(Arc<[u8]>),
-    /// What is read from the device of a host.
+    /// Bytes read from the device of a host.
     Device(Device),
 }
 
@@ -74,8 +74,7 @@ impl Synthetic {
         Synthetic { dirs, files, size, holds: Holds::Own, caps, place }
     }
 
-    /// All files hold one block of noise again and again, which costs no more than to copy it: for whoever measures how
-    /// fast the bytes get away. A chunk in a wrong place does not show.
+    /// Every file repeats one block of noise, which is as cheap to make as a copy. A misplaced chunk is not noticed.
     #[must_use]
     pub fn repeating(mut self) -> Self {
         let mut block = vec![0; BLOCK];
@@ -145,17 +144,6 @@ const STATED: MetaMask = MetaMask(MetaMask::BASIC.0 | MetaMask::MTIME.0 | MetaMa
 
 fn seed(path: &[u8]) -> u64 {
     xxh128(path) as u64
-}
-
-/// A step that visits every number below `count` once: it shares no factor with it.
-fn stride(count: u64) -> u64 {
-    let factor = |mut a: u64, mut b: u64| {
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    (count * 5 / 8..).find(|step| factor(*step, count) == 1).unwrap_or(1)
 }
 
 impl Store for Synthetic {

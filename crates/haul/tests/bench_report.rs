@@ -3,55 +3,33 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use generated::Made;
 use haul_bench::report;
+use haul_test::program::Ended;
 use serde_json::Value;
 
 #[path = "../../haul-bench/tests/generated/mod.rs"]
 mod generated;
+#[path = "bench/support.rs"]
+mod support;
 
-struct World {
-    place: tempfile::TempDir,
-}
+use support::World;
 
 impl World {
     fn new() -> World {
-        World { place: tempfile::Builder::new().prefix("haul-report-").tempdir().expect("a temporary directory") }
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
+        World::of("report")
     }
 
     fn run(&self, name: &str, made: &Made) {
-        let dir = self.path(name);
-        fs::create_dir(&dir).expect("made");
-        fs::write(dir.join("run.json"), serde_json::to_vec(&made.0).expect("a header")).expect("written");
+        self.write(format!("{name}/run.json"), serde_json::to_vec(&made.0).expect("a header"));
         let lines: Vec<String> = made.1.iter().map(|sample| serde_json::to_string(sample).expect("a sample") + "\n").collect();
-        fs::write(dir.join("samples.jsonl"), lines.concat()).expect("written");
-    }
-
-    fn report(&self, words: &str) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/bin:/bin").env("HOME", self.place.path());
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command.args(["bench", "report"]).args(words.split_whitespace()).stdin(Stdio::null());
-        command.output().expect("the program runs")
-    }
-
-    /// Standard output and standard error.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> (String, String) {
-        let ran = self.report(words);
-        let (out, err) = (String::from_utf8_lossy(&ran.stdout).into_owned(), String::from_utf8_lossy(&ran.stderr).into_owned());
-        assert_eq!(ran.status.code(), Some(code), "haul bench report {words}\n{out}\n{err}");
-        (out, err)
+        self.write(format!("{name}/samples.jsonl"), lines.concat());
     }
 }
 
@@ -59,18 +37,18 @@ impl World {
 fn one_run_is_printed_and_gets_its_page() {
     let world = World::new();
     world.run("net", &generated::net());
-    let (out, err) = world.ends(0, "net");
+    let Ended { out, err, .. } = world.ends(0, "net");
     assert!(out.contains("16 streams: 26 % less") && out.contains("failed 1 of 10"), "{out}");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     assert_eq!(err, "haul: report: net/report.html\n");
     let page = fs::read_to_string(world.path("net/report.html")).expect("the page");
     assert_eq!(page, report::html(&[generated::net()]));
 
-    let (plotted, _) = world.ends(0, "--plot --width 100 net");
+    let Ended { out: plotted, .. } = world.ends(0, "--plot --width 100 net");
     assert!(plotted.contains("Streams (number)") && plotted.contains('●'), "{plotted}");
     assert!(plotted.lines().all(|line| line.chars().count() <= 100), "{plotted}");
 
-    let (_, err) = world.ends(0, "--out elsewhere.html --quiet net");
+    let Ended { err, .. } = world.ends(0, "--out elsewhere.html --quiet net");
     assert_eq!(err, "");
     assert_eq!(fs::read_to_string(world.path("elsewhere.html")).expect("the page"), page);
 }
@@ -80,7 +58,7 @@ fn several_runs_are_compared() {
     let world = World::new();
     world.run("before", &generated::compare());
     world.run("after", &generated::compare_later());
-    let (out, err) = world.ends(0, "before after");
+    let Ended { out, err, .. } = world.ends(0, "before after");
     assert!(out.contains("Run 1: before\nRun 2: after\n"), "{out}");
     assert!(out.contains("slower") && out.contains("not significant") && out.contains("only in the first run"), "{out}");
     assert_eq!(err, "");
@@ -89,7 +67,7 @@ fn several_runs_are_compared() {
     let page = fs::read_to_string(world.path("both.html")).expect("the page");
     assert!(page.contains("Run 2 against Run 1"), "{page}");
 
-    let (out, err) = world.ends(0, "--json before after");
+    let Ended { out, err, .. } = world.ends(0, "--json before after");
     let document: Value = serde_json::from_str(&out).expect("one document");
     assert_eq!(document["event"], "bench-report");
     assert_eq!(document["runs"].as_array().map(Vec::len), Some(2));
@@ -98,20 +76,20 @@ fn several_runs_are_compared() {
     assert_eq!(rsync["verdict"], "slower");
     assert!(rsync["time_ratio"]["median"].as_f64().is_some_and(|ratio| ratio > 1.2), "{rsync}");
     assert!(err.contains("not significant"), "{err}");
-    let (_, err) = world.ends(0, "--json --quiet before after");
+    let Ended { err, .. } = world.ends(0, "--json --quiet before after");
     assert_eq!(err, "");
 }
 
 #[test]
-fn what_is_no_run_is_said() {
+fn other_directories_are_refused() {
     let world = World::new();
     fs::create_dir(world.path("empty")).expect("made");
-    let (out, err) = world.ends(23, "empty");
+    let Ended { out, err, .. } = world.ends(23, "empty");
     assert_eq!(out, "");
     assert!(err.contains("empty/run.json") && err.contains("name the directory of a haul bench run"), "{err}");
     world.run("torn", &generated::net());
     fs::write(world.path("torn/samples.jsonl"), "{}\n").expect("written");
-    let (_, err) = world.ends(23, "torn");
+    let Ended { err, .. } = world.ends(23, "torn");
     assert!(err.contains("line 1"), "{err}");
     world.ends(1, "");
     world.ends(1, "--width 3 torn");
@@ -142,7 +120,7 @@ impl Looked {
 
 /// Looks at a page as a person would, with nothing but loopback within reach.
 fn look(world: &World, address: &str, width: u32) -> Looked {
-    let profile = tempfile::Builder::new().prefix("profile-").tempdir_in(world.place.path()).expect("a profile");
+    let profile = tempfile::Builder::new().prefix("profile-").tempdir_in(&world.work).expect("a profile");
     let mut command = Command::new(browser());
     command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"]);
     command.args(["--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-extensions"]);

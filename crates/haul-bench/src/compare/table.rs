@@ -1,4 +1,4 @@
-//! The table of tools: names, and a command for each way from here to there. A line format that a person can write.
+//! The table of tools: names, and a command for each route. A line format that a person can write.
 
 use haul_core::error::{Error, ErrorKind, Result};
 
@@ -69,7 +69,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// The words of the command that says its version; empty where there is none.
+    /// The command that prints its version; empty where there is none.
     pub fn version(&self) -> &[String] {
         &self.version
     }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_told_by_its_line() {
+    fn mistakes_in_a_table_are_reported_with_their_line() {
         for (text, telling) in [
             ("local-local = cp", "line 1: a tool begins with [NAME]"),
             ("[a]\n[a]\n", "line 2: [a] is defined twice"),

@@ -1,5 +1,5 @@
-//! What is put into a template's words. A template is split into words first, so that no name becomes two words or an
-//! option; names go in as the bytes that they are.
+//! The values of a template's placeholders. A template is split into words first, so that no name becomes two words or an
+//! option; names are inserted byte by byte.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -52,8 +52,8 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Puts on disk what was written before, so that nobody pays for another's copy, and drops what is to be dropped: clean
-    /// pages, names and inodes of this machine. `written` is where the copies go and `read` what is copied, as far as they are
+    /// Syncs what was written before, so that no contender pays for the copy of another, and drops clean pages, names and
+    /// inodes of this machine if that is wanted. `written` is where the copies go and `read` what is copied, as far as they are
     /// on this machine; pages of the source that are not on disk yet could not be dropped.
     pub fn prepare(self, written: Option<&Path>, read: Option<&Path>) -> Result<()> {
         for place in written.into_iter().chain(read.filter(|_| self.drop)) {

@@ -19,15 +19,13 @@ use haul_core::store::Store;
 use serde_json::Value;
 
 use crate::process::{self, Bounds, Ending, Group, Ran};
-use crate::record::{Outcome, Run, Sample};
+use crate::record::{Header, Outcome, Run, Sample};
 
 pub mod caches;
-pub mod own;
 pub mod source;
 pub mod verification;
 
 pub use caches::{Caches, Settled};
-pub use own::{Left, Own, is_fresh_name};
 pub use source::Source;
 
 /// A place for copies.
@@ -35,17 +33,13 @@ pub trait Target {
     /// Makes the empty directory `name`. Errors: `Exists` where anything is there.
     fn make(&self, name: &str) -> Result<()>;
 
-    /// What tells the directory `name` from another that has the name later: one word; `None` where nothing does. Errors:
-    /// `NotFound`.
-    fn mark(&self, name: &str) -> Result<Option<String>>;
-
     /// Removes it with all that is in it; no error if it is not there.
     fn clear(&self, name: &str) -> Result<()>;
 
-    /// What lies in it now, read afresh.
+    /// Opens it as it is now.
     fn open(&self, name: &str) -> Result<Arc<dyn Store>>;
 
-    /// Where it is on this machine, if it is.
+    /// Its path, if it is on this machine.
     fn local(&self) -> Option<&Path>;
 }
 
@@ -89,23 +83,21 @@ fn unnamed() -> std::io::Result<std::fs::File> {
 /// Makes the command of a contender for the copy that goes into the directory of this name.
 pub type Prepare<'a> = Box<dyn Fn(&str) -> Result<Call> + 'a>;
 
-/// Who takes part.
+/// A tool, or haul with some settings.
 pub struct Contender<'a> {
     pub name: String,
     pub factors: BTreeMap<String, Value>,
-    /// Which of the targets it copies to.
-    pub target: usize,
     pub prepare: Prepare<'a>,
     /// Why it cannot run at all.
     pub absent: Option<String>,
 }
 
-/// What is to be measured, and where.
+/// The contenders, and how they are measured.
 pub struct Comparison<'a> {
     pub contenders: &'a [Contender<'a>],
-    pub targets: &'a [&'a dyn Target],
+    pub target: &'a dyn Target,
     pub source: &'a Source,
-    /// Where the source is on this machine, if it is.
+    /// The source's path, if it is on this machine.
     pub from: Option<&'a Path>,
     pub repeat: u32,
     pub warmup: u32,
@@ -113,23 +105,20 @@ pub struct Comparison<'a> {
     /// For each copy.
     pub limit: Duration,
     pub caches: Settled,
-    /// That look at the copies.
+    /// Threads that verify the copies.
     pub threads: usize,
     pub cancel: &'a Cancel,
     /// The processes of the contender whose turn it is.
     pub group: &'a Group,
 }
 
-/// What goes on.
+/// Progress of a comparison.
 #[derive(Debug)]
 pub enum Event<'a> {
     Begins {
         nth: u32,
         of: u32,
         round: u32,
-        contender: &'a str,
-    },
-    Checking {
         contender: &'a str,
     },
     Ended(&'a Sample),
@@ -139,12 +128,9 @@ pub enum Event<'a> {
 
 impl Comparison<'_> {
     /// Measures all that `run` does not have yet. Errors: what concerns no contender alone, as a destination that is full;
-    /// `Cancelled` when it was told to stop, and everything that was measured is kept.
-    pub fn measure_all(&self, run: &mut Run, told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
-        let own = Own::of(run.dir());
+    /// `Cancelled`, and the samples are kept.
+    pub fn measure_all(&self, run: &mut Run, report: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let rounds = self.warmup + self.repeat;
-        let names = || self.contenders.iter().map(|contender| contender.name.as_str());
-        own.clear(self.targets, &|name| is_fresh_name(name, names(), rounds))?;
         let of = rounds * u32::try_from(self.contenders.len()).unwrap_or(u32::MAX);
         let mut nth = 0;
         for round in 0..rounds {
@@ -157,25 +143,24 @@ impl Comparison<'_> {
                 if self.is_done(run, contender, repetition) {
                     continue;
                 }
-                told(Event::Begins { nth, of, round: repetition, contender: &contender.name });
-                let (sample, stuck) = self.measure(contender, repetition, round + 1, &own, told)?;
-                told(Event::Ended(&sample));
+                report(Event::Begins { nth, of, round: repetition, contender: &contender.name });
+                let name = format!("{}{}", prefix(&run.header), run.samples.len() + 1);
+                let (sample, stuck) = self.measure(contender, repetition, &name, report)?;
+                report(Event::Ended(&sample));
                 let stopped = sample.outcome == Outcome::Interrupted;
                 run.add(sample)?;
                 if let Some(process) = stuck {
                     return Err(unkillable(process, &contender.name));
                 }
                 if stopped {
-                    own.forget();
                     return Err(Error::new(ErrorKind::Cancelled, "stop"));
                 }
             }
         }
-        own.forget();
         Ok(())
     }
 
-    /// Measured already, or not worth another try: what is missing stays missing, and what has used up its time once would again.
+    /// Measured already, or not worth another try: a missing program, or one that has exceeded its time once.
     fn is_done(&self, run: &Run, contender: &Contender<'_>, repetition: u32) -> bool {
         let given_up = |sample: &&Sample| {
             let over = matches!(sample.outcome, Outcome::Missing | Outcome::Timeout);
@@ -184,14 +169,13 @@ impl Comparison<'_> {
         run.samples.iter().any(|sample| given_up(&sample)) || (repetition > 0 && run.has(&contender.name, &contender.factors, repetition))
     }
 
-    /// Also says which process is still there, if one cannot be killed.
+    /// Also returns the process that cannot be killed, if there is one.
     fn measure(
         &self,
         contender: &Contender<'_>,
         repetition: u32,
-        number: u32,
-        own: &Own,
-        told: &mut dyn FnMut(Event<'_>),
+        name: &str,
+        report: &mut dyn FnMut(Event<'_>),
     ) -> Result<(Sample, Option<u32>)> {
         let mut sample = Sample {
             contender: contender.name.clone(),
@@ -208,18 +192,17 @@ impl Comparison<'_> {
             sample.reason = Some(reason.clone());
             return Ok((sample, None));
         }
-        let target = self.targets[contender.target];
-        let name = fresh_name(&contender.name, number);
-        let call = (contender.prepare)(&name)?;
+        let target = self.target;
+        let call = (contender.prepare)(name)?;
         sample.command = call.shown();
-        own.make(contender.target, target, &name)?;
+        target.make(name)?;
         let ran = self
             .caches
             .prepare(target.local(), self.from)
             .and_then(|()| call.run(Bounds { limit: self.limit, cancel: self.cancel, group: self.group }));
         let stuck = ran.as_ref().ok().and_then(|ran| ran.stuck);
         match ran {
-            Ok(ran) => self.evaluate(&ran, &mut sample, target, &name, told),
+            Ok(ran) => self.evaluate(&ran, &mut sample, name),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 sample.outcome = Outcome::Missing;
                 sample.reason = Some(e.to_string());
@@ -230,24 +213,24 @@ impl Comparison<'_> {
             }
         }
         if stuck.is_some() {
-            // It may still write: what it made stays noted, and goes when the run is gone on with.
+            // It may still write: its copy is removed when the run is resumed.
             return Ok((sample, stuck));
         }
-        // What is left of a copy that was killed may still be written to for a moment from the far side.
-        let cleared = (0..4).find_map(|attempt| {
-            if attempt > 0 {
+        // A remote process may outlive the killed connection, and write for a moment.
+        let mut cleared = target.clear(name);
+        for attempt in 1..4 {
+            if cleared.is_err() {
                 std::thread::sleep(Duration::from_millis(200 << attempt));
+                cleared = target.clear(name);
             }
-            target.clear(&name).ok()
-        });
-        match cleared {
-            Some(()) => own.done(&name)?,
-            None => told(Event::Left(target.clear(&name).err().unwrap_or_else(|| Error::new(ErrorKind::Other, "remove")))),
+        }
+        if let Err(e) = cleared {
+            report(Event::Left(e));
         }
         Ok((sample, None))
     }
 
-    fn evaluate(&self, ran: &Ran, sample: &mut Sample, target: &dyn Target, name: &str, told: &mut dyn FnMut(Event<'_>)) {
+    fn evaluate(&self, ran: &Ran, sample: &mut Sample, name: &str) {
         sample.seconds = Some(ran.seconds);
         sample.user = Some(ran.user);
         sample.system = Some(ran.system);
@@ -257,8 +240,7 @@ impl Comparison<'_> {
         }
         let (outcome, reason) = match ran.ending {
             Ending::Exit(0) => {
-                told(Event::Checking { contender: &sample.contender });
-                let checked = target.open(name).and_then(|copy| verification::check(self.source, &*copy, self.threads, self.cancel));
+                let checked = self.target.open(name).and_then(|copy| verification::check(self.source, &*copy, self.threads, self.cancel));
                 match checked {
                     Ok(verification) => {
                         sample.more.insert("kept".into(), verification.kept.clone().into());
@@ -283,7 +265,7 @@ impl Comparison<'_> {
     }
 }
 
-/// Why a run ends whose contender is still at it.
+/// The error that ends a run whose contender cannot be killed.
 pub fn unkillable(process: u32, name: &str) -> Error {
     let e = Error::new(ErrorKind::TimedOut, "stop").at(name.as_bytes());
     let e = e.because(format!(
@@ -294,18 +276,22 @@ pub fn unkillable(process: u32, name: &str) -> Error {
     )
 }
 
-/// The last line that a program said, if any.
+/// The last line of a program's errors, if any.
 fn last_words(stderr: &[u8]) -> String {
     const LONGEST: usize = 200;
     let line = stderr.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).rfind(|line| !line.is_empty());
     line.map_or(String::new(), |line| format!(": {}", show(&line[..line.len().min(LONGEST)])))
 }
 
-/// The name of a fresh directory: nothing but letters, digits and `.`, `_`, `-`.
-pub fn fresh_name(contender: &str, number: u32) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
-    let name: String = contender.chars().map(plain).collect();
-    format!("{}-{number}", name.trim_start_matches('.'))
+/// The beginning of the names of the run's directories at the destination; a number follows. A directory with such a name at the
+/// start was left by a killed process of this run.
+pub fn prefix(header: &Header) -> String {
+    format!("haul-bench-{}-", header.id)
+}
+
+/// Whether a name at the destination is one that the run with this [`prefix`] gives.
+pub fn is_copy(prefix: &str, name: &[u8]) -> bool {
+    name.strip_prefix(prefix.as_bytes()).is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
@@ -15,11 +15,6 @@ struct Here {
 impl Target for Here {
     fn make(&self, name: &str) -> Result<()> {
         fs::create_dir(self.place.join(name)).map_err(|e| Error::io(e, "mkdir"))
-    }
-
-    fn mark(&self, name: &str) -> Result<Option<String>> {
-        let found = fs::symlink_metadata(self.place.join(name)).map_err(|e| Error::io(e, "look"))?;
-        Ok(Some(found.ino().to_string()))
     }
 
     fn clear(&self, name: &str) -> Result<()> {
@@ -62,7 +57,7 @@ impl World {
         }
         let store = Local::open(&tree, Options::default()).unwrap();
         let cancel = Cancel::default();
-        let source = Source::read(&store, None, b"src", &dir.path().join("list"), 2, &cancel).unwrap();
+        let source = Source::read(&store, None, b"src", 2, &cancel).unwrap();
         fs::create_dir(dir.path().join("dst")).unwrap();
         let target = Here { place: dir.path().join("dst") };
         World { dir, source, target, cancel }
@@ -89,13 +84,13 @@ impl World {
             let words = ["sh".into(), "-c".into(), script.clone().into(), "sh".into(), from.clone().into(), place.join(fresh).into()];
             Ok(Call { stages: vec![words.to_vec()], ..Call::default() })
         };
-        Contender { name: name.into(), factors: BTreeMap::new(), target: 0, prepare: Box::new(prepare), absent: None }
+        Contender { name: name.into(), factors: BTreeMap::new(), prepare: Box::new(prepare), absent: None }
     }
 
-    fn hold(&self, run: &mut Run, contenders: &[Contender<'_>], told: &mut dyn FnMut(Event<'_>)) -> Result<()> {
+    fn hold(&self, run: &mut Run, contenders: &[Contender<'_>], report: &mut dyn FnMut(Event<'_>)) -> Result<()> {
         let comparison = Comparison {
             contenders,
-            targets: &[&self.target],
+            target: &self.target,
             source: &self.source,
             from: None,
             repeat: 2,
@@ -107,7 +102,7 @@ impl World {
             cancel: &self.cancel,
             group: &Group::default(),
         };
-        comparison.measure_all(run, told)
+        comparison.measure_all(run, report)
     }
 
     fn run(&self) -> Run {
@@ -120,10 +115,8 @@ fn a_source_is_counted_and_kept() {
     let world = World::new();
     let source = &world.source;
     assert_eq!((source.files, source.dirs, source.links, source.bytes), (4, 3, 1, 26));
-    let mut paths: Vec<Vec<u8>> = source.records().unwrap().batch(100).unwrap().into_iter().map(|r| r.path).collect();
-    paths.sort();
-    assert_eq!(paths.len(), 8);
-    assert_eq!((&paths[0][..], &paths[4][..]), (&b"src"[..], &b"src/d/b"[..]));
+    let paths: Vec<&[u8]> = source.records.iter().map(|r| &r.path[..]).collect();
+    assert_eq!((paths.len(), paths[0], paths[4]), (8, &b"src"[..], &b"src/d/b"[..]));
 }
 
 #[test]
@@ -132,7 +125,7 @@ fn another_source_has_another_digest() {
     let tree = world.dir.path().join("src");
     let digest = |threads: usize| {
         let store = Local::open(&tree, Options::default()).unwrap();
-        Source::read(&store, None, b"src", &world.dir.path().join("again"), threads, &world.cancel).unwrap().digest
+        Source::read(&store, None, b"src", threads, &world.cancel).unwrap().digest
     };
     let first = world.source.digest;
     assert_eq!((digest(1), digest(4)), (first, first));
@@ -160,7 +153,7 @@ fn a_right_copy_is_right_and_says_what_came_along() {
 }
 
 #[test]
-fn a_wrong_copy_is_told_by_what_is_wrong() {
+fn every_difference_of_a_copy_is_named() {
     let world = World::new();
     for (script, telling) in [
         ("cp -a $1 $2/; rm $2/src/d/b", "src/d/b: missing"),
@@ -212,12 +205,11 @@ fn every_way_to_end_is_a_sample_and_nothing_is_left() {
     assert_eq!((outcomes("absent"), outcomes("missing")), (vec![Outcome::Missing], vec![Outcome::Missing]));
     assert_eq!(began, 3 * 3 + 3);
     assert_eq!(fs::read_dir(&world.target.place).unwrap().count(), 0);
-    assert!(Own::of(run.dir()).left().is_empty());
     assert!(of("right").iter().all(|s| s.seconds > Some(0.0) && s.caches.as_deref() == Some("warm") && s.bytes == Some(26)));
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
+fn a_run_that_was_stopped_is_resumed() {
     let world = World::new();
     let contenders = [world.contender("a", "cp -a $1 $2/"), world.contender("b", "cp -a $1 $2/; sleep 0.1")];
     let mut run = world.run();
@@ -233,12 +225,6 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
     assert_eq!((ended, run.samples.len(), run.samples[3].outcome), (4, 4, Outcome::Interrupted));
     assert_eq!(fs::read_dir(&world.target.place).unwrap().count(), 0);
     drop(run);
-    // As a kill would have left it.
-    let own = Own::of(&world.dir.path().join("run"));
-    own.make(0, &world.target, "a-2").unwrap();
-    fs::write(world.target.place.join("a-2/half"), "x").unwrap();
-    let noted = fs::read_to_string(world.dir.path().join("run/fresh.txt")).unwrap();
-    fs::write(world.dir.path().join("run/fresh.txt"), noted + "../src\n").unwrap();
     drop(contenders);
     let world = World { cancel: Cancel::default(), ..world };
     let contenders = [world.contender("a", "cp -a $1 $2/"), world.contender("b", "cp -a $1 $2/")];
@@ -255,74 +241,26 @@ fn a_run_that_was_stopped_goes_on_and_removes_what_it_left() {
 }
 
 #[test]
-fn what_has_appeared_in_the_place_of_a_copy_is_not_removed() {
+fn what_is_in_the_place_of_a_copy_is_not_removed() {
     let world = World::new();
-    fs::create_dir(world.target.place.join("a-1")).unwrap();
     let mut run = world.run();
+    let name = format!("{}1", prefix(&run.header));
+    fs::create_dir(world.target.place.join(&name)).unwrap();
     let e = world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
     assert_eq!((e.kind(), run.samples.len()), (ErrorKind::Exists, 0));
-    assert!(Own::of(run.dir()).left().is_empty());
-    world.hold(&mut run, &[world.contender("a", "cp -a $1 $2/")], &mut |_| {}).unwrap_err();
-    assert!(world.target.place.join("a-1").exists());
-}
-
-/// Whoever edits the list, or makes a directory of the name of one that is gone, loses nothing.
-#[test]
-fn what_only_the_list_says_is_not_removed() {
-    let world = World::new();
-    let place = |name: &str| world.target.place.join(name);
-    let mut run = world.run();
-    let own = Own::of(run.dir());
-    own.make(0, &world.target, "a-2").unwrap();
-    own.make(0, &world.target, "b-1").unwrap();
-    fs::rename(place("a-2"), place("kept")).unwrap();
-    for name in ["a-2", "thesis", "a-9", "c-1"] {
-        fs::create_dir(place(name)).unwrap();
-        fs::write(place(name).join("chapter"), "x").unwrap();
-    }
-    let ino = fs::metadata(place("thesis")).unwrap().ino();
-    let noted = fs::read_to_string(run.dir().join("fresh.txt")).unwrap();
-    fs::write(run.dir().join("fresh.txt"), format!("{noted}thesis\nthesis 0 {ino}\na-9 0 -\nc-1 0\na-3 7 -\n")).unwrap();
-    let contenders = [world.contender("b", "cp -a $1 $2/"), world.contender("c", "cp -a $1 $2/")];
-    // Where c-1 should be is something else.
-    assert_eq!(world.hold(&mut run, &contenders, &mut |_| {}).unwrap_err().kind(), ErrorKind::Exists);
-    for name in ["a-2", "thesis", "a-9", "c-1"] {
-        assert!(place(name).join("chapter").exists(), "{name}");
-    }
-    assert!(place("kept").exists() && !place("b-1").exists());
-    assert!(own.left().is_empty());
-}
-
-#[test]
-fn what_could_not_be_made_is_not_noted() {
-    let world = World::new();
-    let own = Own::of(world.run().dir());
-    fs::create_dir(world.target.place.join("read-back")).unwrap();
-    assert_eq!(own.make(0, &world.target, "read-back").unwrap_err().kind(), ErrorKind::Exists);
-    assert!(own.left().is_empty());
-}
-
-#[test]
-fn a_name_is_one_that_the_contenders_can_give() {
-    let is = |name: &str| is_fresh_name(name, ["cp", "haul -j 8"], 3);
-    assert!(is("cp-1") && is("cp-3") && is("haul__j_8-2"));
-    for other in ["cp-0", "cp-4", "cp", "cp-01", "thesis", "thesis-1", "", "-1", "cp-1/x", "cp-1*"] {
-        assert!(!is(other), "{other}");
+    assert!(world.target.place.join(&name).exists());
+    let prefix = prefix(&run.header);
+    assert!(is_copy(&prefix, name.as_bytes()));
+    for other in ["thesis".to_string(), prefix.clone(), format!("{prefix}1a"), format!("{prefix}thesis")] {
+        assert!(!is_copy(&prefix, other.as_bytes()), "{other}");
     }
 }
 
 #[test]
-fn a_fresh_name_is_harmless() {
-    assert_eq!(fresh_name("haul -j 8 --chunk-size 1MiB", 3), "haul__j_8___chunk_size_1MiB-3");
-    assert_eq!(fresh_name("../../x", 1), "_.._x-1");
-    assert_eq!(fresh_name("rsync", 12), "rsync-12");
-}
-
-#[test]
-fn nothing_to_copy_is_said() {
+fn an_empty_source_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("empty")).unwrap();
     let store = Local::open(&dir.path().join("empty"), Options::default()).unwrap();
-    let e = Source::read(&store, None, b"empty", &dir.path().join("list"), 2, &Cancel::default()).unwrap_err();
+    let e = Source::read(&store, None, b"empty", 2, &Cancel::default()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Usage);
 }

@@ -1,13 +1,13 @@
 //! Whether a copy is correct, and which attributes it preserves. Outside of the measured time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
-use haul_core::error::{Error, Result};
+use haul_core::error::Result;
 use haul_core::store::{Found, Store};
 use haul_core::survey::{Descend, Survey};
 
@@ -20,14 +20,14 @@ const NAMED: usize = 3;
 /// Hard links that are followed up.
 const LINKS_KEPT: usize = 1 << 16;
 
-/// What a look at a copy has found.
+/// The result for one copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Names that are missing, too many, of another kind or size or content.
     pub wrong: u64,
     /// The first of them, in words.
     pub named: Vec<String>,
-    /// What came along: `mode`, `mtime`, `links`, ... or `none`.
+    /// The attributes that were preserved: `mode`, `mtime`, `links`, ... or `none`.
     pub kept: String,
 }
 
@@ -56,33 +56,22 @@ impl Tally {
     }
 }
 
-/// Compares everything below `copy` with the source. Errors: the copy cannot be listed at all, or the run was told to stop.
+/// Compares everything below `copy` with the source. Errors: the copy cannot be listed; `Cancelled`.
 pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel) -> Result<Verification> {
     let tally = Tally { shared: Mutex::new((HashMap::new(), true)), ..Tally::default() };
-    let records = Mutex::new(source.records()?);
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 let mut at = None;
                 while !cancel.is_set() {
-                    let batch = records.lock().unwrap_or_else(PoisonError::into_inner).batch(BATCH);
-                    match batch {
-                        Ok(batch) if batch.is_empty() => break,
-                        Ok(batch) => compare_batch(&batch, copy, &mut at, &tally, cancel),
-                        Err(e) => {
-                            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
-                            break;
-                        }
-                    }
+                    let Some(batch) = source.records.chunks(BATCH).nth(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    compare_batch(batch, copy, &mut at, &tally, cancel);
                 }
             });
         }
     });
     cancel.check()?;
-    if let Some(e) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(e);
-    }
     // Behind a link that was followed lie names that the source's list does not have.
     if tally.links_followed.load(Ordering::Relaxed) == 0 {
         surplus(source, copy, threads, &tally, cancel)?;
@@ -94,7 +83,7 @@ pub fn check(source: &Source, copy: &dyn Store, threads: usize, cancel: &Cancel)
     })
 }
 
-/// Names side by side in the list often are of one directory, which is looked up once.
+/// Neighbours are often of one directory, which is looked up once.
 fn compare_batch(batch: &[Record], copy: &dyn Store, at: &mut Option<(Vec<u8>, Dir)>, tally: &Tally, cancel: &Cancel) {
     for group in batch.chunk_by(|a, b| above(&a.path) == above(&b.path)) {
         let path = above(&group[0].path);
@@ -171,8 +160,8 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
             Err(_) if cancel.is_set() => return,
             Err(e) => return tally.wrong(&record.path, &e.reason()),
         }
-        let told = entry.have.has(MetaMask::MTIME);
-        let counter = match told && entry.mtime.secs == record.mtime.secs {
+        let has_time = entry.have.has(MetaMask::MTIME);
+        let counter = match has_time && entry.mtime.secs == record.mtime.secs {
             true if entry.mtime.nanos == record.mtime.nanos => None,
             true if entry.mtime.nanos == 0 => Some(&tally.times_to_the_second),
             _ => Some(&tally.times_differ),
@@ -194,7 +183,7 @@ fn compare(record: &Record, entry: &Entry, copy: &dyn Store, tally: &Tally, canc
     }
 }
 
-/// Counts what lies below the copy: names beyond those that were found are too many.
+/// Counts the names below the copy: those that the source does not have are wrong.
 fn surplus(source: &Source, copy: &dyn Store, threads: usize, tally: &Tally, cancel: &Cancel) -> Result<()> {
     let count = AtomicU64::new(0);
     let has_dirs = copy.caps().dirs && source.has_dirs;
@@ -231,7 +220,7 @@ fn kept(source: &Source, tally: &Tally, copy: &dyn Store) -> String {
         words.push("mode");
     }
     if none(&tally.times_differ) && sets.has(MetaMask::MTIME) {
-        // Whoever looks through SFTP sees no more than seconds, whatever was kept.
+        // SFTP shows whole seconds only.
         let coarse = source.resolution.max(copy.caps().mtime_resolution) >= Duration::from_secs(1);
         words.push(match none(&tally.times_to_the_second) {
             _ if coarse => "mtime (seen to 1 s)",

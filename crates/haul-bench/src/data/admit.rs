@@ -1,4 +1,4 @@
-//! Whether a set may be made where it is to be: what is there already, and what is free.
+//! Whether a set may be created in a directory, given its content and the free space.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,14 +9,14 @@ use rustix::fs::fstatvfs;
 use super::look::Standing;
 use super::plan::{GRAIN, Plan};
 
-/// Whether a set may be made beside what is there.
+/// Whether a set may be created in a directory with this content.
 pub fn admit(standing: &Standing, add: bool) -> Result<()> {
-    if standing.is_empty() || standing.goes_on() {
+    if standing.is_empty() || standing.resumes() {
         return Ok(());
     }
     let example = standing.example.as_deref().map_or(String::new(), |name| format!(" (for one, {})", haul_core::entry::show(name)));
     let refuse = |why: String, hint: &str| Err(Error::new(ErrorKind::Usage, "make data").because(why).hint(hint));
-    let taken = standing.in_the_way();
+    let taken = standing.other;
     match () {
         () if taken > 0 => {
             let names =
@@ -63,20 +63,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_on_is_admitted_and_what_is_somebody_elses_is_not() {
+    fn only_the_same_set_is_admitted() {
         let of = |change: &dyn Fn(&mut Standing)| {
             let mut standing = Standing::default();
             change(&mut standing);
             [admit(&standing, false).is_ok(), admit(&standing, true).is_ok()]
         };
         assert_eq!(of(&|_| {}), [true, true]);
-        assert_eq!(of(&|s| (s.complete, s.torn) = (5, 2)), [true, true]);
         assert_eq!(of(&|s| (s.dirs, s.begun) = (5, 1)), [true, true]);
-        assert_eq!(of(&|s| s.torn = 1), [false, false], "a file of that name, and nothing to show that it is ours");
         assert_eq!(of(&|s| (s.complete, s.foreign) = (5, 1)), [false, true]);
         assert_eq!(of(&|s| (s.complete, s.other) = (5, 1)), [false, false]);
         assert_eq!(of(&|s| s.foreign = 1), [false, true]);
-        assert_eq!(of(&|s| (s.complete, s.torn) = (5000, 1024)), [true, true]);
-        assert_eq!(of(&|s| (s.complete, s.torn) = (5000, 1025)), [false, false], "no run leaves so many");
     }
 }

@@ -1,4 +1,4 @@
-//! What is in a file: bytes that depend on its seed and on their place, so that a piece in the wrong place shows.
+//! The content of a file: bytes that depend on its seed and on their place, so that a misplaced piece is noticed.
 //!
 //! A counter through the finaliser of SplitMix64: one multiplication chain for eight bytes, several of which a processor has
 //! under way at once, and any place can be had without those before it.
@@ -56,7 +56,7 @@ impl Content {
         self.holes_below(seed, stride + 1) > self.holes_below(seed, stride)
     }
 
-    /// Evenly spread, and beginning where the seed says: small files are hole with the same probability.
+    /// Evenly spread from a point that depends on the seed: small files are holes with the same probability.
     fn holes_below(&self, seed: u64, stride: u64) -> u64 {
         let phase = mix(seed) % 100;
         (stride + phase) * self.holes / 100 - phase * self.holes / 100

@@ -13,18 +13,9 @@ pub enum Law {
     /// So many bytes shared out evenly: all files alike but for one byte.
     Even { count: u64, total: u64 },
     /// Sizes whose logarithm is normally distributed. `sigma` is that of the natural logarithm.
-    Lognormal { count: u64, median: f64, sigma: f64, most: u64, sum: Option<Sum> },
+    Lognormal { count: u64, median: f64, sigma: f64, most: u64 },
     /// Each size between the two as likely as the other, both included.
     Uniform { count: u64, least: u64, most: u64 },
-}
-
-/// Makes drawn sizes add up to a given total: each is multiplied by `factor` and has `each` bytes more, and the first `more`
-/// have another one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sum {
-    factor: f64,
-    each: u64,
-    more: u64,
 }
 
 impl Law {
@@ -39,13 +30,9 @@ impl Law {
     pub fn size(&self, rank: u64, seed: u64) -> u64 {
         match self {
             Law::Even { count, total } => share(*total, *count, rank).1,
-            Law::Lognormal { median, sigma, most, sum, .. } => {
+            Law::Lognormal { median, sigma, most, .. } => {
                 let drawn = median * exp(sigma * normal(self.quantile(rank, seed)));
-                let whole = |size: f64| if size < *most as f64 { size as u64 } else { *most };
-                match sum {
-                    Some(Sum { factor, each, more }) => whole(drawn * factor) + each + u64::from(rank < *more),
-                    None => whole(drawn),
-                }
+                if drawn < *most as f64 { drawn as u64 } else { *most }
             }
             Law::Uniform { least, most, .. } => {
                 let span = (most - least) as f64 + 1.0;
@@ -71,23 +58,10 @@ impl Law {
                 Law::Even { count: fewer, total: (u128::from(*total) * u128::from(fewer) / u128::from(count)) as u64 }
             }
             Law::Lognormal { median, sigma, most, .. } => {
-                Law::Lognormal { count: fewer, median: median * part, sigma: *sigma, most: *most, sum: None }
+                Law::Lognormal { count: fewer, median: median * part, sigma: *sigma, most: *most }
             }
             Law::Uniform { least, most, .. } => Law::Uniform { count: fewer, least: smaller(*least), most: smaller(*most) },
         }
-    }
-
-    /// Lognormal sizes that add up to exactly `total` bytes with this seed. Their median is only a scale, large enough that whole
-    /// bytes are fine beside it.
-    pub fn summing(count: u64, sigma: f64, total: u64, seed: u64) -> Law {
-        let law = |sum| Law::Lognormal { count, median: 1e12, sigma, most: MOST_SIZE, sum };
-        let sum_of = |law: &Law| (0..count).map(|rank| u128::from(law.size(rank, seed))).sum::<u128>();
-        // A little less than asked, so that something is missing, which all have a part of.
-        let factor = total as f64 / sum_of(&law(None)).max(1) as f64 * (1.0 - 1e-9);
-        let sum = Sum { factor, each: 0, more: 0 };
-        let missing = u128::from(total).saturating_sub(sum_of(&law(Some(sum)))) as u64;
-        let parts = count.max(1);
-        law(Some(Sum { each: missing / parts, more: missing % parts, ..sum }))
     }
 }
 
@@ -178,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_lognormal_set_has_the_median_and_the_spread_that_were_asked_for() {
-        let law = Law::Lognormal { count: 10_001, median: 65_536.0, sigma: 2.0, most: MOST_SIZE, sum: None };
+        let law = Law::Lognormal { count: 10_001, median: 65_536.0, sigma: 2.0, most: MOST_SIZE };
         let mut drawn = sizes(&law, 7);
         drawn.sort_unstable();
         let median = drawn[5000] as f64;
@@ -189,14 +163,6 @@ mod tests {
         assert!((sigma - 2.0).abs() < 0.02, "{sigma}");
     }
 
-    #[test]
-    fn a_sum_that_is_asked_for_is_exact() {
-        for (count, total) in [(7247, 570_247_967_642), (10, 1_000_000), (1, 4096), (3, 1 << 40)] {
-            let law = Law::summing(count, 2.0, total, 5);
-            assert_eq!(sizes(&law, 5).iter().sum::<u64>(), total, "{count} of {total}");
-        }
-    }
-
     proptest! {
         #[test]
         fn sizes_stay_within_their_law(count in 1u64..500, least in 0u64..1 << 40, span in 0u64..1 << 40, seed: u64) {
@@ -204,7 +170,7 @@ mod tests {
             prop_assert!(sizes(&uniform, seed).iter().all(|size| (least..=least + span).contains(size)));
             let even = Law::Even { count, total: span };
             prop_assert_eq!(sizes(&even, seed).iter().sum::<u64>(), span);
-            let lognormal = Law::Lognormal { count, median: 1e6, sigma: 3.0, most: 1 << 30, sum: None };
+            let lognormal = Law::Lognormal { count, median: 1e6, sigma: 3.0, most: 1 << 30 };
             prop_assert!(sizes(&lognormal, seed).iter().all(|size| *size <= 1 << 30));
         }
 

@@ -1,4 +1,4 @@
-//! What of a set is there already, by a look at every name of it and a count of all other names.
+//! How much of a set exists, by looking up all of its names and counting all others.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,24 +14,20 @@ use super::content::Content;
 use super::plan::{File, GRAIN, Kind, Plan, mtime};
 use super::worker::{BUFFER, Batches, Worker, together};
 
-/// Files that a killed run may have left incomplete: one each worker, and no more workers are of use.
-const MOST_TORN: u64 = 1024;
 /// The coarsest times of file systems in use: two seconds (FAT).
 const TIME_GRAIN: i64 = 2;
 
-/// How a set stands in a directory.
+/// How much of a set is in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Files and links that are as planned, by size and time, not by content.
     pub complete: u64,
-    pub complete_bytes: u64,
     /// Blocks of the complete ones, in bytes.
     pub allocated: u64,
     pub dirs: u64,
-    /// Incomplete files: they hold some bytes of the beginning of what is planned or all of it, and have another time.
+    /// Incomplete files: they hold the beginning of what is planned, and have another time. Nothing is lost when they are written
+    /// again.
     pub begun: u64,
-    /// The same without any byte. Those beyond the first `MOST_TORN` are not read.
-    pub torn: u64,
     /// Planned names that something else has, a file of the set that was changed among them.
     pub other: u64,
     /// Names that are not planned.
@@ -42,38 +38,25 @@ pub struct Standing {
 
 impl Standing {
     pub fn is_empty(&self) -> bool {
-        self.complete + self.dirs + self.begun + self.torn + self.other + self.foreign == 0
+        self.complete + self.dirs + self.begun + self.other + self.foreign == 0
     }
 
     /// Whether this is the same set, or what an interrupted run has left of it.
-    pub fn goes_on(&self) -> bool {
-        self.in_the_way() == 0 && self.foreign == 0
-    }
-
-    /// Planned names that cannot be made without a loss to somebody. Without one complete file, an empty one could be
-    /// anybody's; and no run leaves very many torn ones.
-    pub fn in_the_way(&self) -> u64 {
-        let ours = self.torn <= MOST_TORN && (self.complete + self.begun > 0 || self.torn == 0);
-        self.other + if ours { 0 } else { self.torn }
+    pub fn resumes(&self) -> bool {
+        self.other == 0 && self.foreign == 0
     }
 
     fn add(&mut self, other: Standing) {
         self.complete += other.complete;
-        self.complete_bytes += other.complete_bytes;
         self.allocated += other.allocated;
         self.dirs += other.dirs;
         self.begun += other.begun;
-        self.torn += other.torn;
-        if other.other > 0 && self.other == 0 {
-            self.example = other.example;
-        } else {
-            self.example = self.example.take().or(other.example);
-        }
+        self.example = self.example.take().or(other.example);
         self.other += other.other;
     }
 }
 
-/// What stands under the name of an entry.
+/// The state of an entry's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     Absent,
@@ -109,31 +92,30 @@ pub fn look(dir: BorrowedFd<'_>, name: &[u8], file: &File, target: impl FnOnce()
     })
 }
 
-/// The length of a file that holds the beginning of what is planned, or all of it: nothing is lost when it is written again.
-/// `None` for another, and for one that cannot be read, which is somebody else's.
-pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<Option<u64>> {
+/// Whether a file holds the beginning of what is planned, or all of it. Not so for one that cannot be read.
+pub fn holds_beginning(dir: BorrowedFd<'_>, name: &[u8], file: &File, content: &Content, cancel: &Cancel) -> Result<bool> {
     // A name that is a pipe by now does not block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(None) };
+    let Ok(fd) = openat(dir, name, flags, Mode::empty()) else { return Ok(false) };
     let mut from = std::fs::File::from(fd);
     if !from.metadata().map_err(|e| Error::io(e, "look up").at(name))?.is_file() {
-        return Ok(None);
+        return Ok(false);
     }
     let (mut found, mut planned, mut at) = (vec![0; BUFFER], vec![0; BUFFER], 0);
     loop {
         cancel.check()?;
         let read = match from.read(&mut found) {
-            Ok(0) => return Ok(Some(at)),
+            Ok(0) => return Ok(true),
             Ok(read) => read,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(Error::io(e, "read").at(name)),
         };
         if at + read as u64 > file.size {
-            return Ok(None);
+            return Ok(false);
         }
         content.fill(file.seed, at, &mut planned[..read]);
         if found[..read] != planned[..read] {
-            return Ok(None);
+            return Ok(false);
         }
         at += read as u64;
     }
@@ -148,47 +130,31 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     if is_empty(top)? {
         return Ok(Standing::default());
     }
-    let (found, batches, read) = (Mutex::new(Standing::default()), Batches::of_entries(plan), AtomicU64::new(0));
+    let (found, batches) = (Mutex::new(Standing::default()), Batches::new(plan.skeleton.entries()));
     together(threads, cancel, || {
         let (mut worker, mut own) = (Worker::new(plan, top), Standing::default());
-        batches.work(cancel, |part, number| {
-            let (set, file) = (&plan.parts[part], plan.parts[part].file(number));
-            let dir = match worker.dir(part, set.skeleton.dir_of(number)) {
+        batches.work(cancel, |number| {
+            let file = plan.file(number);
+            let dir = match worker.dir(plan.skeleton.dir_of(number)) {
                 Ok(dir) => dir,
                 Err(e) if is_absent(&e) => return Ok(()),
                 Err(e) => return Err(e),
             };
-            let target = || if let Kind::Symlink(to) = file.kind { set.target(number, to) } else { Vec::new() };
-            let name = set.file_name(number);
-            let mut state = look(dir, &name, &file, target)?;
-            match state {
+            let target = || if let Kind::Symlink(to) = file.kind { plan.target(number, to) } else { Vec::new() };
+            let name = plan.file_name(number);
+            match look(dir, &name, &file, target)? {
                 Found::Absent => {}
                 Found::Complete => {
                     own.complete += 1;
                     if file.kind == Kind::Regular {
-                        own.complete_bytes += file.size;
                         own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(GRAIN);
                     }
                 }
-                // So many are none of an interrupted run whatever they hold, and are not worth the reading.
-                Found::Torn if read.fetch_add(1, Ordering::Relaxed) >= MOST_TORN => own.torn += 1,
-                Found::Torn => match holds_beginning(dir, &name, &file, &plan.content, cancel)? {
-                    Some(0) => own.torn += 1,
-                    Some(_) => own.begun += 1,
-                    None => {
-                        own.other += 1;
-                        state = Found::Other;
-                    }
-                },
-                Found::Other => own.other += 1,
-            }
-            let first = match state {
-                Found::Other => own.other == 1,
-                Found::Torn => own.example.is_none(),
-                _ => false,
-            };
-            if first {
-                own.example = Some(set.path(number));
+                Found::Torn if holds_beginning(dir, &name, &file, &plan.content, cancel)? => own.begun += 1,
+                Found::Torn | Found::Other => {
+                    own.other += 1;
+                    own.example.get_or_insert_with(|| plan.path(number));
+                }
             }
             Ok(())
         })?;
@@ -198,10 +164,10 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (listed, dirs) = listed(plan, top, threads, cancel)?;
     found.dirs = dirs;
-    let known = found.complete + found.begun + found.torn + found.other + dirs;
-    // What is listed twice or has gone in between is no reason to stop.
+    let known = found.complete + found.begun + found.other + dirs;
+    // Names may be listed twice, or be removed meanwhile.
     found.foreign = listed.saturating_sub(known);
-    if found.foreign > 0 && found.complete + found.dirs + found.torn + found.other == 0 {
+    if found.foreign > 0 && known == 0 {
         found.example = names(top)?.next().transpose()?;
     }
     Ok(found)
@@ -211,14 +177,14 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
 pub fn listed(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel) -> Result<(u64, u64)> {
     let all = AtomicU64::new(names(top)?.count() as u64);
     let dirs = AtomicU64::new(0);
-    let batches = Batches::new(plan.parts.iter().map(|part| part.skeleton.dirs()));
+    let batches = Batches::new(plan.skeleton.dirs());
     together(threads, cancel, || {
         let mut worker = Worker::new(plan, top);
-        batches.work(cancel, |part, dir| {
-            if dir == 0 && plan.parts[part].folder.is_empty() {
+        batches.work(cancel, |dir| {
+            if dir == 0 {
                 return Ok(());
             }
-            match worker.dir(part, dir) {
+            match worker.dir(dir) {
                 Ok(opened) => {
                     all.fetch_add(names(opened)?.count() as u64, Ordering::Relaxed);
                     dirs.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +210,7 @@ fn is_empty(dir: BorrowedFd<'_>) -> Result<bool> {
 
 /// The names in a directory without its own two.
 fn names(dir: BorrowedFd<'_>) -> Result<impl Iterator<Item = Result<Vec<u8>>>> {
-    // A descriptor of its own: a listing leaves its place behind in the descriptor.
+    // A separate descriptor, because a listing changes its position.
     let listing = Dir::read_from(dir.as_fd()).map_err(|e| Error::io(e.into(), "list"))?;
     Ok(listing.filter_map(|entry| match entry {
         Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => None,

@@ -35,7 +35,7 @@ pub struct How<'a> {
     pub tally: &'a Tally,
 }
 
-/// What is made so far, for whoever looks while it is made.
+/// Progress, read while the set is made.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Files and links.
@@ -61,7 +61,7 @@ pub struct Made {
     /// The first of them.
     pub failures: Vec<Error>,
     pub elapsed: Duration,
-    /// A signal stopped it; what is there is complete, and the same call goes on.
+    /// A signal stopped it; all files are complete, and the same call resumes.
     pub interrupted: bool,
 }
 
@@ -86,8 +86,7 @@ pub fn make(plan: &Plan, dir: &Path, how: How<'_>) -> Result<Made> {
     let admitted = admit(&standing, how.add).and_then(|()| room(plan, top.as_fd(), &standing));
     if let Err(e) = admitted {
         if new {
-            // It is empty, and nobody asked for that.
-            let _gone = unlinkat(CWD, dir, AtFlags::REMOVEDIR);
+            let _ = unlinkat(CWD, dir, AtFlags::REMOVEDIR);
         }
         return Err(e.at(shown));
     }
@@ -128,23 +127,16 @@ impl Work<'_> {
     /// Level by level, because a directory needs the one above.
     fn dirs(&self) -> Result<()> {
         for depth in 0..=self.plan.totals().depth {
-            let levels: Vec<_> = self.plan.parts.iter().map(|part| part.skeleton.level(depth)).collect();
-            let batches = Batches::new(levels.iter().map(|level| level.end - level.start));
+            let level = self.plan.skeleton.level(depth);
+            let batches = Batches::new(level.end - level.start);
             self.together(|worker| {
-                batches.work(self.how.cancel, |part, nth| {
-                    let (set, dir) = (&self.plan.parts[part], levels[part].start + nth);
-                    let name = set.dir_name(dir);
-                    if name.is_empty() {
-                        return Ok(());
-                    }
-                    let above = match set.skeleton.parent(dir) {
-                        Some(parent) => worker.dir(part, parent),
-                        None => Ok(self.top),
-                    };
-                    match above.and_then(|above| mkdir(above, &name)) {
+                batches.work(self.how.cancel, |nth| {
+                    let dir = level.start + nth;
+                    let Some(parent) = self.plan.skeleton.parent(dir) else { return Ok(()) };
+                    match worker.dir(parent).and_then(|above| mkdir(above, &self.plan.dir_name(dir))) {
                         Ok(true) => drop(self.how.tally.dirs.fetch_add(1, Ordering::Relaxed)),
                         Ok(false) => {}
-                        Err(e) => self.failed(e, &set.dir_path(dir))?,
+                        Err(e) => self.failed(e, &self.plan.dir_path(dir))?,
                     }
                     Ok(())
                 })
@@ -154,66 +146,64 @@ impl Work<'_> {
     }
 
     fn files(&self) -> Result<()> {
-        let batches = Batches::of_entries(self.plan);
+        let batches = Batches::new(self.plan.skeleton.entries());
         self.together(|worker| {
-            batches.work(self.how.cancel, |part, number| {
-                let set = &self.plan.parts[part];
-                let file = set.file(number);
+            batches.work(self.how.cancel, |number| {
+                let file = self.plan.file(number);
                 let made = match file.kind {
                     Kind::HardLink(_) => return Ok(()),
-                    Kind::Regular => self.regular(worker, part, number, &file),
-                    Kind::Symlink(to) => self.symlink(worker, part, number, to, &file),
+                    Kind::Regular => self.regular(worker, number, &file),
+                    Kind::Symlink(to) => self.symlink(worker, number, to, &file),
                 };
-                self.count(made, part, number)
+                self.count(made, number)
             })
         })
     }
 
-    /// After the files, because what is linked to must be there.
+    /// After the files, which must exist.
     fn hard_links(&self) -> Result<()> {
         if self.plan.totals().hard_links == 0 {
             return Ok(());
         }
-        let batches = Batches::of_entries(self.plan);
+        let batches = Batches::new(self.plan.skeleton.entries());
         self.together(|worker| {
             let mut there = Worker::new(self.plan, self.top);
-            batches.work(self.how.cancel, |part, number| {
-                let file = self.plan.parts[part].file(number);
+            batches.work(self.how.cancel, |number| {
+                let file = self.plan.file(number);
                 match file.kind {
-                    Kind::HardLink(leader) => self.count(self.hard_link(worker, &mut there, part, number, leader, &file), part, number),
+                    Kind::HardLink(leader) => self.count(self.hard_link(worker, &mut there, number, leader, &file), number),
                     _ => Ok(()),
                 }
             })
         })
     }
 
-    /// At last, because what is made in a directory changes its time.
+    /// At the end, because creating names in a directory changes its time.
     fn dir_times(&self) -> Result<()> {
-        let batches = Batches::new(self.plan.parts.iter().map(|part| part.skeleton.dirs()));
+        let batches = Batches::new(self.plan.skeleton.dirs());
         self.together(|worker| {
-            batches.work(self.how.cancel, |part, dir| {
-                let set = &self.plan.parts[part];
-                if dir == 0 && set.folder.is_empty() {
+            batches.work(self.how.cancel, |dir| {
+                if dir == 0 {
                     return Ok(());
                 }
                 let set_time = worker
-                    .dir(part, dir)
-                    .and_then(|fd| futimens(fd, &times(set.dir_seed(dir))).map_err(|e| Error::io(e.into(), "set time")));
-                // A directory that could not be made has been told.
+                    .dir(dir)
+                    .and_then(|fd| futimens(fd, &times(self.plan.dir_seed(dir))).map_err(|e| Error::io(e.into(), "set time")));
+                // A directory that could not be made was reported before.
                 match set_time {
-                    Err(e) if e.kind() != ErrorKind::NotFound => self.failed(e, &set.dir_path(dir)),
+                    Err(e) if e.kind() != ErrorKind::NotFound => self.failed(e, &self.plan.dir_path(dir)),
                     _ => Ok(()),
                 }
             })
         })
     }
 
-    fn count(&self, made: Result<bool>, part: usize, number: u64) -> Result<()> {
+    fn count(&self, made: Result<bool>, number: u64) -> Result<()> {
         let tally = self.how.tally;
         match made {
             Ok(true) => drop(tally.entries.fetch_add(1, Ordering::Relaxed)),
             Ok(false) => drop(tally.kept.fetch_add(1, Ordering::Relaxed)),
-            Err(e) => self.failed(e, &self.plan.parts[part].path(number))?,
+            Err(e) => self.failed(e, &self.plan.path(number))?,
         }
         Ok(())
     }
@@ -248,23 +238,23 @@ impl Work<'_> {
         match look(dir, name, file, target)? {
             Found::Absent => Ok(Some(false)),
             Found::Complete => Ok(None),
-            Found::Torn if holds_beginning(dir, name, file, &self.plan.content, self.how.cancel)?.is_some() => Ok(Some(true)),
+            Found::Torn if holds_beginning(dir, name, file, &self.plan.content, self.how.cancel)? => Ok(Some(true)),
             Found::Torn | Found::Other => Err(Error::new(ErrorKind::Exists, "create").at(name)),
         }
     }
 
-    fn regular(&self, worker: &mut Worker<'_>, part: usize, number: u64, file: &File) -> Result<bool> {
-        let set = &self.plan.parts[part];
+    fn regular(&self, worker: &mut Worker<'_>, number: u64, file: &File) -> Result<bool> {
+        let set = self.plan;
         let (name, mut buffer) = (set.file_name(number), worker.buffer());
-        let made = worker.dir(part, set.skeleton.dir_of(number)).and_then(|dir| {
+        let made = worker.dir(set.skeleton.dir_of(number)).and_then(|dir| {
             let Some(again) = self.wanted(dir, &name, file, Vec::new)? else { return Ok(false) };
             let to = create(dir, &name, again)?;
             let mut written = 0;
             let complete = self.write(&to, file, &mut buffer, &mut written).and_then(|()| self.finish(&to, file));
             if let Err(e) = complete.and_then(|()| close(to.into())) {
-                // What is not complete would be taken for data.
+                // An incomplete file would look like data.
                 self.how.tally.bytes.fetch_sub(written, Ordering::Relaxed);
-                let _gone = unlinkat(dir, name.as_slice(), AtFlags::empty());
+                let _ = unlinkat(dir, name.as_slice(), AtFlags::empty());
                 return Err(e);
             }
             Ok(true)
@@ -312,10 +302,10 @@ impl Work<'_> {
         futimens(fd, &times(file.seed)).map_err(|e| Error::io(e.into(), "set time"))
     }
 
-    fn symlink(&self, worker: &mut Worker<'_>, part: usize, number: u64, to: u64, file: &File) -> Result<bool> {
-        let set = &self.plan.parts[part];
+    fn symlink(&self, worker: &mut Worker<'_>, number: u64, to: u64, file: &File) -> Result<bool> {
+        let set = self.plan;
         let (name, target) = (set.file_name(number), set.target(number, to));
-        let dir = worker.dir(part, set.skeleton.dir_of(number))?;
+        let dir = worker.dir(set.skeleton.dir_of(number))?;
         if self.wanted(dir, &name, file, || target.clone())?.is_none() {
             return Ok(false);
         }
@@ -324,24 +314,16 @@ impl Work<'_> {
         timed.map_err(|e| Error::io(e.into(), "set time")).map(|()| true)
     }
 
-    fn hard_link(
-        &self,
-        worker: &mut Worker<'_>,
-        there: &mut Worker<'_>,
-        part: usize,
-        number: u64,
-        leader: u64,
-        file: &File,
-    ) -> Result<bool> {
-        let set = &self.plan.parts[part];
+    fn hard_link(&self, worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, leader: u64, file: &File) -> Result<bool> {
+        let set = self.plan;
         let name = set.file_name(number);
-        let dir = worker.dir(part, set.skeleton.dir_of(number))?;
+        let dir = worker.dir(set.skeleton.dir_of(number))?;
         match self.wanted(dir, &name, file, Vec::new)? {
             None => return Ok(false),
             Some(true) => unlinkat(dir, name.as_slice(), AtFlags::empty()).map_err(|e| Error::io(e.into(), "remove"))?,
             Some(false) => {}
         }
-        let from = there.dir(part, set.skeleton.dir_of(leader))?;
+        let from = there.dir(set.skeleton.dir_of(leader))?;
         linkat(from, set.file_name(leader).as_slice(), dir, name.as_slice(), AtFlags::empty())
             .map_err(|e| Error::io(e.into(), "make hard link"))
             .map(|()| true)
@@ -363,7 +345,7 @@ fn mkdir(above: BorrowedFd<'_>, name: &[u8]) -> Result<bool> {
     }
 }
 
-/// A new file, or what is left of one that was begun.
+/// A new file, or an incomplete one.
 fn create(dir: BorrowedFd<'_>, name: &[u8], again: bool) -> Result<Written> {
     let how = if again { OFlags::TRUNC } else { OFlags::EXCL };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;

@@ -1,13 +1,12 @@
 //! Data sets: files of chosen sizes and shapes, the same bytes, names and times for the same words and seed.
 //!
 //! ```text
-//! words -> Spec ----> Plan -----------> make   (parallel, goes on where it was interrupted)
+//! words -> Spec ----> Plan -----------> make   (parallel, resumes an interrupted run)
 //! a tree -> Profile ^   pure: every     verify (against the plan; there is no second copy)
 //!                       file computed
 //! ```
 //!
-//! Nothing is kept of a set beside the set itself: a file is as planned if its size and its time are the planned ones, and the
-//! time of an incomplete one is another.
+//! Nothing is stored about a set: a file is complete if it has the planned size and time, which is set last.
 
 mod admit;
 mod content;
@@ -17,7 +16,6 @@ mod make;
 mod names;
 mod order;
 mod plan;
-mod preset;
 mod profile;
 mod read;
 mod skeleton;
@@ -31,9 +29,8 @@ pub use look::Standing;
 pub(crate) use make::close;
 pub use make::{How, Made, Tally, make};
 pub use plan::{Bin, Entry, File, Histogram, Kind, Options, Plan, Totals, mtime};
-pub use preset::{PRESETS, Preset};
 pub use profile::Profile;
 pub use read::read;
 pub use skeleton::Shape;
-pub use spec::{Set, SizeParser, Spec};
+pub use spec::{SizeParser, Spec};
 pub use verify::{Difference, Verified, verify};

@@ -19,7 +19,6 @@ pub struct Names {
 enum Style {
     /// A letter and the number, with as many digits as the last one needs.
     Numbered(char, usize),
-    Own(fn(u64) -> String),
     /// Lengths (bytes, how many of them and of all shorter ones), dealt out in an order.
     Lengths(Vec<(u8, u64)>, Order),
 }
@@ -28,10 +27,6 @@ impl Names {
     pub fn new(seed: u64, odd: u32, entries: u64, dirs: u64) -> Names {
         let style = |letter, count: u64| Style::Numbered(letter, count.saturating_sub(1).max(1).ilog10() as usize + 1);
         Names { seed, odd: u64::from(odd.min(100)), files: style('f', entries), dirs: style('d', dirs) }
-    }
-
-    pub fn called(self, name: fn(u64) -> String) -> Names {
-        Names { files: Style::Own(name), ..self }
     }
 
     /// With the lengths of a real tree's names, (bytes, how many) of files and of directories.
@@ -65,7 +60,6 @@ impl Names {
     fn name(&self, style: &Style, number: u64, nth: u64, salt: u64) -> Vec<u8> {
         let plain = match style {
             Style::Numbered(letter, digits) => format!("{letter}{number:0digits$}"),
-            Style::Own(name) => name(number),
             Style::Lengths(sums, order) => {
                 let rank = order.place(number % sums.last().map_or(1, |(_, sum)| *sum));
                 let at = sums.partition_point(|(_, sum)| *sum <= rank);
@@ -98,7 +92,7 @@ fn padded(number: u64, length: usize) -> String {
     name
 }
 
-/// The name with something that breaks careless programs. What is put round it has an "=" of its own, so that two names stay two.
+/// The name with characters that break careless programs. An "=" separates them, so that different names stay different.
 fn odd(plain: String, drawn: u64) -> Vec<u8> {
     let around: (&[u8], &[u8]) = match drawn % 14 {
         0 => (b"-rf =", b""),

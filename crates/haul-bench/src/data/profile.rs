@@ -77,32 +77,6 @@ impl Profile {
         (row.dirs, row.entries, row.subdirs) = (row.dirs + 1, row.entries + entries, row.subdirs + subdirs);
     }
 
-    /// Puts what another reader has seen to what this one has.
-    pub fn add(&mut self, other: Profile) {
-        self.files += other.files;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.symlinks += other.symlinks;
-        self.hard_links += other.hard_links;
-        self.dirs += other.dirs;
-        self.specials += other.specials;
-        for (step, more) in other.sizes {
-            let bucket = self.sizes.entry(step).or_default();
-            (bucket.count, bucket.total) = (bucket.count + more.count, bucket.total.saturating_add(more.total));
-        }
-        for (place, more) in other.rows {
-            let row = self.rows.entry(place).or_insert(Row { depth: more.depth, ..Row::default() });
-            (row.dirs, row.entries, row.subdirs) = (row.dirs + more.dirs, row.entries + more.entries, row.subdirs + more.subdirs);
-        }
-        for (own, others) in [(&mut self.file_names, other.file_names), (&mut self.dir_names, other.dir_names)] {
-            for (length, many) in others {
-                match own.binary_search_by_key(&length, |(length, _)| *length) {
-                    Ok(at) => own[at].1 += many,
-                    Err(at) => own.insert(at, (length, many)),
-                }
-            }
-        }
-    }
-
     /// Directories whose entries could not be listed count as empty.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.rows.values().copied().collect();

@@ -1,134 +1,62 @@
-//! Reads what a tree looks like, in parallel and in bounded memory: waiting directories are paths that spill to a file.
+//! Reads what a tree looks like.
 
-use std::collections::HashSet;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use haul_core::cancel::Cancel;
-use haul_core::spill::SpillStack;
+use haul_core::entry::{Dir, Entry, Kind, MetaMask};
+use haul_core::survey::{Descend, Survey};
 use haul_core::{Error, Result};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use haul_stores::local::{Local, Options};
 
 use super::profile::Profile;
-use super::worker::open_top;
 
-/// Bytes of waiting paths in memory.
-const WAITING: usize = 1 << 20;
-/// Files with several names are one file as long as this many can be remembered.
-const LINKS_KEPT: usize = 1 << 20;
-
-struct State {
-    waiting: SpillStack,
-    running: usize,
-    failed: Option<Error>,
+#[derive(Default)]
+struct Found {
+    profile: Profile,
+    /// Files and links, and directories, directly in each directory.
+    dirs: HashMap<Vec<u8>, (u64, u64)>,
+    /// Files with several names: device and inode.
+    links: HashSet<(u64, u64)>,
 }
 
-/// What a tree looks like. Directories that cannot be read count as empty and are handed to `unreadable`.
+/// What a tree looks like. Directories that cannot be read count as empty and are passed to `unreadable`. `spill` is a directory
+/// for names that do not fit into memory.
 pub fn read(dir: &Path, threads: usize, cancel: &Cancel, spill: &Path, unreadable: &(dyn Fn(Error) + Sync)) -> Result<Profile> {
-    let top = open_top(dir)?;
-    let mut waiting = SpillStack::new(spill, WAITING);
-    waiting.push(b"").map_err(|e| Error::io(e, "spill"))?;
-    let state = Mutex::new(State { waiting, running: 0, failed: None });
-    let (wake, links, all) = (Condvar::new(), Mutex::new(HashSet::new()), Mutex::new(Profile::default()));
-    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = || {
-        let mut state = lock();
-        loop {
-            if cancel.is_set() || state.failed.is_some() {
-                return None;
-            }
-            match state.waiting.pop() {
-                Err(e) => state.failed = Some(Error::io(e, "spill")),
-                Ok(Some(path)) => {
-                    state.running += 1;
-                    return Some(path);
-                }
-                Ok(None) if state.running == 0 => return None,
-                Ok(None) => state = wake.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+    let store = Local::open(dir, Options::default())?;
+    let found = Mutex::new(Found { dirs: [(Vec::new(), (0, 0))].into(), ..Found::default() });
+    let visit = |entry: &Entry| {
+        found.lock().unwrap_or_else(PoisonError::into_inner).note(entry);
+        Descend::Yes
     };
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                let mut own = Profile::default();
-                while let Some(path) = next() {
-                    let listed = list(&top, &path, &mut own, &links, cancel);
-                    let mut state = lock();
-                    state.running -= 1;
-                    let below = listed.unwrap_or_else(|e| {
-                        unreadable(e.at(&path));
-                        Vec::new()
-                    });
-                    for path in below {
-                        if let Err(e) = state.waiting.push(&path) {
-                            state.failed.get_or_insert(Error::io(e, "spill"));
-                        }
-                    }
-                    wake.notify_all();
-                }
-                wake.notify_all();
-                all.lock().unwrap_or_else(PoisonError::into_inner).add(own);
-            });
-        }
-    });
-    cancel.check()?;
-    match lock().failed.take() {
-        Some(e) => Err(e),
-        None => Ok(std::mem::take(&mut *all.lock().unwrap_or_else(PoisonError::into_inner))),
+    let survey = Survey { store: &store, threads, want: MetaMask::NONE, cancel, spill };
+    survey.run(&Dir::root(), &visit, &|e, _| unreadable(e))?;
+    let Found { mut profile, dirs, .. } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (path, (entries, subdirs)) in dirs {
+        let depth = if path.is_empty() { 0 } else { path.split(|byte| *byte == b'/').count() as u32 };
+        profile.dir(depth, entries, subdirs);
     }
+    Ok(profile)
 }
 
-/// Counts what is in one directory; its directories.
-fn list(top: &OwnedFd, path: &[u8], own: &mut Profile, links: &Mutex<HashSet<(u64, u64)>>, cancel: &Cancel) -> Result<Vec<Vec<u8>>> {
-    let depth = if path.is_empty() { 0 } else { path.split(|b| *b == b'/').count() as u32 };
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut opened: Option<OwnedFd> = None;
-    let missing = |e: Error, own: &mut Profile| {
-        own.dir(depth, 0, 0);
-        e
-    };
-    // Name by name: a path may be longer than the system takes.
-    for name in path.split(|b| *b == b'/').filter(|name| !name.is_empty()) {
-        let above = opened.as_ref().map_or(top.as_fd(), AsFd::as_fd);
-        let next = openat(above, name, flags, Mode::empty()).map_err(|e| missing(Error::io(e.into(), "open directory"), own))?;
-        opened = Some(next);
-    }
-    let dir = opened.as_ref().map_or(top.as_fd(), AsFd::as_fd);
-    let listing = Dir::read_from(dir).map_err(|e| missing(Error::io(e.into(), "list"), own))?;
-    let (mut entries, mut below) = (0, Vec::new());
-    for entry in listing {
-        cancel.check()?;
-        let Ok(entry) = entry else { break };
-        let name = entry.file_name().to_bytes();
-        if matches!(name, b"." | b"..") {
-            continue;
-        }
-        // What has gone in between is not there.
-        let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => {
-                own.name(name, true);
-                below.push(if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() });
-                continue;
+impl Found {
+    fn note(&mut self, entry: &Entry) {
+        let is_dir = entry.kind == Kind::Dir;
+        match entry.kind {
+            Kind::Dir => {
+                self.dirs.entry(entry.name.path()).or_default();
             }
-            FileType::RegularFile => {
-                let again = stat.st_nlink > 1 && {
-                    let mut links = links.lock().unwrap_or_else(PoisonError::into_inner);
-                    links.len() < LINKS_KEPT && !links.insert((stat.st_dev, stat.st_ino))
-                };
-                if again { own.hard_links += 1 } else { own.file(stat.st_size.cast_unsigned()) }
-            }
-            FileType::Symlink => own.symlinks += 1,
+            Kind::File if entry.nlink > 1 && !self.links.insert((entry.dev, entry.ino)) => self.profile.hard_links += 1,
+            Kind::File => self.profile.file(entry.size),
+            Kind::Link => self.profile.symlinks += 1,
             _ => {
-                own.specials += 1;
-                continue;
+                self.profile.specials += 1;
+                return;
             }
         }
-        own.name(name, false);
-        entries += 1;
+        self.profile.name(&entry.name.leaf, is_dir);
+        let above = self.dirs.entry(entry.name.dir.path()).or_default();
+        if is_dir { above.1 += 1 } else { above.0 += 1 }
     }
-    own.dir(depth, entries, below.len() as u64);
-    Ok(below)
 }

@@ -22,11 +22,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Entries in a directory where nothing is said: what file systems and `ls` still take easily.
+    /// Entries in a directory by default: no problem for file systems and `ls`.
     pub const PER_DIR: u64 = 1000;
 }
 
-/// Some directories of one level: how many, and what is in all of them together.
+/// Some directories of one level: their number, and the sums of their entries and subdirectories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub depth: u32,
@@ -67,7 +67,7 @@ impl Skeleton {
         Ok(Skeleton { rows: placed, dirs, entries })
     }
 
-    /// `entries` in the shape that was asked for.
+    /// `entries` in this shape.
     pub fn of_shape(entries: u64, shape: Shape) -> Result<Skeleton, String> {
         let per_dir = shape.per_dir.unwrap_or(Shape::PER_DIR).max(1);
         let unshaped = shape.depth.is_none() && shape.width.is_none();

@@ -118,14 +118,14 @@ fn every_damage_is_found() {
     fs::write(dir.path().join("more"), "").unwrap();
     let found = checked(&plan, dir.path());
     assert_eq!((found.same, found.missing, found.differing, found.extra, found.unreadable), (28 - 5, 1, 4, 1, 0), "{found:?}");
-    let told: Vec<&str> = found.told.iter().map(|d| &d.what[..]).collect();
+    let differences: Vec<&str> = found.differences.iter().map(|d| &d.what[..]).collect();
     for what in ["differs from byte 9999 on", "100 bytes instead of 10240", "missing", "another target", "separate file"] {
-        assert!(told.iter().any(|told| told.contains(what)), "{what}: {told:?}");
+        assert!(differences.iter().any(|found| found.contains(what)), "{what}: {differences:?}");
     }
 }
 
 #[test]
-fn a_run_goes_on_where_it_was_stopped() {
+fn an_interrupted_run_resumes() {
     let options = Options { symlinks: 10, hard_links: 10, shape: Shape { per_dir: Some(20), ..Shape::default() }, ..Options::default() };
     let plan = plan("200x1KiB", &options);
     let dir = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn other_peoples_files_are_left_alone() {
     let refused = attempt(false).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Usage);
     assert!(refused.to_string().contains("thesis.tex") && refused.next_step().unwrap().contains("--add"), "{refused}");
-    // A file with a planned name that is none of ours stands in the way even then.
+    // A foreign file with a planned name is refused even then.
     fs::write(dir.path().join("f1"), "years of work").unwrap();
     assert!(attempt(true).unwrap_err().to_string().contains("f1"));
     assert_eq!(fs::read(dir.path().join("f1")).unwrap(), b"years of work");

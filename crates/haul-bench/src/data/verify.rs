@@ -1,4 +1,4 @@
-//! Whether what is in a directory is a data set: every byte against what it is computed to be. Good for copies, too.
+//! Verifies a data set, or a copy of it: every byte is compared with the computed one.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -15,8 +15,8 @@ use super::make::Tally;
 use super::plan::{File, Kind, Plan};
 use super::worker::{BUFFER, Batches, Worker, open_top, together};
 
-/// Differences that are told; the others are counted.
-const MOST_TOLD: usize = 20;
+/// Differences that are reported; the others are counted.
+const MOST_REPORTED: usize = 20;
 
 #[derive(Debug, Default)]
 pub struct Verified {
@@ -29,7 +29,7 @@ pub struct Verified {
     pub extra: u64,
     pub unreadable: u64,
     /// The first of those that are not the same.
-    pub told: Vec<Difference>,
+    pub differences: Vec<Difference>,
 }
 
 impl Verified {
@@ -56,11 +56,11 @@ enum Answer {
 /// `tally` counts what was compared.
 pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &Tally) -> Result<Verified> {
     let top = open_top(dir)?;
-    let (found, batches) = (Mutex::new((Verified::default(), 0u64)), Batches::of_entries(plan));
+    let (found, batches) = (Mutex::new((Verified::default(), 0u64)), Batches::new(plan.skeleton.entries()));
     together(threads, cancel, || {
         let (mut worker, mut there) = (Worker::new(plan, top.as_fd()), Worker::new(plan, top.as_fd()));
-        batches.work(cancel, |part, number| {
-            let answer = compare(&mut worker, &mut there, part, number, cancel);
+        batches.work(cancel, |number| {
+            let answer = compare(&mut worker, &mut there, number, cancel);
             tally.entries.fetch_add(1, Ordering::Relaxed);
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             let (sums, present) = &mut *found;
@@ -87,8 +87,8 @@ pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &
                     format!("{}: {}", e.op(), e.reason())
                 }
             };
-            if sums.told.len() < MOST_TOLD {
-                sums.told.push(Difference { path: plan.parts[part].path(number), what });
+            if sums.differences.len() < MOST_REPORTED {
+                sums.differences.push(Difference { path: plan.path(number), what });
             }
             Ok(())
         })
@@ -99,11 +99,10 @@ pub fn verify(plan: &Plan, dir: &Path, threads: usize, cancel: &Cancel, tally: &
     Ok(found)
 }
 
-fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, part: usize, number: u64, cancel: &Cancel) -> Result<Answer> {
+fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, number: u64, cancel: &Cancel) -> Result<Answer> {
     let plan = worker.plan;
-    let set = &plan.parts[part];
-    let (file, name, mut buffer) = (set.file(number), set.file_name(number), worker.buffer());
-    let dir = match worker.dir(part, set.skeleton.dir_of(number)) {
+    let (file, name, mut buffer) = (plan.file(number), plan.file_name(number), worker.buffer());
+    let dir = match worker.dir(plan.skeleton.dir_of(number)) {
         Ok(dir) => dir,
         Err(e) if is_absent(&e) => return Ok(Answer::Missing),
         Err(e) => return Err(e),
@@ -118,14 +117,14 @@ fn compare(worker: &mut Worker<'_>, there: &mut Worker<'_>, part: usize, number:
         Kind::Symlink(_) if kind != FileType::Symlink => Answer::Differs("not a symlink".into()),
         Kind::Symlink(to) => {
             let found = readlinkat(dir, name.as_slice(), Vec::new()).map_err(|e| Error::io(e.into(), "read link"))?;
-            if found.as_bytes() == set.target(number, to) { Answer::Same(0) } else { Answer::Differs("another target".into()) }
+            if found.as_bytes() == plan.target(number, to) { Answer::Same(0) } else { Answer::Differs("another target".into()) }
         }
         _ if kind != FileType::RegularFile => Answer::Differs("not a regular file".into()),
         _ if stat.st_size.cast_unsigned() != file.size => Answer::Differs(format!("{} bytes instead of {}", stat.st_size, file.size)),
         Kind::HardLink(leader) => {
-            let leader_name = set.file_name(leader);
+            let leader_name = plan.file_name(leader);
             let other = there
-                .dir(part, set.skeleton.dir_of(leader))
+                .dir(plan.skeleton.dir_of(leader))
                 .and_then(|dir| statat(dir, leader_name.as_slice(), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| Error::io(e.into(), "look up")));
             match other {
                 Ok(other) if (other.st_dev, other.st_ino) == (stat.st_dev, stat.st_ino) => Answer::Same(0),

@@ -1,4 +1,4 @@
-//! What a worker has at hand: its way to the directory that it works in, and a buffer. And how work is dealt out.
+//! A worker with its open directories and a buffer, and how work is distributed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,8 +10,9 @@ use haul_core::{Error, Result};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::plan::Plan;
+use crate::order::stride;
 
-/// Large enough that a call costs little beside its bytes, small enough for the second cache.
+/// Large enough that the cost of a call is small, small enough for the second-level cache.
 pub const BUFFER: usize = 1 << 20;
 /// Entries that a worker takes at once.
 const BATCH: u64 = 256;
@@ -29,8 +30,8 @@ pub fn open_top(dir: &Path) -> Result<OwnedFd> {
 pub struct Worker<'a> {
     pub plan: &'a Plan,
     top: BorrowedFd<'a>,
-    /// The part and directory that is open, and the directories above it as far as they are kept.
-    at: Option<(usize, u64)>,
+    /// The directory that is open, and the directories above it as far as they are kept.
+    at: Option<u64>,
     open: Vec<(u64, OwnedFd)>,
     pub buffer: Vec<u8>,
 }
@@ -47,87 +48,61 @@ impl<'a> Worker<'a> {
         buffer
     }
 
-    /// A directory of a part, opened name by name: a path may be longer than the system takes.
-    pub fn dir(&mut self, part: usize, dir: u64) -> Result<BorrowedFd<'_>> {
-        if self.at != Some((part, dir)) {
-            self.enter(part, dir)?;
+    /// A directory, opened name by name: a path may be longer than the system takes.
+    pub fn dir(&mut self, dir: u64) -> Result<BorrowedFd<'_>> {
+        if self.at != Some(dir) {
+            self.enter(dir)?;
         }
         Ok(self.open.last().map_or(self.top, |(_, fd)| fd.as_fd()))
     }
 
-    fn enter(&mut self, part: usize, dir: u64) -> Result<()> {
-        let same = self.at.take().is_some_and(|(before, _)| before == part);
-        let way = self.plan.parts[part].way(dir);
-        let kept = match same {
-            true => self.open.iter().zip(&way).take_while(|((open, _), wanted)| open == *wanted).count(),
-            false => 0,
-        };
+    fn enter(&mut self, dir: u64) -> Result<()> {
+        self.at = None;
+        let route = self.plan.route(dir);
+        let kept = self.open.iter().zip(&route).take_while(|((open, _), wanted)| open == *wanted).count();
         self.open.truncate(kept);
-        for step in &way[kept..] {
+        for step in &route[kept..] {
             let above = self.open.last().map_or(self.top, |(_, fd)| fd.as_fd());
-            let name = self.plan.parts[part].dir_name(*step);
+            let name = self.plan.dir_name(*step);
             let opened = openat(above, name.as_slice(), DIRECTORY, Mode::empty())
-                .map_err(|e| Error::io(e.into(), "open directory").at(&self.plan.parts[part].dir_path(*step)))?;
+                .map_err(|e| Error::io(e.into(), "open directory").at(&self.plan.dir_path(*step)))?;
             if self.open.len() >= MOST_OPEN {
                 // Only the last is of use from here on; the next directory begins at the top.
                 self.open.clear();
             }
             self.open.push((*step, opened));
         }
-        self.at = Some((part, dir));
+        self.at = Some(dir);
         Ok(())
     }
 }
 
-/// Every number of every part once, in batches, to whoever asks. Batches that follow each other are far apart, so that workers are
-/// in different directories.
+/// Every number below a count once, in batches. Batches that follow each other are far apart, so that workers are in different
+/// directories.
 pub struct Batches {
-    /// For each part, its first batch, and how many numbers it has.
-    parts: Vec<(u64, u64)>,
+    count: u64,
     all: u64,
     step: u64,
     next: AtomicU64,
 }
 
 impl Batches {
-    pub fn new(counts: impl Iterator<Item = u64>) -> Batches {
-        let mut all = 0;
-        let parts: Vec<(u64, u64)> = counts
-            .map(|count| {
-                let first = all;
-                all += count.div_ceil(BATCH);
-                (first, count)
-            })
-            .collect();
-        let shares = |mut a: u64, mut b: u64| {
-            while b != 0 {
-                (a, b) = (b, a % b);
-            }
-            a > 1
-        };
-        // A step without a common factor visits every batch once; this one is the golden section of them.
-        let step = (all * 5 / 8..).find(|step| !shares(*step, all)).unwrap_or(1);
-        Batches { parts, all, step: step.max(1), next: AtomicU64::new(0) }
+    pub fn new(count: u64) -> Batches {
+        let all = count.div_ceil(BATCH);
+        Batches { count, all, step: stride(all), next: AtomicU64::new(0) }
     }
 
-    pub fn of_entries(plan: &Plan) -> Batches {
-        Batches::new(plan.parts.iter().map(|part| part.skeleton.entries()))
-    }
-
-    /// Calls `each` with the part and number of every one.
-    pub fn work(&self, cancel: &Cancel, mut each: impl FnMut(usize, u64) -> Result<()>) -> Result<()> {
+    /// Calls `each` with every number.
+    pub fn work(&self, cancel: &Cancel, mut each: impl FnMut(u64) -> Result<()>) -> Result<()> {
         loop {
             let nth = self.next.fetch_add(1, Ordering::Relaxed);
             if nth >= self.all {
                 return Ok(());
             }
-            let batch = (u128::from(nth) * u128::from(self.step) % u128::from(self.all)) as u64;
-            let part = self.parts.partition_point(|(first, _)| *first <= batch) - 1;
-            let (first, count) = self.parts[part];
-            let start = (batch - first) * BATCH;
-            for number in start..(start + BATCH).min(count) {
+            let start = (u128::from(nth) * u128::from(self.step) % u128::from(self.all)) as u64 * BATCH;
+            for number in start..(start + BATCH).min(self.count) {
                 cancel.check()?;
-                each(part, number)?;
+                each(number)?;
             }
         }
     }

@@ -123,8 +123,8 @@ mod tests {
             sorted.sort_unstable();
             for share in [0.5, 0.9, 0.99, 0.999, 1.0] {
                 let rank = ((share * sorted.len() as f64).ceil() as usize).max(1);
-                let (exact, told) = (sorted[rank - 1], first.quantile(share));
-                prop_assert!(told >= exact && told <= exact + exact / 64 + 1, "{share}: {told} for {exact}");
+                let (exact, found) = (sorted[rank - 1], first.quantile(share));
+                prop_assert!(found >= exact && found <= exact + exact / 64 + 1, "{share}: {found} for {exact}");
             }
             let latency = first.latency().unwrap();
             prop_assert_eq!(latency.count, values.len() as u64);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_and_nothing_are_told_too() {
+    fn hours_and_nothing_are_counted_too() {
         let mut hours = Histogram::default();
         hours.add(7_200_000_000_000);
         assert_eq!(hours.quantile(0.5), 7_200_000_000_000);

@@ -1,5 +1,4 @@
-//! A directory of this machine, by system calls relative to open directories and nothing in between: what is measured is the
-//! file system.
+//! A directory of this machine, by system calls relative to open directories, so that the file system alone is measured.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -15,18 +14,16 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, XattrFlags};
 use rustix::io::Errno;
 
 use super::operation::Operation;
-use super::place::{Layout, Leaf, MARK, OpRunner, Place, Role, Task, Tree};
+use super::place::{Layout, Leaf, OpRunner, Place, Role, Task, Tree};
 use super::window::Done;
 use crate::data::close;
 
 /// Bytes of a listing that one call returns at the most, as glibc has it.
 const LISTING: usize = 32 << 10;
 
-/// The directory of a run, made and marked.
+/// The directory of a run.
 #[derive(Debug)]
 pub struct LocalPlace {
-    above: OwnedFd,
-    leaf: CString,
     top: OwnedFd,
     path: PathBuf,
 }
@@ -58,8 +55,8 @@ fn c_string(text: &str) -> CString {
 }
 
 impl LocalPlace {
-    /// Makes the directory `leaf` in `dir`, with the mark in it. Nothing is left of it when that fails.
-    pub fn make(dir: &Path, leaf: &str, mark: &str) -> Result<LocalPlace> {
+    /// Makes the directory `leaf` in `dir`.
+    pub fn make(dir: &Path, leaf: &str) -> Result<LocalPlace> {
         let above = open_named(dir)?;
         let path = dir.join(leaf);
         let leaf = c_string(leaf);
@@ -68,58 +65,7 @@ impl LocalPlace {
             let e = fail(e, "make directory").at(path.as_os_str().as_bytes());
             if e.kind() == ErrorKind::Denied { e.hint(hint) } else { e }
         })?;
-        let top = open_dir(&above, &leaf)?;
-        let place = LocalPlace { above, leaf, top, path };
-        let written =
-            fs::openat(&place.top, MARK, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
-                .map_err(std::io::Error::from)
-                .and_then(|file| File::from(file).write_all(mark.as_bytes()));
-        if let Err(e) = written {
-            let _gone = place.remove(&Cancel::default());
-            return Err(Error::io(e, "write").at(place.path.join(MARK).as_os_str().as_bytes()));
-        }
-        Ok(place)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-/// Removes what is in a directory; `keep` stays where it is. A link is removed, never followed, and no other file system entered.
-fn empty(dir: &OwnedFd, device: u64, keep: Option<&CStr>, cancel: &Cancel) -> Result<()> {
-    let mut buffer = Vec::with_capacity(LISTING);
-    // A directory that changes while it is listed may hide names: it is listed until nothing is left.
-    loop {
-        let mut removed = false;
-        let again = open_dir(dir, c".")?;
-        let mut listing = RawDir::new(&again, buffer.spare_capacity_mut());
-        while let Some(entry) = listing.next() {
-            let entry = entry.map_err(|e| fail(e, "list"))?;
-            let leaf = entry.file_name();
-            if matches!(leaf.to_bytes(), b"." | b"..") || Some(leaf) == keep {
-                continue;
-            }
-            cancel.check()?;
-            let named = |e: Errno, op| fail(e, op).at(leaf.to_bytes());
-            match fs::unlinkat(dir, leaf, AtFlags::empty()) {
-                Ok(()) => {}
-                Err(Errno::NOENT) => continue,
-                Err(Errno::ISDIR | Errno::PERM) => {
-                    let below = open_dir(dir, leaf)?;
-                    if fs::fstat(&below).map_err(|e| named(e, "stat"))?.st_dev != device {
-                        return Err(named(Errno::XDEV, "remove").because("another file system is mounted there"));
-                    }
-                    empty(&below, device, None, cancel)?;
-                    fs::unlinkat(dir, leaf, AtFlags::REMOVEDIR).map_err(|e| named(e, "remove"))?;
-                }
-                Err(e) => return Err(named(e, "remove")),
-            }
-            removed = true;
-        }
-        if !removed {
-            return Ok(());
-        }
+        Ok(LocalPlace { top: open_dir(&above, &leaf)?, path })
     }
 }
 
@@ -136,7 +82,12 @@ impl Place for LocalPlace {
                 tried.err().map(|e| format!("the file system keeps no extended attributes of users ({e})"))
             }
             Operation::Symlink => self.tried("symlinks", |probe| fs::symlinkat(c"none", &self.top, probe)),
-            Operation::Hardlink => self.tried("hard links", |probe| fs::linkat(&self.top, MARK, &self.top, probe, AtFlags::empty())),
+            Operation::Hardlink => self.tried("hard links", |probe| {
+                let file = c"probed";
+                fs::openat(&self.top, file, OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))?;
+                let linked = fs::linkat(&self.top, file, &self.top, probe, AtFlags::empty());
+                fs::unlinkat(&self.top, file, AtFlags::empty()).and(linked)
+            }),
             _ => None,
         }
     }
@@ -164,20 +115,12 @@ impl Place for LocalPlace {
         Ok(())
     }
 
-    fn clear(&self, cancel: &Cancel) -> Result<()> {
-        let device = fs::fstat(&self.top).map_err(|e| fail(e, "stat"))?.st_dev;
-        empty(&self.top, device, Some(&c_string(MARK)), cancel)
+    fn clear(&self, _: &Cancel) -> Result<()> {
+        Tree::BOTH.iter().try_for_each(|tree| remove(&self.path.join(tree.leaf())))
     }
 
-    fn remove(&self, cancel: &Cancel) -> Result<()> {
-        // The mark goes last, so that what is left of a removal that was cut off is still known as a run's.
-        self.clear(cancel)?;
-        let gone = |result: rustix::io::Result<()>| match result {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(e) => Err(fail(e, "remove").at(self.path.as_os_str().as_bytes())),
-        };
-        gone(fs::unlinkat(&self.top, MARK, AtFlags::empty()))?;
-        gone(fs::unlinkat(&self.above, &self.leaf, AtFlags::REMOVEDIR))
+    fn remove(&self) -> Result<()> {
+        remove(&self.path)
     }
 
     fn works_in_thread(&self) -> bool {
@@ -207,6 +150,14 @@ impl LocalPlace {
         let made = make(probe);
         let _gone = fs::unlinkat(&self.top, probe, AtFlags::empty());
         made.err().map(|e| format!("the file system keeps no {what} ({e})"))
+    }
+}
+
+/// Removes a tree; links are removed and not followed.
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io(e, "remove").at(path.as_os_str().as_bytes())),
+        _ => Ok(()),
     }
 }
 

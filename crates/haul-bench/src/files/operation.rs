@@ -1,4 +1,4 @@
-//! What is done with each file, and in which order: an operation that needs files comes after one that makes them.
+//! The operations and their order: one that needs files comes after one that makes them.
 
 /// One kind of work. The names are those of smallfile, where it has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,7 +29,7 @@ pub enum Operation {
     Readdir,
     /// Lists a directory and asks for the attributes of each file.
     LsL,
-    /// Removes the file, under whatever name it has now.
+    /// Removes the file, renamed or not.
     Delete,
     /// Removes the file after it was renamed.
     DeleteRenamed,
@@ -86,7 +86,7 @@ impl Operation {
         }
     }
 
-    /// An operation by its name; `_` is taken for `-`, and `link`, `unlink`, `list` for what they mean.
+    /// An operation by its name, with `_` for `-`, or a synonym.
     pub fn parse(word: &str) -> Option<Operation> {
         let word = word.replace('_', "-");
         match word.as_str() {
@@ -120,14 +120,14 @@ impl Operation {
 /// Part of a run over the same files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Everything made so far is removed; what comes next begins in empty directories.
+    /// Everything made so far is removed.
     Clear,
-    /// Files are made as an operation needs them; nobody looks at the clock.
+    /// Files are made for an operation; not measured.
     Prepare(Operation),
     Measure(Operation),
 }
 
-/// What stands there between two operations.
+/// What exists between two operations.
 #[derive(Clone, Copy, Default)]
 struct State {
     files: bool,
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// The operations as they were asked for, each after what it needs. It begins with nothing there.
+/// The operations in their order, each after its prerequisites, in an empty directory.
 pub fn steps(asked: &[Operation]) -> Vec<Step> {
     let mut state = State::default();
     let mut steps = Vec::new();
@@ -177,7 +177,7 @@ pub fn steps(asked: &[Operation]) -> Vec<Step> {
         }
         let mut needs = Vec::new();
         if !state.files && !matches!(op, Op::Create | Op::Mkdir | Op::Rmdir | Op::Cleanup) {
-            // Links to files that are gone would be in the way of new ones.
+            // Links to removed files would conflict with new ones.
             if state.symlinks || state.hardlinks {
                 steps.push(Step::Clear);
                 state = State::default();

@@ -1,4 +1,4 @@
-//! The bytes of a file: a pattern of its name, of which every part can be told again without having been kept.
+//! The bytes of a file: a pattern computed from its name, so that any part can be verified without being stored.
 //!
 //! One block of noise is shared by all. Each record of each file begins at another place of it, so that a record of another
 //! file, another place or an earlier version of the same file is seen. Nothing is computed while the clock runs: a record is
@@ -58,7 +58,7 @@ impl Pattern {
         })
     }
 
-    /// The first place where `read`, which stands at `from` in the file, is not what was written.
+    /// The first place where `read`, which begins at `from` in the file, is not what was written.
     pub fn wrong(&self, key: Key, from: u64, read: &[u8]) -> Option<u64> {
         let mut at = 0;
         for part in self.parts(key, from, from + read.len() as u64) {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_told_again() {
+    fn any_part_can_be_verified() {
         let pattern = Pattern::new(1000);
         let file = whole(&pattern, KEY, 4321);
         assert_eq!(file.len(), 4321);

@@ -1,4 +1,4 @@
-//! Where the work is done, as the threads see it: a directory of the run's own, and in it two trees with the same directories.
+//! The directory of a run, with two trees of the same directories in it.
 
 use std::sync::Arc;
 
@@ -10,13 +10,8 @@ use super::operation::Operation;
 use super::pattern::{Key, Pattern};
 use super::window::Done;
 
-/// How the directory of a run begins; what follows is its identity.
+/// How the name of a run's directory begins; the rest is random.
 pub const PREFIX: &str = "haul-bench-files-";
-/// The file in it that says whose it is.
-pub const MARK: &str = "ABOUT.txt";
-/// The first line of that file, by which `--cleanup` knows that nothing else is removed.
-pub const MARK_LINE: &str = "haul bench files";
-
 /// Files are made in the first and renamed to the second, or back; links are made in the other one than the files are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tree {
@@ -70,7 +65,7 @@ impl Layout {
     }
 }
 
-/// What stands at a name: a file, or what was made beside it.
+/// What a name refers to: a file, or what was made beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     File = b'f' as isize,
@@ -168,7 +163,7 @@ impl Content {
         Key { thread: self.thread, index: self.index, version }
     }
 
-    /// The first place where `read`, which stands at `from`, is not what was written.
+    /// The first place where `read`, which begins at `from`, is not what was written.
     pub fn wrong(&self, pattern: &Pattern, from: u64, read: &[u8]) -> Option<u64> {
         let size = self.shape.size.max(1);
         let mut at = 0;
@@ -210,9 +205,9 @@ impl Task {
     }
 }
 
-/// The directory of a run, wherever it is. Whoever makes one of these has made the directory and its mark.
+/// The directory of a run, wherever it is. Whoever makes one of these has made the directory.
 pub trait Place: Send + Sync {
-    /// As the user would type it.
+    /// Its address, as the user would type it.
     fn words(&self) -> String;
 
     /// Why an operation cannot be done here; `None` if it can.
@@ -223,11 +218,11 @@ pub trait Place: Send + Sync {
     /// Makes both trees with these directories.
     fn lay(&self, layout: &Layout) -> Result<()>;
 
-    /// Removes everything below the directory but the mark; stops when told to.
+    /// Removes everything below the directory; `Cancelled` when it is stopped.
     fn clear(&self, cancel: &Cancel) -> Result<()>;
 
     /// Removes the directory itself after all that is in it.
-    fn remove(&self, cancel: &Cancel) -> Result<()>;
+    fn remove(&self) -> Result<()>;
 
     /// Whether the thread that asks for an operation does it itself, so that its processor time is that of the operation.
     fn works_in_thread(&self) -> bool {
@@ -237,9 +232,9 @@ pub trait Place: Send + Sync {
     fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>>;
 }
 
-/// One thread's way to the place, for one operation.
+/// One thread's access to the place, for one operation.
 pub trait OpRunner: Send {
-    /// Goes to the directory of the files from `number` times `files_per_dir` on. Its cost is no operation's.
+    /// Enters the directory of the files from `number` times `files_per_dir` on. Not counted.
     fn enter(&mut self, number: u64) -> Result<()>;
 
     /// Does the operation with one file. `Corrupt`: what was read is not what was written.
@@ -271,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grew_and_was_written_over_is_told_by_its_parts() {
+    fn appended_and_overwritten_parts_are_verified() {
         let pattern = Pattern::new(64);
         let mut shape = Shape { size: 100, appended: 0, version: 0, tree: Tree::First };
         let of = |shape: Shape, segment| {

@@ -18,7 +18,7 @@ use super::thread::{Common, Gate, LOOK};
 use super::window::{Tally, Window};
 use crate::record::{Outcome, Sample};
 
-/// How long threads may take to stop when they are told to; one in a call to a dead mount never does.
+/// How long threads may take to stop; one in a call to a dead mount never does.
 const GRACE: Duration = Duration::from_secs(10);
 /// Why there is no number where the time was over before anything was done.
 const NOTHING: &str = "no operation ended within the time; give --duration more or --file-size less";
@@ -26,7 +26,7 @@ const NOTHING: &str = "no operation ended within the time; give --duration more 
 const AWAKE: Duration = Duration::from_millis(1);
 const AWAKE_EACH: Duration = Duration::from_micros(20);
 
-/// What happens in a run, as it does.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The `number`-th of `of` cases begins, from 1.
@@ -39,13 +39,13 @@ pub enum Event<'a> {
     /// Files are made for an operation that comes next.
     Preparing(Operation),
     Measured(&'a Measured),
-    /// The time was over before all files were made for what comes next.
+    /// The time limit passed before all files were made for the next operation.
     Short {
         operation: Operation,
         reached: u64,
         asked: u64,
     },
-    /// Nothing is left to do an operation with: what came before was cut off.
+    /// An operation has no files: the one before it reached none within its time.
     Nothing(Operation),
 }
 
@@ -75,7 +75,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// How many of the files that were asked for count, from 0 to 1.
+    /// The share of the files that count, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.tally.files as f64 / self.asked.max(1) as f64
     }
@@ -154,7 +154,7 @@ impl Work<'_> {
     fn operate(&self, operation: Operation, shape: Shape, usable: &[u64]) -> Result<Worked> {
         let mut shape = shape;
         if operation.writes() {
-            // Bytes are told by what the file is to become.
+            // The pattern is that of the content to be written.
             shape.after(operation);
         }
         let common = Arc::new(Common {
@@ -196,7 +196,7 @@ impl Work<'_> {
             common.window.close(deadline);
         });
         drop(to);
-        let (mut parts, mut failure, mut told) = (Vec::new(), None, None);
+        let (mut parts, mut failure, mut cancelled) = (Vec::new(), None, None);
         while parts.len() < begun {
             match from.recv_timeout(LOOK) {
                 Ok((thread, tally, error)) => {
@@ -204,11 +204,11 @@ impl Work<'_> {
                     failure = failure.or(error);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    let told: &mut Instant = match self.cancel.is_set() {
-                        true => told.get_or_insert_with(Instant::now),
+                    let since: &mut Instant = match self.cancel.is_set() {
+                        true => cancelled.get_or_insert_with(Instant::now),
                         false => continue,
                     };
-                    if told.elapsed() > GRACE {
+                    if since.elapsed() > GRACE {
                         let reason = format!("{} of {begun} threads are stuck in {}", begun - parts.len(), operation.word());
                         return Err(Error::new(ErrorKind::TimedOut, "stop").at(self.place.words().as_bytes()).because(reason));
                     }
@@ -225,9 +225,8 @@ impl Work<'_> {
     }
 }
 
-/// Measures all cases, as often as was asked for, but for those of which `have` says that they were. What stands below the
-/// place is cleared before each case; the place itself stays. `Cancelled` when it was told to stop, after what was under way
-/// was told to `each`; `TimedOut` when a thread could not be stopped.
+/// Measures all cases and repetitions, except those that `have` knows. The place is emptied before each case. `Cancelled` after
+/// `each` has received the operation that was under way; `TimedOut` when a thread could not be stopped.
 pub fn run(
     place: &Arc<dyn Place>,
     settings: &Settings,
@@ -303,7 +302,7 @@ impl Work<'_> {
                 all.merge(&tally);
             }
             if !operation.only_looks() {
-                // What was cut off is done for the first files only: with the others nothing can go on.
+                // After a time limit only the first files are as the next operation needs them.
                 usable = reached;
             }
             if !counted {

@@ -1,4 +1,4 @@
-//! What was asked for, and what that means in files and bytes.
+//! The settings of a run, and the files and bytes that follow from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::operation::Operation;
 use super::place::{Layout, Manner, Place};
 
-/// Bytes that one read or write moves at the most, where nothing was asked for: as smallfile has it.
+/// Bytes of one read or write at most, by default: as in smallfile.
 const RECORD: u64 = 1 << 20;
 /// Bytes of the buffers of all threads.
 const MOST_BUFFERS: u64 = 1 << 30;
@@ -46,7 +46,7 @@ pub struct Settings {
     pub repeat: u32,
 }
 
-/// One combination of what is varied.
+/// One combination of the varied settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     pub threads: u32,
@@ -74,10 +74,10 @@ impl Settings {
         self.record.unwrap_or(RECORD).min(size.max(1)) as usize
     }
 
-    /// What stands there at the most, of all cases.
+    /// The most space that any case uses.
     pub fn needs(&self) -> Space {
         let appends = self.operations.iter().filter(|op| **op == Operation::Append).count() as u64;
-        // A store puts a new file beside the old one before it takes its place.
+        // A store writes a new file before it replaces the old one.
         let beside = u64::from(self.operations.contains(&Operation::Symlink))
             + u64::from(self.operations.iter().any(|op| matches!(op, Operation::Mkdir | Operation::Rmdir)));
         let of = |case: Case| {
@@ -91,7 +91,7 @@ impl Settings {
         all.fold(Space { bytes: 0, files: 0 }, |most, one| Space { bytes: most.bytes.max(one.bytes), files: most.files.max(one.files) })
     }
 
-    /// What makes no sense, before anything is touched.
+    /// `Usage` for settings that cannot be measured.
     pub fn check(&self) -> Result<()> {
         let most = self.threads.iter().copied().max().unwrap_or(0);
         let refuse = |reason: String, hint: &str| Err(Error::new(ErrorKind::Usage, "bench files").because(reason).hint(hint));

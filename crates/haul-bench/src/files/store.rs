@@ -1,16 +1,16 @@
-//! Any other place, through the engine's own contract with it: what is measured is what a copy there goes through.
+//! Any other place, through the interface that copies use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use haul_core::bundle::{Bundle, Item, Outcome};
+use haul_core::bundle::{Bundle, Outcome};
 use haul_core::cancel::Cancel;
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
 
 use super::operation::Operation;
-use super::place::{Layout, MARK, OpRunner, Place, Task, Tree};
+use super::place::{Layout, OpRunner, Place, Task, Tree};
 use runner::StoreRunner;
 
 mod runner;
@@ -29,22 +29,11 @@ pub struct StorePlace {
 }
 
 impl StorePlace {
-    /// Makes the directory `leaf` below the store's root, with the mark in it.
-    pub fn make(store: Arc<dyn Store>, address: &str, leaf: &str, mark: &str, now: Time) -> Result<StorePlace> {
-        let place = StorePlace::found(store, address, leaf.as_bytes());
+    /// Makes the directory `leaf` below the store's root.
+    pub fn make(store: Arc<dyn Store>, address: &str, leaf: &str) -> Result<StorePlace> {
+        let place = StorePlace { store, top: Dir::root().child(leaf.as_bytes()), address: address.into() };
         place.make_dir(&place.top, 0o700)?;
-        let name = Name::new(&place.top, MARK.as_bytes());
-        let entry = Entry { mtime: now, ..described(&name, mark.len() as u64) };
-        if let Err(e) = put_small(&*place.store, entry, mark.as_bytes().to_vec(), false) {
-            let _gone = place.remove(&Cancel::default());
-            return Err(e);
-        }
         Ok(place)
-    }
-
-    /// A directory that an earlier run has left, to be removed.
-    pub fn found(store: Arc<dyn Store>, address: &str, leaf: &[u8]) -> StorePlace {
-        StorePlace { store, top: Dir::root().child(leaf), address: address.into() }
     }
 
     fn make_dir(&self, dir: &Dir, mode: u32) -> Result<()> {
@@ -58,15 +47,14 @@ impl StorePlace {
         self.top.child(tree.leaf().as_bytes())
     }
 
-    /// Removes what is in a directory, but for the leaf `keep`.
-    fn empty(&self, dir: &Dir, keep: Option<&[u8]>, cancel: &Cancel) -> Result<()> {
+    /// Removes what is in a directory.
+    fn empty(&self, dir: &Dir, cancel: &Cancel) -> Result<()> {
         loop {
             cancel.check()?;
             let (mut found, mut failed) = (Vec::new(), None);
             let listed = self.store.list(dir, &mut |entry| {
                 match entry {
-                    Ok(entry) if Some(&entry.name.leaf[..]) != keep => found.push(entry),
-                    Ok(_) => {}
+                    Ok(entry) => found.push(entry),
                     Err(e) => failed = failed.take().or(Some(e)),
                 }
                 if found.len() < BATCH { Flow::Go } else { Flow::Stop }
@@ -83,14 +71,14 @@ impl StorePlace {
             }
             for entry in found.iter().filter(|entry| entry.kind == Kind::Dir) {
                 let below = dir.child(&entry.name.leaf);
-                self.empty(&below, None, cancel)?;
+                self.empty(&below, cancel)?;
                 self.store.forget(&below);
             }
             // Directories of object stores are gone with what was in them.
             let whole = found.len() < BATCH;
             let exists = |entry: &Entry| entry.kind != Kind::Dir || self.store.caps().dirs;
-            let doomed: Vec<Entry> = found.into_iter().filter(exists).collect();
-            let removed = self.store.remove(&doomed);
+            let gone: Vec<Entry> = found.into_iter().filter(exists).collect();
+            let removed = self.store.remove(&gone);
             for result in removed {
                 match result {
                     Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -112,15 +100,6 @@ fn first<T>(results: Vec<Result<T>>) -> Result<T> {
 fn described(name: &Name, size: u64) -> Entry {
     let have = MetaMask::BASIC.with(MetaMask::MODE).with(MetaMask::MTIME);
     Entry { size, stored: size, mode: MODE, have, ..Entry::bare(name.clone(), Kind::File) }
-}
-
-fn put_small(store: &dyn Store, entry: Entry, data: Vec<u8>, sync: bool) -> Result<()> {
-    let at = 0..data.len();
-    let direct = store.caps().direct_create;
-    let items = vec![Item { entry, at, outcome: Outcome::Read }];
-    let mut bundle = Bundle { items, data, keep: MetaMask::NONE, direct, sync, ..Bundle::default() };
-    store.put_bundle(&mut bundle);
-    landed(bundle)
 }
 
 fn landed(mut bundle: Bundle) -> Result<()> {
@@ -174,12 +153,11 @@ impl Place for StorePlace {
     }
 
     fn clear(&self, cancel: &Cancel) -> Result<()> {
-        self.empty(&self.top, Some(MARK.as_bytes()), cancel)
+        self.empty(&self.top, cancel)
     }
 
-    fn remove(&self, cancel: &Cancel) -> Result<()> {
-        self.clear(cancel)?;
-        self.empty(&self.top, None, cancel)?;
+    fn remove(&self) -> Result<()> {
+        self.clear(&Cancel::default())?;
         if !self.store.caps().dirs {
             return Ok(());
         }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use haul_core::cancel::{Cancel, Stop};
-use haul_core::entry::Time;
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Space;
 use haul_stores::local::{Local, Options};
@@ -34,7 +33,7 @@ fn settings(operations: &str) -> Settings {
     }
 }
 
-/// What stands below a place: files, links and directories by their path, without the directories that every case has.
+/// Files, links and directories below a place by their path, without the directories that every case has.
 fn tree(top: &Path) -> BTreeMap<PathBuf, fs::Metadata> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![top.to_path_buf()];
@@ -51,22 +50,28 @@ fn tree(top: &Path) -> BTreeMap<PathBuf, fs::Metadata> {
             }
         }
     }
-    found.remove(Path::new(MARK));
     found
 }
 
-/// Runs and looks at the tree after each measured operation.
-fn after_each(place: &Arc<dyn Place>, top: &Path, settings: &Settings, look: &mut dyn FnMut(Operation, BTreeMap<PathBuf, fs::Metadata>)) {
+/// Measures everything, and calls `look` after each operation.
+fn measure(place: &Arc<dyn Place>, settings: &Settings, look: &mut dyn FnMut(&Measured)) {
     run(place, settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
         if let Event::Measured(measured) = event {
-            assert!(measured.failure.is_none(), "{measured:?}");
-            assert_eq!(measured.tally.reached, measured.asked);
-            assert_eq!(measured.sample().outcome, Outcome::Ok);
-            look(measured.operation, tree(top));
+            look(measured);
         }
         Ok(())
     })
     .unwrap();
+}
+
+/// Looks at the tree after each operation.
+fn after_each(place: &Arc<dyn Place>, top: &Path, settings: &Settings, look: &mut dyn FnMut(Operation, BTreeMap<PathBuf, fs::Metadata>)) {
+    measure(place, settings, &mut |measured| {
+        assert!(measured.failure.is_none(), "{measured:?}");
+        assert_eq!(measured.tally.reached, measured.asked);
+        assert_eq!(measured.sample().outcome, Outcome::Ok);
+        look(measured.operation, tree(top));
+    });
 }
 
 const FILES: usize = 21;
@@ -121,16 +126,16 @@ const LOCAL: &str = "create read append read overwrite read truncate-overwrite r
 fn each_operation_does_to_a_directory_what_it_says() {
     let dir = tempfile::tempdir().unwrap();
     for same_dir in [false, true] {
-        let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
+        let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
         conforms(&place, &dir.path().join("haul-bench-files-1"), LOCAL, same_dir);
-        place.remove(&Cancel::default()).unwrap();
+        place.remove().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
 
 fn store_place(dir: &Path) -> Arc<dyn Place> {
     let store = Local::open(dir, Options::default()).unwrap();
-    Arc::new(StorePlace::make(Arc::new(store), "there", "haul-bench-files-2", "mark", Time::default()).unwrap())
+    Arc::new(StorePlace::make(Arc::new(store), "there", "haul-bench-files-2").unwrap())
 }
 
 #[test]
@@ -140,7 +145,7 @@ fn each_operation_does_to_a_store_what_it_says() {
     assert!(place.refuses(Operation::Append).is_some());
     let operations = "create read overwrite read stat chmod setxattr getxattr rename read symlink hardlink mkdir rmdir readdir ls-l delete";
     conforms(&place, &dir.path().join("haul-bench-files-2"), operations, false);
-    place.remove(&Cancel::default()).unwrap();
+    place.remove().unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
@@ -161,34 +166,28 @@ fn a_file_larger_than_a_bundle_passes_a_store_too() {
 fn verified(place: &Arc<dyn Place>, top: &Path, verify: bool) -> (u64, u64, Outcome) {
     let mut settings = settings("create read");
     settings.manner.verify = verify;
-    let mut told = None;
-    run(place, &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-        match event {
-            Event::Measured(m) if m.operation == Operation::Create => {
-                let file = fs::File::options().read(true).write(true).open(top.join("a/t001-d0001/f001-0000004")).unwrap();
-                let mut byte = [0];
-                file.read_exact_at(&mut byte, 4321).unwrap();
-                file.write_all_at(&[byte[0] ^ 1], 4321).unwrap();
-            }
-            Event::Measured(m) => {
-                if verify {
-                    let words = m.failure.as_ref().unwrap().to_string();
-                    assert!(words.contains("f001-0000004") && words.contains("byte 4321 is not what was written"), "{words}");
-                }
-                told = Some((m.tally.failures, m.tally.wrong, m.sample().outcome));
-            }
-            _ => {}
+    let mut found = None;
+    measure(place, &settings, &mut |m| {
+        if m.operation == Operation::Create {
+            let file = fs::File::options().read(true).write(true).open(top.join("a/t001-d0001/f001-0000004")).unwrap();
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, 4321).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], 4321).unwrap();
+            return;
         }
-        Ok(())
-    })
-    .unwrap();
-    told.unwrap()
+        if verify {
+            let words = m.failure.as_ref().unwrap().to_string();
+            assert!(words.contains("f001-0000004") && words.contains("byte 4321 is not what was written"), "{words}");
+        }
+        found = Some((m.tally.failures, m.tally.wrong, m.sample().outcome));
+    });
+    found.unwrap()
 }
 
 #[test]
 fn one_flipped_byte_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
+    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
     let top = dir.path().join("haul-bench-files-1");
     assert_eq!(verified(&place, &top, true), (1, 1, Outcome::Wrong));
     assert_eq!(verified(&place, &top, false), (0, 0, Outcome::Ok));
@@ -200,23 +199,17 @@ fn one_flipped_byte_is_found() {
 #[test]
 fn what_is_missing_fails_and_the_rest_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap());
-    let mut told = None;
-    run(&place, &settings("create stat"), &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-        match event {
-            Event::Measured(m) if m.operation == Operation::Create => {
-                fs::remove_file(dir.path().join("haul-bench-files-1/a/t002-d0000/f002-0000001")).unwrap();
-            }
-            Event::Measured(m) => told = Some((m.tally.reached, m.tally.failures, m.sample().outcome, m.sample().rate())),
-            _ => {}
-        }
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(told, Some((21, 1, Outcome::Failed, None)));
+    let place: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
+    let mut found = None;
+    measure(&place, &settings("create stat"), &mut |m| match m.operation {
+        Operation::Create => fs::remove_file(dir.path().join("haul-bench-files-1/a/t002-d0000/f002-0000001")).unwrap(),
+        _ => found = Some((m.tally.reached, m.tally.failures, m.sample().outcome, m.sample().rate())),
+    });
+    assert_eq!(found, Some((21, 1, Outcome::Failed, None)));
 }
 
-/// A place of which every operation takes as long as a test says.
+/// A place whose operations take as long as a test wants.
+#[derive(Clone)]
 struct Paced {
     /// Files that the first thread has done.
     first: Arc<AtomicU64>,
@@ -228,10 +221,7 @@ struct Paced {
 
 struct PacedRunner {
     task: Task,
-    first: Arc<AtomicU64>,
-    each: Duration,
-    busy: bool,
-    cancel: Option<(u64, Cancel)>,
+    place: Paced,
 }
 
 impl Place for Paced {
@@ -250,11 +240,11 @@ impl Place for Paced {
     fn clear(&self, _: &Cancel) -> Result<()> {
         Ok(())
     }
-    fn remove(&self, _: &Cancel) -> Result<()> {
+    fn remove(&self) -> Result<()> {
         Ok(())
     }
     fn runner(&self, task: Task) -> Result<Box<dyn OpRunner>> {
-        Ok(Box::new(PacedRunner { task, first: self.first.clone(), each: self.each, busy: self.busy, cancel: self.cancel.clone() }))
+        Ok(Box::new(PacedRunner { task, place: self.clone() }))
     }
     fn works_in_thread(&self) -> bool {
         self.busy
@@ -266,22 +256,23 @@ impl OpRunner for PacedRunner {
         Ok(())
     }
     fn work(&mut self, index: u64) -> Result<Done> {
+        let Paced { first, each, busy, cancel } = &self.place;
         if self.task.thread == 0 {
-            self.first.fetch_add(1, Ordering::SeqCst);
+            first.fetch_add(1, Ordering::SeqCst);
         } else {
             // Nothing before the first thread has done all, and then slowly.
-            while self.first.load(Ordering::SeqCst) < 50 && self.cancel.is_none() {
+            while first.load(Ordering::SeqCst) < 50 && cancel.is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if self.busy && self.task.thread > 0 {
+        if *busy && self.task.thread > 0 {
             let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
             let nanos = |time: rustix::time::Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
             let begun = nanos(used());
-            while nanos(used()) - begun < self.each.as_nanos() as i64 {}
+            while nanos(used()) - begun < each.as_nanos() as i64 {}
         }
-        std::thread::sleep(if self.task.thread == 0 { Duration::ZERO } else { self.each });
-        if let Some((at, cancel)) = &self.cancel
+        std::thread::sleep(if self.task.thread == 0 { Duration::ZERO } else { *each });
+        if let Some((at, cancel)) = cancel
             && index == *at
         {
             cancel.set(Stop::Signal);
@@ -300,15 +291,11 @@ fn paced(each: u64, cancel: Option<(u64, Cancel)>) -> Arc<dyn Place> {
 #[test]
 fn a_slow_thread_counts_no_longer_than_the_fast_one_works() {
     let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create") };
-    let mut told = None;
-    run(&paced(5, None), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-        if let Event::Measured(m) = event {
-            told = Some((m.tally.files, m.asked, m.tally.reached, m.limited, m.seconds < m.tally.whole()));
-        }
-        Ok(())
-    })
-    .unwrap();
-    let (files, asked, reached, limited, shorter) = told.unwrap();
+    let mut found = None;
+    measure(&paced(5, None), &settings, &mut |m| {
+        found = Some((m.tally.files, m.asked, m.tally.reached, m.limited, m.seconds < m.tally.whole()));
+    });
+    let (files, asked, reached, limited, shorter) = found.unwrap();
     assert!((50..100).contains(&files), "{files}");
     assert_eq!((asked, reached, limited, shorter), (100, 100, false, true));
 }
@@ -319,74 +306,62 @@ fn processor_time_is_that_of_the_window() {
     let place = |busy| -> Arc<dyn Place> { Arc::new(Paced { first: Arc::default(), each: Duration::from_millis(20), busy, cancel: None }) };
     let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create") };
     for busy in [true, false] {
-        run(&place(busy), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-            if let Event::Measured(m) = event {
-                assert_eq!(m.tally.reached, 100);
-                let sample = m.sample();
-                assert_eq!(sample.user.is_some() && sample.system.is_some(), busy, "others do the work elsewhere");
-                let used = sample.user.unwrap_or(0.0) + sample.system.unwrap_or(0.0);
-                assert!(!busy || (0.0..0.5).contains(&used), "{used}");
-            }
-            Ok(())
-        })
-        .unwrap();
+        measure(&place(busy), &settings, &mut |m| {
+            assert_eq!(m.tally.reached, 100);
+            let sample = m.sample();
+            assert_eq!(sample.user.is_some() && sample.system.is_some(), busy, "others do the work elsewhere");
+            let used = sample.user.unwrap_or(0.0) + sample.system.unwrap_or(0.0);
+            assert!(!busy || (0.0..0.5).contains(&used), "{used}");
+        });
     }
 }
 
 #[test]
 fn a_time_in_which_nothing_ended_is_no_rate_of_nothing() {
     let settings = Settings { threads: vec![1], count: Count::Each(50), limit: Some(Duration::from_nanos(1)), ..settings("create") };
-    let mut told = 0;
-    run(&paced(0, None), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-        if let Event::Measured(m) = event {
-            told += 1;
-            let sample = m.sample();
-            assert_eq!((m.tally.files, sample.outcome), (0, Outcome::Failed));
-            assert!(sample.reason.as_ref().unwrap().contains("no operation ended within the time"), "{sample:?}");
-        }
-        Ok(())
-    })
-    .unwrap();
-    assert_eq!(told, 1);
+    let mut found = 0;
+    measure(&paced(0, None), &settings, &mut |m| {
+        found += 1;
+        let sample = m.sample();
+        assert_eq!((m.tally.files, sample.outcome), (0, Outcome::Failed));
+        assert!(sample.reason.as_ref().unwrap().contains("no operation ended within the time"), "{sample:?}");
+    });
+    assert_eq!(found, 1);
 }
 
 #[test]
 fn a_time_that_is_over_leaves_the_first_files_for_what_comes_next() {
     let settings =
         Settings { threads: vec![2], count: Count::Each(50), limit: Some(Duration::from_millis(100)), ..settings("create stat delete") };
-    let mut told = Vec::new();
-    run(&paced(30, None), &settings, &Cancel::default(), &|_, _, _, _| false, &mut |event| {
-        if let Event::Measured(m) = event {
-            told.push((m.asked, m.tally.reached, m.limited, m.failure.is_none()));
-        }
-        Ok(())
-    })
-    .unwrap();
-    let (asked, made, limited, well) = told[0];
-    assert!(asked == 100 && (50..100).contains(&made) && limited && well, "{told:?}");
-    assert_eq!(told[1].0, made, "{told:?}");
-    assert_eq!(told.len(), 3);
+    let mut found = Vec::new();
+    measure(&paced(30, None), &settings, &mut |m| {
+        found.push((m.asked, m.tally.reached, m.limited, m.failure.is_none()));
+    });
+    let (asked, made, limited, well) = found[0];
+    assert!(asked == 100 && (50..100).contains(&made) && limited && well, "{found:?}");
+    assert_eq!(found[1].0, made, "{found:?}");
+    assert_eq!(found.len(), 3);
 }
 
 #[test]
-fn a_run_that_is_told_to_stop_stops_and_says_so() {
+fn a_cancelled_run_stops_after_its_operation() {
     let cancel = Cancel::default();
     let settings = Settings { threads: vec![2], count: Count::Each(50), ..settings("create stat") };
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let ended = run(&paced(1, Some((10, cancel.clone()))), &settings, &cancel, &|_, _, _, _| false, &mut |event| {
         if let Event::Measured(m) = event {
-            told.push((m.operation, m.sample().outcome));
+            found.push((m.operation, m.sample().outcome));
         }
         Ok(())
     });
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
-    assert_eq!(told, [(Operation::Create, Outcome::Interrupted)]);
+    assert_eq!(found, [(Operation::Create, Outcome::Interrupted)]);
 }
 
 #[test]
 fn what_was_measured_is_not_measured_again() {
     let settings = Settings { threads: vec![1, 2], count: Count::Each(3), repeat: 2, ..settings("create stat") };
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let have = |op: Operation, case: Case, each: u64, repetition: u32| {
         assert_eq!(each, 3);
         repetition == 1 && (case.threads == 1 || op == Operation::Create)
@@ -394,12 +369,12 @@ fn what_was_measured_is_not_measured_again() {
     let place = paced(0, Some((u64::MAX, Cancel::default())));
     run(&place, &settings, &Cancel::default(), &have, &mut |event| {
         if let Event::Measured(m) = event {
-            told.push((m.repetition, m.case.threads, m.operation.word()));
+            found.push((m.repetition, m.case.threads, m.operation.word()));
         }
         Ok(())
     })
     .unwrap();
-    assert_eq!(told, [(1, 2, "stat"), (2, 1, "create"), (2, 1, "stat"), (2, 2, "create"), (2, 2, "stat")]);
+    assert_eq!(found, [(1, 2, "stat"), (2, 1, "create"), (2, 1, "stat"), (2, 2, "create"), (2, 2, "stat")]);
 }
 
 #[test]
@@ -420,36 +395,26 @@ fn a_total_is_split_and_what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn only_what_has_the_mark_is_found_and_only_links_themselves_are_removed() {
+fn only_links_themselves_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let mine = LocalPlace::make(dir.path(), "haul-bench-files-1", &mark("here", 1, 1)).unwrap();
-    LocalPlace::make(dir.path(), "haul-bench-files-4", &mark("elsewhere", 1, 1)).unwrap();
-    fs::create_dir(dir.path().join("haul-bench-files-2")).unwrap();
     fs::create_dir(dir.path().join("thesis")).unwrap();
     fs::write(dir.path().join("thesis/1.tex"), "x").unwrap();
-    std::os::unix::fs::symlink(dir.path().join("thesis"), mine.path().join("trap")).unwrap();
-    std::os::unix::fs::symlink(dir.path().join("thesis"), dir.path().join("haul-bench-files-3")).unwrap();
-    let store: Arc<dyn haul_core::store::Store> = Arc::new(Local::open(dir.path(), Options::default()).unwrap());
-    let found = left::find(&*store, "here").unwrap();
-    let of = |leaf: &str, state| Left { leaf: leaf.as_bytes().to_vec(), state };
-    let expected = [
-        of("haul-bench-files-1", left::State::Over),
-        of("haul-bench-files-2", left::State::Foreign),
-        of("haul-bench-files-4", left::State::Elsewhere),
-    ];
-    assert_eq!(found, expected);
-    StorePlace::found(store, "there", b"haul-bench-files-1").remove(&Cancel::default()).unwrap();
-    assert!(!mine.path().exists());
+    let local: Arc<dyn Place> = Arc::new(LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap());
+    for (place, leaf) in [(local, "haul-bench-files-1"), (store_place(dir.path()), "haul-bench-files-2")] {
+        std::os::unix::fs::symlink(dir.path().join("thesis"), dir.path().join(leaf).join("trap")).unwrap();
+        place.remove().unwrap();
+        assert!(!dir.path().join(leaf).exists());
+    }
     assert_eq!(fs::read(dir.path().join("thesis/1.tex")).unwrap(), b"x");
 }
 
 #[test]
 fn a_directory_that_cannot_be_made_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let missing = LocalPlace::make(&dir.path().join("no"), "haul-bench-files-1", "mark").unwrap_err();
+    let missing = LocalPlace::make(&dir.path().join("no"), "haul-bench-files-1").unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     fs::write(dir.path().join("haul-bench-files-1"), "x").unwrap();
-    let taken = LocalPlace::make(dir.path(), "haul-bench-files-1", "mark").unwrap_err();
+    let taken = LocalPlace::make(dir.path(), "haul-bench-files-1").unwrap_err();
     assert_eq!(taken.kind(), ErrorKind::Exists);
     assert_eq!(fs::read(dir.path().join("haul-bench-files-1")).unwrap(), b"x");
 }

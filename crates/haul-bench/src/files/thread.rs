@@ -26,7 +26,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// One thread is ready; it goes on when all are.
+    /// Waits until all threads are ready.
     fn wait(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;
@@ -35,7 +35,7 @@ impl Gate {
         drop(open.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Opens when `all` are ready, or at once for 0. `before` runs while nobody does.
+    /// Opens when `all` are ready, or at once for 0, after calling `before`.
     pub fn open(&self, all: usize, cancel: &Cancel, before: impl FnOnce()) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.0 < all && !cancel.is_set() {
@@ -67,7 +67,7 @@ impl Common {
         let entered = runner.enter(0);
         self.gate.wait();
         let (start, deadline) = (self.gate.start.load(Ordering::Relaxed), self.gate.deadline.load(Ordering::Relaxed));
-        // All are awake before any begins: being woken takes longer than many an operation.
+        // All are awake before any begins: waking up takes longer than many operations.
         while self.now() < start {
             std::thread::yield_now();
         }

@@ -1,6 +1,6 @@
-//! What counts: from the moment when all threads begin until the first of them has done its part, as smallfile has it.
+//! The counted time: from the moment when all threads begin until the first of them is done, as in smallfile.
 //!
-//! Beyond that moment fewer threads are at work than were asked for, and what they do would be counted as if all were.
+//! After that fewer threads are at work, and their rate would count as that of all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ impl Window {
     }
 }
 
-/// What one thread has done, or several together.
+/// The work of one thread, or of several together.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// When it began and when it ended its last operation, counted or not.
@@ -41,7 +41,7 @@ pub struct Tally {
     /// Within the window.
     pub files: u64,
     pub bytes: u64,
-    /// Reads or writes of a record; of what has no bytes, operations.
+    /// Reads or writes of a record; operations, if no data move.
     pub requests: u64,
     pub times: Histogram,
     pub series: Series,
@@ -55,7 +55,7 @@ pub struct Tally {
     pub processor: (f64, f64),
 }
 
-/// What one operation did.
+/// The result of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub files: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_stores::agent::Load;
 
-/// Generations that are looked at above and below this process: a shell or two stand between.
+/// Generations of processes examined above and below this one: there may be a shell or two between.
 const GENERATIONS: usize = 4;
 
 pub(super) fn now() -> Load {
@@ -25,7 +25,7 @@ pub(super) fn now() -> Load {
     }
 }
 
-/// What was used since an earlier reading. A process that ended in between counts as nothing.
+/// The CPU time used since an earlier reading. Processes that ended in between are not counted.
 pub(super) fn since(now: &Load, before: &Load) -> Load {
     Load {
         at: now.at.saturating_sub(before.at),

@@ -16,7 +16,7 @@ use haul_core::tune::{Fixed, Limits};
 use haul_stores::agent::{Load, Pending, Streams};
 use serde_json::Value;
 
-use super::findings::Limit;
+use super::limit::Limit;
 use super::plan::{Direction, Plan, Point};
 use super::remote::{Files, Remote};
 use super::{CONTENDER, ROUND_TRIP, load};
@@ -30,9 +30,9 @@ const CHUNK: u64 = 4 << 20;
 const EVERY: Duration = Duration::from_millis(200);
 /// How often it is looked whether the run is to stop.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longer than a link of haul may be silent: within it either something comes, or the link says that it is lost.
+/// Longer than a link may be silent: within it either data arrive, or the link reports its loss.
 const SILENCE: Duration = Duration::from_secs(75);
-/// How long the host may take to say what it has taken, once nothing is on its way any more.
+/// How long the host may take to report its counts after the transfer.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Round trips in which a connection finds its rate: it doubles in each, and begins with ten packets.
 const FINDING: u32 = 15;
@@ -54,7 +54,7 @@ impl Window {
 
 /// Measures `count` round trips one after the other, as a sample.
 pub fn round_trips(remote: &Remote<'_>, count: usize, at: String) -> Result<Sample> {
-    // The first finds what is cold.
+    // The first one warms caches.
     remote.ping()?;
     let begun = Instant::now();
     let (mut times, mut least) = (Histogram::default(), Duration::MAX);
@@ -80,7 +80,7 @@ pub fn round_trip(samples: &[Sample]) -> Option<&Sample> {
     samples.iter().rfind(|sample| sample.contender == ROUND_TRIP)
 }
 
-/// What was counted at one moment.
+/// The counts at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
     /// Since the run began, by the clock here.
@@ -93,8 +93,8 @@ struct Moment {
     there: Option<Load>,
 }
 
-/// Measures one point. What goes wrong on the way is in the sample, and as an error beside it where the host cannot be used any
-/// more; `stop` ends it early, with a sample that does not count.
+/// Measures one point. A failure is in the sample, and is returned too if the host cannot be used any more. `stop` ends it
+/// early, with a sample that does not count.
 pub fn measure(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Cancel, at: String) -> (Sample, Option<Error>) {
     let mut sample = Sample {
         contender: CONTENDER.into(),
@@ -159,9 +159,9 @@ fn run(remote: &Remote<'_>, plan: &Plan, point: Point, window: Window, stop: &Ca
 /// Moments, and the answers of the remote end to the questions that were asked at them.
 struct Moments<'a> {
     remote: &'a Remote<'a>,
-    /// Of what takes the data here, or by SFTP there.
+    /// Of the destination here, or of SFTP acknowledgements.
     counts: &'a Counts,
-    /// What has come counts, not what was handed on: that goes by the order of the bytes in their files.
+    /// Count bytes as they are received, not as they are written, which is in the order of the bytes in their files.
     as_it_comes: bool,
     begun: Instant,
     all: Vec<(Moment, Option<Pending>)>,
@@ -179,7 +179,7 @@ impl Moments<'_> {
         Ok(())
     }
 
-    /// What was counted, at the end that takes the data. `TimedOut` when not all is there after `ANSWER`.
+    /// The counts of the receiving end. `TimedOut` without an answer after `ANSWER`.
     fn answered(self, direction: Direction, stop: &Cancel) -> Result<Vec<Moment>> {
         let until = Instant::now() + ANSWER;
         let answer = |(mut moment, pending): (Moment, Option<Pending>)| {
@@ -241,7 +241,7 @@ fn job(point: Point, window: Window, source: Arc<dyn Store>, target: Arc<dyn Sto
     Job {
         workers: Some(point.streams),
         chunk: CHUNK,
-        // What has to be done again is no measurement.
+        // A retry would falsify the measurement.
         retries: haul_core::retry::Policy::of(Some(0)),
         deadline: Some(window.warm_up + window.counted),
         ..Job::copying(source, target)
@@ -281,7 +281,7 @@ fn drain(remote: &Remote<'_>, store: &Arc<dyn Store>, stop: &Cancel) -> Result<(
     Ok(())
 }
 
-/// What of the moments counts: from the end of the warm-up on.
+/// Fills in the results from the moments after the warm-up.
 fn fill(sample: &mut Sample, remote: &Remote<'_>, streams: Streams, window: Window, moments: &[Moment]) {
     let number = |value: f64| Value::from((value * 1e6).round() / 1e6);
     let mut more: Vec<(&str, Value)> = vec![

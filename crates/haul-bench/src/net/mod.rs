@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! plan (points and their order)  ->  measure (one point: generated files at one end, a sink at the other)
-//!      remote (stores of the host) ----^       -> Sample -> findings (pure: medians, the best point)
+//!      remote (stores of the host) ----^       -> Sample, with what limited it
 //! ```
 
-mod findings;
+mod limit;
 mod load;
 mod measure;
 mod plan;
 mod remote;
 mod served;
 
-pub use findings::{Curve, Level, Limit};
+pub use limit::Limit;
 pub use measure::{Window, measure, round_trip, round_trips};
 pub use plan::{Direction, Plan, Point, SMALL};
 pub use remote::Remote;

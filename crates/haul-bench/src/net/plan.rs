@@ -1,4 +1,4 @@
-//! What is measured, and in which order. Pure.
+//! The points of a run and their order. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::order::order;
 
-/// Which way the data go, as seen from here.
+/// The direction of the data, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// From here to the host.
@@ -29,7 +29,7 @@ impl Direction {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Each at least 1.
+    /// Ascending, each once and at least 1.
     pub streams: Vec<u32>,
     pub directions: Vec<Direction>,
     /// How long each point is measured, behind the warm-up.
@@ -60,8 +60,8 @@ impl Point {
 }
 
 impl Plan {
-    /// In rounds, each of which has every point once, in an order of its own: what changes slowly on the way or on the machines
-    /// then lies on all points alike.
+    /// Every round has each point once, in an order of its own: slow changes of the network or the machines affect all points
+    /// alike.
     pub fn points(&self) -> Vec<Point> {
         let mut all = Vec::new();
         for repetition in 1..=self.repeat {
@@ -75,7 +75,7 @@ impl Plan {
         all
     }
 
-    /// As they stand in a run: it goes on only with the same.
+    /// The settings of a run, which is resumed only with the same ones.
     pub fn settings(&self, host: &str) -> BTreeMap<String, Value> {
         let directions: Vec<&str> = self.directions.iter().map(|direction| direction.word()).collect();
         let all: [(&str, Value); 7] = [

@@ -4,8 +4,8 @@
 //! Chart (title, caption, axes, body) -> ruler (ticks, places) -> svg | terminal
 //! ```
 //!
-//! A plot shows medians with their intervals and every repetition. Lines are told apart by colour, mark and dash at once, so
-//! that neither eyes nor printers need to see colours.
+//! A plot shows medians with their intervals and every repetition. Lines differ by colour, mark and dash at once, so
+//! that they can be distinguished without colours.
 
 pub mod ruler;
 pub mod svg;
@@ -16,14 +16,14 @@ pub use svg::svg;
 pub use terminal::terminal;
 pub use unit::Unit;
 
-/// As many lines can be told apart in one plot.
+/// So many lines can be distinguished in one plot.
 pub const LINES: usize = 8;
 
 /// What a plot shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     pub title: String,
-    /// What there is to see, from the numbers.
+    /// The result in words, from the numbers.
     pub caption: String,
     pub x: Axis,
     pub y: Axis,
@@ -41,7 +41,7 @@ pub struct Axis {
 pub enum Scale {
     /// From zero.
     Linear,
-    /// For what is doubled: threads, streams, sizes. Ticks at what was measured, where there is room.
+    /// For threads, streams, sizes. Ticks at the measured values, where there is room.
     Log2,
     Log10,
     /// Names, one below the other.
@@ -106,7 +106,7 @@ impl Chart {
         }
     }
 
-    /// How its marks are to be read.
+    /// The meaning of its marks.
     pub fn key(&self) -> &'static str {
         match &self.body {
             Body::Lines(lines) if lines.iter().any(|line| line.course) => {

@@ -1,4 +1,4 @@
-//! Where the ticks of an axis are, and where a number lies between its ends. Pure.
+//! The ticks of an axis, and the place of a number on it. Pure.
 
 use super::unit::{digits, grouped};
 use super::{Axis, Scale};
@@ -82,7 +82,7 @@ fn linear(axis: &Axis, most: f64, length: f64, room: Room<'_>) -> Ruler {
 }
 
 fn log10(axis: &Axis, least: f64, most: f64, length: f64, room: Room<'_>) -> Ruler {
-    // Beyond 18 decades nothing was measured; a bound keeps what is hostile from taking for ever.
+    // No measurement covers more than 18 decades; the bound keeps hostile input from taking for ever.
     let least = least.max(most * 1e-18);
     let decade = |value: f64| value.log10().floor() as i32;
     let all = |bys: &[f64]| -> Vec<f64> {
@@ -117,7 +117,7 @@ fn log2(axis: &Axis, values: &[f64], length: f64, room: Room<'_>) -> Ruler {
     }
     let place = |value: f64| (value.ln() - low.ln()) / (high.ln() - low.ln()) * length;
     let mut chosen: Vec<f64> = Vec::new();
-    // The ends first, then what was measured; powers of two where that is next to nothing.
+    // The ends first, then measured values; powers of two if there are few.
     let ends = [values[0], values[values.len() - 1]];
     let powers: Vec<f64> = (-40..70).map(|power| 2f64.powi(power)).filter(|p| *p > low && *p < high).collect();
     let measured = values.iter().filter(|v| v.log2().fract() == 0.0).chain(values);

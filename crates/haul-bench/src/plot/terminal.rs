@@ -162,13 +162,13 @@ fn of_strips(chart: &Chart, strips: &[Strip], width: usize, unicode: bool) -> St
     let longest = strips.iter().map(|s| s.name.chars().count()).max().unwrap_or(0);
     let side = longest.min(width / 3);
     let number = |median: Option<f64>| median.map_or("-".into(), |m| shortened(&chart.x.unit.show(m), width / 4));
-    let said: Vec<String> = strips.iter().map(|s| number(s.median)).collect();
-    let end = said.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(6);
+    let medians: Vec<String> = strips.iter().map(|s| number(s.median)).collect();
+    let end = medians.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(6);
     let wide = width - side - end - 4;
     let ruler = Ruler::of(&chart.x, &values, wide as f64, &|label| label.chars().count() as f64 + 2.0);
     let mut out = format!("{} {:wide$}   {:>end$}\n", padded(&chart.y.name, side), "", "median");
     let (dot, bar, mark, edge) = if unicode { ('·', '─', '●', '│') } else { ('.', '-', 'O', '|') };
-    for (strip, said) in strips.iter().zip(&said) {
+    for (strip, median) in strips.iter().zip(&medians) {
         let mut row = vec![' '; wide];
         let at = |value: f64| Some(column(ruler.place(value)?, wide));
         for x in strip.values.iter().filter_map(|value| at(*value)) {
@@ -184,7 +184,7 @@ fn of_strips(chart: &Chart, strips: &[Strip], width: usize, unicode: bool) -> St
                 row.iter_mut().zip(reason.chars().map(visible)).for_each(|(place, c)| *place = c);
             }
         }
-        out += &format!("{} {edge}{}{edge} {said:>end$}\n", padded(&strip.name, side), row.iter().collect::<String>());
+        out += &format!("{} {edge}{}{edge} {median:>end$}\n", padded(&strip.name, side), row.iter().collect::<String>());
         if let (Some(failures), Some(_)) = (&strip.failures, strip.median) {
             out += &format!("{} {edge}{}{edge}\n", " ".repeat(side), padded(failures, wide));
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use haul_core::units::{count, duration};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Seconds,
@@ -15,7 +17,7 @@ pub enum Unit {
     /// So many of these.
     Count(&'static str),
     Percent,
-    /// What is named, not counted.
+    /// Names, not numbers.
     Name,
 }
 
@@ -39,7 +41,7 @@ impl Unit {
             return "-".into();
         }
         match self {
-            Unit::Seconds if value.abs() >= 600.0 => long(value),
+            Unit::Seconds if value >= 600.0 => duration(Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX)),
             Unit::Seconds => {
                 let (by, name) = small(value);
                 format!("{} {name}", digits(value / by))
@@ -80,7 +82,7 @@ impl Unit {
         }
     }
 
-    /// At a tick of a logarithmic axis: `200 ms`; what is merely counted stands without its name.
+    /// At a tick of a logarithmic axis: `200 ms`; counts have no unit.
     pub fn tick(self, value: f64) -> String {
         match self {
             Unit::Seconds => {
@@ -133,30 +135,12 @@ pub fn grouped(value: f64, places: usize) -> String {
     }
     let plain = format!("{:.places$}", value.abs());
     let (whole, rest) = plain.split_once('.').map_or((plain.as_str(), None), |(whole, rest)| (whole, Some(rest)));
-    let mut out = String::from(if value < 0.0 { "-" } else { "" });
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
+    let mut out = format!("{}{}", if value < 0.0 { "-" } else { "" }, count(whole.parse().unwrap_or(u64::MAX)));
     if let Some(rest) = rest {
         out.push('.');
         out.push_str(rest);
     }
     out
-}
-
-/// `12m05s`, `1h02m`, `3d04h`, `2,400 d`.
-fn long(seconds: f64) -> String {
-    let whole = Duration::try_from_secs_f64(seconds.abs()).map_or(u64::MAX, |d| d.as_secs());
-    let sign = if seconds < 0.0 { "-" } else { "" };
-    match whole {
-        0..3600 => format!("{sign}{}m{:02}s", whole / 60, whole % 60),
-        3600..86_400 => format!("{sign}{}h{:02}m", whole / 3600, whole / 60 % 60),
-        86_400..8_640_000 => format!("{sign}{}d{:02}h", whole / 86_400, whole / 3600 % 24),
-        _ => format!("{sign}{} d", grouped((whole / 86_400) as f64, 0)),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ fn sh(script: &str, limit: Duration, cancel: &Cancel) -> Ran {
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn an_ending_is_told_with_its_output() {
+fn an_ending_comes_with_its_output() {
     let ran = sh("echo out; echo err >&2; exit 3", LONG, &Cancel::default());
     assert_eq!((ran.ending, &ran.stdout[..], &ran.stderr[..]), (Ending::Exit(3), &b"out\n"[..], &b"err\n"[..]));
     assert!(ran.peak_below > 0 && ran.peak.is_none_or(|peak| peak <= ran.peak_below));
@@ -39,7 +39,7 @@ fn what_cannot_be_killed_is_given_up() {
     let sent = Mutex::new(Vec::new());
     // Nothing that is sent reaches it.
     let waited = wait(&children, Instant::now(), bounds, timeouts, &|signal| sent.lock().unwrap().push(signal), &mut [0]);
-    assert!(waited.told == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
+    assert!(waited.stopped == Some(Ending::Timeout) && waited.reaped.len() == 1 && waited.reaped[0].is_none());
     assert_eq!(*sent.lock().unwrap(), [libc::SIGTERM, libc::SIGKILL]);
     drop(ending);
     signal_group(children[0].id().cast_signed(), libc::SIGKILL);

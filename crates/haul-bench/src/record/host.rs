@@ -1,4 +1,4 @@
-//! Where something was measured: what has to be known to read a number months later.
+//! The machine and the places of a measurement, to understand a number months later.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// This machine, as far as it can be found out without being root. What cannot is absent.
+/// This machine, as far as it can be determined without root.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
@@ -32,13 +32,13 @@ pub struct Host {
 #[serde(default)]
 pub struct Interface {
     pub name: String,
-    /// Millions of bits a second, as the driver says.
+    /// Mbit/s, by its driver.
     pub speed: Option<u64>,
     /// Bytes.
     pub mtu: Option<u64>,
 }
 
-/// A place that takes part, on the file system that it lies on.
+/// A place that takes part, and its file system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
@@ -97,7 +97,7 @@ fn interfaces() -> Vec<Interface> {
 }
 
 impl Place {
-    /// `address` as it was given; `path` where it lies on this machine, there already or not.
+    /// `address` as it was given; `path` on this machine, existing or not.
     pub fn of(role: &str, address: &str, path: Option<&Path>) -> Place {
         let mut place = Place { role: role.into(), address: address.into(), ..Place::default() };
         let Some(path) = path.and_then(nearest) else { return place };
@@ -145,7 +145,7 @@ fn mount_of(path: &Path, table: &[u8]) -> Option<Mount> {
     found
 }
 
-/// Blanks and the like are written as `\040` there.
+/// Blanks are written as `\040`.
 fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -1,8 +1,8 @@
-//! A run of a benchmark as it lies on disk.
+//! A run of a benchmark on disk.
 //!
 //! ```text
-//! DIR/run.json        what was run, where, when: Header
-//! DIR/samples.jsonl   one Sample a line; each is on stable storage before the next is begun
+//! DIR/run.json        command, host, time, settings: Header
+//! DIR/samples.jsonl   one Sample per line, synced before the next is measured
 //! DIR/samples.csv     the same as a table, made when the run ends
 //! DIR/report.html     made when the run ends, and by `haul bench report`
 //! ```
@@ -24,10 +24,10 @@ mod sample;
 pub use host::{Host, Place};
 pub use sample::{ENOUGH, Latency, Outcome, Sample};
 
-/// Of the files; a run of another version is not read.
+/// Of the format; runs of other versions are not read.
 pub const VERSION: u32 = 1;
 
-/// Bytes of a run directory's files that are read at most: nothing that was measured here comes near.
+/// Bytes of a run directory's files that are read at most.
 const MOST: u64 = 1 << 30;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,10 +48,10 @@ pub struct Header {
     pub places: Vec<Place>,
     #[serde(default)]
     pub tools: Vec<Tool>,
-    /// What was asked for: a run goes on only with the same, but for `SHOWN_ONLY`.
+    /// A run is resumed only with the same, except for `SHOWN_ONLY`.
     #[serde(default)]
     pub settings: BTreeMap<String, Value>,
-    /// What a reader must know: emulated links, caches that could not be dropped.
+    /// For readers: emulated links, caches that could not be dropped.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -82,7 +82,7 @@ impl Kind {
 pub struct Tool {
     pub name: String,
     pub path: String,
-    /// The first line of what it says of itself.
+    /// The first line of its version.
     #[serde(default)]
     pub version: Option<String>,
 }
@@ -96,7 +96,7 @@ pub struct Run {
     file: File,
 }
 
-/// Settings that change what is shown of a run and not what is measured.
+/// Settings that affect the report of a run and not its measurements.
 const SHOWN_ONLY: [&str; 2] = ["extrapolate", "extrapolate_bytes"];
 
 fn measured(settings: &BTreeMap<String, Value>) -> BTreeMap<&String, &Value> {
@@ -108,8 +108,8 @@ fn fail(e: std::io::Error, op: &'static str, path: &Path) -> Error {
 }
 
 impl Run {
-    /// Begins a run in `dir`, which is made if it is not there, or goes on with the one that lies there: it must be of the
-    /// same kind with the same settings, and not be over. Errors: `Exists` for a directory with anything else in it.
+    /// Begins a run in `dir`, which is created if needed, or resumes the one in it, which must be of the same kind with the same
+    /// settings, and not be complete. Errors: `Exists` for a directory with anything else in it.
     pub fn begin(dir: &Path, header: Header) -> Result<Run> {
         fs::create_dir_all(dir).map_err(|e| fail(e, "make directory", dir))?;
         let refuse = |reason: &str, next: &str| {
@@ -167,7 +167,7 @@ impl Run {
         Ok(())
     }
 
-    /// Writes the table; with `ended` (RFC 3339) the run is over, without it can be gone on with.
+    /// Writes the table; with `ended` (RFC 3339) the run is complete, without it the run can be resumed.
     pub fn finish(&mut self, ended: Option<String>) -> Result<()> {
         self.header.ended = ended;
         write_whole(&self.dir.join("samples.csv"), table(&self.samples).as_bytes())?;
@@ -181,7 +181,7 @@ impl Run {
     }
 }
 
-/// What lies in a run directory. Errors: `NotFound` where there is no run; `Corrupt` where it cannot be understood. The last
+/// Reads a run directory. Errors: `NotFound` where there is no run; `Corrupt` where it cannot be understood. The last
 /// line of the samples may be cut off: it is left out.
 pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
     let corrupt = |path: &Path, reason: String| Error::new(ErrorKind::Corrupt, "read").at(path.as_os_str().as_bytes()).because(reason);
@@ -204,7 +204,7 @@ pub fn read(dir: &Path) -> Result<(Header, Vec<Sample>)> {
 }
 
 fn slurp(path: &Path) -> Result<Vec<u8>> {
-    // A pipe under this name would be waited for without end.
+    // Opening a pipe would block.
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let file = opened.map_err(|e| fail(e, "open", path))?;
     let found = file.metadata().map_err(|e| fail(e, "look up", path))?;
@@ -234,7 +234,7 @@ pub fn write_whole(path: &Path, text: &[u8]) -> Result<()> {
     fs::rename(&beside, path).map_err(|e| fail(e, "rename", path))
 }
 
-/// One line a sample, one column a number: for R, pandas and spreadsheets (RFC 4180). What was varied has columns of its own.
+/// One line per sample, for R, pandas and spreadsheets (RFC 4180), with a column for each number and factor.
 pub fn table(samples: &[Sample]) -> String {
     let factors: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.factors.keys()).collect();
     let number = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_off_goes_on() {
+    fn an_interrupted_run_resumes() {
         let dir = tempfile::tempdir().unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
         run.add(sample("cp", 1)).unwrap();
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(Run::begin(dir.path(), header()).unwrap_err().kind(), ErrorKind::Exists);
         let dir = tempfile::tempdir().unwrap();
         let mut run = Run::begin(dir.path(), header()).unwrap();
-        // What is only shown may be another.
+        // Settings of the report may differ.
         let mut shown = header();
         shown.settings.insert("extrapolate".into(), "13TB".into());
         assert_eq!(Run::begin(dir.path(), shown.clone()).unwrap().header.settings, shown.settings);

@@ -1,4 +1,4 @@
-//! One measurement, as it stands in `samples.jsonl`.
+//! One measurement, a line of `samples.jsonl`.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ pub const ENOUGH: f64 = 0.9;
 pub struct Sample {
     /// Place in the order of measurement, from 0.
     pub number: u32,
-    /// What was measured, as tables and plots name it: `rsync`, `haul -j 8`, `create`.
+    /// The name in tables and plots: `rsync`, `haul -j 8`, `create`.
     pub contender: String,
     /// From 1; 0 for a warm-up, which counts for nothing.
     pub repetition: u32,
     /// When it began: RFC 3339, UTC.
     pub at: String,
-    /// What was varied, by name: `streams`, `threads`, `same_dir`, `direction`, `chunk` (bytes), `file_size` (bytes), ...
+    /// The varied parameters, by name: `streams`, `threads`, `same_dir`, `direction`, `chunk` (bytes), `file_size` (bytes), ...
     #[serde(default)]
     pub factors: BTreeMap<String, Value>,
     pub outcome: Outcome,
@@ -36,7 +36,7 @@ pub struct Sample {
     pub files: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Operations, where a file is not what was counted.
+    /// Operations, if they are counted and not files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations: Option<u64>,
     /// Processor time in user mode, seconds.
@@ -48,7 +48,7 @@ pub struct Sample {
     /// Largest resident memory, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak: Option<u64>,
-    /// What was done about the page cache before: `dropped`, `warm`, `not dropped: needs root`.
+    /// The treatment of the page cache before: `dropped`, `warm`, `not dropped: needs root`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caches: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct Sample {
     /// What limited it, where it can tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
-    /// Whatever else is worth keeping.
+    /// Other results, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, Value>,
 }
@@ -70,12 +70,12 @@ pub struct Sample {
 pub enum Outcome {
     #[default]
     Ok,
-    /// It ended well and what it wrote is not what it should be.
+    /// It ended well and wrote wrong data.
     Wrong,
     Failed,
-    /// Its time was over.
+    /// It exceeded its time.
     Timeout,
-    /// The program is not here.
+    /// The program is not installed.
     Missing,
     Interrupted,
 }
@@ -127,7 +127,7 @@ impl Sample {
         self.outcome == Outcome::Ok && self.repetition > 0
     }
 
-    /// What was measured: the contender and all that was varied. Repetitions of the same have the same.
+    /// The contender and its factors: equal for repetitions of the same.
     pub fn key(&self) -> String {
         format!("{} {}", self.contender, serde_json::to_string(&self.factors).unwrap_or_default())
     }

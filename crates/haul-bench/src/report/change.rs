@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// `faster`, `slower`, `not significant`, or why that cannot be said.
+    /// `faster`, `slower`, `not significant`, or why they cannot be compared.
     pub fn words(&self) -> &str {
         match (&self.difference, &self.note) {
             (Some(found), _) => found.verdict.words(),
@@ -87,12 +87,12 @@ fn change(first: Option<&Point<'_>>, second: Option<&Point<'_>>, kind: Kind, dif
     }
 }
 
-/// Times are set beside each other only for the same work.
+/// Times are compared for the same work only.
 fn other_work(a: &Point<'_>, b: &Point<'_>, metric: Metric) -> Option<String> {
     let amount = |p: &Point<'_>| p.median_of(|s| s.bytes.or(s.operations).or(s.files).map(|n| n as f64));
     let (x, y) = amount(a).zip(amount(b))?;
-    let far = (x - y).abs() > 0.01 * x.max(y);
-    (metric == Metric::Seconds && far).then(|| "different amounts of work".to_string())
+    let differs = (x - y).abs() > 0.01 * x.max(y);
+    (metric == Metric::Seconds && differs).then(|| "different amounts of work".to_string())
 }
 
 fn metric_of(kind: Kind, first: Option<&Point<'_>>, second: Option<&Point<'_>>) -> Metric {

@@ -38,7 +38,7 @@ pub fn describe(header: &Header, points: &[&Point<'_>], document: &mut Document)
 }
 
 /// The tool that others are compared with: haul, or the first of the tools that succeeded.
-fn reference<'p, 'a>(header: &Header, points: &[&'p Point<'a>]) -> Option<&'p Point<'a>> {
+pub fn reference<'p, 'a>(header: &Header, points: &[&'p Point<'a>]) -> Option<&'p Point<'a>> {
     let with = || points.iter().copied().filter(|point| point.good() > 0 && !point.is_wrong());
     let first = header.tools.first().map(|tool| tool.name.as_str());
     with().find(|p| p.contender == "haul").or_else(|| with().find(|p| Some(p.contender) == first)).or_else(|| with().next())

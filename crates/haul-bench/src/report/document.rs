@@ -149,12 +149,7 @@ impl Rows<'_, &Point<'_>> {
 
     /// p50 to max of single operations: medians over the repetitions.
     pub fn latency(self) -> Self {
-        let of = |get: fn(&Latency) -> f64| {
-            move |p: &&Point<'_>| {
-                let value = p.median_of(|s| s.latency.as_ref().filter(|l| l.count > 0).map(get));
-                value.map(|v| Unit::Seconds.show(v))
-            }
-        };
+        let of = |get: fn(&Latency) -> f64| move |p: &&Point<'_>| p.latency(get).map(|v| Unit::Seconds.show(v));
         self.number("p50", 4, of(|l| l.p50))
             .number("p90", 6, of(|l| l.p90))
             .number("p99", 4, of(|l| l.p99))

@@ -1,4 +1,4 @@
-//! Charts that several kinds of run have: rates against what was varied, repetitions, the course over time.
+//! Charts that several kinds of run have: rates by parameters, repetitions, rates over time.
 
 use super::point::{Metric, Point};
 use super::verdict::{Lead, few};
@@ -11,7 +11,7 @@ use crate::record::Sample;
 const ROWS: usize = 60;
 /// Spans of a course over time.
 const SPANS: usize = 40;
-/// What takes so many times as long as the quickest is not drawn beside it: one of both could not be seen.
+/// Lines that take so many times as long as the quickest are not drawn: they would make it too short to see.
 const APART: f64 = 6.0;
 
 /// A point with its name and its look.
@@ -117,7 +117,7 @@ pub fn courses(title: &str, rows: &[Row<'_, '_>]) -> Option<Chart> {
     })
 }
 
-/// From what was done by then to rates over equal spans.
+/// Rates over equal spans, from the running totals of a sample.
 fn course(sample: &Sample) -> Vec<Mark> {
     let mut by: Vec<(f64, f64)> =
         sample.series.iter().map(|(at, done)| (*at, *done as f64)).filter(|(at, _)| at.is_finite() && *at >= 0.0).collect();
@@ -155,11 +155,12 @@ pub fn peak(line: &[&Point<'_>], factor: &str, metric: Metric) -> Option<String>
         let shown = Lead::of(&[best.2, other], metric).is_some_and(|lead| lead.next.is_some());
         if shown { "" } else { " (not significant)" }
     };
-    if first.0 < best.0 && first.1 > 0.0 {
+    // A difference that two digits do not show is not worth a word.
+    if first.0 < best.0 && first.1 > 0.0 && best.1 / first.1 >= 1.005 {
         out += &format!(", {} {}{}", times(best.1 / first.1), count(first.0), doubt(first.2));
     }
-    if last.0 > best.0 && best.1 > 0.0 {
-        let less = (1.0 - last.1 / best.1) * 100.0;
+    let less = (1.0 - last.1 / best.1) * 100.0;
+    if last.0 > best.0 && less >= 0.5 {
         out += &format!("; {}: {less:.0} % less{}", count(last.0), doubt(last.2));
     }
     Some(out)

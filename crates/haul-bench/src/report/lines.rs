@@ -10,7 +10,7 @@ use crate::plot::terminal::folded;
 const PROSE: usize = 110;
 /// A table that is narrower than this cannot be read.
 const NARROWEST: usize = 40;
-/// Of a name or a reason, where there is room for it; what is longer goes on below.
+/// Columns of a name or a reason, if there is room; the rest is wrapped.
 const LONGEST: usize = 60;
 /// Lines of one cell.
 const TALLEST: usize = 8;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! (Header, samples) -> points -> Document (files | net, sweep | compare) -> page (HTML) | lines (text)
-//!                             -> change (two runs)                       -> summaries (JSON)
+//!                             -> change (two runs)                       -> summary (JSON)
 //! ```
 //!
 //! All numbers are medians with their intervals. Failures have no number but stay in the tables.
@@ -10,11 +10,9 @@
 use std::path::{Path, PathBuf};
 
 use haul_core::error::Result;
-use serde_json::{Value, json};
 
 use crate::plot::Unit;
 use crate::record::{self, Header, Kind, Outcome, Sample};
-use crate::stats::Summary;
 use document::{Cell, Document, Rows, Section};
 
 mod change;
@@ -27,12 +25,12 @@ mod page;
 mod point;
 mod settings;
 mod streams;
+mod summary;
 mod verdict;
 
 pub use change::{Change, compare_runs};
 pub use point::{Metric, Point, points};
-pub use streams::is_own;
-pub use verdict::{Lead, beside, by_cost};
+pub use summary::{summaries, summary};
 
 /// Rows of the table of all repetitions; more of them are for programs to read.
 const REPETITIONS: usize = 1000;
@@ -72,66 +70,9 @@ pub fn plots(runs: &[Record], width: usize, unicode: bool) -> String {
     all.join("\n")
 }
 
-/// The same numbers for programs: a run's points with their summaries, and the differences between runs.
-pub fn summaries(runs: &[Record]) -> Value {
-    let of_run = |(header, samples): &Record| {
-        let points: Vec<Value> = points(samples).iter().map(summary_of).collect();
-        json!({"id": header.id, "kind": header.kind, "host": header.host.name, "started": header.started, "ended": header.ended, "points": points})
-    };
-    let changes = |(a, b): (usize, usize)| {
-        let changes: Vec<Value> = compare_runs(&runs[a], &runs[b]).iter().map(change_of).collect();
-        json!({"first": runs[a].0.id, "second": runs[b].0.id, "changes": changes})
-    };
-    let differences: Vec<Value> = pairs(runs).into_iter().map(changes).collect();
-    json!({"runs": runs.iter().map(of_run).collect::<Vec<_>>(), "differences": differences})
-}
-
-fn summary_value(summary: &Summary) -> Value {
-    json!({
-        "count": summary.count,
-        "median": summary.median,
-        "interval": [summary.interval.0, summary.interval.1],
-        "coverage": summary.coverage,
-        "quartiles": [summary.quartiles.0, summary.quartiles.1],
-        "least": summary.least,
-        "most": summary.most,
-    })
-}
-
-fn summary_of(point: &Point<'_>) -> Value {
-    let mut out = json!({"contender": point.contender, "factors": point.factors, "tried": point.tried(), "ok": point.good()});
-    let names = [
-        ("seconds", Metric::Seconds),
-        ("bytes_per_second", Metric::Rate),
-        ("files_per_second", Metric::Files),
-        ("operations_per_second", Metric::Operations),
-        ("processor_seconds", Metric::Processor),
-        ("peak_bytes", Metric::Peak),
-    ];
-    for (name, metric) in names {
-        if let Some(summary) = point.summary(metric) {
-            out[name] = summary_value(&summary);
-        }
-    }
-    let failures: serde_json::Map<String, Value> =
-        point.failures().into_iter().map(|(outcome, count)| (outcome.words().to_lowercase(), count.into())).collect();
-    if !failures.is_empty() {
-        out["failures"] = failures.into();
-    }
-    out
-}
-
-fn change_of(change: &Change) -> Value {
-    let mut out = json!({"contender": change.contender, "factors": change.factors, "of": change.metric.words(), "verdict": change.words()});
-    for (name, summary) in [("first", change.first), ("second", change.second)] {
-        if let Some(summary) = summary {
-            out[name] = summary_value(&summary);
-        }
-    }
-    if let Some(found) = change.difference {
-        out["time_ratio"] = json!({"median": found.ratio, "interval": [found.interval.0, found.interval.1], "p": found.p});
-    }
-    out
+/// The title, the results, the failures and the notes of a run, in at most `width` columns.
+pub fn sentences(header: &Header, samples: &[Sample], width: usize) -> String {
+    lines::results(&Document { sections: Vec::new(), ..describe(header, samples) }, width)
 }
 
 /// Which runs are compared: each with the first of its kind; the first of a kind with the first of all.

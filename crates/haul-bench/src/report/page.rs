@@ -89,7 +89,7 @@ fn section(section: &Section, id: &str) -> String {
     for paragraph in &section.paragraphs {
         out += &format!("<p>{}</p>\n", escape(paragraph));
     }
-    // Plots that go beside each other stand together.
+    // Plots of half the width are placed in pairs.
     let (wide, half): (Vec<&Drawn>, Vec<&Drawn>) = section.charts.iter().partition(|drawn| drawn.wide);
     if !half.is_empty() {
         out += "<div class=\"pair\">\n";
@@ -99,7 +99,7 @@ fn section(section: &Section, id: &str) -> String {
         out += "</div>\n";
     }
     let mut wide = wide.into_iter().enumerate();
-    // The main plot, the numbers, and what goes into detail.
+    // The main plot, the numbers, then the details.
     if half.is_empty()
         && let Some((at, drawn)) = wide.next()
     {

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::plot::Unit;
-use crate::record::{ENOUGH, Outcome, Sample};
+use crate::record::{ENOUGH, Latency, Outcome, Sample};
 use crate::stats::{Summary, median};
 
-/// A contender at one combination of what was varied.
+/// A contender with one combination of factors.
 #[derive(Clone, Debug)]
 pub struct Point<'a> {
     pub contender: &'a str,
@@ -71,7 +71,7 @@ impl Metric {
         }
     }
 
-    /// Seconds for a unit of work, so that less is better whatever is looked at.
+    /// Seconds for a unit of work, so that less is better for every metric.
     pub fn costs(self, values: &[f64]) -> Vec<f64> {
         match self {
             Metric::Rate | Metric::Network | Metric::Files | Metric::Operations => {
@@ -159,16 +159,9 @@ impl<'a> Point<'a> {
         limits.chunk_by(|a, b| a == b).max_by_key(|same| same.len()).map(|same| same[0])
     }
 
-    /// Each kind of failure once, with its first reason, in the order of measurement; interruptions aside.
-    pub fn troubles(&self) -> Vec<(Outcome, &'a str)> {
-        let mut found: Vec<(Outcome, &str)> = Vec::new();
-        for sample in self.samples.iter().filter(|s| s.repetition > 0 && !matches!(s.outcome, Outcome::Ok | Outcome::Interrupted)) {
-            let trouble = (sample.outcome, sample.reason.as_deref().unwrap_or_default());
-            if !found.contains(&trouble) {
-                found.push(trouble);
-            }
-        }
-        found
+    /// The median of a quantile of the latency, in seconds.
+    pub fn latency(&self, of: impl Fn(&Latency) -> f64) -> Option<f64> {
+        self.median_of(|s| s.latency.as_ref().filter(|l| l.count > 0).map(&of))
     }
 
     pub fn number(&self, factor: &str) -> Option<f64> {
@@ -191,7 +184,7 @@ impl<'a> Point<'a> {
 
     /// The values of some factors, to find points that differ in others.
     pub fn key(&self, factors: &[&str]) -> String {
-        // No value in JSON has a line break: what is absent has an empty line.
+        // No value in JSON has a line break: absent ones have an empty line.
         factors.iter().map(|factor| self.factors.get(*factor).map(ToString::to_string).unwrap_or_default() + "\n").collect()
     }
 }
@@ -300,7 +293,7 @@ fn by_factors(a: &Point<'_>, b: &Point<'_>) -> Ordering {
     names.map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
-/// What was varied or is constant, by name.
+/// The names of all factors, varied or constant.
 pub fn factors<'a>(points: &[&Point<'a>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for name in points.iter().flat_map(|point| point.factors.keys()) {

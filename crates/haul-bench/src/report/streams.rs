@@ -28,13 +28,17 @@ pub fn net(points: &[&Point<'_>], document: &mut Document) {
     let others: Vec<&str> = factors(points).into_iter().filter(|name| *name != "streams").collect();
     let groups = grouped(points, &others);
     let line_name = |p: &Point<'_>| direction_words(&p.described(&["streams"]));
-    let sentences: Vec<String> =
-        groups.iter().filter_map(|group| Some(format!("{}: {}.", line_name(group[0]), peak(group, "streams", Metric::Network)?))).collect();
+    let sentence = |group: &Vec<&Point<'_>>| {
+        let limit = ranked(group, RATE).first().and_then(|best| Limit::from_word(best.limit()?));
+        let limit = limit.map_or(String::new(), |limit| format!(" Limited by {}.", limit.sentence()));
+        Some(format!("{}: {}.{limit}", line_name(group[0]), peak(group, "streams", Metric::Network)?))
+    };
+    let sentences: Vec<String> = groups.iter().filter_map(sentence).collect();
     document.main = sentences.clone();
     if sentences.is_empty() {
         document.main.push("Nothing was transferred, so there is no rate.".into());
     }
-    if let Some(median) = asked.iter().find_map(|p| p.median_of(|s| Some(s.latency.as_ref()?.p50))) {
+    if let Some(median) = asked.iter().find_map(|p| p.latency(|l| l.p50)) {
         document.main.push(format!("A round trip takes {}.", Unit::Seconds.show(median)));
     }
     let mut section = Section::titled("Streams and directions");
@@ -55,14 +59,24 @@ fn net_table(points: &[&Point<'_>]) -> Table {
         limit if Limit::from_word(limit) == Some(Limit::Network) => Some("network".to_string()),
         limit => Some(limit.replace('-', " ")),
     };
+    // CPU seconds of haul and ssh for each GiB.
+    let processor = |side: &'static str| {
+        move |p: &&Point<'_>| {
+            let used = p.median_of(|s| {
+                let used = |name: &str| s.more.get(&format!("{side}_{name}_seconds"))?.as_f64();
+                Some((used("cpu")? + used("ssh")?) / (s.bytes.filter(|bytes| *bytes > 0)? as f64 / f64::from(1 << 30)))
+            });
+            used.map(|v| Unit::Seconds.show(v))
+        }
+    };
     with_factors(Rows::of(points), &factors(points))
         .measured(RATE, "Rate")
         .number("Gbit/s", 2, |p| p.summary(RATE).map(|s| digits(s.median * 8.0 / 1e9)))
         .number("Files/s", 4, |p| p.summary(Metric::Files).map(|s| digits(s.median)))
         .name("Limited by", 4, |p| limit(p))
         .number("Connections", 7, |p| p.median_of(|s| s.more.get("links")?.as_f64()).map(digits))
-        .number("CPU here", 8, |p| p.median_of(|s| s.more.get("here_cpu_seconds")?.as_f64()).map(|v| Unit::Seconds.show(v)))
-        .number("CPU on the remote host", 8, |p| p.median_of(|s| s.more.get("there_cpu_seconds")?.as_f64()).map(|v| Unit::Seconds.show(v)))
+        .number("CPU time per GiB here", 8, processor("here"))
+        .number("CPU time per GiB on the remote host", 8, processor("there"))
         .table("Medians by streams")
 }
 
@@ -120,7 +134,7 @@ fn grid_chart(
     let peak_of = |group: &Vec<&Point<'_>>| group.iter().filter_map(|p| p.summary(RATE)).map(|s| s.median).fold(0.0, f64::max);
     groups.sort_by(|a, b| peak_of(b).total_cmp(&peak_of(a)));
     if groups.len() >= LINES {
-        caption += &format!(" {} slower combinations are in the table only.", groups.len() + 1 - LINES);
+        caption += &format!(" Slower combinations, {} of them, are in the table only.", groups.len() + 1 - LINES);
         groups.truncate(LINES - 1);
     }
     let without: Vec<&str> = constant.iter().copied().chain(["streams"]).collect();
@@ -137,7 +151,7 @@ fn grid_chart(
     against("Rate against streams", caption, "streams", RATE, lines)
 }
 
-/// The best fixed point, and haul's own choice beside it.
+/// The best fixed point, and haul's own choice.
 fn best_fixed(grid: &[&Point<'_>], own: Option<&Point<'_>>, named: &dyn Fn(&Point<'_>) -> String) -> String {
     let Some(lead) = Lead::of(grid, RATE) else { return "nothing succeeded, so there is no rate.".into() };
     let show = |p: &Point<'_>| p.summary(RATE).map_or("-".into(), |s| RATE.unit().show(s.median));

@@ -1,4 +1,4 @@
-//! Who was best, and whether that is shown.
+//! The best contender, and whether its lead is significant.
 
 use super::point::{Metric, Point};
 use crate::plot::ruler::{quotient, times};
@@ -6,7 +6,7 @@ use crate::plot::shortened;
 use crate::record::Outcome;
 use crate::stats::{Difference, Verdict, difference};
 
-/// Points by what they cost, the best first; those without a number are left out, and those that were wrong even once.
+/// Points by cost, the best first, without those that have no number or were wrong even once.
 pub fn ranked<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point<'a>> {
     let mut with: Vec<(f64, &Point<'a>)> = points
         .iter()
@@ -20,7 +20,7 @@ pub fn ranked<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point
     with.into_iter().map(|(_, point)| point).collect()
 }
 
-/// Points by what they cost, and behind them those that are not ranked.
+/// Points by cost, followed by those that are not ranked.
 pub fn by_cost<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Point<'a>> {
     let mut ordered = ranked(points, metric);
     let rest: Vec<&Point<'_>> = points.iter().copied().filter(|point| !ordered.iter().any(|of| std::ptr::eq(*of, *point))).collect();
@@ -28,7 +28,7 @@ pub fn by_cost<'p, 'a>(points: &[&'p Point<'a>], metric: Metric) -> Vec<&'p Poin
     ordered
 }
 
-/// What `second` costs beside `first`.
+/// The cost of `second` relative to `first`.
 pub fn beside(first: &Point<'_>, second: &Point<'_>, metric: Metric) -> Option<Difference> {
     difference(&metric.costs(&first.values(metric)), &metric.costs(&second.values(metric)))
 }
@@ -67,7 +67,7 @@ impl<'p, 'a> Lead<'p, 'a> {
         if names.is_empty() { String::new() } else { format!(" Not ranked, because of WRONG results: {}.", listed(&names, 4)) }
     }
 
-    /// In a sentence. `name` says what a point is, `verb` what it did: `took the least time`.
+    /// In a sentence. `name` is that of a point, `verb` its achievement: `took the least time`.
     pub fn sentence(&self, metric: Metric, verb: &str, name: &dyn Fn(&Point<'_>) -> String) -> String {
         self.order(metric, verb, name) + &self.left_out(name)
     }
@@ -105,7 +105,7 @@ pub fn listed(words: &[String], most: usize) -> String {
     }
 }
 
-/// `a; b; c; and 4 more`: for what has commas in it.
+/// `a; b; c; and 4 more`: for names with commas.
 pub fn few(places: &[String]) -> String {
     let (shown, rest) = places.split_at(places.len().min(3));
     let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };

@@ -564,7 +564,7 @@ pub mod tests {
         let mut documented = documented();
         // Those of other commands, which have tests of their own.
         const OTHERS: &str =
-            "doctor why why-run haul_bench entry upload bucket usage class sum head removed job cleaned changed linked file-system";
+            "doctor why haul_bench entry upload bucket usage class sum head removed job cleaned changed linked file-system";
         for other in OTHERS.split(' ') {
             documented.remove(&other.replace('_', " "));
         }

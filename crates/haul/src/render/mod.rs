@@ -44,7 +44,7 @@ use output::{Names, Sink};
 pub use output::{Outputs, can_draw};
 use summary::Context;
 pub use summary::command_line;
-pub use text::{columns, fold, utf8_locale};
+pub use text::{columns, fold, things, utf8_locale};
 
 /// Seconds between progress lines where there is no terminal and no `--progress=SECS`.
 pub const PROGRESS_DEFAULT: Duration = Duration::from_secs(30);

@@ -25,7 +25,7 @@ pub(super) struct StoreRunner {
     pub other: Dir,
     pub here: Dir,
     pub there: Dir,
-    /// What is to be read, as it was listed: of one directory.
+    /// The files of one directory, as listed, for reading.
     pub listed: HashMap<Box<[u8]>, Entry>,
     pub xattrs: Xattrs,
     pub buffer: Vec<u8>,
@@ -173,7 +173,7 @@ impl OpRunner for StoreRunner {
         self.store.forget(&self.there);
         (self.here, self.there) = (self.tree.child(leaf.as_bytes()), self.other.child(leaf.as_bytes()));
         if self.task.operation == Operation::Read {
-            // A copy knows what it reads from a listing, too.
+            // As a copy does.
             let mut listed = std::mem::take(&mut self.listed);
             listed.clear();
             let own = Leaf::new(Role::File, self.task.thread, 0);

@@ -19,7 +19,7 @@ pub fn draw(chart: &Chart, lines: &[Line], width: f64) -> (f64, String) {
     let dodge = if lines.iter().any(|l| l.course) { 0.0 } else { APART };
     let inset = 14.0 + dodge * (lines.len() as f64 - 1.0) / 2.0;
     let frame = Area { left, top: HEAD, right: width - 4.0, bottom };
-    // Marks at the ends stand free of the axes.
+    // Marks at the ends do not touch the axes.
     let area = if lines.iter().any(|l| l.course) { frame } else { Area { left: left + inset, right: width - 4.0 - inset, ..frame } };
     let along = Ruler::of(&chart.x, &xs, area.right - area.left, &|label| text_width(label) + 12.0);
 
@@ -66,8 +66,8 @@ fn medians(chart: &Chart, line: &Line, shift: f64, area: &Area, along: &Ruler, u
             out += &format!("<path class=\"bar\" d=\"M{0} {1}V{2}M{3} {1}h6M{3} {2}h6\"/>", n(x), n(low), n(high), n(x - 3.0));
         }
         let interval = m.interval.map_or(String::new(), |(a, b)| format!(", {} to {}", chart.y.unit.show(a), chart.y.unit.show(b)));
-        let said = format!("{}, {}: {}{interval}", line.name, chart.x.unit.show(m.x), chart.y.unit.show(m.y));
-        out += &format!("<g><title>{}</title>{}</g>", super::escape(&said), mark(x, y, 4.5, look));
+        let words = format!("{}, {}: {}{interval}", line.name, chart.x.unit.show(m.x), chart.y.unit.show(m.y));
+        out += &format!("<g><title>{}</title>{}</g>", super::escape(&words), mark(x, y, 4.5, look));
     }
     out + "</g>"
 }

@@ -35,7 +35,7 @@ pub fn swatch(look: usize) -> String {
     )
 }
 
-/// Text in HTML and XML. What would end the text, control the reader's terminal or turn the writing direction stands as U+FFFD.
+/// Text in HTML and XML. Control characters and those that change the writing direction become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
@@ -83,49 +83,22 @@ pub(super) fn text(x: f64, y: f64, class: &str, content: &str) -> String {
     format!("<text x=\"{}\" y=\"{}\" class=\"{class}\">{}</text>", n(x), n(y), escape(content))
 }
 
-/// The mark of a look: eight forms, so that no colour is needed.
+/// The outlines of marks: eight forms, so that no colour is needed. Circle, square, triangles, diamond, plus, cross, hexagon.
+const MARKS: [&str; LINES] = [
+    "M-1 0A1 1 0 1 1 1 0A1 1 0 1 1-1 0Z",
+    "M-.9-.9H.9V.9H-.9Z",
+    "M0-1.2 1.1.8H-1.1Z",
+    "M0-1.3 1.1 0 0 1.3-1.1 0Z",
+    "M0 1.2 1.1-.8H-1.1Z",
+    "M-.35-1.1H.35V-.35H1.1V.35H.35V1.1H-.35V.35H-1.1V-.35H-.35Z",
+    "M-1.1-.55-.55-1.1 0-.5.55-1.1 1.1-.55.5 0 1.1.55.55 1.1 0 .5-.55 1.1-1.1.55-.5 0Z",
+    "M-1.1 0-.55-1H.55L1.1 0 .55 1H-.55Z",
+];
+
+/// The mark of a look with the radius `r`.
 pub(super) fn mark(x: f64, y: f64, r: f64, look: usize) -> String {
-    let class = format!("mark c{}", look % LINES);
-    let polygon = |points: &[(f64, f64)]| {
-        let points: Vec<String> = points.iter().map(|(dx, dy)| format!("{},{}", n(x + dx * r), n(y + dy * r))).collect();
-        format!("<polygon class=\"{class}\" points=\"{}\"/>", points.join(" "))
-    };
-    match look % LINES {
-        0 => format!("<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"{}\"/>", n(x), n(y), n(r)),
-        1 => polygon(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]),
-        2 => polygon(&[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)]),
-        3 => polygon(&[(0.0, -1.3), (1.1, 0.0), (0.0, 1.3), (-1.1, 0.0)]),
-        4 => polygon(&[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)]),
-        5 => polygon(&[
-            (-0.35, -1.1),
-            (0.35, -1.1),
-            (0.35, -0.35),
-            (1.1, -0.35),
-            (1.1, 0.35),
-            (0.35, 0.35),
-            (0.35, 1.1),
-            (-0.35, 1.1),
-            (-0.35, 0.35),
-            (-1.1, 0.35),
-            (-1.1, -0.35),
-            (-0.35, -0.35),
-        ]),
-        6 => polygon(&[
-            (-1.1, -0.55),
-            (-0.55, -1.1),
-            (0.0, -0.5),
-            (0.55, -1.1),
-            (1.1, -0.55),
-            (0.5, 0.0),
-            (1.1, 0.55),
-            (0.55, 1.1),
-            (0.0, 0.5),
-            (-0.55, 1.1),
-            (-1.1, 0.55),
-            (-0.5, 0.0),
-        ]),
-        _ => polygon(&[(-1.1, 0.0), (-0.55, -1.0), (0.55, -1.0), (1.1, 0.0), (0.55, 1.0), (-0.55, 1.0)]),
-    }
+    let look = look % LINES;
+    format!("<path class=\"mark c{look}\" transform=\"translate({} {}) scale({})\" d=\"{}\"/>", n(x), n(y), n(r), MARKS[look])
 }
 
 /// The rectangle in which values are drawn.

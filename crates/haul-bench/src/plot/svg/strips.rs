@@ -4,7 +4,7 @@ use super::{Area, FOOT, mark, n, text, text_width};
 use crate::plot::ruler::Ruler;
 use crate::plot::{Chart, LINES, Strip, shortened};
 
-/// Below this width names stand above their rows.
+/// Below this width names are above their rows.
 const NARROW: f64 = 480.0;
 const HEAD: f64 = 24.0;
 
@@ -19,8 +19,8 @@ pub fn draw(chart: &Chart, strips: &[Strip], width: f64) -> (f64, String) {
     let most_name = if narrow { 30 } else { 38 };
     let names: Vec<String> = strips.iter().map(|s| shortened(&s.name, most_name)).collect();
     let widest = names.iter().map(|name| text_width(name)).fold(0.0, f64::max);
-    let said: Vec<String> = strips.iter().map(|s| s.median.map_or("-".into(), |median| chart.x.unit.show(median))).collect();
-    let side = said.iter().map(|text| text_width(text)).fold(text_width("median"), f64::max) + 8.0;
+    let medians: Vec<String> = strips.iter().map(|s| s.median.map_or("-".into(), |median| chart.x.unit.show(median))).collect();
+    let side = medians.iter().map(|text| text_width(text)).fold(text_width("median"), f64::max) + 8.0;
     let area = if narrow {
         Area { left: 8.0, top: HEAD, right: width - 12.0, bottom }
     } else {
@@ -37,7 +37,7 @@ pub fn draw(chart: &Chart, strips: &[Strip], width: f64) -> (f64, String) {
         out += "<g>";
         out += &format!("<title>{}</title>", super::escape(&strip.name));
         out += &if narrow { text(2.0, text_y, "label", &names[at]) } else { text(area.left - 10.0, text_y, "label end", &names[at]) };
-        out += &text(width - 2.0, text_y, "label end", &said[at]);
+        out += &text(width - 2.0, text_y, "label end", &medians[at]);
         out += &format!("<path class=\"grid\" d=\"M{} {}H{}\"/>", n(area.left), n(y), n(area.right));
         out += &dots(strip, y, &area, &ruler);
         out += "</g>";
@@ -64,20 +64,13 @@ fn dots(strip: &Strip, y: f64, area: &Area, ruler: &Ruler) -> String {
     }
     out += "</g>";
     if let Some(failures) = &strip.failures {
-        // Where the row is free.
-        let most =
-            strip.values.iter().chain(&strip.interval.map(|(_, high)| high)).filter_map(|v| area.x(ruler, *v)).fold(area.left, f64::max);
-        let least =
-            strip.values.iter().chain(&strip.interval.map(|(low, _)| low)).filter_map(|v| area.x(ruler, *v)).fold(area.right, f64::min);
-        let needed = text_width(failures) + 14.0;
-        out += &if x.is_none() || area.right - most >= needed {
-            let at = if x.is_none() { area.left + 4.0 } else { most + 12.0 };
-            text(at, y + 4.0, "bad", failures)
-        } else if least - area.left >= needed {
-            text(least - 12.0, y + 4.0, "bad end", failures)
-        } else {
-            // No room: the table says it; here a cross stands at the end.
-            text(area.right, y + 4.0, "bad end", "✕")
+        let ends = strip.values.iter().copied().chain(strip.interval.map(|(_, high)| high));
+        let most = ends.filter_map(|value| area.x(ruler, value)).fold(area.left, f64::max);
+        out += &match x {
+            None => text(area.left + 4.0, y + 4.0, "bad", failures),
+            Some(_) if area.right - most >= text_width(failures) + 14.0 => text(most + 12.0, y + 4.0, "bad", failures),
+            // No room: a cross at the end, and the words in the table.
+            Some(_) => text(area.right, y + 4.0, "bad end", "✕"),
         };
     }
     out

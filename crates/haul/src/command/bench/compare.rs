@@ -8,13 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use haul_bench::compare::{BUILT_IN, Route, Tool, Words, table, words};
-use haul_bench::comparison::Contender;
+use haul_bench::comparison::{Contender, prefix};
 use haul_bench::process::Group;
-use haul_bench::record::{self, Kind, Outcome, Sample};
-use haul_bench::report::{Metric, Point, beside, by_cost, points};
+use haul_bench::record::{self, Kind};
 use haul_core::cancel::Cancel;
 use haul_core::error::{Error, ErrorKind, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
@@ -68,13 +67,12 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
     let chosen = chosen(&flags.tools, &tools)?;
     let cancel = Cancel::default();
     let group = comparison::listen(&cancel);
-    let known: Vec<String> = chosen.iter().map(|tool| tool.name.clone()).collect();
-    let keeping = Keeping::of(&flags.comparison, global, Kind::Compare, &known, &[]);
+    let keeping = Keeping::of(&flags.comparison, global, Kind::Compare);
     let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
     let from = Origin::open(source, &hosts)?;
     keeping.apart(&from, &flags.comparison)?;
-    let target = Target::open(destination, &hosts, &from, 0, &keeping.own)?;
+    let target = Target::open(destination, &hosts, &from, &prefix(&keeping.header))?;
     let task = Task {
         route: route(source, destination),
         from: &from,
@@ -100,13 +98,13 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         global,
         keeping: &keeping,
         from: &from,
-        targets: &[&target],
+        target: &target,
         contenders: &line_up.contenders,
         tools: line_up.programs,
         settings: extrapolated(flags)
             .into_iter()
             .chain([
-                ("tools".to_string(), names.clone().into()),
+                ("tools".to_string(), names.into()),
                 ("commands".to_string(), Value::Object(templates)),
                 ("threads".to_string(), task.threads.into()),
             ])
@@ -115,11 +113,11 @@ fn compare(flags: &CompareFlags, source: &Location, destination: &Location, glob
         group: &group,
     };
     let finished = planned.run()?;
-    finished.show("bench-compare", document(flags, &names, &finished.run.samples), global)?;
+    finished.show("bench-compare", global)?;
     Ok(finished.exit())
 }
 
-/// What the page needs to show what `--extrapolate` asks for.
+/// The settings of `--extrapolate`.
 fn extrapolated(flags: &CompareFlags) -> Vec<(String, Value)> {
     let Some((text, bytes)) = &flags.extrapolate else { return Vec::new() };
     vec![("extrapolate".to_string(), text.as_str().into()), ("extrapolate_bytes".to_string(), (*bytes).into())]
@@ -172,7 +170,7 @@ impl Task<'_> {
     fn line_up<'a>(&'a self, chosen: &[&'a Tool], all: bool, cancel: &Cancel, group: &Group) -> Result<LineUp<'a>> {
         let is_dir = self.from.is_dir;
         let mut line_up = LineUp { contenders: Vec::new(), programs: Vec::new(), left_out: Vec::new() };
-        // What holds for every copy is told now, not as a failure of each.
+        // Problems of every copy are reported once, not as a failure of each.
         let words = self.words("x-1")?;
         for &tool in chosen {
             let missing = tool
@@ -199,13 +197,7 @@ impl Task<'_> {
                 call.env.extend(self.env());
                 Ok(call)
             };
-            line_up.contenders.push(Contender {
-                name: tool.name.clone(),
-                factors: [].into(),
-                target: 0,
-                prepare: Box::new(prepare),
-                absent,
-            });
+            line_up.contenders.push(Contender { name: tool.name.clone(), factors: [].into(), prepare: Box::new(prepare), absent });
         }
         if line_up.contenders.is_empty() {
             let e = Error::new(ErrorKind::Usage, "choose tools").because(format!("no installed tool goes {}", self.route.word()));
@@ -234,7 +226,7 @@ impl Task<'_> {
         record::Tool { name: tool.name.clone(), path: haul_core::entry::show(path.as_os_str().as_bytes()), version }
     }
 
-    /// What the table's words stand for, for a copy into the fresh directory of this name.
+    /// The values of the table's placeholders, for a copy into the directory of this name.
     fn words(&self, fresh: &str) -> Result<Words> {
         let mut words = Words::default();
         let (source, target) = (&self.from.location, self.target.at(fresh));
@@ -283,38 +275,4 @@ impl Task<'_> {
         }
         Ok(words)
     }
-}
-
-/// Everything that `--json` has, one object for each tool.
-fn document(flags: &CompareFlags, names: &[String], samples: &[Sample]) -> Value {
-    let points = points(samples);
-    let points: Vec<&Point<'_>> = points.iter().filter(|point| names.iter().any(|name| name == point.contender)).collect();
-    let ranked = |point: &Point<'_>| point.good() > 0 && !point.is_wrong();
-    let first = names.iter().find_map(|name| points.iter().copied().find(|point| point.contender == name && ranked(point)));
-    let row = |point: &&Point<'_>| {
-        let against = first.filter(|first| ranked(point) && !std::ptr::eq(*first, *point));
-        let rate = point.summary(Metric::Rate).filter(|_| ranked(point)).map(|s| s.median).filter(|rate| *rate > 0.0);
-        let median = |of: fn(&Sample) -> Option<f64>| point.median_of(of).filter(|_| ranked(point));
-        let made = point.samples.iter().filter(|s| s.repetition > 0 && matches!(s.outcome, Outcome::Ok | Outcome::Wrong));
-        let mut row = comparison::point_json(point);
-        for (name, value) in [
-            ("tool", point.contender.into()),
-            ("ranked", ranked(point).into()),
-            ("user_seconds", median(|s| s.user).into()),
-            ("system_seconds", median(|s| s.system).into()),
-            ("peak_bytes", point.samples.iter().filter(|s| s.counts()).filter_map(|s| s.peak).max().into()),
-            ("peak_below_bytes", median(|s| s.more.get("peak_below")?.as_f64()).map(|bytes| bytes as u64).into()),
-            (
-                "against_first",
-                against.and_then(|first| beside(first, point, Metric::Seconds)).as_ref().map(comparison::difference_json).into(),
-            ),
-            ("extrapolated_seconds", flags.extrapolate.as_ref().zip(rate).map(|((_, bytes), rate)| *bytes as f64 / rate).into()),
-            ("copies_made", made.count().into()),
-            ("came_along", point.text("kept").unwrap_or_default().into()),
-        ] {
-            row[name] = value;
-        }
-        row
-    };
-    json!({"tools": by_cost(&points, Metric::Seconds).iter().map(row).collect::<Vec<_>>()})
 }

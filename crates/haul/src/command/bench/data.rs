@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use haul_bench::data::{self, How, Made, Plan, Spec, Tally, Totals, Verified};
@@ -18,7 +18,7 @@ use crate::flags::Global;
 use crate::flags::bench::DataFlags;
 use crate::flags::bench::data::Wanted;
 use crate::flags::global::Progress;
-use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless};
+use crate::render::{PROGRESS_DEFAULT, columns, fold, harmless, things};
 use crate::{open, out, units};
 
 /// Between two pictures on a terminal.
@@ -51,8 +51,7 @@ fn work(flags: &DataFlags, global: &Global, cancel: &Cancel) -> Result<Exit> {
     let totals = plan.totals();
     let dir = show(flags.dir.as_os_str().as_encoded_bytes());
     let verb = if flags.verify { "comparing" } else { "creating" };
-    let below = "in";
-    reporter.text(&sentence(&format!("{verb} {} {below} {dir}; seed {}", amounts(&totals), flags.options.seed)))?;
+    reporter.text(&sentence(&format!("{verb} {} in {dir}; seed {}", amounts(&totals), flags.options.seed)))?;
     if flags.dry || global.verbose > 0 {
         reporter.text(&details(&plan))?;
     }
@@ -119,16 +118,16 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
     for failure in &made.failures {
         out::failure(failure);
     }
-    let untold = made.failed - made.failures.len() as u64;
-    if untold > 0 {
-        out::say(&format!("... and {} more", units::count(untold)));
+    let unreported = made.failed - made.failures.len() as u64;
+    if unreported > 0 {
+        out::say(&format!("... and {} more", units::count(unreported)));
     }
     let seconds = made.elapsed.as_secs_f64().max(1e-9);
     let mut line = format!(
         "created {}, {}, {} in {}: {}, {} files/s",
-        things(made.entries, "file", "files"),
+        things(made.entries, "file"),
         units::bytes(made.bytes),
-        things(made.dirs, "directory", "directories"),
+        things(made.dirs, "directory"),
         units::duration(made.elapsed),
         units::rate(made.bytes as f64 / seconds),
         units::count((made.entries as f64 / seconds) as u64)
@@ -136,7 +135,7 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
     if made.kept > 0 && made.entries + made.failed == 0 && !made.interrupted {
         line = format!("nothing to create: all {} files of this data set exist", units::count(made.kept));
     } else if made.kept > 0 {
-        line.push_str(&format!("; {} existed", things(made.kept, "file", "files")));
+        line.push_str(&format!("; {} existed", things(made.kept, "file")));
     }
     if made.failed > 0 {
         line.push_str(&format!("; {} failed", units::count(made.failed)));
@@ -159,12 +158,12 @@ fn ended(made: &Made, plan: &Plan, flags: &DataFlags, reporter: &Reporter<'_>) -
 }
 
 fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, reporter: &Reporter<'_>) -> Result<Exit> {
-    for difference in &found.told {
+    for difference in &found.differences {
         reporter.text(&format!("{}: {}\n", show(&difference.path), difference.what))?;
     }
-    let untold = (found.missing + found.differing + found.unreadable).saturating_sub(found.told.len() as u64);
-    if untold > 0 {
-        reporter.text(&format!("... and {} more\n", units::count(untold)))?;
+    let unreported = (found.missing + found.differing + found.unreadable).saturating_sub(found.differences.len() as u64);
+    if unreported > 0 {
+        reporter.text(&format!("... and {} more\n", units::count(unreported)))?;
     }
     let of = |n: u64, what: &str| format!("{} {what}", units::count(n));
     let parts = [
@@ -176,10 +175,11 @@ fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, report
     ];
     let line = format!("{}; {} compared in {}", parts.join(", "), units::bytes(found.bytes), units::duration(elapsed));
     reporter.text(&sentence(&line))?;
-    let told: Vec<Value> = found.told.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
+    let differences: Vec<Value> =
+        found.differences.iter().map(|d| json!({ "path": String::from_utf8_lossy(&d.path), "what": d.what })).collect();
     reporter.document(json!({
         "plan": plan_json(plan, dir), "same": found.same, "missing": found.missing, "differing": found.differing, "extra": found.extra,
-        "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": told,
+        "unreadable": found.unreadable, "bytes": found.bytes, "seconds": elapsed.as_secs_f64(), "differences": differences,
     }))?;
     Ok(match found {
         found if found.is_same() => Exit::Success,
@@ -188,40 +188,27 @@ fn compared(found: &Verified, elapsed: Duration, plan: &Plan, dir: &Path, report
     })
 }
 
-fn things(n: u64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(n)) }
-}
-
 /// `1,000 files (9.77 GiB), 408 symbolic links in 3 directories`.
 fn amounts(totals: &Totals) -> String {
-    let mut text = format!("{} ({})", things(totals.files, "file", "files"), units::bytes(totals.bytes));
+    let mut text = format!("{} ({})", things(totals.files, "file"), units::bytes(totals.bytes));
     if totals.stored < totals.bytes {
         text.push_str(&format!(", of which {} holes", units::bytes(totals.bytes - totals.stored)));
     }
     if totals.symlinks > 0 {
-        text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link", "symbolic links")));
+        text.push_str(&format!(", {}", things(totals.symlinks, "symbolic link")));
     }
     if totals.hard_links > 0 {
-        text.push_str(&format!(", {}", things(totals.hard_links, "hard link", "hard links")));
+        text.push_str(&format!(", {}", things(totals.hard_links, "hard link")));
     }
     if totals.dirs > 0 {
-        text.push_str(&format!(", {}", things(totals.dirs, "directory", "directories")));
+        text.push_str(&format!(", {}", things(totals.dirs, "directory")));
     }
     text
 }
 
-/// The sets, where there are several, and a histogram of the sizes.
+/// A histogram of the sizes.
 fn details(plan: &Plan) -> String {
     let mut text = String::new();
-    if plan.parts.len() > 1 {
-        text.push_str(&format!("\n{:<20} {:>12} {:>12} {:>12} {:>8}\n", "set", "files", "bytes", "directories", "levels"));
-        for part in &plan.parts {
-            let totals = part.totals;
-            let name = if part.folder.is_empty() { "." } else { &part.folder };
-            let (files, dirs) = (units::count(totals.files), units::count(totals.dirs));
-            text.push_str(&format!("{name:<20} {files:>12} {:>12} {dirs:>12} {:>8}\n", units::bytes(totals.bytes), totals.depth));
-        }
-    }
     let bins = &plan.histogram().0;
     let most = bins.iter().map(|bin| bin.files).max().unwrap_or(1).max(1);
     text.push_str(&format!("\n{:>10}    {:<10} {:>12} {:>12}\n", "from", "below", "files", "bytes"));
@@ -236,21 +223,12 @@ fn details(plan: &Plan) -> String {
 }
 
 fn plan_json(plan: &Plan, dir: &Path) -> Value {
-    let of = |totals: Totals| {
-        json!({
-            "files": totals.files, "symlinks": totals.symlinks, "hard_links": totals.hard_links, "dirs": totals.dirs,
-            "bytes": totals.bytes, "stored_bytes": totals.stored, "largest_bytes": totals.largest, "levels": totals.depth,
-        })
-    };
-    let mut whole = of(plan.totals());
-    whole["dir"] = String::from_utf8_lossy(dir.as_os_str().as_encoded_bytes()).into();
-    let sets = plan.parts.iter().map(|part| {
-        let mut set = of(part.totals);
-        set["name"] = part.name.clone().into();
-        set["dir"] = part.folder.clone().into();
-        set
+    let totals = plan.totals();
+    let mut whole = json!({
+        "dir": String::from_utf8_lossy(dir.as_os_str().as_encoded_bytes()),
+        "files": totals.files, "symlinks": totals.symlinks, "hard_links": totals.hard_links, "dirs": totals.dirs,
+        "bytes": totals.bytes, "stored_bytes": totals.stored, "largest_bytes": totals.largest, "levels": totals.depth,
     });
-    whole["sets"] = sets.collect();
     let sizes = plan.histogram().0.iter().map(|bin| json!({ "from_bytes": bin.from, "files": bin.files, "bytes": bin.bytes }));
     whole["sizes"] = sizes.collect();
     whole
@@ -267,7 +245,7 @@ struct Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    /// For people: standard output, or standard error beside a document; nothing with `--quiet`.
+    /// For people: on standard output; with `--json` on standard error; not with `--quiet`.
     fn text(&self, text: &str) -> Result<()> {
         if self.global.quiet { Ok(()) } else { runs::text(text.to_string(), self.global) }
     }
@@ -286,43 +264,25 @@ impl Reporter<'_> {
             Progress::Auto | Progress::On => PROGRESS_DEFAULT,
         };
         let drawn = terminal && !matches!(self.global.progress, Progress::Every(_));
-        let (over, wake, began) = (Mutex::new(false), Condvar::new(), Instant::now());
+        let began = Instant::now();
+        // Ends the display when it is dropped, also when the work panics.
+        let (working, ended) = mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut shown = false;
-                let mut over = over.lock().unwrap_or_else(PoisonError::into_inner);
-                loop {
-                    over = wake.wait_timeout_while(over, pause, |over| !*over).unwrap_or_else(PoisonError::into_inner).0;
-                    if *over {
-                        break;
-                    }
+                while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                     let line = progress(verb, totals, tally, began.elapsed());
                     let mut to = std::io::stderr().lock();
-                    let _unseen = if drawn { write!(to, "\r{}\x1b[K", clipped(&line)) } else { writeln!(to, "{line}") };
+                    let _ = if drawn { write!(to, "\r{}\x1b[K", clipped(&line)) } else { writeln!(to, "{line}") };
                     shown = true;
                 }
                 if shown && drawn {
-                    let _unseen = write!(std::io::stderr().lock(), "\r\x1b[K");
+                    let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
                 }
             });
-            let end = Ending { over: &over, wake: &wake };
-            let result = work();
-            drop(end);
-            result
+            let _working = working;
+            work()
         })
-    }
-}
-
-/// Ends the display, also when the work panics.
-struct Ending<'a> {
-    over: &'a Mutex<bool>,
-    wake: &'a Condvar,
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.wake.notify_all();
     }
 }
 

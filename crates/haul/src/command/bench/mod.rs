@@ -1,4 +1,4 @@
-//! `haul bench`: one file a subcommand; here they meet, with what they share.
+//! `haul bench`: one file per subcommand.
 
 use crate::exit::Exit;
 use crate::flags::Global;
@@ -9,7 +9,7 @@ mod comparison;
 mod data;
 mod files;
 mod net;
-mod report;
+pub mod report;
 mod runs;
 mod signals;
 mod sweep;

@@ -1,4 +1,4 @@
-//! `haul bench report`: read runs, print what they found, write the page.
+//! `haul bench report`: read runs, print their results, write the page.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +21,15 @@ pub fn run(flags: &ReportFlags, global: &Global) -> Exit {
         Ok(()) => Exit::Success,
         Err(e) => out::error(&e),
     }
+}
+
+/// Prints the results of a run in sentences, without its tables; with `--json` as a report.
+pub fn explain(dir: &Path, global: &Global) -> Result<()> {
+    let run = read(dir)?;
+    if global.json {
+        return runs::document("bench-report", report::summaries(&[run]), global);
+    }
+    runs::text(report::sentences(&run.0, &run.1, runs::width()), global)
 }
 
 fn make(flags: &ReportFlags, global: &Global) -> Result<()> {
@@ -55,7 +64,7 @@ fn print(found: &[Record], flags: &ReportFlags, global: &Global) -> Result<()> {
 }
 
 fn text(found: &[Record], flags: &ReportFlags) -> String {
-    let width = flags.width.unwrap_or_else(runs::width);
+    let width = flags.width.map_or_else(runs::width, usize::from);
     let mut text = String::new();
     if let [_, _, ..] = flags.runs.as_slice() {
         for (at, dir) in flags.runs.iter().enumerate() {

@@ -18,7 +18,7 @@ use crate::render::{JSON_VERSION, harmless, utf8_locale};
 /// Columns where there is no terminal: what fits into mails and job logs.
 const COLUMNS: usize = 80;
 
-/// The run directory that was asked for; without one a new one below the state directory.
+/// The run directory of `--out`, else a new one below the state directory.
 pub fn directory(asked: Option<&Path>, global: &Global, kind: Kind) -> PathBuf {
     let dir = asked.map_or_else(|| new_directory(global, kind), Path::to_path_buf);
     std::path::absolute(&dir).unwrap_or(dir)
@@ -55,11 +55,11 @@ pub fn header(kind: Kind) -> Header {
 /// The terminal's columns on standard output, else those of `COLUMNS`, else 80.
 pub fn width() -> usize {
     let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1000).contains(columns));
-    terminal.or_else(told).unwrap_or(COLUMNS)
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| (20..=1000).contains(columns));
+    terminal.or_else(variable).unwrap_or(COLUMNS)
 }
 
-/// Prints text for people: on standard output, beside a document on standard error, and with `--json --quiet` not at all.
+/// Prints text for people: on standard output; with `--json` on standard error; with `--json --quiet` not at all.
 pub fn text(text: String, global: &Global) -> Result<()> {
     let text = if utf8_locale(|name| std::env::var(name).ok()) { text } else { plot::terminal::ascii(&text) };
     match (global.json, global.quiet) {
@@ -75,6 +75,13 @@ pub fn text(text: String, global: &Global) -> Result<()> {
 /// Prints the results of a run.
 pub fn results(run: &Run, global: &Global) -> Result<()> {
     text(report::results(&run.header, &run.samples, width()), global)
+}
+
+/// With `--json`, prints the medians of a run as one document, with its directory.
+pub fn summary(event: &str, run: &Run, global: &Global) -> Result<()> {
+    let mut fields = report::summary(&run.header, &run.samples);
+    fields["run"] = show(run.dir().as_os_str().as_bytes()).into();
+    document(event, fields, global)
 }
 
 /// With `--json`, prints `fields` as one document.

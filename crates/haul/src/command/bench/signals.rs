@@ -7,8 +7,8 @@ use haul_core::cancel::{Cancel, Stop};
 use crate::exit::Exit;
 use crate::{out, signals};
 
-/// SIGINT, SIGTERM and SIGHUP, but for those that are ignored, set `cancel` and say `first`; a second one says `second` and
-/// ends the program at once. They are heard until the program ends.
+/// SIGINT, SIGTERM and SIGHUP, except ignored ones, set `cancel` and print `first`; a second one prints `second` and ends the
+/// program at once.
 pub fn listen(cancel: &Cancel, first: &'static str, second: Option<&'static str>) {
     listen_and(cancel, first, second, || {});
 }
@@ -25,7 +25,7 @@ pub fn listen_and(cancel: &Cancel, first: &'static str, second: Option<&'static 
                 return signals::leave(Exit::Signal);
             }
             cancel.set(Stop::Signal);
-            // Apart: whoever reads standard error may be stuck, and the next signal must be heard all the same.
+            // On a thread of its own: writing to standard error may block, and the next signal must be handled.
             std::thread::spawn(move || out::say(first));
         }
     });

@@ -1,19 +1,15 @@
 //! `haul bench sweep`.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use haul_bench::comparison::{Call, Contender, Own, Target as _};
-use haul_bench::process::{Bounds, Ending, Group};
-use haul_bench::record::{Kind, Sample, Tool};
-use haul_bench::report::{Lead, Metric, Point as Measured, beside, by_cost, is_own, points};
-use haul_bench::sweep::{Direction, Point};
+use haul_bench::comparison::{Call, Contender, prefix};
+use haul_bench::record::{Kind, Tool};
+use haul_bench::sweep::Point;
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
-use haul_core::error::{Error, ErrorKind, Result};
-use serde_json::{Value, json};
+use haul_core::error::{Error, Result};
+use serde_json::json;
 
 use super::comparison::{self, Keeping, Origin, PlannedRun, Target, reach};
 use crate::exit::Exit;
@@ -24,9 +20,6 @@ use crate::hosts::Hosts;
 use crate::location::Location;
 use crate::out;
 
-/// The copy at the destination that is read back; the name stands for nothing that is measured.
-const READ_BACK: &str = "read-back";
-
 pub fn run(flags: &SweepFlags, global: &Global) -> Exit {
     sweep(flags, global).unwrap_or_else(|e| out::error(&e))
 }
@@ -35,210 +28,69 @@ fn sweep(flags: &SweepFlags, global: &Global) -> Result<Exit> {
     comparison::one_here(&flags.source, &flags.destination)?;
     let cancel = Cancel::default();
     let group = comparison::listen(&cancel);
-    let directions: Vec<Option<Direction>> =
-        if flags.directions.is_empty() { vec![None] } else { flags.directions.iter().copied().map(Some).collect() };
-    let points = flags.grid.points();
-    let measured: Vec<(Option<Direction>, Point)> =
-        directions.iter().flat_map(|direction| points.iter().map(|point| (*direction, *point))).collect();
-    let known: Vec<String> = measured.iter().map(|(direction, point)| name_of(flags, *point, *direction)).collect();
-    let keeping = Keeping::of(&flags.comparison, global, Kind::Sweep, &known, &[READ_BACK]);
+    let keeping = Keeping::of(&flags.comparison, global, Kind::Sweep);
     let connect = &flags.comparison.connect;
     let hosts = Hosts::new(connect);
     let from = Origin::open(&flags.source, &hosts)?;
     keeping.apart(&from, &flags.comparison)?;
-    let target = Target::open(&flags.destination, &hosts, &from, 0, &keeping.own)?;
-    let back = flags.back.as_ref().map(|dir| Location::local(dir.as_os_str().as_bytes()));
-    let back = back.map(|dir| Target::open(&dir, &hosts, &from, 1, &keeping.own)).transpose()?;
-    let targets: Vec<&Target<'_>> = std::iter::once(&target).chain(&back).collect();
-    let read_back = ReadBack {
-        target: &target,
-        from: &from,
-        keeping: &keeping,
-        connect,
-        flags,
-        cancel: &cancel,
-        group: &group,
-        made: Cell::new(false),
-        failed: RefCell::default(),
-    };
-    let contenders: Vec<Contender<'_>> =
-        measured.iter().map(|(direction, point)| contender(flags, *point, *direction, &read_back, &targets)).collect();
+    let target = Target::open(&flags.destination, &hosts, &from, &prefix(&keeping.header))?;
     let program = std::env::current_exe().map_err(|e| Error::io(e, "find this program"))?;
-    let tool = Tool {
-        name: "haul".into(),
-        path: show(program.as_os_str().as_bytes()),
-        version: Some(format!("haul {}", env!("CARGO_PKG_VERSION"))),
+    let contender = |point: Point| {
+        let options = point.options();
+        let name = std::iter::once("haul").chain(options.iter().map(String::as_str)).collect::<Vec<_>>().join(" ");
+        let (program, from, target, keeping) = (&program, &from, &target, &keeping);
+        let prepare = move |fresh: &str| {
+            let argv = command(program.into(), &options, connect, from, target.at(fresh));
+            Ok(Call { stages: vec![argv], input: None, env: keeping.env() })
+        };
+        Contender { name, factors: flags.grid.factors(point), prepare: Box::new(prepare), absent: None }
     };
+    let contenders: Vec<Contender<'_>> = flags.grid.points().into_iter().map(contender).collect();
+    let grid = json!({
+        "workers": flags.grid.workers,
+        "chunk": flags.grid.chunks,
+        "concurrency": flags.grid.concurrency,
+        "logins": flags.grid.logins,
+    });
     let planned = PlannedRun {
         kind: Kind::Sweep,
         flags: &flags.comparison,
         global,
         keeping: &keeping,
         from: &from,
-        targets: &targets,
+        target: &target,
         contenders: &contenders,
-        tools: vec![tool],
-        settings: [(
-            "grid".to_string(),
-            json!({
-                "workers": flags.grid.workers,
-                "chunk": flags.grid.chunks,
-                "concurrency": flags.grid.concurrency,
-                "logins": flags.grid.logins,
-                "directions": flags.directions.iter().map(|direction| direction.word()).collect::<Vec<_>>(),
-            }),
-        )]
-        .into(),
+        tools: vec![Tool {
+            name: "haul".into(),
+            path: show(program.as_os_str().as_bytes()),
+            version: Some(format!("haul {}", env!("CARGO_PKG_VERSION"))),
+        }],
+        settings: [("grid".to_string(), grid)].into(),
         cancel: &cancel,
         group: &group,
     };
-    let finished = planned.run();
-    if read_back.made.get() {
-        target.clear(READ_BACK)?;
-        if keeping.dir.exists() {
-            let own = Own::of(&keeping.dir);
-            own.done(READ_BACK)?;
-            own.forget();
-        }
-    }
-    let finished = finished?;
-    finished.show("bench-sweep", document(&finished.run.samples), global)?;
+    let finished = planned.run()?;
+    finished.show("bench-sweep", global)?;
     Ok(finished.exit())
 }
 
-fn name_of(flags: &SweepFlags, point: Point, direction: Option<Direction>) -> String {
-    let name = std::iter::once("haul".to_string()).chain(point.options()).collect::<Vec<_>>().join(" ");
-    let way = direction.filter(|_| flags.directions.len() > 1).map_or(String::new(), |direction| format!(" ({})", direction.word()));
-    name + &way
-}
-
-fn contender<'a>(
-    flags: &'a SweepFlags,
-    point: Point,
-    direction: Option<Direction>,
-    read_back: &'a ReadBack<'a>,
-    targets: &'a [&'a Target<'a>],
-) -> Contender<'a> {
-    let reads_back = direction == Some(Direction::Get) && flags.back.is_some();
-    let target = usize::from(reads_back);
-    let name = name_of(flags, point, direction);
-    let prepare = move |fresh: &str| {
-        let from = if reads_back { read_back.address()? } else { read_back.from.location.clone() };
-        let target = targets[target].at(fresh);
-        Ok(read_back.call(&point.options().iter().map(OsString::from).collect::<Vec<_>>(), &from, &target))
+/// `haul cp` of the source into a directory, with the options of a point.
+fn command(program: OsString, options: &[String], connect: &Connect, from: &Origin, target: Location) -> Vec<OsString> {
+    // A prefix of an object store is copied as its content, so the target gets the name.
+    let prefix = from.location.scheme.keys && from.is_dir;
+    let source = Location { trailing_slash: prefix, ..from.location.clone() };
+    let target = match prefix {
+        true => Location { path: [&target.path[..], b"/", &from.name].concat(), trailing_slash: false, ..target },
+        false => Location { trailing_slash: true, ..target },
     };
-    Contender { name, factors: flags.grid.factors(point, direction), target, prepare: Box::new(prepare), absent: None }
-}
-
-/// A copy at the destination to be read back, made when it is first needed.
-struct ReadBack<'a> {
-    target: &'a Target<'a>,
-    from: &'a Origin,
-    keeping: &'a Keeping,
-    connect: &'a Connect,
-    flags: &'a SweepFlags,
-    cancel: &'a Cancel,
-    group: &'a Group,
-    made: Cell<bool>,
-    failed: RefCell<Option<Error>>,
-}
-
-impl ReadBack<'_> {
-    /// `haul cp`, with the options of a point, of a source into a directory.
-    fn call(&self, options: &[OsString], from: &Location, target: &Location) -> Call {
-        let name = &self.from.name;
-        // A prefix of an object store has no name of its own: what is in it goes into a directory of that name.
-        let prefix = from.scheme.keys && self.from.is_dir;
-        let source = Location { trailing_slash: prefix, ..from.clone() };
-        let target = match prefix {
-            true => Location { path: [&target.path[..], b"/", name].concat(), trailing_slash: false, ..target.clone() },
-            false => Location { trailing_slash: true, ..target.clone() },
-        };
-        let mut argv: Vec<OsString> = vec![std::env::current_exe().unwrap_or_else(|_| "haul".into()).into(), "cp".into(), "-q".into()];
-        argv.extend(options.iter().cloned());
-        if source.is_remote() || target.is_remote() {
-            // A point that has logins of its own comes before what was asked for all.
-            let fixed = options.iter().any(|option| option == "--logins");
-            argv.extend(
-                reach::haul_options(self.connect).into_iter().filter(|option| !(fixed && option.as_bytes().starts_with(b"--logins="))),
-            );
-        }
-        argv.extend([source.to_bytes(), target.to_bytes()].iter().map(|bytes| OsStr::from_bytes(bytes).to_os_string()));
-        Call { stages: vec![argv], input: None, env: self.keeping.env() }
+    let mut argv: Vec<OsString> = vec![program, "cp".into(), "-q".into()];
+    argv.extend(options.iter().map(OsString::from));
+    if source.is_remote() || target.is_remote() {
+        // A point's own number of logins takes precedence.
+        let fixed = options.iter().any(|option| option == "--logins");
+        let shared = reach::haul_options(connect).into_iter();
+        argv.extend(shared.filter(|option| !(fixed && option.as_bytes().starts_with(b"--logins="))));
     }
-
-    /// Where the copy lies.
-    fn address(&self) -> Result<Location> {
-        if let Some(e) = self.failed.borrow().as_ref() {
-            return Err(e.again());
-        }
-        let dir = self.target.at(READ_BACK);
-        if !self.made.get() {
-            // What stands there already is not this run's to be removed.
-            let made = Own::of(&self.keeping.dir).make(0, self.target, READ_BACK).and_then(|()| {
-                self.made.set(true);
-                self.copy(&dir)
-            });
-            if let Err(e) = made {
-                *self.failed.borrow_mut() = Some(e.again());
-                return Err(e);
-            }
-        }
-        let path = [&dir.path[..], b"/", &self.from.name].concat();
-        Ok(Location { path, trailing_slash: dir.scheme.keys && self.from.is_dir, ..dir })
-    }
-
-    fn copy(&self, dir: &Location) -> Result<()> {
-        let call = self.call(&[], &self.from.location, dir);
-        let bounds = Bounds { limit: self.flags.comparison.limit, cancel: self.cancel, group: self.group };
-        let ran = haul_bench::process::run(&call.stages[0], &call.env, bounds)?;
-        if let Some(process) = ran.stuck {
-            return Err(haul_bench::comparison::unkillable(process, "haul"));
-        }
-        let e = Error::new(ErrorKind::Other, "make the copy that is read back").at(&dir.to_bytes());
-        match ran.ending {
-            Ending::Exit(0) => Ok(()),
-            Ending::Cancelled => Err(e.kind_is(ErrorKind::Cancelled)),
-            Ending::Timeout => Err(e.kind_is(ErrorKind::TimedOut).because("not done within --limit").hint("give it a longer --limit")),
-            _ => Err(e.because(show(ran.stderr.trim_ascii()))),
-        }
-    }
-}
-
-/// Everything that `--json` has, one object for each direction.
-fn document(samples: &[Sample]) -> Value {
-    let points = points(samples);
-    let mut sides: BTreeMap<&str, Vec<&Measured<'_>>> = BTreeMap::new();
-    for point in &points {
-        sides.entry(point.factors.get("direction").and_then(Value::as_str).unwrap_or_default()).or_default().push(point);
-    }
-    json!({"sides": sides.into_iter().map(|(direction, points)| side(direction, &points)).collect::<Vec<_>>()})
-}
-
-fn side(direction: &str, points: &[&Measured<'_>]) -> Value {
-    let point = |point: &&Measured<'_>| {
-        let mut out = comparison::point_json(point);
-        out["name"] = point.contender.into();
-        out["own_choice"] = is_own(point).into();
-        out["factors"] = json!(point.factors);
-        out
-    };
-    let (own, fixed): (Vec<&Measured<'_>>, Vec<&Measured<'_>>) = points.iter().copied().partition(|point| is_own(point));
-    let lead = Lead::of(&fixed, Metric::Seconds);
-    let own = own.first().copied().filter(|own| !own.is_wrong());
-    // A ratio of speeds is the inverse of that of times.
-    let reached = lead.as_ref().zip(own).and_then(|(lead, own)| beside(lead.best, own, Metric::Seconds)).map(|time| {
-        json!({
-            "share": 1.0 / time.ratio,
-            "interval": [1.0 / time.interval.1, 1.0 / time.interval.0],
-            "time": comparison::difference_json(&time),
-        })
-    });
-    json!({
-        "direction": (!direction.is_empty()).then_some(direction),
-        "points": by_cost(points, Metric::Seconds).iter().map(point).collect::<Vec<_>>(),
-        "not_significantly_slower": lead.as_ref().map_or(0, |lead| lead.level.len()),
-        "best": lead.as_ref().map(|lead| lead.best.contender),
-        "own_choice_reaches": reached,
-    })
+    argv.extend([source.to_bytes(), target.to_bytes()].iter().map(|bytes| OsStr::from_bytes(bytes).to_os_string()));
+    argv
 }

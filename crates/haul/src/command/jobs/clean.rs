@@ -13,10 +13,11 @@ use haul_core::store::{Place, Store, Token};
 use haul_stores::local::{Local, Options};
 
 use super::json::Cleaned;
-use super::{Report, View, digits, find, from, things};
+use super::{Report, View, digits, find, from};
 use crate::flags::connect::Connect;
 use crate::hosts::Hosts;
 use crate::location::Location;
+use crate::render::things;
 use crate::{open, units};
 
 /// What is to be cleaned, and how its destinations are reached.

@@ -17,6 +17,7 @@ use jiff::tz::TimeZone;
 
 use crate::exit::Exit;
 use crate::flags::{Global, JobsCommand};
+use crate::render::things;
 use crate::{out, render, units};
 
 /// Digits of an id that are shown, unless more are needed to tell it from another.
@@ -202,10 +203,6 @@ fn from(job: &JobInfo) -> String {
 
 fn command(job: &JobInfo) -> String {
     if job.command.is_empty() { "(unknown command line)".into() } else { show(job.command.as_bytes()).replace("\\\\", "\\") }
-}
-
-fn things(n: u64, one: &str) -> String {
-    format!("{} {one}{}", units::count(n), if n == 1 { "" } else { "s" })
 }
 
 /// "1 large file started, 112 MiB of it transferred, 30 small files to repeat".

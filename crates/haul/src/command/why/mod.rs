@@ -1,6 +1,5 @@
 //! `haul why`: what limited a run, where its time went, and what to try next.
 
-mod runs;
 mod show;
 
 use std::ffi::OsStr;
@@ -14,6 +13,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::journal::{JobInfo, JobState, State};
 use serde_json::{Value, json};
 
+use super::bench;
 use super::jobs::{View, digits, find, state};
 use crate::exit::Exit;
 use crate::figures::Figures;
@@ -24,12 +24,13 @@ use crate::{out, render};
 const WIDTH: usize = 80;
 
 pub fn run(flags: &WhyFlags, global: &Global) -> Exit {
-    let told = match &flags.what {
-        Some(what) if Path::new(what).join("run.json").exists() => runs::explain(Path::new(what), global.json),
-        Some(what) => one(what, global),
-        None => last(global),
+    let print = |text: String| out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"));
+    let printed = match &flags.what {
+        Some(what) if Path::new(what).join("run.json").exists() => bench::report::explain(Path::new(what), global),
+        Some(what) => one(what, global).and_then(print),
+        None => last(global).and_then(print),
     };
-    match told.and_then(|text| out::print(text.as_bytes()).map_err(|e| Error::io(e, "write"))) {
+    match printed {
         Ok(()) => Exit::Success,
         Err(e) => out::error(&e),
     }
@@ -134,6 +135,5 @@ mod tests {
         let job = show::tests::job();
         let figures = show::tests::figures();
         as_documented(&as_json(&job, &Figures { far_source: figures.far_destination.clone(), ..figures }));
-        as_documented(&runs::tests::document_of_two());
     }
 }

@@ -17,7 +17,7 @@ pub struct CompareFlags {
     /// Empty: all that are found and fit.
     pub tools: Vec<String>,
     pub table: Option<PathBuf>,
-    /// What tools that can are told to do at once.
+    /// For tools that take a number of threads.
     pub threads: Option<u32>,
     /// As it was written, and in bytes.
     pub extrapolate: Option<(String, u64)>,

@@ -13,7 +13,7 @@ use crate::units;
 pub struct ComparisonFlags {
     pub repeat: u32,
     pub warmup: u32,
-    /// `None`: of chance, or that of the run that is gone on with.
+    /// `None`: random, or that of the run that is resumed.
     pub seed: Option<u64>,
     pub limit: Duration,
     pub caches: Caches,

@@ -30,7 +30,7 @@ pub struct DataFlags {
     pub workers: Option<u32>,
     pub add: bool,
     pub dry: bool,
-    /// Compare what is there and make nothing.
+    /// Compare only, and create nothing.
     pub verify: bool,
 }
 
@@ -46,17 +46,12 @@ pub struct DataFlags {
   haul bench data 10x1GiB,37760x6.5kB --per-dir 500 /scratch/me/mixed
   haul bench data lognormal:median=64KiB,sigma=2,count=10000 --depth 3 set
   haul bench data uniform:min=4KiB,max=1MiB,count=500 --odd-names 20 set
-  haul bench data kaust:small set            37,760 files, from a published study
-  haul bench data uab --scale 100 set        another one, a hundred times smaller
+  haul bench data 1000x10MiB --scale 100 set     a hundred times smaller
   haul bench data --like ~/project --count 5000 set
-  haul bench data --verify 1000x10MiB copy   verify a copy byte by byte
-
-Presets: kaust (small, files, project), efs (data-1m), epcc (bin1M, bin500M,
-bin1G, bin2G), uab (many, large, single), arcts (single, many).
-kaust:small is one set; without :SET each set gets its own directory."
+  haul bench data --verify 1000x10MiB copy       verify a copy byte by byte"
 )]
 pub struct DataArgs {
-    /// SPEC: COUNTxSIZE, lognormal, uniform, a preset, or several joined by , or +; then DIR
+    /// SPEC: COUNTxSIZE, lognormal, uniform, or several joined by , or +; then DIR
     #[arg(value_name = "SPEC DIR", required = true, num_args = 1..=2, value_hint = ValueHint::DirPath)]
     words: Vec<OsString>,
     /// Use another seed for content, names and times

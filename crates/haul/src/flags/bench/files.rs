@@ -31,10 +31,6 @@ pub struct FilesFlags {
     pub out: Option<PathBuf>,
     /// Leave the files there.
     pub keep: bool,
-    /// Remove what interrupted runs have left, and do nothing else.
-    pub cleanup: bool,
-    /// What runs of other machines have left as well.
-    pub force: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,7 +45,7 @@ enum SameDir {
 /// Measure metadata and small-file rates: create, stat, read, rename, delete, ...
 ///
 /// All threads start together, and counting stops when the first one finishes, as in smallfile. haul works in a new directory
-/// below DIR, removes it at the end, and changes nothing else.
+/// below DIR, haul-bench-files-..., removes it at the end, and changes nothing else.
 #[derive(Args)]
 #[command(
     override_usage = "haul bench files [OPTIONS] DIR",
@@ -58,8 +54,7 @@ enum SameDir {
   haul bench files --same-dir both --threads 1,2,4,8,16,32 --total 1024 \\
        --operation create /efs
   haul bench files --operation create,read --file-size 1M --fsync /scratch/me
-  haul bench files --operation create,stat,delete s3://bucket/try/
-  haul bench files --cleanup /scratch/me              remove the leftovers of a killed run",
+  haul bench files --operation create,stat,delete s3://bucket/try/",
     after_help = "Operations: create append overwrite truncate-overwrite read stat chmod rename
 setxattr getxattr symlink hardlink mkdir rmdir readdir ls-l delete
 delete-renamed cleanup.
@@ -117,12 +112,6 @@ pub struct FilesArgs {
     /// Keep the files of the last case
     #[arg(long)]
     keep: bool,
-    /// Remove the leftovers of interrupted runs in DIR, and exit
-    #[arg(long, conflicts_with_all = ["keep", "out"])]
-    cleanup: bool,
-    /// Let --cleanup remove leftovers of other machines too; a run that is active there loses its files
-    #[arg(long, requires = "cleanup")]
-    force: bool,
     #[command(flatten)]
     connect: ConnectArgs,
 }
@@ -144,7 +133,7 @@ fn operations(text: &str) -> Result<Operations, String> {
     let all: Vec<Operation> = text.split(',').map(|word| of(word.trim())).collect::<Result<_, _>>()?;
     match all.iter().any(|op| *op != Operation::Cleanup) {
         true => Ok(Operations(all)),
-        false => Err("nothing would be measured; --cleanup removes the leftovers of interrupted runs".into()),
+        false => Err("nothing would be measured".into()),
     }
 }
 
@@ -224,6 +213,6 @@ impl FilesArgs {
             repeat: self.repeat,
         };
         let connect = self.connect.resolve();
-        Ok(FilesFlags { place, connect, settings, out: self.out, keep: self.keep, cleanup: self.cleanup, force: self.force })
+        Ok(FilesFlags { place, connect, settings, out: self.out, keep: self.keep })
     }
 }

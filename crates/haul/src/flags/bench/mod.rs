@@ -21,7 +21,7 @@ pub use sweep::SweepFlags;
 
 #[derive(Debug)]
 pub enum BenchCommand {
-    Data(DataFlags),
+    Data(Box<DataFlags>),
     Files(Box<FilesFlags>),
     Net(Box<NetFlags>),
     Sweep(Box<SweepFlags>),
@@ -53,18 +53,18 @@ enum BenchSubcommand {
     Net(Box<net::NetArgs>),
     Sweep(Box<sweep::SweepArgs>),
     Compare(Box<compare::CompareArgs>),
-    Report(report::ReportArgs),
+    Report(ReportFlags),
 }
 
 impl BenchArgs {
     pub(super) fn resolve(self, environment: &Environment<'_>) -> Result<BenchCommand, Refusal> {
         Ok(match self.command {
-            BenchSubcommand::Data(args) => BenchCommand::Data(args.resolve(environment)?),
+            BenchSubcommand::Data(args) => BenchCommand::Data(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Files(args) => BenchCommand::Files(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Net(args) => BenchCommand::Net(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Sweep(args) => BenchCommand::Sweep(Box::new(args.resolve(environment)?)),
             BenchSubcommand::Compare(args) => BenchCommand::Compare(Box::new(args.resolve(environment)?)),
-            BenchSubcommand::Report(args) => BenchCommand::Report(args.resolve(environment)?),
+            BenchSubcommand::Report(args) => BenchCommand::Report(args),
         })
     }
 }

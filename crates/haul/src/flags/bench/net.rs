@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum, ValueHint};
-use haul_bench::net::Direction;
+use haul_bench::net::{Direction, Plan};
 
 use crate::flags::connect::{Connect, ConnectArgs};
 use crate::flags::other::host_of;
@@ -17,13 +17,8 @@ use crate::location::Location;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetFlags {
     pub host: Location,
-    /// Ascending, each once.
-    pub streams: Vec<u32>,
-    pub directions: Vec<Direction>,
-    /// Of each measurement, without its warm-up.
-    pub seconds: Duration,
-    pub repeat: u32,
-    pub small: bool,
+    /// The seed is that of the flags, or 0.
+    pub plan: Plan,
     /// `None` for one that the run draws.
     pub seed: Option<u64>,
     /// The run directory.
@@ -63,7 +58,7 @@ pub struct NetArgs {
     #[arg(long, value_name = "SECS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
     /// Measure sending (out), receiving (in) or both in turn
-    #[arg(long, value_name = "WAY", value_enum, default_value = "both")]
+    #[arg(long, value_name = "DIRECTION", value_enum, default_value = "both")]
     direction: Directions,
     /// Measure each point N times, in rounds; comparisons need at least 4, a 95 % interval needs 6
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -90,15 +85,18 @@ impl NetArgs {
         }
         Ok(NetFlags {
             host: host_of(&self.host)?,
-            streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
-            directions: match self.direction {
-                Directions::Out => vec![Direction::Out],
-                Directions::In => vec![Direction::In],
-                Directions::Both => Direction::BOTH.to_vec(),
+            plan: Plan {
+                streams: self.streams.into_iter().collect::<BTreeSet<_>>().into_iter().collect(),
+                directions: match self.direction {
+                    Directions::Out => vec![Direction::Out],
+                    Directions::In => vec![Direction::In],
+                    Directions::Both => Direction::BOTH.to_vec(),
+                },
+                seconds: Duration::from_secs(self.seconds.into()),
+                repeat: self.repeat,
+                small: self.small,
+                seed: self.seed.unwrap_or(0),
             },
-            seconds: Duration::from_secs(self.seconds.into()),
-            repeat: self.repeat,
-            small: self.small,
             seed: self.seed,
             out: self.out,
             connect: self.connect.resolve(),

@@ -1,12 +1,11 @@
-//! Where a run is kept, and what lies there of an earlier process.
+//! The directory of a run, and the run that is in it already.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use haul_bench::comparison::{Left, Own, is_fresh_name};
-use haul_bench::record::{self, Kind};
+use haul_bench::record::{self, Header, Kind};
 use haul_core::error::{Error, ErrorKind, Result};
 use serde_json::Value;
 
@@ -16,31 +15,31 @@ use crate::flags::Global;
 use crate::flags::bench::comparison::ComparisonFlags;
 use crate::open;
 
-/// Where a run is kept, and the seed that it has or gets.
+/// The directory of a run, and the properties that a resumed run keeps.
 pub struct Keeping {
     pub dir: PathBuf,
-    pub seed: u64,
-    /// The settings of the run that lies there.
+    /// With the identity of the run that is there, if there is one: it is in names at the destination.
+    pub header: Header,
+    /// The settings of the run that is there.
     pub old: BTreeMap<String, Value>,
-    /// Directories at the destination that the run has left there.
-    pub own: Vec<Left>,
+    pub seed: u64,
     /// For the state of haul as a contender: not the user's.
     pub state: PathBuf,
 }
 
 impl Keeping {
-    /// What it has left can only have the names of fresh directories of these contenders, or one of those that are made `beside`.
-    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind, contenders: &[String], beside: &[&str]) -> Keeping {
+    pub fn of(flags: &ComparisonFlags, global: &Global, kind: Kind) -> Keeping {
         let dir = runs::directory(flags.out.as_deref(), global, kind);
-        let old = record::read(&dir).map(|(header, _)| header.settings).unwrap_or_default();
+        let mut header = runs::header(kind);
+        let mut old = BTreeMap::new();
+        if let Ok((there, _)) = record::read(&dir) {
+            (header.id, old) = (there.id, there.settings);
+        }
         let seed = flags.seed.or_else(|| old.get("seed")?.as_u64()).unwrap_or_else(|| runs::random() & 0xffff_ffff);
-        let rounds = flags.warmup + flags.repeat;
-        let may = |left: &Left| beside.contains(&&*left.name) || is_fresh_name(&left.name, contenders.iter().map(String::as_str), rounds);
-        let own = Own::of(&dir).left().into_iter().filter(may).collect();
-        Keeping { own, old, state: dir.join("haul-state"), dir, seed }
+        Keeping { header, old, state: dir.join("haul-state"), dir, seed }
     }
 
-    /// Refuses a run directory that is the source or in it: what is kept there would be copied, and would change it.
+    /// Refuses a run directory that is the source or in it: samples written there would change the source.
     pub fn apart(&self, from: &Origin, flags: &ComparisonFlags) -> Result<()> {
         if from.location.is_remote() || !real(&self.dir).starts_with(open::path_of(&from.location.path)) {
             return Ok(());
@@ -59,7 +58,7 @@ impl Keeping {
     }
 }
 
-/// The path with its links resolved, as far as it is there already.
+/// The path with its links resolved, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
     let Some((above, real)) = found else { return path.to_path_buf() };

@@ -7,16 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_bench::comparison::{Comparison, Contender, Event, Own, Source};
+use haul_bench::comparison::{Comparison, Contender, Event, Source, prefix};
 use haul_bench::plot::Unit;
 use haul_bench::process::{Bounds, Group};
 use haul_bench::record::{Header, Kind, Outcome, Place, Run, Sample, Tool};
-use haul_bench::report::{Metric, Point, points};
-use haul_bench::stats::{Difference, Summary};
+use haul_bench::report::points;
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::runs;
 use crate::exit::Exit;
@@ -36,7 +35,7 @@ pub use keeping::Keeping;
 pub use origin::Origin;
 pub use target::Target;
 
-/// What a signal says that ends a comparison.
+/// Printed at the first signal.
 const STOPPING: &str = "stopping and cleaning up (a second signal stops at once and leaves the last copy)";
 
 /// Signals end a comparison; the second one at once, with the processes that are being measured.
@@ -51,10 +50,10 @@ const COMPARED: &str = "every copy was compared with the source: names, types, s
 
 const PICKED: &str = "the best of many points is chosen by these same times, and so looks slightly better than it is";
 
-/// What a run's settings have of the source, once it was read.
+/// Settings that describe the source.
 const SOURCE: [&str; 3] = ["source_files", "source_bytes", "source_hash"];
 
-/// What was really done about caches.
+/// The setting that records how caches were treated.
 const CACHES: &str = "caches_before";
 
 /// All that a run is made of.
@@ -64,10 +63,10 @@ pub struct PlannedRun<'a> {
     pub global: &'a Global,
     pub keeping: &'a Keeping,
     pub from: &'a Origin,
-    pub targets: &'a [&'a Target<'a>],
+    pub target: &'a Target<'a>,
     pub contenders: &'a [Contender<'a>],
     pub tools: Vec<Tool>,
-    /// A run goes on only with the same.
+    /// A run is resumed only with the same.
     pub settings: BTreeMap<String, Value>,
     pub cancel: &'a Cancel,
     pub group: &'a Group,
@@ -76,7 +75,6 @@ pub struct PlannedRun<'a> {
 /// A run that is over, or was stopped.
 pub struct Finished {
     pub run: Run,
-    pub source: Source,
     pub stopped: bool,
 }
 
@@ -94,13 +92,11 @@ impl PlannedRun<'_> {
         let new = !dir.exists();
         let mut run = Run::begin(dir, self.header(caches.words))?;
         let had = run.samples.len();
-        let list = dir.join("source.list");
         let from = self.from.here();
-        let finished = self.prepare(&mut run, &list).map(|source| {
-            let targets = self.places();
+        let finished = self.prepare(&mut run).map(|source| {
             let comparison = Comparison {
                 contenders: self.contenders,
-                targets: &targets,
+                target: self.target,
                 source: &source,
                 from: from.as_deref(),
                 repeat: self.flags.repeat,
@@ -112,28 +108,23 @@ impl PlannedRun<'_> {
                 cancel: self.cancel,
                 group: self.group,
             };
-            let quiet = self.global.quiet;
-            let repeat = self.flags.repeat;
-            let finished = comparison.measure_all(&mut run, &mut |event| {
-                if !quiet {
-                    report(&event, repeat)
+            comparison.measure_all(&mut run, &mut |event| {
+                if !self.global.quiet {
+                    report(&event, self.flags.repeat)
                 }
-            });
-            (source, finished)
+            })
         });
-        let _it_may_be_gone = std::fs::remove_dir_all(&self.keeping.state);
-        let (source, finished) = match finished {
+        let _ = std::fs::remove_dir_all(&self.keeping.state);
+        let finished = match finished {
             Ok(finished) => finished,
             Err(e) => {
-                let _it_may_not_be_there = std::fs::remove_file(&list);
                 // Nothing was measured: nothing is worth keeping.
                 if new && had == 0 {
-                    let _it_may_stay = std::fs::remove_dir_all(dir);
+                    let _ = std::fs::remove_dir_all(dir);
                 }
                 return Err(e);
             }
         };
-        source.forget();
         let stopped = match finished {
             Ok(()) => false,
             Err(e) if e.kind() == ErrorKind::Cancelled => true,
@@ -147,11 +138,7 @@ impl PlannedRun<'_> {
         if stopped {
             out::say_plainly(&how_to_resume(run.dir(), self.flags));
         }
-        Ok(Finished { run, source, stopped })
-    }
-
-    fn places(&self) -> Vec<&dyn haul_bench::comparison::Target> {
-        self.targets.iter().map(|target| *target as _).collect()
+        Ok(Finished { run, stopped })
     }
 
     fn header(&self, caches: &str) -> Header {
@@ -160,14 +147,14 @@ impl PlannedRun<'_> {
             settings.insert(name.to_string(), value);
         };
         set("source", self.from.location.to_string().into());
-        set("destination", self.targets.iter().map(|target| target.location().to_string()).collect::<Vec<_>>().into());
+        set("destination", self.target.location().to_string().into());
         set("repeat", self.flags.repeat.into());
         set("warmup", self.flags.warmup.into());
         set("seed", self.keeping.seed.into());
         set("limit_seconds", self.flags.limit.as_secs_f64().into());
         set("caches", self.flags.caches.word().into());
         set(CACHES, caches.into());
-        // What was noted when the source was read first; that it is so still is seen when it has been read again.
+        // The source as it was read first; `agree` compares it with the source now.
         for name in SOURCE {
             if let Some(old) = self.keeping.old.get(name) {
                 set(name, old.clone());
@@ -177,8 +164,7 @@ impl PlannedRun<'_> {
             let path = (!location.is_remote()).then(|| open::path_of(&location.path));
             Place::of(role, &location.to_string(), path.as_deref())
         };
-        let mut places = vec![place("source", &self.from.location)];
-        places.extend(self.targets.iter().map(|target| place("destination", target.location())));
+        let places = vec![place("source", &self.from.location), place("destination", self.target.location())];
         let mut notes = vec![format!("caches: {caches}")];
         if places.iter().any(|place| place.file_system.is_none()) {
             notes.push("only this machine's caches, not those of the remote host".to_string());
@@ -187,11 +173,10 @@ impl PlannedRun<'_> {
         notes.push("times end when the tool exits; they do not include writing to disk".to_string());
         notes.push(COMPARED.to_string());
         notes.extend((self.kind == Kind::Sweep && self.contenders.len() > 3).then(|| PICKED.to_string()));
-        Header { places, tools: self.tools.clone(), settings, notes, ..runs::header(self.kind) }
+        Header { places, tools: self.tools.clone(), settings, notes, ..self.keeping.header.clone() }
     }
 
-    /// Notes what the source is, or refuses to go on with another one than the run began with: their times say nothing of each
-    /// other.
+    /// Records the source in the header, or refuses another source than the run began with.
     fn agree(&self, run: &mut Run, source: &Source) -> Result<()> {
         let now: [Value; 3] = [source.files.into(), source.bytes.into(), format!("{:032x}", source.digest).into()];
         let old = SOURCE.map(|name| run.header.settings.get(name).cloned());
@@ -216,7 +201,7 @@ impl PlannedRun<'_> {
     }
 
     /// Reads the source, and asks whether there is room for a copy.
-    fn prepare(&self, run: &mut Run, list: &Path) -> Result<Source> {
+    fn prepare(&self, run: &mut Run) -> Result<Source> {
         let quiet = self.global.quiet;
         if !quiet {
             let goes_on = match run.samples.len() {
@@ -226,7 +211,7 @@ impl PlannedRun<'_> {
             let words = format!("samples in {}, seed {}{goes_on}", show(self.keeping.dir.as_os_str().as_bytes()), self.keeping.seed);
             out::say_plainly(&words);
         }
-        let source = self.from.read(list, self.cancel)?;
+        let source = self.from.read(self.cancel)?;
         self.agree(run, &source)?;
         if !quiet {
             out::say_plainly(&format!(
@@ -239,28 +224,25 @@ impl PlannedRun<'_> {
                 out::say_plainly(&format!("{} fifos, sockets or devices in it are ignored", units::count(source.specials)));
             }
         }
-        // A copy that was left by a kill goes before the first is made.
-        let own = |name: &str| self.keeping.own.iter().any(|left| left.name == name);
-        Own::of(&self.keeping.dir).clear(&self.places(), &own)?;
-        for target in self.targets {
-            let Some(space) = target.space()? else { continue };
-            if space.bytes < source.bytes || space.files < source.files + source.dirs {
-                let e = Error::new(ErrorKind::NoSpace, "begin").at(&target.location().to_bytes());
-                let e = e.because(format!(
-                    "a copy needs {} and {} files, and there is room for {} and {}",
-                    units::bytes(source.bytes),
-                    units::count(source.files + source.dirs),
-                    units::bytes(space.bytes),
-                    units::count(space.files)
-                ));
-                return Err(e.hint("name another destination, or a smaller source"));
-            }
+        self.target.clear_left(&prefix(&run.header))?;
+        if let Some(space) = self.target.space()?
+            && (space.bytes < source.bytes || space.files < source.files + source.dirs)
+        {
+            let e = Error::new(ErrorKind::NoSpace, "begin").at(&self.target.location().to_bytes());
+            let e = e.because(format!(
+                "a copy needs {} and {} files, and there is room for {} and {}",
+                units::bytes(source.bytes),
+                units::count(source.files + source.dirs),
+                units::bytes(space.bytes),
+                units::count(space.files)
+            ));
+            return Err(e.hint("name another destination, or a smaller source"));
         }
         Ok(source)
     }
 }
 
-/// The sentence that there is for a source that has no disk.
+/// A note for a source in memory.
 fn in_memory(places: &[Place]) -> Option<String> {
     let kind = places.iter().find(|place| place.role == "source")?.file_system.as_deref()?;
     let words = || format!("the source is on {kind}, and its files stay in memory whatever is dropped");
@@ -270,15 +252,14 @@ fn in_memory(places: &[Place]) -> Option<String> {
 /// One line a copy; it begins when the copy does.
 fn report(event: &Event<'_>, repeat: u32) {
     let mut to = io::stderr().lock();
-    // Nobody reads it any more: the measurement goes on.
-    let _unread = match event {
+    // The measurement goes on also when nobody reads its progress.
+    let _ = match event {
         Event::Begins { nth, of, round: 0, contender } => write!(to, "{nth:>4} of {of}, warm-up, {contender}: "),
         Event::Begins { nth, of, round, contender } => write!(to, "{nth:>4} of {of}, round {round} of {repeat}, {contender}: "),
-        Event::Checking { .. } => Ok(()),
         Event::Ended(sample) => writeln!(to, "{}", ended(sample)),
         Event::Left(e) => writeln!(to, "haul: a copy could not be removed: {e}"),
     };
-    let _unread = to.flush();
+    let _ = to.flush();
 }
 
 fn ended(sample: &Sample) -> String {
@@ -303,7 +284,7 @@ pub fn found(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| is_program(path))
 }
 
-/// What a program says of itself: its first line.
+/// The first line of a program's version.
 pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<String> {
     const LONGEST: Duration = Duration::from_secs(10);
     let ran = haul_bench::process::run(argv, &[], Bounds { limit: LONGEST, cancel, group }).ok()?;
@@ -312,19 +293,10 @@ pub fn version(argv: &[OsString], cancel: &Cancel, group: &Group) -> Option<Stri
 }
 
 impl Finished {
-    /// Prints the results, and with `--json` the fields of `event` beside those that every such document has.
-    pub fn show(&self, event: &str, mut fields: Value, global: &Global) -> Result<()> {
+    /// Prints the results; with `--json` as the document `event`.
+    pub fn show(&self, event: &str, global: &Global) -> Result<()> {
         runs::results(&self.run, global)?;
-        for (name, value) in [
-            ("run", show(self.run.dir().as_os_str().as_bytes()).into()),
-            ("complete", (!self.stopped).into()),
-            ("seed", self.run.header.settings["seed"].clone()),
-            ("files", self.source.files.into()),
-            ("bytes", self.source.bytes.into()),
-        ] {
-            fields[name] = value;
-        }
-        runs::document(event, fields, global)
+        runs::summary(event, &self.run, global)
     }
 
     /// `Signal` for a run that was stopped, `Partial` if no copy counts.
@@ -336,39 +308,6 @@ impl Finished {
             (false, false) => Exit::Partial,
         }
     }
-}
-
-/// The fields that the points of both commands have.
-pub fn point_json(point: &Point<'_>) -> Value {
-    let ranked = |metric| point.summary(metric).filter(|_| !point.is_wrong());
-    let troubles = point.troubles().into_iter().map(|(outcome, reason)| json!({"outcome": outcome, "reason": reason}));
-    json!({
-        "wall": ranked(Metric::Seconds).as_ref().map(summary_json),
-        "bytes_per_second": ranked(Metric::Rate).map(|s| s.median),
-        "files_per_second": ranked(Metric::Files).map(|s| s.median),
-        "copies_right": point.good(),
-        "troubles": troubles.collect::<Value>(),
-    })
-}
-
-fn summary_json(summary: &Summary) -> Value {
-    json!({
-        "count": summary.count,
-        "median_seconds": summary.median,
-        "interval_seconds": [summary.interval.0, summary.interval.1],
-        "coverage": summary.coverage,
-        "least_seconds": summary.least,
-        "most_seconds": summary.most,
-    })
-}
-
-pub fn difference_json(difference: &Difference) -> Value {
-    json!({
-        "ratio": difference.ratio,
-        "interval": [difference.interval.0, difference.interval.1],
-        "p": difference.p,
-        "verdict": difference.verdict.words(),
-    })
 }
 
 /// The command that resumes a run that was stopped.
@@ -400,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_in_memory_is_said() {
+    fn a_source_in_memory_is_noted() {
         let source = |kind: &str| Place { role: "source".into(), file_system: Some(kind.into()), ..Place::default() };
         let target = Place { role: "destination".into(), file_system: Some("tmpfs".into()), ..Place::default() };
         let words = in_memory(&[target.clone(), source("tmpfs")]).expect("a sentence");

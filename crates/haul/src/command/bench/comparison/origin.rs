@@ -1,7 +1,7 @@
 //! The source of the copies.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_bench::comparison::Source;
@@ -25,7 +25,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Errors: `NotFound`; `Usage` for what has no name of its own.
+    /// Errors: `NotFound`; `Usage` for a place without a name, such as `/`.
     pub fn open(location: &Location, hosts: &Hosts) -> Result<Origin> {
         let shown = location.to_bytes();
         let location = match () {
@@ -58,7 +58,7 @@ impl Origin {
         (!self.location.is_remote()).then(|| open::path_of(&self.location.path))
     }
 
-    pub(super) fn read(&self, list: &Path, cancel: &Cancel) -> Result<Source> {
-        Source::read(&*self.store, self.leaf.as_deref(), &self.name, list, open::processors(), cancel)
+    pub(super) fn read(&self, cancel: &Cancel) -> Result<Source> {
+        Source::read(&*self.store, self.leaf.as_deref(), &self.name, open::processors(), cancel)
     }
 }

@@ -1,4 +1,4 @@
-//! How other programs reach what the flags say: options of ssh and of haul, the endpoint of an object store.
+//! The connection flags for other programs: options of ssh and of haul, the endpoint of an object store.
 
 use haul_stores::{s3, ssh};
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ pub fn ssh(connect: &Connect) -> Vec<OsString> {
     connect.get::<ssh::Flags>().ssh.as_ref().map(words).filter(|words| !words.is_empty()).unwrap_or_else(|| vec!["ssh".into()])
 }
 
-/// Options that ssh, scp and sftp understand. Nobody is there to be asked for a password.
+/// Options that ssh, scp and sftp understand; they never ask for a password.
 pub fn ssh_options(connect: &Connect, location: &Location) -> Vec<OsString> {
     let connect: ssh::Flags = connect.get();
     let mut out: Vec<OsString> = Vec::new();

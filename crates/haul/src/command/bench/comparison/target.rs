@@ -1,16 +1,15 @@
 //! A destination, wherever it is: an empty directory, in which fresh ones are made and removed.
 
-use haul_stores::s3::BucketHost;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use haul_bench::comparison::{self, Left};
+use haul_bench::comparison;
 use haul_core::cancel::Cancel;
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, show};
+use haul_core::entry::{Dir, Entry, Kind, show};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Flow, Space, Store};
-use haul_stores::s3::admin;
+use haul_stores::s3::{BucketHost, admin};
 
 use super::Origin;
 use crate::command::{files, scope};
@@ -32,8 +31,8 @@ pub struct Target<'a> {
 
 impl<'a> Target<'a> {
     /// The directory at an address; made if only its last part is missing. Errors: `Usage` where it is the source or in it;
-    /// `Exists` where anything is in it but what is left there of `own`; its place among the run's targets is `number`.
-    pub fn open(location: &Location, hosts: &'a Hosts, from: &Origin, number: usize, own: &[Left]) -> Result<Target<'a>> {
+    /// `Exists` where it contains other names than copies of the run with the prefix `own`.
+    pub fn open(location: &Location, hosts: &'a Hosts, from: &Origin, own: &str) -> Result<Target<'a>> {
         if location.scheme.keys && location.path.iter().any(|byte| b"*?[".contains(byte)) {
             let e = Error::new(ErrorKind::Usage, "open").at(&location.to_bytes());
             return Err(e.because("a pattern cannot be a destination").hint("name a prefix without * ? ["));
@@ -60,30 +59,35 @@ impl<'a> Target<'a> {
             }
         };
         let target = Target { base, hosts, local, made };
-        let own: Vec<&Left> = own.iter().filter(|left| left.target == number && left.is_in(&target)).collect();
-        target.must_be_empty(&own)?;
-        Ok(target)
-    }
-
-    fn must_be_empty(&self, own: &[&Left]) -> Result<()> {
-        let mut strange = Vec::new();
-        let is_own = |leaf: &[u8]| own.iter().any(|left| left.name.as_bytes() == leaf);
-        self.store()?.list(&Dir::root(), &mut |entry| {
-            match entry {
-                Ok(entry) if entry.name.leaf.is_empty() || is_own(&entry.name.leaf) => return Flow::Go,
-                Ok(entry) => strange.push(show(&entry.name.leaf)),
-                Err(e) => strange.push(show(e.path().unwrap_or_default())),
-            }
-            if strange.len() > SHOWN { Flow::Stop } else { Flow::Go }
-        })?;
+        let strange = target.names(|leaf| !comparison::is_copy(own, leaf), SHOWN + 1)?;
         if strange.is_empty() {
-            return Ok(());
+            return Ok(target);
         }
         let more = if strange.len() > SHOWN { ", ..." } else { "" };
-        strange.truncate(SHOWN);
-        let e = Error::new(ErrorKind::Exists, "begin").at(&self.base.to_bytes());
-        let e = e.because(format!("the directory is not empty: it has {}{more}", strange.join(", ")));
+        let shown = strange.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let e = Error::new(ErrorKind::Exists, "begin").at(&target.base.to_bytes());
+        let e = e.because(format!("the directory is not empty: it has {shown}{more}"));
         Err(e.hint("name an empty or new directory; --out removes the copies of an interrupted run when it resumes it"))
+    }
+
+    /// At most `most` of the names that are `wanted`.
+    fn names(&self, wanted: impl Fn(&[u8]) -> bool, most: usize) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.store()?.list(&Dir::root(), &mut |entry| {
+            match entry {
+                Ok(entry) if entry.name.leaf.is_empty() || !wanted(&entry.name.leaf) => return Flow::Go,
+                Ok(entry) => names.push(show(&entry.name.leaf)),
+                Err(e) => names.push(show(e.path().unwrap_or_default())),
+            }
+            if names.len() < most { Flow::Go } else { Flow::Stop }
+        })?;
+        Ok(names)
+    }
+
+    /// Removes the copies that an earlier process of the run with the prefix `own` has left.
+    pub fn clear_left(&self, own: &str) -> Result<()> {
+        let left = self.names(|leaf| comparison::is_copy(own, leaf), usize::MAX)?;
+        left.iter().try_for_each(|name| comparison::Target::clear(self, name))
     }
 
     fn store(&self) -> Result<Arc<dyn Store>> {
@@ -107,14 +111,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The place is left as it was found, however the run ends: a directory that was made goes, if nothing is in it.
+/// Removes the directory if the run has made it and nothing is in it.
 impl Drop for Target<'_> {
     fn drop(&mut self) {
-        if !self.made || self.must_be_empty(&[]).is_err() {
+        if !self.made || !self.names(|_| true, 1).is_ok_and(|names| names.is_empty()) {
             return;
         }
         if let Ok(opened) = open::name_of(&Argument::new(&self.base, self.hosts)) {
-            let _it_may_stay = opened.store.remove(&[Entry::bare(opened.name(), Kind::Dir)]);
+            let _ = opened.store.remove(&[Entry::bare(opened.name(), Kind::Dir)]);
         }
     }
 }
@@ -166,26 +170,6 @@ impl comparison::Target for Target<'_> {
         Ok(())
     }
 
-    /// The inode; here also when it was made, since inodes are used again.
-    fn mark(&self, name: &str) -> Result<Option<String>> {
-        use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-        if let Some(base) = &self.local {
-            let place = base.join(name);
-            let asked = StatxFlags::INO | StatxFlags::BTIME;
-            let found = statx(CWD, &place, AtFlags::SYMLINK_NOFOLLOW, asked);
-            let found = found.map_err(|e| Error::io(e.into(), "look at").at(place.as_os_str().as_bytes()))?;
-            let born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-            let ino = found.stx_ino;
-            let when = (found.stx_btime.tv_sec, found.stx_btime.tv_nsec);
-            return Ok(Some(if born { format!("{ino}@{}.{:09}", when.0, when.1) } else { ino.to_string() }));
-        }
-        if self.base.scheme.keys {
-            return Ok(None);
-        }
-        let found = comparison::Target::open(self, name)?.stat(&Name::of(&Dir::root()), MetaMask::NONE)?;
-        Ok((found.ino != 0).then(|| found.ino.to_string()))
-    }
-
     fn clear(&self, name: &str) -> Result<()> {
         let place = self.at(name);
         let asked = Argument::new(&place, self.hosts);
@@ -193,7 +177,7 @@ impl comparison::Target for Target<'_> {
         let failed = |e: &Error| {
             first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e.again());
         };
-        // What is to be cleaned up is, also where the run was told to stop.
+        // Cleaned up also when the run is cancelled.
         match scope::of(&asked)? {
             Some(scope) => {
                 let how = admin::Rm { recursive: true, force: true, quiet_missing: true, dry: false, versions: false, version: None };

@@ -2,21 +2,17 @@
 
 mod show;
 
-use haul_core::place::{OpenOptions, Role};
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use haul_bench::files::left::{self, State};
 use haul_bench::files::{self as bench, Event, LocalPlace, Measured, Operation, PREFIX, Place, Settings, StorePlace};
 use haul_bench::record::{self, Header, Kind, Outcome, Run, Sample};
-use haul_core::cancel::{Cancel, Stop};
+use haul_core::cancel::Cancel;
 use haul_core::entry::{self, show as safe};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::{OpenOptions, Role};
 use haul_core::store::Store;
-use haul_stores::local::{Local, Options};
 use serde_json::json;
 
 use super::runs::{self, now};
@@ -24,33 +20,17 @@ use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::FilesFlags;
 use crate::hosts::Hosts;
-use crate::open;
-use crate::{out, units};
-
-/// How long files may be removed for, once a signal has come.
-const GRACE: Duration = Duration::from_secs(30);
-/// Removing files for longer is announced.
-const QUIET: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(50);
+use crate::{open, out, units};
 
 pub fn run(flags: &FilesFlags, global: &Global) -> Exit {
-    let done = match flags.cleanup {
-        true => cleanup(flags, global),
-        false => measure(flags, global),
-    };
-    done.unwrap_or_else(|e| out::error(&e))
+    measure(flags, global).unwrap_or_else(|e| out::error(&e))
 }
 
-/// Where the user's directory is, opened.
-enum Opened {
-    Local,
-    Store(Arc<dyn Store>),
-}
-
-fn opened(flags: &FilesFlags, hosts: &Hosts) -> Result<Opened> {
+/// The user's directory, opened; `None` on this machine.
+fn opened(flags: &FilesFlags, hosts: &Hosts) -> Result<Option<Arc<dyn Store>>> {
     let argument = open::Argument::new(&flags.place, hosts);
     if !flags.place.is_remote() {
-        return Ok(Opened::Local);
+        return Ok(None);
     }
     let host = hosts.reach(&flags.place)?;
     let mut path = host.path(&flags.place);
@@ -60,43 +40,25 @@ fn opened(flags: &FilesFlags, hosts: &Hosts) -> Result<Opened> {
             path.push(b'/');
         }
         let options = OpenOptions { role: Role::Destination, ..OpenOptions::default() };
-        return host.open(&path, options).map(Opened::Store);
+        return host.open(&path, options).map(Some);
     }
     match host.lookup(&path)? {
-        Some(entry::Kind::Dir) => host.open(&path, OpenOptions::default()).map(Opened::Store),
+        Some(entry::Kind::Dir) => host.open(&path, OpenOptions::default()).map(Some),
         Some(_) => Err(Error::new(ErrorKind::Usage, "open").at(&argument.path).because("is not a directory")),
         None => Err(open::missing(&argument.path).hint("make it first, with `haul mkdir`")),
     }
-}
-
-/// Twelve random hexadecimal digits.
-fn identity() -> Result<String> {
-    let mut bytes = [0; 6];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|e| Error::io(e, "read").at(b"/dev/urandom"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn address(flags: &FilesFlags) -> String {
     safe(&flags.place.to_bytes())
 }
 
-fn host_name() -> String {
-    safe(rustix::system::uname().nodename().to_bytes())
-}
-
 /// Makes the directory of the run.
-fn made(flags: &FilesFlags, opened: &Opened, id: &str) -> Result<Arc<dyn Place>> {
-    let leaf = format!("{PREFIX}{id}");
-    let process = std::process::id();
-    let mark = bench::mark(&host_name(), process, left::started(process).unwrap_or(0));
+fn made(flags: &FilesFlags, opened: Option<Arc<dyn Store>>) -> Result<Arc<dyn Place>> {
+    let leaf = format!("{PREFIX}{:012x}", runs::random() >> 16);
     Ok(match opened {
-        Opened::Local => Arc::new(LocalPlace::make(&open::path_of(&flags.place.to_bytes()), &leaf, &mark)?),
-        Opened::Store(store) => {
-            let now = jiff::Timestamp::now();
-            let time = entry::Time { secs: now.as_second(), nanos: now.subsec_nanosecond().unsigned_abs() };
-            Arc::new(StorePlace::make(store.clone(), &address(flags), &leaf, &mark, time)?)
-        }
+        None => Arc::new(LocalPlace::make(&open::path_of(&flags.place.to_bytes()), &leaf)?),
+        Some(store) => Arc::new(StorePlace::make(store, &address(flags), &leaf)?),
     })
 }
 
@@ -104,22 +66,21 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
     flags.settings.check()?;
     let hosts = Hosts::for_data(&flags.connect, global.state_dir.as_deref());
     let opened = opened(flags, &hosts)?;
-    let id = identity()?;
     // Before anything is made at the place: whether the samples can be kept is known now.
-    let mut run = begin(&runs::directory(flags.out.as_deref(), global, Kind::Files), flags, &id)?;
+    let mut run = begin(&runs::directory(flags.out.as_deref(), global, Kind::Files), flags)?;
     let signalled = listen();
-    let place = made(flags, &opened, &id)?;
+    let place = made(flags, opened)?;
     let mut session = Session { flags, global, kept: &mut run, failed: false };
     let ran = session.all(&place, &signalled);
     let stuck = matches!(&ran, Err(e) if e.kind() == ErrorKind::TimedOut && e.op() == "stop");
     let interrupted = signalled.is_set();
     let failed = session.failed;
-    // What was measured is kept and shown first: removing many files may take its time.
+    // The results are kept and shown first: removing many files may take long.
     let kept = finish(&mut run, interrupted || ran.is_err(), global);
     let removed = match (flags.keep, stuck) {
         (true, _) => Ok(()),
         (false, true) => Err(Error::new(ErrorKind::TimedOut, "remove").at(place.words().as_bytes()).because("not removed")),
-        (false, false) => remove(&place, &signalled, global),
+        (false, false) => place.remove(),
     };
     kept?;
     if flags.keep && !global.quiet {
@@ -138,60 +99,23 @@ fn measure(flags: &FilesFlags, global: &Global) -> Result<Exit> {
         Err(e) => out::error(&e),
     };
     if let Err(e) = removed {
-        let left = format!("not removed: {}: {}; remove it with `haul bench files --cleanup DIR`", place.words(), e.reason());
-        out::say(&left);
+        out::say(&format!("not removed: {}; `haul rm -r {}` removes it", e.reason(), place.words()));
         return Ok(exit.or_worse(Exit::Partial));
     }
     Ok(exit)
 }
 
-/// The first signal stops what is under way; a second leaves at once.
+/// The first signal stops the run; a second one ends the program at once.
 fn listen() -> Cancel {
     let cancel = Cancel::default();
-    let left = "stopped at once; `haul bench files --cleanup DIR` removes what is left there";
+    let left = "stopped at once; the directory of the run, haul-bench-files-..., is left: remove it with `haul rm -r`";
     super::signals::listen(&cancel, "stopping and removing the files (a second signal stops at once)", Some(left));
     cancel
 }
 
-/// Removes the directory of the run: for as long as it takes, but no longer than `GRACE` after a signal.
-fn remove(place: &Arc<dyn Place>, signalled: &Cancel, global: &Global) -> Result<()> {
-    let over = Cancel::default();
-    let (to, from) = mpsc::channel();
-    let (theirs, words) = (over.clone(), place.words());
-    let place = place.clone();
-    std::thread::spawn(move || {
-        let _heard = to.send(place.remove(&theirs));
-    });
-    let (begun, mut told) = (Instant::now(), global.quiet);
-    let mut since = None;
-    loop {
-        match from.recv_timeout(LOOK) {
-            Ok(removed) => return removed,
-            Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Error::new(ErrorKind::Other, "remove").at(words.as_bytes())),
-            Err(mpsc::RecvTimeoutError::Timeout) if !signalled.is_set() => {
-                if !told && begun.elapsed() > QUIET {
-                    told = true;
-                    out::say_plainly("removing the files ...");
-                }
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let since = since.get_or_insert_with(Instant::now);
-                if since.elapsed() > GRACE && over.set(Stop::Signal) {
-                    continue;
-                }
-                if since.elapsed() > GRACE + Duration::from_secs(5) {
-                    let e = Error::new(ErrorKind::TimedOut, "remove").at(words.as_bytes());
-                    return Err(e.because(format!("not all was removed within {} s", GRACE.as_secs())));
-                }
-            }
-        }
-    }
-}
-
-fn begin(dir: &Path, flags: &FilesFlags, id: &str) -> Result<Run> {
+fn begin(dir: &Path, flags: &FilesFlags) -> Result<Run> {
     let local = (!flags.place.is_remote()).then(|| open::path_of(&flags.place.to_bytes()));
     let header = Header {
-        id: id.into(),
         places: vec![record::Place::of("place", &address(flags), local.as_deref())],
         settings: flags.settings.to_settings(),
         notes: show::notes(&flags.settings, local.is_some()),
@@ -207,11 +131,10 @@ fn finish(run: &mut Run, cut_off: bool, global: &Global) -> Result<()> {
         let dir = safe(run.dir().as_os_str().as_bytes());
         out::say(&format!("what was measured is kept; the same command with --out {dir} resumes"));
     }
-    let samples: Vec<Sample> = run.samples.iter().filter(|sample| sample.outcome != Outcome::Interrupted).cloned().collect();
-    if !samples.is_empty() {
+    if run.samples.iter().any(|sample| sample.outcome != Outcome::Interrupted) {
         runs::results(run, global)?;
     }
-    runs::document("bench-files-summary", json!({ "rows": show::rows(&samples) }), global)?;
+    runs::summary("bench-files-summary", run, global)?;
     runs::page(run.dir(), global);
     Ok(())
 }
@@ -249,7 +172,7 @@ impl Session<'_> {
         bench::run(place, &settings, cancel, &have, &mut |event| self.event(&event))
     }
 
-    /// What the place cannot do is said before anything begins.
+    /// Reports and removes operations that the place does not support.
     fn leave_out(&mut self, place: &Arc<dyn Place>, settings: &mut Settings) -> Result<()> {
         let mut refused: Vec<(Operation, String)> = Vec::new();
         for op in settings.operations.clone() {
@@ -307,48 +230,4 @@ impl Session<'_> {
         runs::document("bench-files", json!({ "sample": sample }), self.global)?;
         self.kept.add(sample)
     }
-}
-
-fn left_by(store: &Arc<dyn Store>, flags: &FilesFlags, leaf: &[u8]) -> Arc<dyn Place> {
-    Arc::new(StorePlace::found(store.clone(), &address(flags), leaf))
-}
-
-fn cleanup(flags: &FilesFlags, global: &Global) -> Result<Exit> {
-    let hosts = Hosts::new(&flags.connect);
-    let store: Arc<dyn Store> = match opened(flags, &hosts)? {
-        Opened::Local => Arc::new(Local::open(&open::path_of(&flags.place.to_bytes()), Options::default())?),
-        Opened::Store(store) => store,
-    };
-    let signalled = listen();
-    let (mut removed, mut exit) = (0u32, Exit::Success);
-    for found in left::find(&*store, &host_name())? {
-        let name = safe(&found.leaf);
-        let goes = found.state == State::Over || (found.state == State::Elsewhere && flags.force);
-        let what = match found.state {
-            _ if goes => match remove(&left_by(&store, flags, &found.leaf), &signalled, global) {
-                Ok(()) => {
-                    removed += 1;
-                    format!("removed {name}")
-                }
-                Err(e) => {
-                    exit = exit.or_worse(if signalled.is_set() { Exit::Signal } else { Exit::Partial });
-                    out::failure(&e);
-                    continue;
-                }
-            },
-            State::Over | State::Elsewhere => {
-                format!("{name} is left: it belongs to another machine and may be active; --cleanup --force removes it")
-            }
-            State::Running => format!("{name} is left: its run is active on this machine"),
-            State::Foreign => format!("{name} is left: it has no mark of `haul bench files` in it"),
-        };
-        runs::document("bench-files-cleanup", json!({ "name": name, "removed": goes }), global)?;
-        if !global.quiet {
-            out::say(&what);
-        }
-    }
-    if removed == 0 && !global.quiet && exit == Exit::Success {
-        out::say("nothing to remove");
-    }
-    Ok(exit)
 }

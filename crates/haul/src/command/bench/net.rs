@@ -1,23 +1,23 @@
 //! `haul bench net`: reach the host once, measure its round trip, then point after point.
 
-mod show;
-
-use haul_stores::ssh::{Flags, Route, SshHost};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use haul_bench::net::{self, Curve, Plan, Point, Remote, Window};
+use haul_bench::net::{self, Plan, Point, Remote, SMALL, Window};
 use haul_bench::record::{self, Header, Kind, Place, Run, Sample};
 use haul_core::cancel::Cancel;
 use haul_core::entry::show as safe;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_stores::ssh::{Flags, Route, SshHost};
 
 use super::runs::{self, now};
 use crate::exit::Exit;
 use crate::flags::Global;
 use crate::flags::bench::NetFlags;
+use crate::flags::connect::Connect;
 use crate::hosts::Hosts;
-use crate::out;
+use crate::render::things;
+use crate::{out, units};
 
 const NOTES: [&str; 2] = [
     "No disk is used: the data are generated and discarded.",
@@ -28,10 +28,7 @@ const NOTES: [&str; 2] = [
 const PINGS: usize = 21;
 
 pub fn run(flags: &NetFlags, global: &Global) -> Exit {
-    match bench(flags, global) {
-        Ok(exit) => exit,
-        Err(e) => out::error(&e),
-    }
+    bench(flags, global).unwrap_or_else(|e| out::error(&e))
 }
 
 fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
@@ -44,14 +41,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     };
     let address = safe(flags.host.host.as_deref().unwrap_or_default().as_bytes());
     let (dir, seed) = directory_and_seed(flags, global);
-    let plan = Plan {
-        streams: flags.streams.clone(),
-        directions: flags.directions.clone(),
-        seconds: flags.seconds,
-        repeat: flags.repeat,
-        small: flags.small,
-        seed,
-    };
+    let plan = Plan { seed, ..flags.plan.clone() };
     remote.check(&plan)?;
     let mut run = Run::begin(&dir, header(&plan, &address))?;
     let stop = Cancel::default();
@@ -68,7 +58,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
     let window = Window::of(plan.seconds, Duration::try_from_secs_f64(round_trip).unwrap_or_default());
     let points = plan.points();
     let left = points.iter().filter(|point| !is_measured(&run, **point)).count();
-    tell(&show::beginning(&address, &plan, window, left, points.len(), &dir));
+    tell(&beginning(&address, &plan, window, left, points.len(), &dir));
     let mut ended = None;
     for (number, point) in points.iter().enumerate() {
         if is_measured(&run, *point) {
@@ -79,7 +69,7 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
             // An interrupted measurement is repeated when the run is resumed.
             break;
         }
-        tell(&show::step(number + 1, points.len(), *point, &sample));
+        tell(&step(number + 1, points.len(), *point, &sample));
         run.add(sample)?;
         if let Some(e) = failed {
             // After a failure the route may differ, and a host that is gone would time out at each point.
@@ -88,23 +78,10 @@ fn bench(flags: &NetFlags, global: &Global) -> Result<Exit> {
         }
     }
     let interrupted = stop.is_set();
-    let complete = ended.is_none() && !interrupted;
-    let outcome = show::Outcome {
-        host: &address,
-        plan: &plan,
-        route: route(&flags.connect, host),
-        samples: &run.samples,
-        curves: Curve::of(&run.samples),
-        dir: &dir,
-        error: ended.as_ref(),
-        interrupted,
-    };
-    let notes = NOTES.map(String::from).into_iter().chain(show::notes(&outcome)).collect();
-    let document = show::document(&outcome);
-    run.header.notes = notes;
-    run.finish(complete.then(now))?;
+    run.header.notes = NOTES.map(String::from).into_iter().chain([route(&flags.connect, host, &run.samples)]).collect();
+    run.finish((ended.is_none() && !interrupted).then(now))?;
     runs::results(&run, global)?;
-    runs::document("bench-net", document, global)?;
+    runs::summary("bench-net", &run, global)?;
     runs::page(&dir, global);
     Ok(match ended {
         Some(e) => out::error_of_document(&e.hint("what was measured is kept; the same command with --out of this run resumes it")),
@@ -137,9 +114,14 @@ fn header(plan: &Plan, address: &str) -> Header {
     }
 }
 
-/// How the data travel, and why not by direct connections.
-fn route(connect: &crate::flags::connect::Connect, host: &SshHost) -> show::Route {
-    let Route::Agent(agent) = &host.route else { return show::Route::Sftp };
+/// How the data travelled, and why not by direct connections.
+fn route(connect: &Connect, host: &SshHost, samples: &[Sample]) -> String {
+    let Route::Agent(agent) = &host.route else {
+        return "Route: plain SFTP from /dev/zero and to /dev/null (zeros compress to nothing if ssh_config sets Compression).".into();
+    };
+    if samples.iter().any(|sample| sample.more.get("way").is_some_and(|way| way == "direct")) {
+        return "Route: haul on the remote host, data over direct encrypted TCP connections.".into();
+    }
     let not_direct = match agent.why_not_direct() {
         _ if connect.get::<Flags>().no_direct => "as --no-direct asks".into(),
         Some([out, back]) => {
@@ -148,5 +130,34 @@ fn route(connect: &crate::flags::connect::Connect, host: &SshHost) -> show::Rout
         }
         None => "an earlier run could make no other connection, which haul remembers for a day; `haul doctor` tries again".into(),
     };
-    show::Route::Agent { not_direct }
+    format!("Route: haul on the remote host, data through ssh sessions of one login: {not_direct}.")
+}
+
+/// The first line: the plan, and how long it takes.
+fn beginning(host: &str, plan: &Plan, window: Window, left: usize, all: usize, dir: &Path) -> String {
+    let each = window.warm_up + window.counted + Duration::from_millis(300);
+    let files = if plan.small { format!("files of {}", units::bytes(SMALL)) } else { "large files".into() };
+    let directions = match plan.directions[..] {
+        [one] => one.word().to_string(),
+        _ => "out and in".into(),
+    };
+    let resumed = if left < all { format!(" ({} of {all} are measured already)", all - left) } else { String::new() };
+    format!(
+        "network to {host}: {left} measurements of {} each, generated {files} {directions}, seed {}{resumed}; about {}; samples in {}",
+        units::duration(window.counted),
+        plan.seed,
+        units::duration(each * u32::try_from(left).unwrap_or(u32::MAX)),
+        safe(dir.as_os_str().as_encoded_bytes())
+    )
+}
+
+/// A line for each measurement.
+fn step(number: usize, all: usize, point: Point, sample: &Sample) -> String {
+    let streams = things(point.streams.into(), "stream");
+    let found = match (sample.rate(), &sample.reason) {
+        (Some(found), _) => units::rate(found),
+        (None, Some(reason)) => format!("failed: {reason}"),
+        (None, None) => "nothing arrived".into(),
+    };
+    format!("{number:>4}/{all} {:<3} {streams}: {found}", point.direction.word())
 }
