@@ -27,16 +27,12 @@ pub struct FtpFile {
     name: Name,
     stamp: Stamp,
     rests: Arc<Rests>,
-    /// Where reads begin that follow each other, and where the last of them ends.
-    announced: Mutex<HashMap<u64, u64>>,
 }
 
 /// A transfer whose next bytes are those from `at` on.
 struct Download {
     lease: Lease,
     data: Data,
-    /// Up to where it was announced that somebody will read.
-    end: u64,
 }
 
 impl Download {
@@ -48,7 +44,8 @@ impl Download {
     }
 }
 
-/// Transfers that go on with a read that was announced, by where in the file that is.
+/// Transfers whose next bytes nobody has asked for yet, by where in the file these are: a read that follows goes on with one, and
+/// another read takes its session.
 struct Rests {
     id: u64,
     pool: Arc<Pool>,
@@ -134,18 +131,11 @@ impl FtpFile {
         }
         // What is compared before a commit is what was listed.
         let stamp = if entry.is_bare() { stamp(&facts) } else { entry.stamp() };
-        Ok(FtpFile {
-            shared: shared.clone(),
-            path,
-            name: entry.name.clone(),
-            stamp,
-            rests: Rests::new(&shared.pool),
-            announced: Mutex::default(),
-        })
+        Ok(FtpFile { shared: shared.clone(), path, name: entry.name.clone(), stamp, rests: Rests::new(&shared.pool) })
     }
 
     /// A transfer that has the bytes from `at` on as its next.
-    fn begin(&self, at: u64, end: u64) -> Result<Download> {
+    fn begin(&self, at: u64) -> Result<Download> {
         const OP: &str = "read";
         let mut lease = self.shared.pool.take()?;
         let (data, begins) = match lease.begin_at(at, "RETR", &self.path, OP) {
@@ -153,7 +143,7 @@ impl FtpFile {
             Err(failed) => return Err(explained(&mut lease, &self.path, failed, OP)),
         };
         lease.busy = true;
-        let mut download = Download { lease, data, end };
+        let mut download = Download { lease, data };
         // The server sends all there is: what is in front is read and dropped.
         let mut left = at - begins;
         let mut buffer = vec![0; if left > 0 { SKIP } else { 0 }];
@@ -186,20 +176,14 @@ impl Source for FtpFile {
         }
         let kept = lock(&self.rests.kept).remove(&at.start);
         let download = match kept {
-            Some(download) if download.end >= at.end => download,
-            other => {
-                if let Some(other) = other {
-                    other.cut();
-                }
-                let announced = lock(&self.announced).remove(&at.start).unwrap_or(at.end);
-                self.begin(at.start, announced.clamp(at.end, self.stamp.size)).map_err(|e| e.on(&self.name))?
+            Some(download) => download,
+            None => {
+                // Chunks are read in their order: what is kept in front of this one was passed over, and its session serves here.
+                self.rests.release();
+                self.begin(at.start).map_err(|e| e.on(&self.name))?
             }
         };
         Ok(Box::new(Reader { file: self, download: Some(download), at: at.start, end: at.end }))
-    }
-
-    fn goes_on(&self, at: Range<u64>) {
-        lock(&self.announced).insert(at.start, at.end);
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -225,12 +209,8 @@ impl Reader<'_> {
     /// All was read: the transfer is kept, cut, or has come to its own end.
     fn finish(&mut self) -> Result<()> {
         let Some(mut download) = self.download.take() else { return Ok(()) };
-        if download.end > self.end {
-            self.file.rests.keep(self.end, download);
-            return Ok(());
-        }
         if self.end < self.file.stamp.size {
-            download.cut();
+            self.file.rests.keep(self.end, download);
             return Ok(());
         }
         match download.data.read(&mut [0; 1]) {
