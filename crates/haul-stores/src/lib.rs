@@ -8,13 +8,15 @@ pub mod agent;
 mod bounded;
 #[cfg(feature = "ssh")]
 mod child;
+#[cfg(feature = "ftp")]
+pub mod ftp;
 #[cfg(feature = "s3")]
 pub mod http_client;
-#[cfg(feature = "ssh")]
+#[cfg(any(feature = "ssh", feature = "ftp"))]
 mod items;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(any(feature = "memory", feature = "ssh", feature = "local"))]
+#[cfg(any(feature = "memory", feature = "ssh", feature = "local", feature = "ftp"))]
 mod lock;
 #[cfg(feature = "memory")]
 pub mod memory;
@@ -24,6 +26,8 @@ mod mux;
 /// Users and groups of this machine.
 mod names;
 
+#[cfg(any(feature = "web", feature = "ftp"))]
+mod netrc;
 #[cfg(feature = "ssh")]
 mod private;
 #[cfg(feature = "ssh")]

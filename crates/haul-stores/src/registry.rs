@@ -17,6 +17,8 @@ pub static PROVIDERS: &[&dyn Provider] = &[
     &crate::s3::S3Provider,
     #[cfg(feature = "web")]
     &crate::web::WebProvider,
+    #[cfg(feature = "ftp")]
+    &crate::ftp::FtpProvider,
 ];
 
 /// The schemes that this program can open.

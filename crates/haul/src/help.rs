@@ -62,7 +62,8 @@ A colon before the first slash means a host, as in scp, but an existing local na
 For a local name with a colon that does not exist yet, write ./NAME. IPv6 addresses go in brackets: [::1]:path.
 
 After ssh://host the path is absolute; ssh://host/~/x is relative to the login directory, as host:x is.
-In URLs %20 is a space and %25 a percent sign; S3 keys are not decoded. Passwords in addresses are refused.
+In URLs %20 is a space and %25 a percent sign; S3 keys are not decoded. Passwords in addresses are refused,
+except in ftp:// and ftps://, where ~/.netrc is the better place.
 
 Trailing slash: SRC creates DST/SRC, SRC/ means its contents (so do . and ..). A file goes into DST if DST is a
 directory or ends in a slash. For S3 only the slash decides: s3://b/pre is the object, s3://b/pre/ the directory.

@@ -102,8 +102,12 @@ impl AgentConfig {
 pub fn agent(config: &AgentConfig) -> Result<Agent> {
     let proxy = if config.use_proxy { proxy(&config.endpoint, &config.environment)? } else { None };
     let schemes = [config.endpoint.scheme_str(), proxy.as_ref().and_then(|proxy| proxy.uri().scheme_str())];
-    let roots = if config.verify && schemes.contains(&Some("https")) { roots(config)? } else { Vec::new() };
-    let tls = Arc::new(verify::config(roots, config.verify)?);
+    let roots = if config.verify && schemes.contains(&Some("https")) {
+        roots(config.ca_bundle.as_deref(), &config.environment)?
+    } else {
+        Vec::new()
+    };
+    let tls = Arc::new(verify::config(roots, config.verify, rustls::DEFAULT_VERSIONS)?);
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -126,6 +130,18 @@ pub fn agent(config: &AgentConfig) -> Result<Agent> {
     let connector =
         ().chain(SocksConnector::default()).chain(ConnectProxyConnector::default()).chain(TcpConnector::default()).chain(TlsConnector(tls));
     Ok(Agent::with_parts(config, connector, Addresses::default()))
+}
+
+/// What TLS connections beside HTTP's are made with: by version 1.2 of the protocol, and by 1.3.
+///
+/// # Errors
+///
+/// Those of [`agent`] about certificates.
+#[cfg(feature = "ftp")]
+pub fn tls_configs(verify: bool, ca_bundle: Option<&Path>, environment: &Environment) -> Result<[Arc<rustls::ClientConfig>; 2]> {
+    let roots = if verify { roots(ca_bundle, environment)? } else { Vec::new() };
+    let by = |version| verify::config(roots.clone(), verify, &[version]).map(Arc::new);
+    Ok([by(&rustls::version::TLS12)?, by(&rustls::version::TLS13)?])
 }
 
 /// Agents by origin: each origin has its own certificates and proxy.
@@ -167,8 +183,8 @@ fn usage(words: String) -> Error {
 }
 
 /// The certificates to trust: the bundle's, or the system's.
-fn roots(config: &AgentConfig) -> Result<Vec<CertificateDer<'static>>> {
-    if let Some(bundle) = &config.ca_bundle {
+fn roots(ca_bundle: Option<&Path>, environment: &Environment) -> Result<Vec<CertificateDer<'static>>> {
+    if let Some(bundle) = ca_bundle {
         let found = certificates(bundle).map_err(|error| {
             usage(format!("the certificates in {} cannot be read: {}", bundle.display(), Error::io(error, "read").reason()))
         })?;
@@ -177,7 +193,7 @@ fn roots(config: &AgentConfig) -> Result<Vec<CertificateDer<'static>>> {
         }
         return Ok(found);
     }
-    let found = system_roots(&config.environment);
+    let found = system_roots(environment);
     if found.is_empty() {
         let words = "this machine has no certificates to trust: neither SSL_CERT_FILE nor a file such as";
         let error = usage(format!("{words} {} is there", FILES[0]));

@@ -96,16 +96,26 @@ fn bad_addresses_say_what_to_write() {
 #[test]
 fn passwords_are_refused_and_never_shown() {
     for text in [
-        "ftp://me:hunter2@host/x",
+        "ftp://me:hunter2@host:99999/x",
+        "ftp://me:hun%01ter2@host/x",
         "ssh://me:hunter2@host/x",
         "s3://AKIA:hunter2@bucket/x",
         "s3://AKIAIOSFODNN7EXAMPLE@bucket/x",
         "ssh://me:hun@ter2@host/",
-        "ftp://me:hunter2@host/x",
         "gs://me:hun@ter2@host/x",
     ] {
         let e = read(text).expect_err(text).to_string();
         assert!(!e.contains("hun") && !e.contains("AKIA") && e.contains("; "), "{e}");
+    }
+}
+
+#[test]
+fn a_password_that_is_taken_is_in_no_location() {
+    for text in ["ftp://me:hun@ter2@host:21/x", "ftps://me:hunter2@host/~/x%20y"] {
+        let location = read(text).expect(text);
+        let shown = format!("{location} {location:?} {}", location.authority());
+        assert!(!shown.contains("hun") && shown.contains("me@host"), "{shown}");
+        assert_eq!(read(&location.to_string()).expect(text), location);
     }
 }
 

@@ -16,10 +16,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri}
 use super::disposition;
 use super::flags::Flags;
 use super::link::join;
-use super::netrc::Netrc;
 use crate::http_client::agent::{AgentConfig, Agents, read_error, request_error};
 use crate::http_client::parallel::Threads;
 use crate::http_client::{Environment, time};
+use crate::netrc::Netrc;
 use crate::provider::Access;
 
 /// Redirects of one request at the most.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! provider -> host -> store (a directory)  -> source (a file)
-//!                       -> page (links of an index page)   -> client (one request)  -> netrc
+//!                       -> page (links of an index page)   -> client (one request)
 //! ```
 //!
 //! A file is what its address answers with; a directory is an address that ends in a slash and answers with a page of links, as
@@ -14,7 +14,6 @@ mod disposition;
 mod flags;
 mod host;
 mod link;
-mod netrc;
 mod page;
 mod provider;
 mod source;

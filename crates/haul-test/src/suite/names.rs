@@ -28,17 +28,16 @@ pub fn any_name_can_be_made(f: &Fixture) {
     let home = dir("nasty");
     f.make(&home);
     let mut nasty = nasty.to_vec();
-    if f.caps().text_names {
-        nasty.retain(|leaf| {
-            let name = Name::new(&home, leaf);
-            let is_text = std::str::from_utf8(leaf).is_ok();
-            if !is_text {
-                let entry = file(name.clone(), 3);
-                fails(write(&*f.store, &entry, &spec(&entry, f.chunk()), b"new"), &[ErrorKind::BadName], &name);
-            }
-            is_text
-        });
-    }
+    nasty.retain(|leaf| {
+        let name = Name::new(&home, leaf);
+        let is_text = !f.caps().text_names || std::str::from_utf8(leaf).is_ok();
+        let is_line = !f.caps().one_line_names || !leaf.contains(&b'\n');
+        if !is_text || !is_line {
+            let entry = file(name.clone(), 3);
+            fails(write(&*f.store, &entry, &spec(&entry, f.chunk()), b"new"), &[ErrorKind::BadName], &name);
+        }
+        is_text && is_line
+    });
     for (i, leaf) in nasty.iter().enumerate() {
         let content = bytes(i as u64, 10 + i as u64);
         let entry = file(Name::new(&home, leaf), content.len() as u64);

@@ -9,9 +9,11 @@
 
 use crate::location;
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use haul_core::place::url::without_password;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -263,7 +265,7 @@ pub fn parse(argv: &[OsString], environment: &Environment<'_>) -> Result<Parsed,
     let cli = Cli::from_arg_matches(&matches).map_err(|e| UsageError { text: rendered(&e), exit })?;
     let (_, given) = matches.subcommand().ok_or_else(|| refuse("no command; `haul help` lists them".into()))?;
     let mut invocation = resolve(cli, given, environment).map_err(refuse)?;
-    invocation.global.argv = whole.to_vec();
+    invocation.global.argv = whole.iter().map(|word| OsString::from_vec(without_password(word.as_bytes()))).collect();
     Ok(Parsed::Run(Box::new(invocation)))
 }
 

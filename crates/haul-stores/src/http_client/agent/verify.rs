@@ -13,13 +13,17 @@ use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion};
 
 /// How rustls is set up for these roots; without `verify` it believes anybody, and without roots nobody.
-pub(super) fn config(roots: Vec<CertificateDer<'static>>, verify: bool) -> Result<ClientConfig> {
+pub(super) fn config(
+    roots: Vec<CertificateDer<'static>>,
+    verify: bool,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig> {
     let failed = |words: String| Error::new(ErrorKind::Usage, "set up connections").because(words);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(versions);
     let builder = builder.map_err(|error| failed(error.to_string()))?;
     let mut store = RootCertStore::empty();
     store.add_parsable_certificates(roots.iter().cloned());

@@ -9,6 +9,7 @@ use haul_bench::record::{Header, Host, Kind, Run};
 use haul_bench::{plot, report};
 use haul_core::entry::show;
 use haul_core::error::{Error, Result};
+use haul_core::place::url::without_password;
 use serde_json::{Value, json};
 
 use crate::flags::Global;
@@ -46,7 +47,7 @@ pub fn header(kind: Kind) -> Header {
         kind,
         id: format!("{:016x}", random()),
         started: now(),
-        command: std::env::args_os().map(|word| show(word.as_bytes())).collect(),
+        command: std::env::args_os().map(|word| show(&without_password(word.as_bytes()))).collect(),
         host: Host::here(env!("CARGO_PKG_VERSION")),
         ..Header::default()
     }

@@ -15,6 +15,7 @@ use haul_bench::report::points;
 use haul_core::cancel::Cancel;
 use haul_core::entry::show;
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::url::without_password;
 use serde_json::Value;
 
 use super::runs;
@@ -312,7 +313,7 @@ impl Finished {
 
 /// The command that resumes a run that was stopped.
 fn how_to_resume(dir: &Path, flags: &ComparisonFlags) -> String {
-    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
+    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| without_password(word.as_bytes())).collect();
     if let Some(first) = words.first_mut() {
         *first = b"haul".to_vec();
     }

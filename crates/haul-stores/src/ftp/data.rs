@@ -1,0 +1,320 @@
+//! Data connections: who connects to whom, and how a transfer begins and ends.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+
+use super::control::{command, failure, tls_failure};
+use super::features::{cannot, get};
+use super::reply::Reply;
+use super::session::Session;
+use super::stream::Stream;
+
+/// How long a server may take to connect to this machine, or to be connected to.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// Where the next data connection will be.
+#[derive(Debug)]
+pub enum Announced {
+    /// The port that the server listens at.
+    Passive(u16),
+    Active(TcpListener),
+}
+
+/// A data connection on its way.
+#[derive(Debug)]
+pub enum Opening {
+    Made(Result<Stream>),
+    Awaited(TcpListener),
+}
+
+/// A data connection of a transfer that has begun.
+#[derive(Debug)]
+pub struct Data {
+    stream: Stream,
+}
+
+impl Session {
+    /// Agrees on the next data connection, unless that was done before.
+    pub fn announce(&mut self, op: &'static str) -> Result<Announced> {
+        if let Some(announced) = self.announced.take() {
+            return Ok(announced);
+        }
+        if self.active {
+            return self.listen(op);
+        }
+        if get(&self.features.extended_passive) {
+            let reply = self.ask_passive("EPSV", op)?;
+            if reply.code == 229 {
+                return extended_port(&reply.text).map(Announced::Passive).ok_or_else(|| strange(&reply, op));
+            }
+            // Firewalls and old servers refuse it in many ways.
+            if reply.code / 100 != 5 && reply.code != 425 {
+                return Err(reply.failure(op));
+            }
+            cannot(&self.features.extended_passive);
+        }
+        if self.control.peer.is_ipv6() && !is_mapped(self.control.peer) {
+            let e = Error::new(ErrorKind::Unsupported, op).because("the server has no EPSV, which IPv6 needs");
+            return Err(e.hint("use its IPv4 address, or --ftp-active"));
+        }
+        let reply = self.ask_passive("PASV", op)?;
+        if reply.code != 227 {
+            return Err(reply.failure(op).hint("if the server forbids passive connections, use --ftp-active"));
+        }
+        // The address in the reply may be anybody's, or one behind the server's router: only the port counts.
+        passive_port(&reply.text).map(Announced::Passive).ok_or_else(|| strange(&reply, op))
+    }
+
+    /// The end of a transfer that was given up may come before the answer, even twice.
+    fn ask_passive(&mut self, word: &str, op: &'static str) -> Result<Reply> {
+        let owed = self.control.owes();
+        let mut reply = self.control.ask(word, b"", op)?;
+        for _ in 0..2 {
+            if owed && matches!(reply.code, 225 | 226 | 426 | 451) {
+                reply = self.control.reply(op)?;
+            }
+        }
+        Ok(reply)
+    }
+
+    fn listen(&mut self, op: &'static str) -> Result<Announced> {
+        let own = self.control.local;
+        let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
+            .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
+            .map_err(|e| Error::io(e, op))?;
+        let own = match own {
+            IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
+            own => own,
+        };
+        let extended = format!("|{}|{own}|{port}|", if own.is_ipv4() { 1 } else { 2 });
+        let mut reply = self.control.ask("EPRT", extended.as_bytes(), op)?;
+        if let (false, IpAddr::V4(own)) = (reply.is_done(), own) {
+            let [a, b, c, d] = own.octets();
+            let short = format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255);
+            reply = self.control.ask("PORT", short.as_bytes(), op)?;
+        }
+        reply.done(op)?;
+        Ok(Announced::Active(listener))
+    }
+
+    /// Begins a transfer: sends the command while the data connection is made.
+    pub fn begin(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Data, Failed> {
+        Ok(self.begin_at(0, word, argument, op)?.0)
+    }
+
+    /// The same from a place in the file. The second value is where it begins in truth: at 0 if the server cannot.
+    pub fn begin_at(&mut self, at: u64, word: &str, argument: &[u8], op: &'static str) -> Result<(Data, u64), Failed> {
+        let transfer = command(word, argument)?;
+        let announced = self.announce(op)?;
+        let restarts = at > 0 && get(&self.features.restarts_reading);
+        let rest = if restarts { command("REST", at.to_string().as_bytes())? } else { Vec::new() };
+        self.control.send(&[rest, transfer].concat(), op)?;
+        let opening = self.open(announced, op);
+        let restarted = restarts && {
+            let reply = self.control.reply(op)?;
+            if !reply.needs_more() {
+                cannot(&self.features.restarts_reading);
+            }
+            reply.needs_more()
+        };
+        let data = self.begun(opening, op)?;
+        Ok((data, if restarted { at } else { 0 }))
+    }
+
+    /// Makes the data connection of a transfer whose command was sent.
+    pub fn open(&self, announced: Announced, op: &'static str) -> Opening {
+        match announced {
+            Announced::Passive(port) => Opening::Made(self.connect(port, op)),
+            Announced::Active(listener) => Opening::Awaited(listener),
+        }
+    }
+
+    /// Reads the first reply to a transfer's command, and has the data connection ready.
+    pub fn begun(&mut self, opening: Opening, op: &'static str) -> Result<Data, Failed> {
+        // The reply says why, where the connection was not made: a file that does not exist has none.
+        let wait = if matches!(opening, Opening::Made(Err(_))) { self.wait.min(CONNECT) } else { self.wait };
+        let reply = match (self.control.reply_within(wait, op), &opening) {
+            (Ok(reply), _) => reply,
+            (Err(_), Opening::Made(Err(e))) => return Err(Failed::Error(e.again())),
+            (Err(e), _) => return Err(Failed::Error(e)),
+        };
+        if !reply.is_begun() {
+            return Err(match opening {
+                Opening::Made(Err(e)) if reply.code == 425 => Failed::Error(e),
+                _ => Failed::Reply(reply),
+            });
+        }
+        Ok(self.ready(opening, op)?)
+    }
+
+    /// The data connection, encrypted where that was agreed.
+    pub fn ready(&mut self, opening: Opening, op: &'static str) -> Result<Data> {
+        let stream = match opening {
+            Opening::Made(made) => made,
+            Opening::Awaited(listener) => self.accept(&listener, op),
+        };
+        let stream = stream.inspect_err(|_| self.control.give_up())?;
+        let Some(tls) = &self.tls else { return Ok(Data { stream }) };
+        match stream.secured(tls) {
+            Ok(stream) => Ok(Data { stream }),
+            Err(e) => {
+                // The server may know better: "session reuse required".
+                let said = self.control.reply_within(Duration::from_secs(5), op).ok().filter(|reply| !reply.is_done() && !reply.is_begun());
+                self.control.give_up();
+                Err(said.map_or_else(|| tls_failure(e, op), |reply| reply.failure(op)))
+            }
+        }
+    }
+
+    fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
+        let address = SocketAddr::new(self.control.peer, port);
+        Stream::connect(address, CONNECT.min(self.wait), self.wait).map_err(|e| {
+            let words = match e.kind() {
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
+                _ => Error::io(e, op).reason(),
+            };
+            let e = Error::new(ErrorKind::Broken, op).because(format!("no data connection to port {port} of the server: {words}"));
+            let hint = "a firewall must let the server's passive ports through; else use --ftp-active, which lets the server connect";
+            e.remedy_is(Remedy::After(Duration::from_secs(1))).hint(hint)
+        })
+    }
+
+    fn accept(&self, listener: &TcpListener, op: &'static str) -> Result<Stream> {
+        let until = Instant::now() + CONNECT.min(self.wait);
+        let io = |e| Error::io(e, op);
+        listener.set_nonblocking(true).map_err(io)?;
+        loop {
+            match listener.accept() {
+                // Nobody else gets the data, or gives them.
+                Ok((stream, from)) if from.ip() == self.control.peer => {
+                    stream.set_nonblocking(false).map_err(io)?;
+                    return Stream::of(stream, self.wait).map_err(io);
+                }
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => std::thread::sleep(Duration::from_millis(2)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let port = listener.local_addr().map_or(0, |at| at.port());
+                    let e = Error::new(ErrorKind::Broken, op).because(format!("the server did not connect to port {port} of this machine"));
+                    return Err(e.hint("a firewall must let it through; without --ftp-active this machine connects to the server"));
+                }
+                Err(e) => return Err(io(e)),
+            }
+        }
+    }
+
+    /// Waits for the end of a transfer whose data connection is closed.
+    pub fn end(&mut self, op: &'static str) -> Result<()> {
+        self.control.reply(op)?.done(op).map(drop)
+    }
+
+    /// Gives up a transfer; the server's answer to that comes before any other.
+    pub fn cut(&mut self, data: Data) {
+        drop(data);
+        self.control.owe();
+    }
+
+    /// The error of a failed write or read of data: the server's own words, if it has any.
+    pub fn explain(&mut self, error: io::Error, op: &'static str) -> Error {
+        let own = failure(error, op);
+        if own.kind() == ErrorKind::TimedOut {
+            self.control.give_up();
+            return own;
+        }
+        match self.control.reply_within(Duration::from_secs(10).min(self.wait), op) {
+            Ok(reply) if !reply.is_done() => reply.failure(op),
+            Ok(_) => own,
+            Err(_) => own,
+        }
+    }
+}
+
+/// Why a transfer did not begin.
+#[derive(Debug)]
+pub enum Failed {
+    Reply(Reply),
+    Error(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(e: Error) -> Failed {
+        Failed::Error(e)
+    }
+}
+
+impl Failed {
+    pub fn into_error(self, op: &'static str) -> Error {
+        match self {
+            Failed::Reply(reply) => reply.failure(op),
+            Failed::Error(e) => e,
+        }
+    }
+}
+
+impl Data {
+    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(into)
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Says that all was written.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.stream.flush()?;
+        self.stream.finish()
+    }
+}
+
+/// The data connection that a reply to EPSV announces.
+pub fn passive(reply: &Reply) -> Option<Announced> {
+    (reply.code == 229).then(|| extended_port(&reply.text).map(Announced::Passive)).flatten()
+}
+
+fn is_mapped(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
+}
+
+fn strange(reply: &Reply, op: &'static str) -> Error {
+    Error::new(ErrorKind::Other, op).because(format!("the server named no port: {}", reply.shown()))
+}
+
+/// The port of `Entering Extended Passive Mode (|||6446|)` (RFC 2428).
+fn extended_port(text: &[u8]) -> Option<u16> {
+    let inner = &text[text.iter().position(|byte| *byte == b'(')? + 1..];
+    let mark = *inner.first()?;
+    let mut parts = inner.split(|byte| *byte == mark);
+    let port = parts.nth(3)?;
+    parts.next()?;
+    std::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port > 0)
+}
+
+/// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`, with or without brackets.
+fn passive_port(text: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(text).ok()?;
+    let numbers = text.split(|c: char| !c.is_ascii_digit() && c != ',').find(|part| part.matches(',').count() == 5)?;
+    let numbers: Vec<u8> = numbers.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(u16::from(numbers[4]) << 8 | u16::from(numbers[5])).filter(|port| *port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_read() {
+        assert_eq!(extended_port(b"Entering Extended Passive Mode (|||6446|)"), Some(6446));
+        assert_eq!(extended_port(b"ok (!!!1!)."), Some(1));
+        for bad in [&b""[..], b"(", b"(|||0|)", b"(|||70000|)", b"(|||x|)", b"(||6446|)", b"(|||6446"] {
+            assert_eq!(extended_port(bad), None, "{bad:?}");
+        }
+        assert_eq!(passive_port(b"Entering Passive Mode (10,0,0,1,4,1)."), Some(1025));
+        assert_eq!(passive_port(b"Entering Passive Mode 10,0,0,1,4,1"), Some(1025));
+        for bad in [&b""[..], b"(1,2,3,4,5)", b"(1,2,3,4,256,1)", b"(1,2,3,4,0,0)", b"(1,2,3,4,5,6,7)", b"\xff"] {
+            assert_eq!(passive_port(bad), None, "{bad:?}");
+        }
+    }
+}

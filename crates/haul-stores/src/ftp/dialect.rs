@@ -1,0 +1,243 @@
+//! Lines of LIST, which no standard describes: those of `ls -l` on Unix, and those of MS-DOS and IIS.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use haul_core::entry::{Kind, Time, show};
+
+use super::facts::{Facts, date, days};
+
+const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// The names of a listing in either dialect. Times are as the server writes them, of its own zone and to the minute or the day.
+///
+/// # Errors
+///
+/// The first line that is in no known dialect, as it may be shown.
+pub fn parse(listing: &[u8]) -> Result<Vec<(Facts, Vec<u8>)>, String> {
+    let today = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() / 86_400).cast_signed();
+    let mut found = Vec::new();
+    for line in listing.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() || is_total(line) {
+            continue;
+        }
+        match unix(line, today).or_else(|| dos(line)) {
+            Some((_, name)) if matches!(name.as_slice(), b"." | b"..") => {}
+            Some(known) => found.push(known),
+            None => return Err(show(&line[..line.len().min(200)])),
+        }
+    }
+    Ok(found)
+}
+
+/// `total 12`, in any language of one word.
+fn is_total(line: &[u8]) -> bool {
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    let (word, number) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let is_word = !word.is_empty() && word.iter().all(|byte| !byte.is_ascii_digit());
+    is_word && !number.is_empty() && number.iter().all(u8::is_ascii_digit) && words.next().is_none()
+}
+
+/// Words with the place where each ends.
+fn words(line: &[u8]) -> impl Iterator<Item = (&[u8], usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + line[at..].iter().position(|byte| *byte != b' ')?;
+        let end = line[start..].iter().position(|byte| *byte == b' ').map_or(line.len(), |length| start + length);
+        at = end;
+        Some((&line[start..end], end))
+    })
+}
+
+/// `-rw-r--r--   1 owner  group   1234 Jan  2 03:04 name`, with a year in place of the time, with or without group or links.
+fn unix(line: &[u8], today: i64) -> Option<(Facts, Vec<u8>)> {
+    let kind = match line.first()? {
+        b'-' => Kind::File,
+        b'd' => Kind::Dir,
+        b'l' => Kind::Link,
+        b'p' => Kind::Fifo,
+        b's' => Kind::Socket,
+        b'c' => Kind::Char,
+        b'b' => Kind::Block,
+        _ => return None,
+    };
+    let mode = mode(line.get(1..10)?)?;
+    let all: Vec<(&[u8], usize)> = words(line).take(16).collect();
+    // The size stands in front of the date, whatever comes before it.
+    let text = |at: usize| all.get(at).and_then(|(word, _)| std::str::from_utf8(word).ok());
+    let (at, modified) = (2..all.len()).find_map(|at| {
+        text(at - 1)?.parse::<u64>().ok()?;
+        Some((at, moment(text(at)?, text(at + 1)?, text(at + 2)?, today)?))
+    })?;
+    let size = text(at - 1)?.parse().ok()?;
+    // One blank; others belong to the name.
+    let name = line.get(all[at + 2].1 + 1..).filter(|name| !name.is_empty())?;
+    let mut facts = Facts { kind: Some(kind), size: Some(size), modified: Some(modified), mode: Some(mode), ..Facts::default() };
+    if kind != Kind::Link {
+        return Some((facts, name.to_vec()));
+    }
+    let arrow = name.windows(4).position(|part| part == b" -> ")?;
+    facts.target = Some(name[arrow + 4..].to_vec());
+    Some((facts, name[..arrow].to_vec()))
+}
+
+/// `rwxr-sr-t` as bits.
+fn mode(letters: &[u8]) -> Option<u32> {
+    let mut mode = 0;
+    for (at, letter) in letters.iter().enumerate() {
+        let bit = 0o400 >> at;
+        let special = [0o4000, 0o2000, 0o1000][at / 3];
+        mode |= match (letter, at % 3) {
+            (b'-', _) => 0,
+            (b'r', 0) | (b'w', 1) | (b'x', 2) => bit,
+            (b's' | b't', 2) => bit | special,
+            (b'S' | b'T', 2) => special,
+            _ => return None,
+        };
+    }
+    Some(mode)
+}
+
+/// `Jan 2 03:04`, `Jan 2 2020`, or with the day in front. Without a year it is within the last one.
+fn moment(first: &str, second: &str, third: &str, today: i64) -> Option<Time> {
+    let month_of = |word: &str| MONTHS.iter().position(|month| word.eq_ignore_ascii_case(month)).map(|at| at as i64 + 1);
+    let (month, day) = match month_of(first) {
+        Some(month) => (month, second),
+        None => (month_of(second)?, first),
+    };
+    let day: i64 = day.trim_end_matches(',').parse().ok().filter(|day| (1..=31).contains(day))?;
+    let (year, second) = match third.split_once(':') {
+        Some((hour, minute)) => {
+            let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
+            if !(0..24).contains(&hour) || !(0..60).contains(&minute) {
+                return None;
+            }
+            let this = date(today).0;
+            // A day ahead may be another zone's today.
+            let year = if days(this, month, day) > today + 1 { this - 1 } else { this };
+            (year, hour * 3600 + minute * 60)
+        }
+        None => (third.parse().ok().filter(|year| third.len() == 4 && *year >= 1900)?, 0),
+    };
+    Some(Time { secs: days(year, month, day) * 86_400 + second, nanos: 0 })
+}
+
+/// `01-02-20  03:04PM       <DIR>          name`, with two or four digits of a year, or `2020-01-02  15:04`.
+fn dos(line: &[u8]) -> Option<(Facts, Vec<u8>)> {
+    let all: Vec<(&[u8], usize)> = words(line).take(4).collect();
+    let text = |at: usize| all.get(at).and_then(|(word, _)| std::str::from_utf8(word).ok());
+    let parts: Vec<i64> = text(0)?.split(['-', '/']).map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let [a, b, c] = parts[..] else { return None };
+    let (year, month, day) = if a > 31 {
+        (a, b, c)
+    } else {
+        (
+            if c < 70 {
+                c + 2000
+            } else if c < 100 {
+                c + 1900
+            } else {
+                c
+            },
+            a,
+            b,
+        )
+    };
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let clock = text(1)?.to_ascii_uppercase();
+    let (clock, afternoon) = match (clock.strip_suffix("PM"), clock.strip_suffix("AM")) {
+        (Some(clock), _) => (clock, Some(true)),
+        (_, Some(clock)) => (clock, Some(false)),
+        _ => (clock.as_str(), None),
+    };
+    let (hour, minute) = clock.split_once(':')?;
+    let (hour, minute): (i64, i64) = (hour.parse().ok()?, minute.parse().ok()?);
+    let hour = match afternoon {
+        Some(afternoon) => hour % 12 + if afternoon { 12 } else { 0 },
+        None => hour,
+    };
+    let (kind, size) = match text(2)? {
+        "<DIR>" => (Kind::Dir, None),
+        number => (Kind::File, Some(number.replace(',', "").parse().ok()?)),
+    };
+    let rest = &line[all.get(2)?.1..];
+    // Directories have blanks after the word to fill the column; a name has none in front on these systems.
+    let name = rest.trim_ascii_start();
+    let modified = Time { secs: days(year, month, day) * 86_400 + hour * 3600 + minute * 60, nanos: 0 };
+    let facts = Facts { kind: Some(kind), size, modified: Some(modified), ..Facts::default() };
+    (!name.is_empty()).then(|| (facts, name.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(line: &str) -> (Facts, String) {
+        let mut all = parse(line.as_bytes()).unwrap_or_else(|line| panic!("{line}"));
+        assert_eq!(all.len(), 1, "{line}");
+        let (facts, name) = all.remove(0);
+        (facts, String::from_utf8(name).expect("text"))
+    }
+
+    /// As the servers wrote them: vsftpd, ProFTPD, pure-ftpd, wu-ftpd, GNU ls, a server without groups, NetWare behind Unix.
+    #[test]
+    fn lines_of_unix_are_read() {
+        for (line, kind, size, name) in [
+            ("-rw-r--r--    1 0        0             123 Jan 02  2020 a.txt", Kind::File, 123, "a.txt"),
+            ("-rw-------    1 1000     1000     4294967296 Feb 29  2024 big file ", Kind::File, 4_294_967_296, "big file "),
+            ("-rw-r--r--   1 ftp      ftp            17 Mar  5  2019  leading", Kind::File, 17, " leading"),
+            ("drwxr-xr-x    2 0        0            4096 Nov 23  2021 sub dir", Kind::Dir, 4096, "sub dir"),
+            ("drwxrwsr-t+ 11 owner name staff 512 Dec 31  1999 pub", Kind::Dir, 512, "pub"),
+            ("-rw-r--r-- 1 owner 99 Aug 08  2008 no-group", Kind::File, 99, "no-group"),
+            ("-r--r--r--   1 user@dom  group 3 1 Jan 2001 day-first", Kind::File, 3, "day-first"),
+            ("prw-r--r--    1 0        0               0 Jan 02  2020 fifo", Kind::Fifo, 0, "fifo"),
+        ] {
+            let (facts, found) = one(line);
+            assert_eq!((facts.kind, facts.size, found.as_str()), (Some(kind), Some(size), name), "{line}");
+        }
+        let (link, name) = one("lrwxrwxrwx    1 0        0               4 Jan 02  2020 l -> ../a b");
+        assert_eq!((link.kind, name.as_str(), link.target.as_deref()), (Some(Kind::Link), "l", Some(&b"../a b"[..])));
+        let (facts, _) = one("-rwsr-x--T    1 0 0 1 Jan 02  2020 x");
+        assert_eq!((facts.mode, facts.modified), (Some(0o5750), Some(Time { secs: 1_577_923_200, nanos: 0 })));
+    }
+
+    #[test]
+    fn a_date_without_a_year_is_of_the_last_twelve_months() {
+        let today = days(2026, 11, 23);
+        let at = |first, second, third| moment(first, second, third, today).map(|time| date(time.secs.div_euclid(86_400)));
+        assert_eq!(at("Nov", "23", "10:00"), Some((2026, 11, 23)));
+        assert_eq!(at("Nov", "24", "00:10"), Some((2026, 11, 24)));
+        assert_eq!(at("Dec", "1", "10:00"), Some((2025, 12, 1)));
+        assert_eq!(at("Jan", "1", "24:00"), None);
+    }
+
+    #[test]
+    fn lines_of_dos_are_read() {
+        for (line, kind, size, name) in [
+            ("02-18-19  03:27PM       <DIR>          web site", Kind::Dir, None, "web site"),
+            ("10-04-2021  12:05AM             1,234 a b.txt", Kind::File, Some(1234), "a b.txt"),
+            ("2020-01-02  15:04  99 x", Kind::File, Some(99), "x"),
+        ] {
+            let (facts, found) = one(line);
+            assert_eq!((facts.kind, facts.size, found.as_str()), (Some(kind), size, name), "{line}");
+        }
+        assert_eq!(one("02-18-19  03:27PM 1 x").0.modified, Some(Time { secs: 1_550_503_620, nanos: 0 }));
+    }
+
+    #[test]
+    fn a_listing_is_read_whole_or_the_line_is_named() {
+        let listing = b"total 8\r\ndrwxr-xr-x 2 0 0 1 Jan 02  2020 .\r\ndrwxr-xr-x 2 0 0 1 Jan 02  2020 ..\r\n-rw-r--r-- 1 0 0 1 Jan 02  2020 a\r\n\r\n";
+        assert_eq!(parse(listing).expect("known").len(), 1);
+        for unknown in [
+            "FOO.TXT;1  1/2  2-JAN-2020 03:04",
+            "Volume in drive C",
+            "-rw-r--r-- 1 0 0 x Jan 02 2020 a",
+            "lrwxrwxrwx 1 0 0 1 Jan 02  2020 l",
+        ] {
+            assert_eq!(parse(unknown.as_bytes()).expect_err("unknown"), unknown);
+        }
+        assert!(parse(&[0xff; 300]).expect_err("unknown").len() < 2000);
+    }
+}

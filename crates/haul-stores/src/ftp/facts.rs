@@ -1,0 +1,189 @@
+//! What servers say of files: facts of MLST and MLSD, times of MDTM (RFC 3659).
+
+use haul_core::entry::{Entry, Kind, MetaMask, Name, Time};
+
+use super::reply::Reply;
+
+/// What is known of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub kind: Option<Kind>,
+    pub size: Option<u64>,
+    pub modified: Option<Time>,
+    pub mode: Option<u32>,
+    /// Where a symlink points.
+    pub target: Option<Vec<u8>>,
+    /// The directory that is listed, or the one above it.
+    pub is_self: bool,
+}
+
+impl Facts {
+    /// `type=file;size=5;modify=20200101000000; name`: the facts and the name. `None` for what is no such line.
+    pub fn parse(line: &[u8]) -> Option<(Facts, &[u8])> {
+        // The target of a link may have blanks, and some servers end the facts without a semicolon.
+        let end = line.windows(2).position(|pair| pair == b"; ").map(|at| at + 1).filter(|_| line[0] != b' ');
+        let at = end.or_else(|| line.iter().position(|byte| *byte == b' '))?;
+        let (facts, name) = (&line[..at], &line[at + 1..]);
+        let mut found = Facts::default();
+        if !facts.is_empty() && !facts.contains(&b'=') {
+            return None;
+        }
+        for fact in facts.split(|byte| *byte == b';').filter(|fact| !fact.is_empty()) {
+            let equals = fact.iter().position(|byte| *byte == b'=')?;
+            let (word, value) = (fact[..equals].to_ascii_lowercase(), &fact[equals + 1..]);
+            let text = std::str::from_utf8(value).ok();
+            match word.as_slice() {
+                b"type" => found.set_type(value),
+                b"size" => found.size = text.and_then(|size| size.parse().ok()),
+                b"modify" => found.modified = text.and_then(time),
+                b"unix.mode" => {
+                    found.mode = text.and_then(|mode| u32::from_str_radix(mode.trim_start_matches("0o"), 8).ok()).map(|mode| mode & 0o7777)
+                }
+                _ => {}
+            }
+        }
+        Some((found, name))
+    }
+
+    /// What the replies to MLST, or to SIZE and MDTM, say.
+    pub fn of_replies(replies: &[Reply]) -> Facts {
+        let mut found = Facts::default();
+        for reply in replies.iter().filter(|reply| reply.is_done()) {
+            let listed = reply.more.iter().filter_map(|line| Facts::parse(line.strip_prefix(b" ").unwrap_or(line))).map(|(facts, _)| facts);
+            if let Some(facts) = listed.into_iter().find(|facts| facts.kind.is_some()) {
+                return facts;
+            }
+            let text = std::str::from_utf8(reply.text.trim_ascii()).unwrap_or_default();
+            // A size has fewer digits than a time.
+            match (time(text), text.parse()) {
+                (Some(time), _) if reply.code == 213 => found.modified = Some(time),
+                (_, Ok(size)) if reply.code == 213 => found.size = Some(size),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    fn set_type(&mut self, value: &[u8]) {
+        let lower = value.to_ascii_lowercase();
+        let (kind, is_self) = match lower.as_slice() {
+            b"file" => (Kind::File, false),
+            b"dir" => (Kind::Dir, false),
+            b"cdir" | b"pdir" => (Kind::Dir, true),
+            b"os.unix=fifo" => (Kind::Fifo, false),
+            b"os.unix=socket" => (Kind::Socket, false),
+            other if other.starts_with(b"os.unix=slink") || other.starts_with(b"os.unix=symlink") => {
+                let target = value.iter().position(|byte| *byte == b':').map(|at| value[at + 1..].to_vec());
+                self.target = target.filter(|target| !target.is_empty());
+                (Kind::Link, false)
+            }
+            other if other.starts_with(b"os.unix=chr") => (Kind::Char, false),
+            other if other.starts_with(b"os.unix=blk") => (Kind::Block, false),
+            _ => (Kind::Unknown, false),
+        };
+        (self.kind, self.is_self) = (Some(kind), is_self);
+    }
+
+    pub fn entry(&self, name: Name) -> Entry {
+        let kind = self.kind.unwrap_or(Kind::Unknown);
+        let mut entry = Entry::bare(name, kind);
+        entry.mode = self.mode.unwrap_or(if kind == Kind::Dir { 0o755 } else { 0o644 });
+        let knows = matches!(kind, Kind::Dir | Kind::Link) || self.size.is_some();
+        if kind != Kind::Unknown && knows {
+            entry.have = MetaMask::BASIC;
+        }
+        if kind == Kind::File {
+            (entry.size, entry.stored) = (self.size.unwrap_or(0), self.size.unwrap_or(0));
+        }
+        if let Some(time) = self.modified {
+            (entry.mtime, entry.have) = (time, entry.have.with(MetaMask::MTIME));
+        }
+        if self.mode.is_some() {
+            entry.have = entry.have.with(MetaMask::MODE);
+        }
+        entry.target = self.target.as_deref().map(Into::into);
+        entry
+    }
+}
+
+/// `YYYYMMDDHHMMSS.sss`, in UTC.
+pub fn time(text: &str) -> Option<Time> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    // A server of the year 2000 wrote 19100 for it.
+    let whole = whole.strip_prefix("191").filter(|rest| rest.len() == 12).map_or(whole.to_string(), |rest| format!("20{rest}"));
+    if whole.len() != 14 || !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let part = |at: std::ops::Range<usize>| whole[at].parse::<i64>().ok();
+    let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
+    let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let nanos = format!("{fraction:0<9}")[..9].parse().ok()?;
+    Some(Time { secs: days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second, nanos })
+}
+
+/// The same, as a server reads it; `None` before the year 0 and after 9999. Parts of a second are cut off.
+pub fn shown_time(time: Time) -> Option<String> {
+    let (day, second) = (time.secs.div_euclid(86_400), time.secs.rem_euclid(86_400));
+    let (year, month, day) = date(day);
+    let valid = (0..=9999).contains(&year);
+    valid.then(|| format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60))
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar: years begin in March, so that leap days end them.
+pub fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let of_era = year - era * 400;
+    let of_year = (153 * (month + if month > 2 { -3 } else { 9 }) + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// The reverse of [`days`].
+pub fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days - era * 146_097;
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, of_year - (153 * shifted + 2) / 5 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_read() {
+        let (facts, name) = Facts::parse(b"Type=file;Size=5;Modify=20200102030405.5;UNIX.mode=0640;x=y=z; a b ").expect("facts");
+        assert_eq!((facts.kind, facts.size, facts.mode, name), (Some(Kind::File), Some(5), Some(0o640), &b"a b "[..]));
+        assert_eq!(facts.modified, Some(Time { secs: 1_577_934_245, nanos: 500_000_000 }));
+        let (link, _) = Facts::parse(b"type=OS.unix=slink:/A b;size=3; l").expect("facts");
+        assert_eq!((link.kind, link.target.as_deref()), (Some(Kind::Link), Some(&b"/A b"[..])));
+        assert!(Facts::parse(b"type=cdir; .").expect("facts").0.is_self);
+        assert_eq!(Facts::parse(b" name").expect("a name"), (Facts::default(), &b"name"[..]));
+        for bad in [&b""[..], b"name", b"total 5", b"type=file;size=x", b"-rw-r--r-- 1 a"] {
+            assert_eq!(Facts::parse(bad), None, "{bad:?}");
+        }
+        let (odd, _) = Facts::parse(b"size=99999999999999999999;modify=1;type=new; x").expect("facts");
+        assert_eq!((odd.size, odd.modified, odd.kind), (None, None, Some(Kind::Unknown)));
+    }
+
+    #[test]
+    fn times_go_both_ways() {
+        for secs in [0, 1, 951_782_400, 951_868_799, 1_600_000_000, 4_000_000_000, -1, -86_400 * 366, 253_402_300_799] {
+            let time_of = Time { secs, nanos: 0 };
+            assert_eq!(shown_time(time_of).as_deref().and_then(time), Some(time_of), "{secs}");
+        }
+        assert_eq!(shown_time(Time { secs: 0, nanos: 9 }).as_deref(), Some("19700101000000"));
+        assert_eq!(shown_time(Time { secs: i64::MAX / 2, nanos: 0 }), None);
+        assert_eq!(time("191000102030405"), time("20000102030405"));
+        for bad in ["", "2020", "20201302030405", "2020010203040x", "20200102250405"] {
+            assert_eq!(time(bad), None, "{bad}");
+        }
+    }
+}

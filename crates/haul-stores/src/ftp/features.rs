@@ -1,0 +1,144 @@
+//! What a server can do: its answers to FEAT (RFC 2389) and SITE HELP, and what is learned of it later.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_core::hash::Algorithm;
+
+use super::reply::Reply;
+
+/// Facts of MLST (RFC 3659) that are used, in lower case.
+const FACTS: [&str; 4] = ["type", "size", "modify", "unix.mode"];
+
+#[derive(Debug)]
+pub struct Features {
+    /// Names are UTF-8 (RFC 2640).
+    pub utf8: bool,
+    /// MLST and MLSD, with these facts.
+    pub mlst: Option<String>,
+    pub mfmt: bool,
+    /// Files can be given modes.
+    pub chmod: bool,
+    /// MDTM with a time sets it, as vsftpd does without saying so.
+    pub mdtm_sets: bool,
+    /// HASH (draft-bryan-ftp-hash), and the commands that came before it.
+    pub hashes: Vec<(Algorithm, HashCommand)>,
+    /// A rename takes the name from another file, as on Unix.
+    pub replaces: bool,
+    /// RETR and STOR begin where REST says.
+    pub restarts_reading: AtomicBool,
+    pub restarts_writing: AtomicBool,
+    pub size: AtomicBool,
+    pub mdtm: AtomicBool,
+    pub extended_passive: AtomicBool,
+    /// LIST takes `-a`.
+    pub lists_all: AtomicBool,
+    /// Commands that arrive during a transfer are answered when it is over.
+    pub queues: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashCommand {
+    Hash,
+    /// `XMD5` and its kin.
+    Own(&'static str),
+}
+
+const ALGORITHMS: [(Algorithm, &str, &str); 4] = [
+    (Algorithm::Md5, "MD5", "XMD5"),
+    (Algorithm::Sha1, "SHA-1", "XSHA1"),
+    (Algorithm::Sha256, "SHA-256", "XSHA256"),
+    (Algorithm::Sha512, "SHA-512", "XSHA512"),
+];
+
+/// The name of an algorithm in HASH.
+pub fn hash_name(algorithm: Algorithm) -> &'static str {
+    ALGORITHMS.iter().find(|(known, ..)| *known == algorithm).map_or("", |(_, name, _)| name)
+}
+
+pub fn get(flag: &AtomicBool) -> bool {
+    flag.load(Ordering::Relaxed)
+}
+
+/// The server cannot: it is not asked again.
+pub fn cannot(flag: &AtomicBool) {
+    flag.store(false, Ordering::Relaxed);
+}
+
+impl Features {
+    /// Of the replies to FEAT, SITE HELP, SYST and a MDTM that sets the time of a file that does not exist.
+    pub fn new(feat: &Reply, site: &Reply, system: &Reply, timed: &Reply) -> Features {
+        let lines: Vec<String> = feat.more.iter().map(|line| String::from_utf8_lossy(line).trim().to_ascii_uppercase()).collect();
+        let told = feat.is_done();
+        let find = |word: &str| {
+            let argument = |line: &'_ String| {
+                let rest = line.strip_prefix(word)?;
+                (rest.is_empty() || rest.starts_with(' ')).then(|| rest.trim().to_string())
+            };
+            lines.iter().find_map(argument).filter(|_| told)
+        };
+        let has = |word: &str| find(word).is_some();
+        // A server without FEAT may have any of these.
+        let maybe = |word: &str| AtomicBool::new(!told || has(word));
+        let mlst = find("MLST").map(|facts| {
+            let offered = facts.split(';').map(|fact| fact.trim().trim_end_matches('*').to_ascii_lowercase());
+            offered.filter(|fact| FACTS.contains(&&**fact)).map(|fact| fact + ";").collect()
+        });
+        let named = find("HASH").unwrap_or_default();
+        let named: Vec<&str> = named.split(';').map(|name| name.trim().trim_end_matches('*')).collect();
+        let hashes = ALGORITHMS.iter().filter_map(|(algorithm, name, own)| match named.contains(name) {
+            true => Some((*algorithm, HashCommand::Hash)),
+            false => has(own).then_some((*algorithm, HashCommand::Own(own))),
+        });
+        let words = |reply: &Reply| {
+            let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flat_map(|line| [line, &b" "[..]].concat()).collect();
+            String::from_utf8_lossy(&all).to_ascii_uppercase()
+        };
+        let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
+        Features {
+            utf8: has("UTF8"),
+            mfmt: has("MFMT"),
+            chmod: site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
+            mdtm_sets: !timed.is_done() && words(timed).contains("COULD NOT SET FILE MODIFICATION TIME"),
+            hashes: hashes.collect(),
+            replaces: !words(system).contains("WINDOWS"),
+            restarts_reading: AtomicBool::new(restarts),
+            restarts_writing: AtomicBool::new(restarts),
+            size: maybe("SIZE"),
+            mdtm: maybe("MDTM"),
+            extended_passive: AtomicBool::new(true),
+            lists_all: AtomicBool::new(true),
+            queues: AtomicBool::new(true),
+            mlst,
+        }
+    }
+
+    pub fn sets_times(&self) -> bool {
+        self.mfmt || self.mdtm_sets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(code: u16, lines: &[&str]) -> Reply {
+        Reply { code, text: Vec::new(), more: lines.iter().map(|line| line.as_bytes().to_vec()).collect() }
+    }
+
+    #[test]
+    fn features_are_read() {
+        let feat = reply(
+            211,
+            &[" mdtm", " SIZE", " UTF8", " REST STREAM", " MLST type*;SIZE*;modify*;UNIX.mode;x.hash;", " HASH SHA-256;MD5*", " XSHA1"],
+        );
+        let site = reply(214, &[" CHMOD UMASK HELP"]);
+        let timed = Reply { code: 550, text: b"Could not set file modification time.".to_vec(), more: Vec::new() };
+        let found = Features::new(&feat, &site, &reply(215, &["UNIX Type: L8"]), &timed);
+        assert!(found.utf8 && !found.mfmt && found.chmod && found.mdtm_sets && found.replaces && get(&found.restarts_writing));
+        assert_eq!(found.mlst.as_deref(), Some("type;size;modify;unix.mode;"));
+        assert_eq!(found.hashes.len(), 3);
+        let none = Features::new(&reply(500, &[]), &reply(500, &[]), &reply(215, &["Windows_NT"]), &reply(550, &[]));
+        assert!(!none.utf8 && none.mlst.is_none() && !none.chmod && !none.replaces && get(&none.restarts_reading) && get(&none.size));
+        assert!(!get(&Features::new(&reply(211, &[]), &reply(500, &[]), &reply(215, &[]), &reply(550, &[])).size));
+    }
+}

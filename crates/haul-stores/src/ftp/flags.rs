@@ -1,0 +1,86 @@
+//! The flags that only FTP servers have.
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use haul_core::place::Scheme;
+use serde::{Deserialize, Serialize};
+
+use crate::http_client::TlsFlags;
+use crate::provider::{Values, root_all};
+
+/// How the control connection is encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Security {
+    #[default]
+    None,
+    Explicit,
+    Implicit,
+}
+
+/// Values of `--ftp-tls`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsWay {
+    Explicit,
+    Implicit,
+}
+
+/// What the flags say of FTP servers.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[group(skip)]
+#[command(next_help_heading = "FTP servers (ftp:// and ftps:// addresses; no effect on others)")]
+pub struct Flags {
+    /// Encrypt with AUTH TLS, or from the first byte (default: ftps:// explicit, implicit at port 990; ftp:// none)
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = false)]
+    pub ftp_tls: Option<TlsWay>,
+    /// Let the server connect to this host for data (PORT), where passive connections fail
+    #[arg(long)]
+    pub ftp_active: bool,
+    #[arg(skip)]
+    pub tls: TlsFlags,
+}
+
+impl Flags {
+    /// How to talk to an address. ftps:// is never clear text.
+    pub fn security(&self, secure: bool, port: Option<u16>) -> Security {
+        match (self.ftp_tls, secure) {
+            (Some(TlsWay::Explicit), _) => Security::Explicit,
+            (Some(TlsWay::Implicit), _) => Security::Implicit,
+            (None, true) if port == Some(990) => Security::Implicit,
+            (None, true) => Security::Explicit,
+            (None, false) => Security::None,
+        }
+    }
+}
+
+impl Values for Flags {
+    fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)> {
+        let mut flags = self.clone();
+        root_all(&mut flags.tls.ca_bundle, directory);
+        Some((super::provider::FTP, serde_json::to_value(flags).unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ftps_is_never_clear_text() {
+        let flags = |ftp_tls| Flags { ftp_tls, ..Flags::default() };
+        for (ftp_tls, secure, port, expected) in [
+            (None, false, None, Security::None),
+            (None, false, Some(990), Security::None),
+            (None, true, None, Security::Explicit),
+            (None, true, Some(990), Security::Implicit),
+            (None, true, Some(2121), Security::Explicit),
+            (Some(TlsWay::Implicit), true, Some(2121), Security::Implicit),
+            (Some(TlsWay::Explicit), true, Some(990), Security::Explicit),
+            (Some(TlsWay::Explicit), false, None, Security::Explicit),
+        ] {
+            assert_eq!(flags(ftp_tls).security(secure, port), expected, "{ftp_tls:?} {secure} {port:?}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! An FTP server: what its addresses are, and the directories that are opened of it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use haul_core::entry::Kind;
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::{Host, Location, OpenOptions};
+use haul_core::store::{Place, Store};
+
+use super::flags::{Flags, Security};
+use super::login::{Dialer, Known};
+use super::paths::join;
+use super::pool::Pool;
+use super::provider::FTPS;
+use super::secret::Login;
+use super::store::Ftp;
+use crate::http_client::{Environment, TlsFlags, agent};
+use crate::provider::Access;
+
+/// Connections at the most, unless `--streams` says otherwise: with two round trips a file, 16 of them move 160 files in a second
+/// at 100 ms.
+const CONNECTIONS: usize = 16;
+/// A server may have to fetch a file from a tape.
+const WAIT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct FtpHost {
+    pool: Arc<Pool>,
+    scheme: &'static str,
+    endpoint: String,
+    account: String,
+}
+
+impl FtpHost {
+    /// Logs in.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps a session from being made.
+    pub fn connect(access: &Access, location: &Location) -> Result<FtpHost> {
+        let flags = access.get::<Flags>();
+        let environment = Environment::process();
+        let security = flags.security(location.scheme == FTPS, location.port);
+        let tls = match security {
+            Security::None => None,
+            Security::Explicit | Security::Implicit => {
+                if flags.tls.no_verify_ssl {
+                    access.print(TlsFlags::WARNING);
+                }
+                Some(agent::tls_configs(!flags.tls.no_verify_ssl, flags.tls.ca_bundle.as_deref(), &environment)?)
+            }
+        };
+        let login = Login::of(location, &environment, &|line| access.print(line))?;
+        let port = location.port.unwrap_or(if security == Security::Implicit { 990 } else { 21 });
+        let dialer = Dialer {
+            host: location.host.clone().unwrap_or_default(),
+            port,
+            login,
+            security,
+            tls,
+            newer_tls: AtomicBool::new(false),
+            active: flags.ftp_active,
+            // A wait that ends in an error is to end before the run counts as stuck.
+            wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
+            known: OnceLock::new(),
+        };
+        let pool = Pool::new(dialer, access.streams.unwrap_or(CONNECTIONS))?;
+        let endpoint = Location { user: None, ..location.clone() }.authority();
+        Ok(FtpHost { pool, scheme: location.scheme.0.word, endpoint, account: location.user.clone().unwrap_or_default() })
+    }
+
+    fn known(&self) -> Result<&Known> {
+        self.pool.known().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
+    }
+
+    fn kind(&self, path: &[u8]) -> Result<Option<Kind>> {
+        if path == b"/" {
+            return Ok(Some(Kind::Dir));
+        }
+        let found = self.pool.take()?.look_all(&[path], false, true, "look up").pop();
+        match found {
+            Some(Ok(facts)) => Ok(Some(facts.kind.unwrap_or(Kind::Unknown))),
+            None => Ok(None),
+            Some(Err(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Some(Err(e)) => Err(e.at(path)),
+        }
+    }
+
+    fn make(&self, path: &[u8]) -> Result<()> {
+        let reply = self.pool.take()?.ask("MKD", path, "mkdir")?;
+        if reply.is_done() || self.kind(path)? == Some(Kind::Dir) { Ok(()) } else { Err(reply.failure("mkdir").at(path)) }
+    }
+}
+
+impl Host for FtpHost {
+    /// Absolute, without empty parts.
+    fn path(&self, location: &Location) -> Vec<u8> {
+        let home = self.pool.known().map_or(&b"/"[..], |known| &known.home);
+        let whole = if location.path.starts_with(b"/") { location.path.clone() } else { join(home, &location.path) };
+        let parts: Vec<&[u8]> = whole.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").collect();
+        [b"/", parts.join(&b'/').as_slice()].concat()
+    }
+
+    fn lookup(&self, path: &[u8]) -> Result<Option<Kind>> {
+        self.kind(path)
+    }
+
+    fn make_dir(&self, path: &[u8], parents: bool) -> Result<()> {
+        if parents {
+            for (at, _) in path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/') {
+                if self.kind(&path[..at])?.is_none() {
+                    self.make(&path[..at])?;
+                }
+            }
+        }
+        self.make(path)
+    }
+
+    fn open(&self, path: &[u8], _options: OpenOptions) -> Result<Arc<dyn Store>> {
+        match self.kind(path)? {
+            Some(Kind::Dir) => {}
+            Some(_) => return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory")),
+            None => return Err(Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")),
+        }
+        let place = Place {
+            scheme: self.scheme,
+            endpoint: self.endpoint.clone(),
+            account: self.account.clone(),
+            volume: String::new(),
+            root: path.to_vec(),
+        };
+        Ok(Arc::new(Ftp::new(self.pool.clone(), self.known()?.features.clone(), place)))
+    }
+}

@@ -1,0 +1,255 @@
+//! How a session with a server begins: greeting, TLS, name and password, settings.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use rustls::ClientConfig;
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+
+use super::control::{Control, command, failure, tls_failure};
+use super::features::Features;
+use super::flags::Security;
+use super::secret::Login;
+use super::session::Session;
+use super::stream::Tls;
+
+/// TLS sessions kept for one control connection: the data connections need one.
+const SESSIONS: usize = 8;
+/// How long connecting may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// A greeting may take a name server's time.
+const GREETING: Duration = Duration::from_secs(30);
+
+/// Makes sessions with one server.
+#[derive(Debug)]
+pub struct Dialer {
+    pub host: String,
+    pub port: u16,
+    pub login: Login,
+    pub security: Security,
+    /// With TLS 1.2, and with 1.3, whose sessions can be resumed once each.
+    pub tls: Option<[Arc<ClientConfig>; 2]>,
+    pub newer_tls: AtomicBool,
+    pub active: bool,
+    pub wait: Duration,
+    /// Known once a session was made.
+    pub known: OnceLock<Known>,
+}
+
+/// What all sessions with a server have in common.
+#[derive(Debug)]
+pub struct Known {
+    pub features: Arc<Features>,
+    /// The directory after the login: absolute.
+    pub home: Vec<u8>,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub enum Refused {
+    /// The server allows no more sessions for now.
+    TooMany(Error),
+    For(Error),
+}
+
+impl Dialer {
+    /// A new session, logged in.
+    pub fn dial(&self) -> Result<Session, Refused> {
+        let older = !self.newer_tls.load(Ordering::Relaxed);
+        match self.attempt() {
+            Err(Refused::For(e)) if older && self.security != Security::None && e.reason().contains("protocol version") => {
+                // One that has TLS 1.3 only.
+                self.newer_tls.store(true, Ordering::Relaxed);
+                self.attempt()
+            }
+            session => session,
+        }
+    }
+
+    fn attempt(&self) -> Result<Session, Refused> {
+        let mut control = self.connect().map_err(Refused::For)?;
+        let tls = self.session_tls().map_err(Refused::For)?;
+        if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
+            control.secure(tls).map_err(Refused::For)?;
+        }
+        self.greet(&mut control)?;
+        if let (Security::Explicit, Some(tls)) = (self.security, &tls) {
+            self.begin_tls(&mut control, tls).map_err(Refused::For)?;
+        }
+        self.log_in(&mut control)?;
+        self.settle(control, tls).map_err(Refused::For)
+    }
+
+    fn connect(&self) -> Result<Control> {
+        let named = |e: Error| e.at(self.endpoint().as_bytes());
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| {
+            let e = Error::new(ErrorKind::Usage, "connect").because(format!("unknown host ({e})"));
+            named(e.hint("check the host's name"))
+        })?;
+        let mut last = None;
+        for address in addresses {
+            match Control::connect(address, CONNECT, self.wait) {
+                Ok(control) => return Ok(control),
+                Err(e) => last = Some((address, e)),
+            }
+        }
+        Err(named(
+            last.map_or_else(|| Error::new(ErrorKind::Usage, "connect").because("the host has no address"), |(at, e)| refused(at, e)),
+        ))
+    }
+
+    pub fn endpoint(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{host}:{}", self.port)
+    }
+
+    fn session_tls(&self) -> Result<Option<Tls>> {
+        let Some(configs) = &self.tls else { return Ok(None) };
+        let mut config = (*configs[usize::from(self.newer_tls.load(Ordering::Relaxed))]).clone();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let name = ServerName::try_from(self.host.clone());
+        let name =
+            name.map_err(|_| Error::new(ErrorKind::Usage, "connect").because("the host has no name that a certificate could be for"))?;
+        Ok(Some(Tls { config: Arc::new(config), name }))
+    }
+
+    fn greet(&self, control: &mut Control) -> Result<(), Refused> {
+        loop {
+            let greeting =
+                control.reply_within(self.wait.max(GREETING.min(self.wait * 2)), "connect").map_err(|e| Refused::For(self.named(e)))?;
+            match greeting.code {
+                // Ready in a while.
+                120 => {}
+                220 => return Ok(()),
+                421 | 530 => return Err(Refused::TooMany(self.named(busy(greeting.failure("connect"))))),
+                _ => return Err(Refused::For(self.named(greeting.failure("connect")))),
+            }
+        }
+    }
+
+    fn begin_tls(&self, control: &mut Control, tls: &Tls) -> Result<()> {
+        let reply = control.ask("AUTH", b"TLS", "connect")?;
+        if reply.code != 234 {
+            let e = Error::new(ErrorKind::Denied, "connect").because(format!("the server does not offer TLS: {}", reply.shown()));
+            return Err(self.named(e.hint("nothing was sent in clear text; without encryption write ftp://")));
+        }
+        control.secure(tls).map_err(|e| self.named(e))
+    }
+
+    fn log_in(&self, control: &mut Control) -> Result<(), Refused> {
+        let other = |e: Error| Refused::For(self.named(e));
+        let mut reply = control.ask("USER", self.login.user.as_bytes(), "log in").map_err(other)?;
+        if reply.code == 331 {
+            reply = control.ask("PASS", self.login.password.as_bytes(), "log in").map_err(other)?;
+        }
+        if reply.code == 332 && !self.login.account.is_empty() {
+            reply = control.ask("ACCT", self.login.account.as_bytes(), "log in").map_err(other)?;
+        }
+        match reply.code {
+            202 | 230 | 232 | 234 => Ok(()),
+            421 => Err(Refused::TooMany(self.named(busy(reply.failure("log in"))))),
+            // Once somebody was let in with this password, it is the number that is wrong.
+            530 if self.known.get().is_some() => Err(Refused::TooMany(self.named(busy(reply.failure("log in"))))),
+            _ => Err(Refused::For(self.named(reply.failure("log in").kind_is(ErrorKind::Denied)))),
+        }
+    }
+
+    /// Settings that hold for the whole session.
+    fn settle(&self, mut control: Control, tls: Option<Tls>) -> Result<Session> {
+        const OP: &str = "set up the session";
+        let mut commands = vec![command("TYPE", b"I")?];
+        if tls.is_some() {
+            commands.extend([command("PBSZ", b"0")?, command("PROT", b"P")?]);
+        }
+        let first = self.known.get().is_none();
+        if first {
+            commands.extend([command("FEAT", b"")?, command("SITE", b"HELP")?, command("SYST", b"")?, command("PWD", b"")?]);
+            // No file has this name. vsftpd says of it that it could not set its time; others look for it.
+            commands.push(command("MDTM", b"19800101000000 /.haul-no-such-file")?);
+        }
+        let mut replies = Vec::new();
+        for reply in control.ask_all(&commands, OP) {
+            replies.push(reply.map_err(|e| self.named(e))?);
+        }
+        replies[0].clone().done(OP)?;
+        if tls.is_some() && !replies[2].is_done() {
+            let e = Error::new(ErrorKind::Denied, OP).because(format!("the server does not encrypt data: {}", replies[2].shown()));
+            return Err(self.named(e.hint("nothing was sent in clear text")));
+        }
+        let known = match (self.known.get(), &replies[..]) {
+            (Some(known), _) => known,
+            (None, [.., feat, site, system, home, timed]) => {
+                let features = Arc::new(Features::new(feat, site, system, timed));
+                let home = quoted(&home.text).filter(|home| home.starts_with(b"/")).unwrap_or_else(|| b"/".to_vec());
+                self.known.get_or_init(|| Known { features, home })
+            }
+            (None, _) => return Err(self.named(Error::new(ErrorKind::Other, OP))),
+        };
+        let mut options = Vec::new();
+        if known.features.utf8 {
+            options.push(command("OPTS", b"UTF8 ON")?);
+        }
+        if let Some(facts) = known.features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
+            options.push(command("OPTS", format!("MLST {facts}").as_bytes())?);
+        }
+        // Where one is refused, the server does what it did without it.
+        for reply in control.ask_all(&options, OP) {
+            reply.map_err(|e| self.named(e))?;
+        }
+        Ok(Session::new(control, known.features.clone(), tls, self.active, self.wait))
+    }
+
+    fn named(&self, e: Error) -> Error {
+        e.at(self.endpoint().as_bytes())
+    }
+}
+
+fn busy(e: Error) -> Error {
+    e.kind_is(ErrorKind::Busy).remedy_is(Remedy::After(Duration::from_secs(2))).hint("the server allows no more connections now")
+}
+
+/// Nobody was reached at an address.
+fn refused(address: SocketAddr, error: std::io::Error) -> Error {
+    use std::io::ErrorKind as K;
+    let made = |kind, words: String| Error::new(kind, "connect").because(words).remedy_is(Remedy::After(Duration::from_secs(1)));
+    match error.kind() {
+        K::ConnectionRefused => made(ErrorKind::Broken, format!("nobody listens at {address}")).hint("check host and port"),
+        K::TimedOut | K::WouldBlock => made(ErrorKind::TimedOut, format!("{address} did not answer in time")),
+        _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => tls_failure(error, "connect"),
+        _ => failure(error, "connect").kind_is(ErrorKind::Broken),
+    }
+}
+
+/// The path in a reply to PWD: in quotes, of which two are one.
+fn quoted(text: &[u8]) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
+    let mut rest = text.strip_prefix(b"\"").or_else(|| text.splitn(2, |byte| *byte == b'"').nth(1))?;
+    loop {
+        let at = rest.iter().position(|byte| *byte == b'"')?;
+        path.extend_from_slice(&rest[..at]);
+        rest = &rest[at + 1..];
+        if rest.first() != Some(&b'"') {
+            return Some(path);
+        }
+        path.push(b'"');
+        rest = &rest[1..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_directory_is_read() {
+        assert_eq!(quoted(b"\"/home/a\" is the current directory").as_deref(), Some(&b"/home/a"[..]));
+        assert_eq!(quoted(b"\"/a\"\"b\"").as_deref(), Some(&b"/a\"b"[..]));
+        assert_eq!(quoted(b"current directory is \"/\"").as_deref(), Some(&b"/"[..]));
+        assert_eq!(quoted(b"/home/a"), None);
+        assert_eq!(quoted(b"\"/home"), None);
+    }
+}

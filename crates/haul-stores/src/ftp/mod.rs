@@ -1,0 +1,37 @@
+//! FTP servers: `ftp://` in clear text, `ftps://` with TLS.
+//!
+//! ```text
+//! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
+//!                           -> source, sink, batch, change, digest                  -> session, data      -> control, reply, stream
+//!                                                                                       (transfers)            (commands)
+//! ```
+//!
+//! A transfer takes a control connection and a data connection, so that files move side by side only over several sessions; what
+//! is asked of one session is asked of many names at once, before the first answer is there (RFC 959, 2228, 2389, 2428, 3659,
+//! 4217). What a server can do is in `features`; how it lists is read by `facts` (MLSD) and `dialect` (LIST).
+
+mod batch;
+mod change;
+mod control;
+mod data;
+mod dialect;
+mod digest;
+mod facts;
+mod features;
+mod flags;
+mod host;
+mod login;
+mod look;
+mod paths;
+mod pool;
+mod provider;
+mod reply;
+mod secret;
+mod session;
+mod sink;
+mod source;
+mod store;
+mod stream;
+
+pub use flags::Flags;
+pub use provider::{FTP, FTPS, FtpProvider};

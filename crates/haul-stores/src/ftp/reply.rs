@@ -1,0 +1,189 @@
+//! Replies of a server (RFC 959, section 4.2), and what they mean.
+
+use std::time::Duration;
+
+use haul_core::entry::show;
+use haul_core::error::{Error, ErrorKind, Remedy};
+
+/// Bytes of one line of a reply, and of a whole reply: `MLST` repeats a path, `STAT` lists.
+pub const LINE_MOST: usize = 16 << 10;
+pub const REPLY_MOST: usize = 1 << 20;
+
+/// How long to wait before a server that is busy is asked again.
+const SOON: Duration = Duration::from_secs(1);
+
+/// A reply of one or more lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub code: u16,
+    /// The first line without its code.
+    pub text: Vec<u8>,
+    /// The lines below the first, without the last line's code.
+    pub more: Vec<Vec<u8>>,
+}
+
+/// What a line of the control connection is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// `226 text`
+    Last(u16, &'a [u8]),
+    /// `226-text`
+    First(u16, &'a [u8]),
+    Other(&'a [u8]),
+}
+
+/// Reads a line without its end.
+pub fn line(bytes: &[u8]) -> Line<'_> {
+    let code =
+        bytes.get(..3).filter(|code| code.iter().all(u8::is_ascii_digit)).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    match (code, bytes.get(3)) {
+        (Some(code), None) => Line::Last(code, b""),
+        (Some(code), Some(b' ')) => Line::Last(code, &bytes[4..]),
+        (Some(code), Some(b'-')) => Line::First(code, &bytes[4..]),
+        _ => Line::Other(bytes),
+    }
+}
+
+impl Reply {
+    pub fn is_done(&self) -> bool {
+        self.code / 100 == 2
+    }
+
+    /// The request has begun, and another reply will end it.
+    pub fn is_begun(&self) -> bool {
+        self.code / 100 == 1
+    }
+
+    pub fn needs_more(&self) -> bool {
+        self.code / 100 == 3
+    }
+
+    /// All lines, as they may be shown.
+    pub fn shown(&self) -> String {
+        let lines = std::iter::once(&self.text).chain(&self.more).take(4);
+        let lines: Vec<String> = lines.map(|line| show(line.trim_ascii())).filter(|line| !line.is_empty()).collect();
+        let text: String = lines.join(" ").chars().take(400).collect();
+        format!("{} {text}", self.code)
+    }
+
+    /// The failure that this reply says.
+    pub fn failure(&self, op: &'static str) -> Error {
+        let (kind, remedy) = self.meaning();
+        let e = Error::new(kind, op).remedy_is(remedy).because(format!("the server answered {}", self.shown().trim_end()));
+        match self.code {
+            530 | 532 => e.hint("put user name and password into ~/.netrc: machine HOST login NAME password WORD"),
+            451 if self.says(&["local file", "writing"]) => e.hint("the server's disk may be full, or over quota"),
+            _ => e,
+        }
+    }
+
+    /// An error, unless the request was done.
+    pub fn done(self, op: &'static str) -> Result<Reply, Error> {
+        if self.is_done() { Ok(self) } else { Err(self.failure(op)) }
+    }
+
+    fn says(&self, words: &[&str]) -> bool {
+        let all: Vec<u8> = std::iter::once(&self.text).chain(&self.more).flatten().map(u8::to_ascii_lowercase).collect();
+        words.iter().any(|word| all.windows(word.len()).any(|part| part == word.as_bytes()))
+    }
+
+    /// Whether the reply does not tell why: 550 and 553 are given for whatever is wrong with a file.
+    pub fn is_vague(&self) -> bool {
+        matches!(self.code, 450 | 501 | 550 | 551 | 553) && self.reason().is_none()
+    }
+
+    /// What the words say, which are the system's on most servers.
+    fn reason(&self) -> Option<ErrorKind> {
+        use ErrorKind as K;
+        let known: [(&[&str], ErrorKind); 8] = [
+            (&["no such", "not found", "does not exist", "doesn't exist", "cannot find", "can't find"], K::NotFound),
+            (&["file exists", "already exists", "directory not empty", "not empty", "is a directory"], K::Exists),
+            (&["read-only"], K::ReadOnly),
+            (&["quota"], K::Quota),
+            (&["no space", "disk full"], K::NoSpace),
+            (&["name too long", "invalid argument"], K::BadName),
+            (&["not a directory"], K::NotFound),
+            (&["denied", "not permitted", "not allowed", "permission", "not enough privileges", "prohibited", "forbidden"], K::Denied),
+        ];
+        known.iter().find(|(words, _)| self.says(words)).map(|(_, kind)| *kind)
+    }
+
+    fn meaning(&self) -> (ErrorKind, Remedy) {
+        use ErrorKind as K;
+        match self.code {
+            // The server ends the session: the next one may be served.
+            421 => (K::Busy, Remedy::After(SOON)),
+            425 | 426 => match self.reason() {
+                Some(kind @ (K::NoSpace | K::Quota)) => (kind, Remedy::None),
+                _ => (K::Io, Remedy::After(Duration::from_millis(300))),
+            },
+            431 | 522 | 533 | 534 | 535 | 536 => (K::Denied, Remedy::None),
+            450 => match self.reason() {
+                Some(kind) => (kind, Remedy::None),
+                None => (K::Busy, Remedy::After(SOON)),
+            },
+            451 => match self.reason() {
+                Some(kind) => (kind, Remedy::None),
+                None => (K::Io, Remedy::After(SOON)),
+            },
+            452 | 552 => (if self.says(&["quota"]) { K::Quota } else { K::NoSpace }, Remedy::None),
+            530 | 532 => (K::Denied, Remedy::None),
+            500 | 502 | 504 => (K::Unsupported, Remedy::None),
+            501 | 550 | 551 | 553 => (self.reason().unwrap_or(K::Other), Remedy::None),
+            _ => (K::Other, Remedy::None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> ErrorKind {
+        let Line::Last(code, text) = line(text.as_bytes()) else { panic!("{text}") };
+        Reply { code, text: text.to_vec(), more: Vec::new() }.failure("write").kind()
+    }
+
+    #[test]
+    fn lines_are_told_apart() {
+        assert_eq!(line(b"226 ok"), Line::Last(226, b"ok"));
+        assert_eq!(line(b"226"), Line::Last(226, b""));
+        assert_eq!(line(b"211-Features:"), Line::First(211, b"Features:"));
+        for other in [&b" 226 ok"[..], b"22", b"", b"2x6 ok", b"226_ok", b"\xff\xfe\xfd\xfc"] {
+            assert_eq!(line(other), Line::Other(other));
+        }
+    }
+
+    #[test]
+    fn replies_become_kinds() {
+        for (text, expected) in [
+            ("550 Failed to open file.", ErrorKind::Other),
+            ("550 /x: No such file or directory", ErrorKind::NotFound),
+            ("550 Permission denied.", ErrorKind::Denied),
+            ("550 x: Directory not empty", ErrorKind::Exists),
+            ("553 Could not create file.", ErrorKind::Other),
+            ("530 Login incorrect.", ErrorKind::Denied),
+            ("421 Timeout.", ErrorKind::Busy),
+            ("425 Failed to establish connection.", ErrorKind::Io),
+            ("426 Failure writing network stream.", ErrorKind::Io),
+            ("450 x: File busy", ErrorKind::Busy),
+            ("451 Failure writing to local file.", ErrorKind::Io),
+            ("452 x: No space left on device", ErrorKind::NoSpace),
+            ("552 Quota exceeded", ErrorKind::Quota),
+            ("552 Transfer aborted", ErrorKind::NoSpace),
+            ("522 SSL connection failed; session reuse required", ErrorKind::Denied),
+            ("502 Command not implemented.", ErrorKind::Unsupported),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+        let vague = |text: &str| Reply { code: 550, text: text.into(), more: Vec::new() }.is_vague();
+        assert!(vague("Failed to open file.") && !vague("x: Permission denied"));
+    }
+
+    #[test]
+    fn what_a_server_says_is_shown_without_control_characters() {
+        let reply = Reply { code: 550, text: b"\x1b[2Jgone".to_vec(), more: vec![b"\x07".repeat(1000)] };
+        let shown = reply.failure("read").to_string();
+        assert!(!shown.contains('\x1b') && shown.len() < 1000, "{shown}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Who logs in: the name and password of an address, of `~/.netrc`, or as somebody types them.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::sync::Mutex;
+
+use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::place::Location;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::http_client::Environment;
+use crate::lock::lock;
+use crate::netrc::Netrc;
+
+/// What a server wants of somebody without a name.
+const ANONYMOUS: (&str, &str) = ("anonymous", "anonymous@");
+
+pub struct Login {
+    pub user: String,
+    pub password: Zeroizing<String>,
+    pub account: String,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Login({})", self.user)
+    }
+}
+
+/// Passwords of addresses, by user and host. An address holds none itself, so that none gets into a journal, a transfer spec or a
+/// message; it is read long before anybody connects.
+static WRITTEN: Mutex<Option<Passwords>> = Mutex::new(None);
+
+type Passwords = HashMap<(String, String), Zeroizing<String>>;
+
+/// Keeps the password of an address.
+pub fn written(user: &str, host: &str, password: String) {
+    lock(&WRITTEN).get_or_insert_default().insert((user.to_string(), host.to_string()), Zeroizing::new(password));
+}
+
+impl Login {
+    /// For an address. Asks only where a user is named whose password nobody knows.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` where there is nobody to ask.
+    pub fn of(location: &Location, environment: &Environment, print: &dyn Fn(&str)) -> Result<Login> {
+        let host = location.host.clone().unwrap_or_default();
+        let made =
+            |user: &str, password: &str| Login { user: user.into(), password: Zeroizing::new(password.into()), account: String::new() };
+        let key = (location.user.clone().unwrap_or_default(), host.clone());
+        if let Some(password) = lock(&WRITTEN).as_ref().and_then(|known| known.get(&key).cloned()) {
+            print("WARNING: other users of this machine can see a password in an address: put it into ~/.netrc");
+            return Ok(made(&key.0, &password));
+        }
+        if let Some((user, password)) = Netrc::read(environment).of(&host, location.user.as_deref()) {
+            return Ok(made(user, password));
+        }
+        match location.user.as_deref() {
+            None => Ok(made(ANONYMOUS.0, ANONYMOUS.1)),
+            Some(user) if matches!(user, "anonymous" | "ftp") => Ok(made(user, ANONYMOUS.1)),
+            Some(user) => Ok(made(user, &ask(&format!("{user}@{host}'s password: "))?)),
+        }
+    }
+}
+
+/// Asks at the terminal, which does not show what is typed.
+fn ask(question: &str) -> Result<Zeroizing<String>> {
+    let nobody = || {
+        let e = Error::new(ErrorKind::Denied, "log in").because("no password is known, and there is no terminal to ask for it");
+        e.hint("put it into ~/.netrc: machine HOST login NAME password WORD")
+    };
+    let terminal = File::options().read(true).write(true).open("/dev/tty").map_err(|_| nobody())?;
+    let before = tcgetattr(&terminal).map_err(|_| nobody())?;
+    let mut silent = before.clone();
+    silent.local_modes.remove(LocalModes::ECHO);
+    let failed = |e: std::io::Error| Error::io(e, "log in");
+    (&terminal).write_all(question.as_bytes()).map_err(failed)?;
+    tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(|e| failed(e.into()))?;
+    let mut answer = Zeroizing::new(String::new());
+    let read = BufReader::new(&terminal).read_line(&mut answer);
+    let restored = tcsetattr(&terminal, OptionalActions::Flush, &before);
+    (&terminal).write_all(b"\n").map_err(failed)?;
+    read.map_err(failed)?;
+    restored.map_err(|e| failed(e.into()))?;
+    Ok(Zeroizing::new(answer.trim_end_matches(['\r', '\n']).to_string()))
+}

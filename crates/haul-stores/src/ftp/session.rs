@@ -1,0 +1,81 @@
+//! A session with a server, logged in: a control connection and what is known of its state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_core::error::{Error, ErrorKind, Result};
+
+use super::control::{Control, command};
+use super::data::{Announced, Data, Failed};
+use super::features::Features;
+use super::reply::Reply;
+use super::stream::Tls;
+
+/// Bytes of a listing: a hundred for each of some million names.
+const LISTING_MOST: usize = 1 << 30;
+
+#[derive(Debug)]
+pub struct Session {
+    pub control: Control,
+    pub features: Arc<Features>,
+    pub tls: Option<Tls>,
+    pub active: bool,
+    pub wait: Duration,
+    /// Agreed on ahead.
+    pub announced: Option<Announced>,
+    /// A transfer is going on: nothing else can be asked.
+    pub busy: bool,
+}
+
+impl Session {
+    pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
+        Session { control, features, tls, active, wait, announced: None, busy: false }
+    }
+
+    /// Whether another caller can go on with it.
+    pub fn is_usable(&self) -> bool {
+        !self.busy && !self.control.is_over()
+    }
+
+    pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {
+        self.control.ask(word, argument, op)
+    }
+
+    /// One word with many arguments; one reply each.
+    pub fn ask_each<'a>(&mut self, word: &str, arguments: impl IntoIterator<Item = &'a [u8]>, op: &'static str) -> Vec<Result<Reply>> {
+        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| command(word, argument)).collect();
+        let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
+        let mut replies = self.control.ask_all(&sent, op).into_iter();
+        commands
+            .into_iter()
+            .map(|command| command.and_then(|_| replies.next().unwrap_or_else(|| Err(Error::new(ErrorKind::Other, op)))))
+            .collect()
+    }
+
+    /// All that the server sends for a command: a listing.
+    pub fn fetch(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Vec<u8>, Failed> {
+        let mut data = self.begin(word, argument, op)?;
+        let mut all = Vec::new();
+        let read = self.drain(&mut data, &mut all, op);
+        drop(data);
+        read?;
+        self.end(op)?;
+        Ok(all)
+    }
+
+    fn drain(&mut self, data: &mut Data, all: &mut Vec<u8>, op: &'static str) -> Result<()> {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            match data.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(count) => all.extend_from_slice(&buffer[..count]),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.explain(e, op)),
+            }
+            if all.len() > LISTING_MOST {
+                self.control.give_up();
+                return Err(Error::new(ErrorKind::Limit, op).because("the server's list does not end"));
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! One file of a server, open for reading: ranges of one version of it, each a transfer on a connection of its own.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use haul_core::entry::{Entry, Kind, Name, Stamp};
+use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use haul_core::store::Source;
+
+use super::control::failure;
+use super::data::{Data, Failed};
+use super::facts::Facts;
+use super::pool::{Lease, Parked, Pool};
+use super::session::Session;
+use super::store::Shared;
+use crate::lock::lock;
+
+/// Bytes that are read and dropped at a time where a server cannot begin in the middle.
+const SKIP: usize = 64 << 10;
+
+pub struct FtpFile {
+    shared: Arc<Shared>,
+    path: Vec<u8>,
+    name: Name,
+    stamp: Stamp,
+    rests: Arc<Rests>,
+}
+
+/// A transfer whose next bytes are those from `at` on.
+struct Download {
+    lease: Lease,
+    data: Data,
+}
+
+impl Download {
+    /// Gives the rest up; the session is free for others.
+    fn cut(self) {
+        let Download { mut lease, data, .. } = self;
+        lease.cut(data);
+        lease.busy = false;
+    }
+}
+
+/// Transfers whose next bytes nobody has asked for yet, by where in the file these are: a read that follows goes on with one, and
+/// another read takes its session.
+struct Rests {
+    id: u64,
+    pool: Arc<Pool>,
+    kept: Mutex<HashMap<u64, Download>>,
+}
+
+impl Rests {
+    fn new(pool: &Arc<Pool>) -> Arc<Rests> {
+        static NEXT: AtomicU64 = AtomicU64::new(1); // identity only
+        Arc::new(Rests { id: NEXT.fetch_add(1, Ordering::Relaxed), pool: pool.clone(), kept: Mutex::default() })
+    }
+
+    fn keep(self: &Arc<Rests>, at: u64, download: Download) {
+        let before = lock(&self.kept).insert(at, download);
+        if let Some(before) = before {
+            before.cut();
+        }
+        let this: Weak<Rests> = Arc::downgrade(self);
+        self.pool.park(self.id, this);
+    }
+}
+
+impl Parked for Rests {
+    fn release(&self) -> bool {
+        let mut kept = lock(&self.kept);
+        let some = kept.keys().next().copied().and_then(|at| kept.remove(&at));
+        drop(kept);
+        some.map(Download::cut).is_some()
+    }
+}
+
+impl Drop for Rests {
+    fn drop(&mut self) {
+        self.pool.unpark(self.id);
+        for (_, download) in lock(&self.kept).drain() {
+            download.cut();
+        }
+    }
+}
+
+fn changed(reason: &str) -> Error {
+    Error::new(ErrorKind::Changed, "read").because(reason)
+}
+
+pub fn stamp(facts: &Facts) -> Stamp {
+    Stamp { size: facts.size.unwrap_or(0), mtime: facts.modified.unwrap_or_default(), version: 0 }
+}
+
+/// A reply that does not tell why a file cannot be read, explained by a look at it.
+pub fn explained(session: &mut Session, path: &[u8], failed: Failed, op: &'static str) -> Error {
+    let vague = matches!(&failed, Failed::Reply(reply) if reply.is_vague());
+    let e = failed.into_error(op);
+    if !vague {
+        return e;
+    }
+    match session.look(path, false, op) {
+        Err(absent) if absent.kind() == ErrorKind::NotFound => absent,
+        Ok(facts) if facts.kind == Some(Kind::File) => e.kind_is(ErrorKind::Denied),
+        Ok(_) => e.kind_is(ErrorKind::Changed).because("it is no longer a regular file"),
+        Err(_) => e,
+    }
+}
+
+impl FtpFile {
+    pub fn open(shared: &Arc<Shared>, entry: &Entry, follow: bool) -> Result<FtpFile> {
+        let path = shared.target(&entry.name, "open")?;
+        let found = shared.pool.take()?.look_all(&[&path], false, follow, "open").pop();
+        let facts = found.unwrap_or_else(|| Err(Error::new(ErrorKind::NotFound, "open")))?;
+        if facts.kind != Some(Kind::File) {
+            return Err(Error::new(ErrorKind::Changed, "open").because("it is no longer a regular file"));
+        }
+        if facts.size.is_none() {
+            return Err(Error::new(ErrorKind::Unsupported, "open").because("the server does not report the file's size"));
+        }
+        // A listing without times has none to compare.
+        let mut known = entry.stamp();
+        known.version = 0;
+        if !entry.have.has(haul_core::entry::MetaMask::MTIME) {
+            known.mtime = stamp(&facts).mtime;
+        }
+        if !entry.is_bare() && known != stamp(&facts) {
+            return Err(changed("its size or time changed since it was listed"));
+        }
+        // What is compared before a commit is what was listed.
+        let stamp = if entry.is_bare() { stamp(&facts) } else { entry.stamp() };
+        Ok(FtpFile { shared: shared.clone(), path, name: entry.name.clone(), stamp, rests: Rests::new(&shared.pool) })
+    }
+
+    /// A transfer that has the bytes from `at` on as its next.
+    fn begin(&self, at: u64) -> Result<Download> {
+        const OP: &str = "read";
+        let mut lease = self.shared.pool.take()?;
+        let (data, begins) = match lease.begin_at(at, "RETR", &self.path, OP) {
+            Ok(begun) => begun,
+            Err(failed) => return Err(explained(&mut lease, &self.path, failed, OP)),
+        };
+        lease.busy = true;
+        let mut download = Download { lease, data };
+        // The server sends all there is: what is in front is read and dropped.
+        let mut left = at - begins;
+        let mut buffer = vec![0; if left > 0 { SKIP } else { 0 }];
+        while left > 0 {
+            let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            match download.data.read(&mut buffer[..most]) {
+                Ok(0) => return Err(short(left)),
+                Ok(count) => left -= count as u64,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(failure(e, OP)),
+            }
+            self.shared.pool.moved();
+        }
+        Ok(download)
+    }
+}
+
+fn short(left: u64) -> Error {
+    let e = Error::new(ErrorKind::Io, "read").remedy_is(Remedy::Again);
+    e.because(format!("the data connection ended {left} bytes too early"))
+}
+
+impl Source for FtpFile {
+    fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>> {
+        if at.end > self.stamp.size {
+            return Err(changed("it is shorter than it was").on(&self.name));
+        }
+        if at.is_empty() {
+            return Ok(Box::new(io::empty()));
+        }
+        let kept = lock(&self.rests.kept).remove(&at.start);
+        let download = match kept {
+            Some(download) => download,
+            None => {
+                // Chunks are read in their order: what is kept in front of this one was passed over, and its session serves here.
+                self.rests.release();
+                self.begin(at.start).map_err(|e| e.on(&self.name))?
+            }
+        };
+        Ok(Box::new(Reader { file: self, download: Some(download), at: at.start, end: at.end }))
+    }
+
+    fn stamp(&self) -> Result<Stamp> {
+        let found = self.shared.pool.take()?.look(&self.path, false, "stat").map_err(|e| e.on(&self.name))?;
+        let mut now = stamp(&found);
+        if found.modified.is_none() {
+            now.mtime = self.stamp.mtime;
+        }
+        now.version = self.stamp.version;
+        Ok(now)
+    }
+}
+
+/// Bytes of one range.
+struct Reader<'a> {
+    file: &'a FtpFile,
+    download: Option<Download>,
+    at: u64,
+    end: u64,
+}
+
+impl Reader<'_> {
+    /// All was read: the transfer is kept, cut, or has come to its own end.
+    fn finish(&mut self) -> Result<()> {
+        let Some(mut download) = self.download.take() else { return Ok(()) };
+        if self.end < self.file.stamp.size {
+            self.file.rests.keep(self.end, download);
+            return Ok(());
+        }
+        match download.data.read(&mut [0; 1]) {
+            Ok(0) => {}
+            Ok(_) => {
+                download.cut();
+                return Err(changed("it is longer than it was"));
+            }
+            Err(e) => return Err(download.lease.explain(e, "read")),
+        }
+        let Download { mut lease, data, .. } = download;
+        drop(data);
+        lease.end("read")?;
+        lease.busy = false;
+        Ok(())
+    }
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let most = into.len().min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
+        let Some(download) = self.download.as_mut().filter(|_| most > 0) else { return Ok(0) };
+        let failed = |e: Error| -> io::Error { e.on(&self.file.name).into() };
+        let count = match download.data.read(&mut into[..most]) {
+            Ok(0) => {
+                // The server may say why.
+                let left = self.end - self.at;
+                let said = download.lease.end("read").err().filter(|e| e.kind() != ErrorKind::TimedOut);
+                self.download = None;
+                return Err(failed(said.unwrap_or_else(|| short(left))));
+            }
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
+            Err(e) => {
+                let e = download.lease.explain(e, "read");
+                self.download = None;
+                return Err(failed(e));
+            }
+        };
+        self.at += count as u64;
+        self.file.shared.pool.moved();
+        if self.at == self.end {
+            self.finish().map_err(failed)?;
+        }
+        Ok(count)
+    }
+}

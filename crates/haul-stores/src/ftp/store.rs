@@ -1,0 +1,173 @@
+//! A directory of an FTP server as a store.
+
+use std::sync::Arc;
+
+use haul_core::bundle::Bundle;
+use haul_core::entry::{Dir, Entry, MetaMask, Name};
+use haul_core::error::{ErrorKind, Result};
+use haul_core::hash::Algorithm;
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token};
+
+use super::features::{Features, get};
+use super::paths;
+use super::pool::Pool;
+use super::sink::{self, FtpSink};
+use super::source::FtpFile;
+use crate::http_client::parallel::Threads;
+use crate::staging::{Shown, staging_leaf};
+
+/// Connections for the parts of one file.
+const READERS: usize = 8;
+
+#[derive(Debug)]
+pub struct Ftp {
+    shared: Arc<Shared>,
+    caps: Caps,
+    place: Place,
+}
+
+#[derive(Debug)]
+pub struct Shared {
+    pub pool: Arc<Pool>,
+    pub features: Arc<Features>,
+    /// Absolute, without a slash at its end.
+    root: Vec<u8>,
+    /// Attributes that files can be given.
+    pub sets: MetaMask,
+    pub threads: Threads,
+}
+
+impl Shared {
+    pub fn dir(&self, dir: &Dir, op: &'static str) -> Result<Vec<u8>> {
+        paths::dir(&self.root, dir, self.features.utf8, op)
+    }
+
+    pub fn path(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        paths::path(&self.root, name, self.features.utf8, op)
+    }
+
+    /// The path of something that is made or changed: never of the directory itself.
+    pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
+        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.utf8, op)?))
+    }
+}
+
+impl Ftp {
+    pub fn new(pool: Arc<Pool>, features: Arc<Features>, place: Place) -> Ftp {
+        let kept = |mask: MetaMask, has: bool| if has { mask } else { MetaMask::NONE };
+        let sets = kept(MetaMask::MTIME, features.sets_times()).with(kept(MetaMask::MODE, features.chmod));
+        let timed = features.mlst.is_some() || get(&features.mdtm);
+        let caps = Caps {
+            read_ranges: true,
+            dirs: true,
+            sets,
+            lists: MetaMask::BASIC.with(kept(MetaMask::MTIME, timed)),
+            atomic_commit: features.replaces,
+            durable: true,
+            attach: true,
+            readers_per_file: u32::try_from(pool.most().min(READERS)).unwrap_or(1),
+            one_line_names: true,
+            text_names: features.utf8,
+            name_max: paths::NAME_MOST,
+            bundle_files: 32,
+            hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
+            ..Caps::minimal()
+        };
+        let mut root = place.root.clone();
+        while root.ends_with(b"/") {
+            root.pop();
+        }
+        Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default() }), caps, place }
+    }
+}
+
+impl Store for Ftp {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    fn stat(&self, name: &Name, want: MetaMask) -> Result<Entry> {
+        self.shared.stat(name, want).map_err(|e| e.on(name))
+    }
+
+    fn stat_many(&self, dir: &Dir, leaves: &[&[u8]], _want: MetaMask, follow: bool) -> Vec<Found> {
+        self.shared.stat_many(dir, leaves, follow)
+    }
+
+    fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()> {
+        self.shared.list(dir, Shown::Names, each).map_err(|e| e.on(&Name::of(dir)))
+    }
+
+    fn open(&self, entry: &Entry, follow: bool) -> Result<Box<dyn Source>> {
+        FtpFile::open(&self.shared, entry, follow).map(|file| Box::new(file) as _).map_err(|e| e.on(&entry.name))
+    }
+
+    fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        FtpSink::create(&self.shared, name, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
+        FtpSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+    }
+
+    fn staging(&self, entry: &Entry) -> Option<Token> {
+        Some(Token(staging_leaf(&entry.name.leaf, entry.stamp()).into()))
+    }
+
+    fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
+        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+    }
+
+    fn abandon_all(&self, dir: &Dir) -> Result<u64> {
+        let mut left = Vec::new();
+        self.shared.list(dir, Shown::Unfinished, &mut |found| {
+            left.extend(found);
+            Flow::Go
+        })?;
+        Ok(self.shared.remove(&left).iter().filter(|removed| removed.is_ok()).count() as u64)
+    }
+
+    fn get_bundle(&self, bundle: &mut Bundle) {
+        self.shared.get_bundle(bundle, self.caps.bundle_bytes);
+    }
+
+    fn put_bundle(&self, bundle: &mut Bundle) {
+        self.shared.put_bundle(bundle);
+    }
+
+    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
+        self.shared.make_dirs(dirs)
+    }
+
+    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
+        let op = "create";
+        paths::checked(name, self.shared.features.utf8, op)?;
+        let e = haul_core::error::Error::new(ErrorKind::Unsupported, op).on(name);
+        Err(e.because("FTP cannot create links or special files"))
+    }
+
+    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
+        self.shared.set_meta(specs)
+    }
+
+    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
+        self.shared.remove(entries)
+    }
+
+    fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
+        self.shared.rename(from, to, replace).map_err(|e| e.on(from))
+    }
+
+    fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {
+        self.shared.digest(entry, algorithm).map_err(|e| e.on(&entry.name))
+    }
+
+    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
+        let entry = self.stat(name, MetaMask::NONE)?;
+        self.open(&entry, false)
+    }
+}

@@ -1,0 +1,116 @@
+//! A TCP connection, in clear text or inside TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+pub enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+/// What TLS connections of one session are made with. The sessions that can be resumed are kept in the configuration, so that each
+/// control connection has one of its own: servers accept on a data connection only the session of its control connection.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub config: Arc<ClientConfig>,
+    pub name: ServerName<'static>,
+}
+
+impl Stream {
+    /// `wait` bounds the connecting, then each read and write.
+    pub fn connect(address: SocketAddr, connect: Duration, wait: Duration) -> io::Result<Stream> {
+        Stream::of(TcpStream::connect_timeout(&address, connect)?, wait)
+    }
+
+    pub fn of(stream: TcpStream, wait: Duration) -> io::Result<Stream> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(wait))?;
+        stream.set_write_timeout(Some(wait))?;
+        Ok(Stream::Plain(stream))
+    }
+
+    /// The same connection inside TLS, the handshake done.
+    pub fn secured(self, tls: &Tls) -> io::Result<Stream> {
+        let Stream::Plain(mut stream) = self else { return Ok(self) };
+        let mut session = ClientConnection::new(tls.config.clone(), tls.name.clone()).map_err(io::Error::other)?;
+        session.set_buffer_limit(Some(1 << 20));
+        while session.is_handshaking() {
+            session.complete_io(&mut stream)?;
+        }
+        Ok(Stream::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
+    pub fn tcp(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    pub fn set_wait(&self, wait: Duration) -> io::Result<()> {
+        self.tcp().set_read_timeout(Some(wait.max(Duration::from_millis(1))))
+    }
+
+    /// Whether the server has sent something that nobody waits for, or has closed the connection.
+    pub fn is_noisy(&self) -> bool {
+        let tcp = self.tcp();
+        if tcp.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let noisy = !matches!(tcp.peek(&mut [0; 1]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+        tcp.set_nonblocking(false).is_err() || noisy
+    }
+
+    /// Says that nothing more will be written; reading goes on.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if let Stream::Tls(stream) = self {
+            stream.conn.send_close_notify();
+            stream.flush()?;
+        }
+        self.tcp().shutdown(Shutdown::Write)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.read(into),
+            Stream::Tls(stream) => match stream.read(into) {
+                // Servers that close without TLS's own end are many; whoever reads knows how many bytes there are to be.
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+                read => read,
+            },
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(_) => Ok(()),
+            Stream::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({:?}, TLS: {})", self.tcp().peer_addr(), self.is_tls())
+    }
+}
