@@ -206,7 +206,9 @@ impl Running {
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         until(what, || is_so() || !self.is_running());
-        if !is_so() && let Some(status) = self.child.try_wait().expect("it is our child") {
+        if !is_so()
+            && let Some(status) = self.child.try_wait().expect("it is our child")
+        {
             panic!("it ended before: {what}\n{}", self.ended(status));
         }
     }
