@@ -266,7 +266,7 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             // What is replaced stands until the new file is verified: in a bundle under its staging name, else alone.
             let verified_first = cx.job.verify && !cx.holds(&entry) && !matches!(cx.target().caps().write, WriteStyle::Parts { .. });
             let alone = replace && (cx.job.in_place || cx.job.backup.is_some() || verified_first);
-            let whole = entry.size <= SMALL && !cx.source(work).caps().streams && !sparse && !cx.copies(work) && !alone;
+            let whole = entry.size <= SMALL && !cx.source(work).caps().streams && !sparse && !cx.copies(work, entry.size) && !alone;
             match whole {
                 true => plans.next.small.push(small(entry, step)),
                 false => plans.next.large.push(OpenFile::new(&cx.job, work, entry, step)),
