@@ -418,7 +418,7 @@ fn lies_end_in_errors() {
         (Box::new(say("", "500 go away\r\n")), "cp @/file got", "500 go away"),
         (Box::new(say("EPSV", "229 none\r\n")), "cp --retries 0 @/file got", "named no port"),
         (Box::new(say("EPSV", "229 ok (|||1|)\r\n")), "cp --retries 0 @/file got", "port 1 of the server"),
-        (Box::new(say("RETR", "150 x\r\n226 y\r\n")), "cp --retries 0 @/file got", ""),
+        (Box::new(say("RETR", "150 x\r\n226 y\r\n")), "cp --retries 0 --timeout 2s @/file got", ""),
         (Box::new(say("USER", "331-\x1b[2J\r\n331-more\r\n")), "cp --timeout 2s @/file got", "did not answer in time"),
         (Box::new(say("SIZE", "213 99999999\r\n")), "cp --retries 0 @/file got", "too early"),
         (Box::new(say("SIZE", "213 7\r\n")), "cp --retries 0 @/file got", "longer than it was"),
@@ -491,7 +491,7 @@ fn servers_that_cannot_reach_each_other_pass_files_through_here() {
             Some("RETR") => Answer::Say(format!("150 it comes\r\n{reply}\r\n")),
             _ => Answer::Honest,
         });
-        let ran = to.haul(&format!("cp --retries 0 {}/file {there}2", w.url));
+        let ran = to.haul(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
         assert!(!ran.status.success() && !to.path("there2").exists(), "{}", shown(&ran));
     }
 }
