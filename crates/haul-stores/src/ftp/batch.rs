@@ -73,8 +73,8 @@ impl Line<'_> {
     }
 
     fn lease(&mut self) -> Result<&mut Lease> {
-        if self.lease.is_none() {
-            self.announced = None;
+        if !self.lease.as_ref().is_some_and(|lease| lease.is_usable()) {
+            (self.lease, self.announced) = (None, None);
             self.lease = Some(self.shared.pool.take()?);
         }
         self.lease.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "connect"))
@@ -98,6 +98,8 @@ impl Line<'_> {
         pass: impl FnOnce(Data) -> Passed,
     ) -> Result<(Vec<Reply>, Step)> {
         let queues = get(&self.shared.features.queues);
+        // What was agreed on is of the session that is kept.
+        self.lease()?;
         let known = self.announced.take();
         let lease = self.lease()?;
         let queues = queues && !lease.active && get(&lease.features.extended_passive);

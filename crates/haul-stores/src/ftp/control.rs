@@ -253,9 +253,12 @@ pub fn failure(error: io::Error, op: &'static str) -> Error {
     }
 }
 
+/// What is said of a server that has no version of TLS that it was offered.
+pub const OTHER_VERSION: &str = "the server does not accept this version of TLS";
+
 /// A failure of TLS, or of the connection below it.
 pub fn tls_failure(error: io::Error, op: &'static str) -> Error {
-    use rustls::{CertificateError, Error as TlsError, InvalidMessage};
+    use rustls::{AlertDescription, CertificateError, Error as TlsError, InvalidMessage};
     let trust = "name its CA with --ca-bundle FILE, or use --no-verify-ssl (insecure)";
     let denied = |words: String| Error::new(ErrorKind::Denied, op).because(words);
     match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
@@ -266,6 +269,7 @@ pub fn tls_failure(error: io::Error, op: &'static str) -> Error {
         Some(TlsError::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             denied("the server does not speak TLS here".into()).hint("check the port, or try --ftp-tls explicit")
         }
+        Some(TlsError::AlertReceived(AlertDescription::ProtocolVersion)) => denied(OTHER_VERSION.into()),
         Some(other) => denied(format!("TLS failed: {other}")),
         None => failure(error, op),
     }

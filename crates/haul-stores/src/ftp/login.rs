@@ -10,15 +10,13 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
-use super::control::{Control, command, failure, tls_failure};
+use super::control::{Control, OTHER_VERSION, command, failure, tls_failure};
 use super::features::Features;
 use super::flags::Security;
 use super::secret::Login;
 use super::session::Session;
-use super::stream::Tls;
+use super::stream::{Tickets, Tls};
 
-/// TLS sessions kept for one control connection: the data connections need one.
-const SESSIONS: usize = 8;
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// A greeting may take a name server's time.
@@ -61,7 +59,7 @@ impl Dialer {
     pub fn dial(&self) -> Result<Session, Refused> {
         let older = !self.newer_tls.load(Ordering::Relaxed);
         match self.attempt() {
-            Err(Refused::For(e)) if older && self.security != Security::None && e.reason().contains("protocol version") => {
+            Err(Refused::For(e)) if older && self.security != Security::None && e.reason() == OTHER_VERSION => {
                 // One that has TLS 1.3 only.
                 self.newer_tls.store(true, Ordering::Relaxed);
                 self.attempt()
@@ -110,11 +108,12 @@ impl Dialer {
     fn session_tls(&self) -> Result<Option<Tls>> {
         let Some(configs) = &self.tls else { return Ok(None) };
         let mut config = (*configs[usize::from(self.newer_tls.load(Ordering::Relaxed))]).clone();
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        let tickets = Arc::new(Tickets::new());
+        config.resumption = Resumption::store(tickets.clone());
         let name = ServerName::try_from(self.host.clone());
         let name =
             name.map_err(|_| Error::new(ErrorKind::Usage, "connect").because("the host has no name that a certificate could be for"))?;
-        Ok(Some(Tls { config: Arc::new(config), name }))
+        Ok(Some(Tls { config: Arc::new(config), name, tickets }))
     }
 
     fn greet(&self, control: &mut Control) -> Result<(), Refused> {

@@ -77,11 +77,12 @@ fn ask(question: &str) -> Result<Zeroizing<String>> {
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
     let failed = |e: std::io::Error| Error::io(e, "log in");
-    (&terminal).write_all(question.as_bytes()).map_err(failed)?;
-    tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(|e| failed(e.into()))?;
+    // Before the question: who answers at once is not shown either, and nothing that was typed is lost.
+    tcsetattr(&terminal, OptionalActions::Now, &silent).map_err(|e| failed(e.into()))?;
+    let asked = (&terminal).write_all(question.as_bytes());
     let mut answer = Zeroizing::new(String::new());
-    let read = BufReader::new(&terminal).read_line(&mut answer);
-    let restored = tcsetattr(&terminal, OptionalActions::Flush, &before);
+    let read = asked.and_then(|()| BufReader::new(&terminal).read_line(&mut answer));
+    let restored = tcsetattr(&terminal, OptionalActions::Now, &before);
     (&terminal).write_all(b"\n").map_err(failed)?;
     read.map_err(failed)?;
     restored.map_err(|e| failed(e.into()))?;

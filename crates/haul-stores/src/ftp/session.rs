@@ -34,7 +34,8 @@ impl Session {
 
     /// Whether another caller can go on with it.
     pub fn is_usable(&self) -> bool {
-        !self.busy && !self.control.is_over()
+        // Servers refuse a data connection that does not resume the TLS session of its control connection.
+        !self.busy && !self.control.is_over() && !self.tls.as_ref().is_some_and(|tls| tls.tickets.are_spent())
     }
 
     pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {

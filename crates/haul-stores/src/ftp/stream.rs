@@ -3,10 +3,17 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
+use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, NamedGroup, StreamOwned};
+
+/// Kept for one control connection, of which data connections go on one after the other.
+const SESSIONS: usize = 32;
+/// How long a server may take to close a connection that has ended here, once it has nothing to send.
+const LINGER: Duration = Duration::from_secs(10);
 
 pub enum Stream {
     Plain(TcpStream),
@@ -19,6 +26,65 @@ pub enum Stream {
 pub struct Tls {
     pub config: Arc<ClientConfig>,
     pub name: ServerName<'static>,
+    pub tickets: Arc<Tickets>,
+}
+
+/// TLS sessions of one control connection. A ticket of TLS 1.3 serves once, and servers give one with each data connection that they
+/// write to, not with those that they read from.
+#[derive(Debug)]
+pub struct Tickets {
+    kept: ClientSessionMemoryCache,
+    given: AtomicUsize,
+    used: AtomicUsize,
+}
+
+impl Tickets {
+    pub fn new() -> Tickets {
+        Tickets { kept: ClientSessionMemoryCache::new(SESSIONS), given: AtomicUsize::new(0), used: AtomicUsize::new(0) }
+    }
+
+    /// There were tickets, and none is left.
+    pub fn are_spent(&self) -> bool {
+        let given = self.given.load(Ordering::Relaxed);
+        given > 0 && self.used.load(Ordering::Relaxed) >= given
+    }
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, name: ServerName<'static>, group: NamedGroup) {
+        self.kept.set_kx_hint(name, group);
+    }
+
+    fn kx_hint(&self, name: &ServerName<'_>) -> Option<NamedGroup> {
+        self.kept.kx_hint(name)
+    }
+
+    fn set_tls12_session(&self, name: ServerName<'static>, value: Tls12ClientSessionValue) {
+        self.kept.set_tls12_session(name, value);
+    }
+
+    fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        self.kept.tls12_session(name)
+    }
+
+    fn remove_tls12_session(&self, name: &ServerName<'static>) {
+        self.kept.remove_tls12_session(name);
+    }
+
+    fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
+        self.given.fetch_add(1, Ordering::Relaxed);
+        self.kept.insert_tls13_ticket(name, value);
+    }
+
+    fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        let ticket = self.kept.take_tls13_ticket(name);
+        match &ticket {
+            Some(_) => self.used.fetch_add(1, Ordering::Relaxed),
+            // More were given than are kept.
+            None => self.used.fetch_max(self.given.load(Ordering::Relaxed), Ordering::Relaxed),
+        };
+        ticket
+    }
 }
 
 impl Stream {
@@ -70,13 +136,18 @@ impl Stream {
         tcp.set_nonblocking(false).is_err() || noisy
     }
 
-    /// Says that nothing more will be written; reading goes on.
+    /// Says that nothing more will be written.
     pub fn finish(&mut self) -> io::Result<()> {
-        if let Stream::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            stream.flush()?;
-        }
-        self.tcp().shutdown(Shutdown::Write)
+        let Stream::Tls(stream) = self else { return self.tcp().shutdown(Shutdown::Write) };
+        stream.conn.send_close_notify();
+        stream.flush()?;
+        stream.sock.shutdown(Shutdown::Write)?;
+        stream.sock.set_read_timeout(Some(LINGER))?;
+        // A server of TLS 1.3 has sent tickets: the next data connection needs one, and to close before they are read is to reset the
+        // connection, so that the server may lose what it has not read yet.
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until && stream.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+        Ok(())
     }
 }
 
