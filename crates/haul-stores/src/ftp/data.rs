@@ -1,6 +1,6 @@
 //! Data connections: who connects to whom, and how a transfer begins and ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,7 @@ pub struct Data {
 impl Session {
     /// Agrees on the next data connection, unless that was done before.
     pub fn announce(&mut self, op: &'static str) -> Result<Announced> {
+        self.leave_blocks(op)?;
         if let Some(announced) = self.announced.take() {
             return Ok(announced);
         }
@@ -169,6 +170,21 @@ impl Session {
         }
     }
 
+    /// The data connection, encrypted where that was agreed, that a reply to EPSV or PASV announces.
+    pub fn connected(&mut self, reply: &Reply, op: &'static str) -> Result<Data> {
+        let port = match reply.code {
+            229 => extended_port(&reply.text),
+            227 => passive_port(&reply.text),
+            _ => return Err(reply.failure(op)),
+        };
+        let stream = self.connect(port.ok_or_else(|| strange(reply, op))?, op)?;
+        let stream = match &self.tls {
+            Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
+            None => stream,
+        };
+        Data { stream }.watched().map_err(|e| Error::io(e, op))
+    }
+
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
         let address = SocketAddr::new(self.control.peer, port);
         Stream::connect(address, CONNECT.min(self.wait), self.wait).map_err(|e| {
@@ -260,6 +276,33 @@ impl Data {
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
+    }
+
+    /// Writes some of `parts`, taken as one, from `done` on.
+    pub fn write_some(&mut self, parts: &[&[u8]], done: usize) -> io::Result<usize> {
+        let mut skip = done;
+        let mut slices = Vec::with_capacity(parts.len());
+        for part in parts {
+            let passed = skip.min(part.len());
+            skip -= passed;
+            if passed < part.len() {
+                slices.push(IoSlice::new(&part[passed..]));
+            }
+        }
+        self.stream.write_vectored(&slices)
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+
+    /// Whether the server has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.stream.is_closed()
+    }
+
+    pub fn set_write_wait(&self, wait: Duration) -> io::Result<()> {
+        self.stream.tcp().set_write_timeout(Some(wait))
     }
 
     /// Says that all was written.
