@@ -26,7 +26,7 @@ pub fn explain_write(session: &mut Session, target: &[u8], failed: Failed, op: &
     let e = reply.failure(op);
     // The system's word for a directory in the way is that this is not permitted.
     let unclear = reply.is_vague() || matches!(e.kind(), ErrorKind::Exists | ErrorKind::Denied);
-    if !matches!(reply.code, 450 | 451 | 501 | 550 | 551 | 553) || !unclear {
+    if !matches!(reply.code, 450 | 451 | 500 | 501 | 550 | 551 | 553) || !unclear {
         return e;
     }
     match session.look(target, false, op) {

@@ -85,7 +85,7 @@ impl Session {
 #[derive(Debug)]
 pub struct Lane {
     lease: Lease,
-    /// Transfers whose last reply was not read yet.
+    /// Transfers and commands whose last reply was not read yet.
     owed: usize,
     /// Last replies that were read before anybody asked for them.
     heard: VecDeque<Reply>,
@@ -102,9 +102,15 @@ impl Lane {
     /// Begins a transfer; its data are to follow, to [`Lane::end`].
     pub fn begin(&mut self, transfer: &[u8], op: &'static str) -> Result<()> {
         self.lease.busy = true;
-        self.lease.control.send(transfer, op)?;
         self.owed += 1;
-        Ok(())
+        self.lease.control.send(transfer, op)
+    }
+
+    /// Sends commands behind the transfers; each is owed a reply as these are.
+    pub fn ask_ahead(&mut self, commands: &[Vec<u8>], op: &'static str) -> Result<()> {
+        self.lease.busy = true;
+        self.owed += commands.len();
+        self.lease.control.send(&commands.concat(), op)
     }
 
     /// Sends bytes that belong at `at`.
@@ -186,7 +192,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The last reply to the first transfer that has none yet. A server that is still writing says so every few seconds.
+    /// The last reply to the first transfer or command that has none yet. A server that is still writing says so every few seconds.
     pub fn last_reply(&mut self, op: &'static str) -> Result<Reply> {
         loop {
             if let Some(reply) = self.heard.pop_front() {
@@ -203,6 +209,16 @@ impl Lane {
         let heard = self.heard.pop_front();
         self.owed -= usize::from(heard.is_some());
         heard
+    }
+
+    pub fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// The server ends every transfer that it has not all the data of, and those that follow.
+    pub fn close_data(&mut self) {
+        self.lease.blocks = None;
+        self.lease.busy = true;
     }
 
     /// Whether nothing more can be sent.
@@ -224,7 +240,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        if self.owed > 0 {
+        if self.owed > 0 || self.lease.blocks.is_none() {
             self.break_off();
         }
     }

@@ -134,7 +134,7 @@ impl Session {
             return self.read_plain_dir(path, op);
         }
         let listing = self.fetch("MLSD", path, op).map_err(|failed| match failed {
-            Failed::Reply(reply) if matches!(reply.code, 501 | 550) => refused(&reply, op),
+            Failed::Reply(reply) if matches!(reply.code, 500 | 501 | 550) => refused(&reply, op),
             failed => failed.into_error(op),
         })?;
         let mut found = Vec::new();

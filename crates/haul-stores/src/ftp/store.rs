@@ -76,7 +76,7 @@ impl Ftp {
             one_line_names: true,
             text_names: features.utf8,
             name_max: paths::NAME_MOST,
-            bundle_files: 32,
+            bundle_files: if blocks { 256 } else { 32 },
             hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
             ..Caps::minimal()
         };
@@ -155,7 +155,7 @@ impl Store for Ftp {
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {
-        self.shared.put_bundle(bundle);
+        self.shared.put_bundle(bundle, self.in_blocks());
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
