@@ -1,4 +1,4 @@
-//! FTP servers: `ftp://` in clear text, `ftps://` with TLS.
+//! FTP servers: `ftp://` in clear text, `ftps://` with TLS, `gsiftp://` with the certificates of grids.
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
@@ -19,6 +19,8 @@ mod digest;
 mod facts;
 mod features;
 mod flags;
+mod grid;
+mod gsi;
 mod host;
 mod login;
 mod look;
@@ -34,4 +36,4 @@ mod store;
 mod stream;
 
 pub use flags::Flags;
-pub use provider::{FTP, FTPS, FtpProvider};
+pub use provider::{FTP, FTPS, FtpProvider, GSIFTP};
