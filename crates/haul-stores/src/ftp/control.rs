@@ -148,6 +148,11 @@ impl Control {
         !self.over && self.early.is_none() && self.used == self.read.len() && self.stream.as_ref().is_some_and(|stream| !stream.is_noisy())
     }
 
+    /// Whether something came that was not read yet, or the connection was closed.
+    pub fn has_input(&self) -> bool {
+        self.used < self.read.len() || self.stream.as_ref().is_some_and(Stream::is_noisy)
+    }
+
     /// Says that a reply will come that nobody waits for.
     pub fn owe(&mut self) {
         self.owed += 1;

@@ -1,6 +1,6 @@
 //! Data connections: who connects to whom, and how a transfer begins and ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -39,11 +39,14 @@ pub enum Opening {
 #[derive(Debug)]
 pub struct Data {
     stream: Stream,
+    /// Both ends are still to be authenticated, with the first transfer.
+    unguarded: bool,
 }
 
 impl Session {
     /// Agrees on the next data connection, unless that was done before.
     pub fn announce(&mut self, op: &'static str) -> Result<Announced> {
+        self.leave_blocks(op)?;
         if let Some(announced) = self.announced.take() {
             return Ok(announced);
         }
@@ -161,13 +164,13 @@ impl Session {
         let stream = match opening {
             Opening::Made(made) => made,
             Opening::Awaited(listener) => self.accept(&listener, op),
-            Opening::Guarded(stream) => return Ok(Data { stream }),
+            Opening::Guarded(stream) => return Ok(Data::of(stream)),
             Opening::Refused => Err(Error::new(ErrorKind::Other, op).because("the server refused the transfer")),
         };
         let stream = stream.inspect_err(|_| self.control.give_up())?;
-        let Some(tls) = &self.tls else { return Ok(Data { stream }) };
+        let Some(tls) = &self.tls else { return Ok(Data::of(stream)) };
         match stream.secured(tls) {
-            Ok(stream) => Ok(Data { stream }),
+            Ok(stream) => Ok(Data::of(stream)),
             Err(e) => {
                 // The server may know better: "session reuse required".
                 let said = self.control.reply_within(Duration::from_secs(5), op).ok().filter(|reply| !reply.is_done() && !reply.is_begun());
@@ -209,6 +212,33 @@ impl Session {
             Err(Waited::Failed(e)) => Opening::Made(Err(e)),
             Err(Waited::Broken(e)) => Opening::Made(Err(failure(e, op))),
         }
+    }
+
+    /// The same for a connection that stays open, with the first transfer, whose command was sent; `None` where the server refuses that.
+    pub fn guarded_blocks(&mut self, data: Data, op: &'static str) -> Result<Option<Data>> {
+        if !data.unguarded {
+            return Ok(Some(data));
+        }
+        match self.guarded(Opening::Made(Ok(data.stream)), op) {
+            Opening::Guarded(stream) => Data::of(stream).watched().map(Some).map_err(|e| Error::io(e, op)),
+            Opening::Made(Err(e)) => Err(e),
+            _ => Ok(None),
+        }
+    }
+
+    /// The data connection, encrypted where that was agreed, that a reply to EPSV or PASV announces.
+    pub fn connected(&mut self, reply: &Reply, op: &'static str) -> Result<Data> {
+        let port = match reply.code {
+            229 => extended_port(&reply.text),
+            227 => passive_port(&reply.text),
+            _ => return Err(reply.failure(op)),
+        };
+        let stream = self.connect(port.ok_or_else(|| strange(reply, op))?, op)?;
+        let stream = match &self.tls {
+            Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
+            None => stream,
+        };
+        Data { stream, unguarded: self.guard.is_some() }.watched().map_err(|e| Error::io(e, op))
     }
 
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
@@ -309,12 +339,43 @@ impl Failed {
 }
 
 impl Data {
+    fn of(stream: Stream) -> Data {
+        Data { stream, unguarded: false }
+    }
+
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.read(into)
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
+    }
+
+    /// Writes some of `parts`, taken as one, from `done` on.
+    pub fn write_some(&mut self, parts: &[&[u8]], done: usize) -> io::Result<usize> {
+        let mut skip = done;
+        let mut slices = Vec::with_capacity(parts.len());
+        for part in parts {
+            let passed = skip.min(part.len());
+            skip -= passed;
+            if passed < part.len() {
+                slices.push(IoSlice::new(&part[passed..]));
+            }
+        }
+        self.stream.write_vectored(&slices)
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+
+    /// Whether the server has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.stream.is_closed()
+    }
+
+    pub fn set_write_wait(&self, wait: Duration) -> io::Result<()> {
+        self.stream.tcp().set_write_timeout(Some(wait))
     }
 
     /// Says that all was written.

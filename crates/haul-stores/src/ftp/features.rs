@@ -32,6 +32,8 @@ pub struct Features {
     pub extended_passive: AtomicBool,
     /// LIST takes `-a`.
     pub lists_all: AtomicBool,
+    /// Extended block mode, with partial stores anywhere in a file (ESTO; GFD.20).
+    pub extended_blocks: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
     pub queues: AtomicBool,
 }
@@ -107,6 +109,8 @@ impl Features {
             mdtm: maybe("MDTM"),
             extended_passive: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
+            // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
+            extended_blocks: AtomicBool::new(has("ESTO") && has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"))),
             queues: AtomicBool::new(true),
             mlst,
         }

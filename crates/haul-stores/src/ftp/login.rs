@@ -11,9 +11,10 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 use super::control::{Control, command, failure, tls_failure};
-use super::features::Features;
+use super::features::{Features, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
+use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
 use super::stream::Tls;
@@ -207,9 +208,14 @@ impl Dialer {
         if let Some(facts) = known.features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
             options.push(command("OPTS", format!("MLST {facts}").as_bytes())?);
         }
+        let probes = first && get(&known.features.extended_blocks);
+        if probes {
+            options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
+        }
         // Where one is refused, the server does what it did without it.
-        for reply in control.ask_all(&options, OP) {
-            reply.map_err(|e| self.named(e))?;
+        let replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
+        if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
+            cannot(&known.features.extended_blocks);
         }
         Ok(Session::new(control, known.features.clone(), tls, self.active, self.wait))
     }

@@ -11,11 +11,13 @@
 //! 4217). What a server can do is in `features`; how it lists is read by `facts` (MLSD) and `dialect` (LIST).
 
 mod batch;
+mod block_sink;
 mod change;
 mod control;
 mod data;
 mod dialect;
 mod digest;
+mod extended;
 mod facts;
 mod features;
 mod flags;
@@ -27,11 +29,13 @@ mod look;
 mod paths;
 mod pool;
 mod provider;
+mod ranges;
 mod reply;
 mod secret;
 mod session;
 mod sink;
 mod source;
+mod staged;
 mod store;
 mod stream;
 

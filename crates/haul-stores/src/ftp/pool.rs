@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
+use super::data::Data;
 use super::login::{Dialer, Known, Refused};
 use super::session::Session;
 use crate::lock::lock;
@@ -76,10 +77,20 @@ impl Pool {
     ///
     /// Those of a login; `TimedOut` where all sessions are in use and none of them moves on.
     pub fn take(self: &Arc<Pool>) -> Result<Lease> {
+        self.take_one(false)
+    }
+
+    /// The same, and one that is in extended block mode if there is one.
+    pub fn take_extended(self: &Arc<Pool>) -> Result<Lease> {
+        self.take_one(true)
+    }
+
+    fn take_one(self: &Arc<Pool>, extended: bool) -> Result<Lease> {
         let mut waited = Waited::new(self);
         let mut state = lock(&self.state);
         loop {
-            if let Some((session, since)) = state.idle.pop() {
+            let fits = state.idle.iter().rposition(|(session, _)| session.blocks.is_some() == extended);
+            if let Some((session, since)) = fits.map(|at| state.idle.remove(at)).or_else(|| state.idle.pop()) {
                 let stale = since.elapsed() > STALE;
                 drop(state);
                 if let Some(session) = self.revived(session, stale) {
@@ -124,7 +135,7 @@ impl Pool {
 
     /// Whether an idle session is still one.
     fn revived(&self, mut session: Session, stale: bool) -> Option<Session> {
-        if !session.is_usable() {
+        if !session.is_usable() || session.blocks.as_ref().is_some_and(Data::is_closed) {
             return None;
         }
         if session.control.owes() || !stale {

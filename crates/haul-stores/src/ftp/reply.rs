@@ -128,7 +128,9 @@ impl Reply {
             },
             452 | 552 => (if self.says(&["quota"]) { K::Quota } else { K::NoSpace }, Remedy::None),
             530 | 532 => (K::Denied, Remedy::None),
-            500 | 502 | 504 => (K::Unsupported, Remedy::None),
+            // GridFTP servers answer 500 to whatever failed.
+            500 => (self.reason().unwrap_or(K::Unsupported), Remedy::None),
+            502 | 504 => (K::Unsupported, Remedy::None),
             501 | 550 | 551 | 553 => (self.reason().unwrap_or(K::Other), Remedy::None),
             _ => (K::Other, Remedy::None),
         }
@@ -173,6 +175,9 @@ mod tests {
             ("552 Transfer aborted", ErrorKind::NoSpace),
             ("522 SSL connection failed; session reuse required", ErrorKind::Denied),
             ("502 Command not implemented.", ErrorKind::Unsupported),
+            ("500 Unknown command.", ErrorKind::Unsupported),
+            ("500 globus_xio: System error in open: No such file or directory", ErrorKind::NotFound),
+            ("500 globus_xio: System error in write: No space left on device", ErrorKind::NoSpace),
         ] {
             assert_eq!(kind(text), expected, "{text}");
         }

@@ -26,13 +26,15 @@ pub struct Session {
     pub wait: Duration,
     /// Agreed on ahead.
     pub announced: Option<Announced>,
+    /// In extended block mode: the data connection to the server.
+    pub blocks: Option<Data>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, guard: None, active, wait, announced: None, busy: false }
+        Session { control, features, tls, guard: None, active, wait, announced: None, blocks: None, busy: false }
     }
 
     /// Whether another caller can go on with it.

@@ -6,18 +6,21 @@ use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, WriteStyle};
 
+use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::paths;
 use super::pool::Pool;
-use super::sink::{self, FtpSink};
+use super::sink::FtpSink;
 use super::source::FtpFile;
+use super::staged::{self, Staged};
 use crate::http_client::parallel::Threads;
 use crate::staging::{Shown, staging_leaf};
 
 /// Connections for the parts of one file.
-const READERS: usize = 8;
+const READERS: u32 = 8;
+const WRITERS: u32 = 8;
 
 #[derive(Debug)]
 pub struct Ftp {
@@ -57,7 +60,11 @@ impl Ftp {
         let kept = |mask: MetaMask, has: bool| if has { mask } else { MetaMask::NONE };
         let sets = kept(MetaMask::MTIME, features.sets_times()).with(kept(MetaMask::MODE, features.chmod));
         let timed = features.mlst.is_some() || get(&features.mdtm);
+        let blocks = get(&features.extended_blocks) && !pool.dialer.active;
+        let connections = u32::try_from(pool.most()).unwrap_or(1);
         let caps = Caps {
+            write: if blocks { WriteStyle::Anywhere } else { WriteStyle::InOrder },
+            writers_per_file: if blocks { connections.min(WRITERS) } else { 1 },
             read_ranges: true,
             dirs: true,
             sets,
@@ -65,7 +72,7 @@ impl Ftp {
             atomic_commit: features.replaces,
             durable: true,
             attach: true,
-            readers_per_file: u32::try_from(pool.most().min(READERS)).unwrap_or(1),
+            readers_per_file: connections.min(READERS),
             one_line_names: true,
             text_names: features.utf8,
             name_max: paths::NAME_MOST,
@@ -78,6 +85,13 @@ impl Ftp {
             root.pop();
         }
         Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default() }), caps, place }
+    }
+}
+
+impl Ftp {
+    /// Files are written in extended block mode.
+    fn in_blocks(&self) -> bool {
+        self.caps.write == WriteStyle::Anywhere
     }
 }
 
@@ -107,11 +121,16 @@ impl Store for Ftp {
     }
 
     fn create(&self, name: &Name, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        FtpSink::create(&self.shared, name, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+        let staged = Staged::create(&self.shared, name, spec).map_err(|e| e.on(name))?;
+        Ok(if self.in_blocks() { Box::new(BlockSink::create(staged)) } else { Box::new(FtpSink::create(staged)) })
     }
 
     fn attach(&self, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        FtpSink::attach(&self.shared, name, token, spec).map(|sink| Box::new(sink) as _).map_err(|e| e.on(name))
+        let attach = || -> Result<Box<dyn Sink>> {
+            let staged = Staged::attach(&self.shared, name, token, spec)?;
+            Ok(if self.in_blocks() { Box::new(BlockSink::attach(staged)?) } else { Box::new(FtpSink::attach(staged)?) })
+        };
+        attach().map_err(|e| e.on(name))
     }
 
     fn staging(&self, entry: &Entry) -> Option<Token> {
@@ -119,7 +138,7 @@ impl Store for Ftp {
     }
 
     fn abandon(&self, name: &Name, token: &Token) -> Result<()> {
-        sink::abandon(&self.shared, name, token).map_err(|e| e.on(name))
+        staged::abandon(&self.shared, name, token).map_err(|e| e.on(name))
     }
 
     fn abandon_all(&self, dir: &Dir) -> Result<u64> {

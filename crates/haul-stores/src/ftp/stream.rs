@@ -1,6 +1,6 @@
 //! A connection, in clear text, inside TLS, or protected as grids do it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,12 +80,24 @@ impl Stream {
 
     /// Whether the server has sent something that nobody waits for, or has closed the connection.
     pub fn is_noisy(&self) -> bool {
-        let tcp = self.tcp();
-        if tcp.set_nonblocking(true).is_err() {
-            return true;
+        self.has_more() || !matches!(self.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether the server has closed the connection; what it has sent before does not matter.
+    pub fn is_closed(&self) -> bool {
+        match self.peek() {
+            Ok(count) => count == 0,
+            Err(e) => e.kind() != io::ErrorKind::WouldBlock,
         }
-        let noisy = !matches!(tcp.peek(&mut [0; 1]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-        tcp.set_nonblocking(false).is_err() || noisy || self.has_more()
+    }
+
+    /// Looks for a byte without waiting.
+    fn peek(&self) -> io::Result<usize> {
+        let tcp = self.tcp();
+        tcp.set_nonblocking(true)?;
+        let found = tcp.peek(&mut [0; 1]);
+        tcp.set_nonblocking(false)?;
+        found
     }
 
     /// Says that nothing more will be written; reading goes on.
@@ -133,6 +145,15 @@ impl Write for Stream {
             Stream::Tls(stream) => stream.write(bytes),
             Stream::Lines(lines) => lines.write(bytes),
             Stream::Private(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write_vectored(parts),
+            Stream::Tls(stream) => stream.write_vectored(parts),
+            Stream::Lines(lines) => lines.write_vectored(parts),
+            Stream::Private(stream) => stream.write_vectored(parts),
         }
     }
 

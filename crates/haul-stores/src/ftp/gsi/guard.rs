@@ -179,8 +179,10 @@ impl Read for Private {
 
 impl Write for Private {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.tls.writer().write(bytes)?;
         send(&mut self.tls, &mut self.tcp)?;
+        let count = self.tls.writer().write(bytes)?;
+        // These bytes are taken: a failure shows with the next ones, or when they are flushed.
+        let _ = send(&mut self.tls, &mut self.tcp);
         Ok(count)
     }
 
