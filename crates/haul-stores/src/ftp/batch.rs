@@ -124,8 +124,9 @@ impl Line<'_> {
         for _ in 0..waiting {
             replies.push(lease.control.reply(op)?);
         }
+        let opening = lease.guarded(opening, op);
         // A server that refuses may leave the data connection as it is, and nothing would ever come of it.
-        let mut first = if eager && lease.tls.is_none() { None } else { Some(lease.control.reply(op)?) };
+        let mut first = if eager && lease.tls.is_none() && lease.guard.is_none() { None } else { Some(lease.control.reply(op)?) };
         let mut passed = Ok(());
         if let Opening::Made(Err(e)) = &opening {
             let e = e.again();

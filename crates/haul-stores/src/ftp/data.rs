@@ -8,6 +8,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
+use super::gsi::End;
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
@@ -28,12 +29,18 @@ pub enum Announced {
 pub enum Opening {
     Made(Result<Stream>),
     Awaited(TcpListener),
+    /// Authenticated, as grids do it before the server answers.
+    Guarded(Stream),
+    /// The server has refused the transfer instead; its reply is still to be read.
+    Refused,
 }
 
 /// A data connection of a transfer that has begun.
 #[derive(Debug)]
 pub struct Data {
     stream: Stream,
+    /// Both ends are still to be authenticated, with the first transfer.
+    unguarded: bool,
 }
 
 impl Session {
@@ -135,6 +142,7 @@ impl Session {
 
     /// Reads the first reply to a transfer's command, and has the data connection ready.
     pub fn begun(&mut self, opening: Opening, op: &'static str) -> Result<Data, Failed> {
+        let opening = self.guarded(opening, op);
         // The reply says why, where the connection was not made: a file that does not exist has none.
         let wait = if matches!(opening, Opening::Made(Err(_))) { self.wait.min(CONNECT) } else { self.wait };
         let reply = match (self.control.reply_within(wait, op), &opening) {
@@ -144,7 +152,7 @@ impl Session {
         };
         if !reply.is_begun() {
             return Err(match opening {
-                Opening::Made(Err(e)) if reply.code == 425 => Failed::Error(e),
+                Opening::Made(Err(e)) if reply.code == 425 || e.kind() == ErrorKind::Denied => Failed::Error(e),
                 _ => Failed::Reply(reply),
             });
         }
@@ -156,17 +164,65 @@ impl Session {
         let stream = match opening {
             Opening::Made(made) => made,
             Opening::Awaited(listener) => self.accept(&listener, op),
+            Opening::Guarded(stream) => return Ok(Data::of(stream)),
+            Opening::Refused => Err(Error::new(ErrorKind::Other, op).because("the server refused the transfer")),
         };
         let stream = stream.inspect_err(|_| self.control.give_up())?;
-        let Some(tls) = &self.tls else { return Ok(Data { stream }) };
+        let Some(tls) = &self.tls else { return Ok(Data::of(stream)) };
         match stream.secured(tls) {
-            Ok(stream) => Ok(Data { stream }),
+            Ok(stream) => Ok(Data::of(stream)),
             Err(e) => {
                 // The server may know better: "session reuse required".
                 let said = self.control.reply_within(Duration::from_secs(5), op).ok().filter(|reply| !reply.is_done() && !reply.is_begun());
                 self.control.give_up();
                 Err(said.map_or_else(|| tls_failure(e, op), |reply| reply.failure(op)))
             }
+        }
+    }
+
+    /// Authenticates both ends of a data connection, where that was agreed. All replies but that of the transfer must have been
+    /// read: a server that refuses it says so, and does not authenticate.
+    pub fn guarded(&mut self, opening: Opening, op: &'static str) -> Opening {
+        let Some(guard) = self.guard.clone() else { return opening };
+        let (made, end) = match opening {
+            Opening::Made(Ok(stream)) => (Ok(stream), End::Connects),
+            Opening::Awaited(listener) => (self.accept(&listener, op), End::Accepts),
+            other => return other,
+        };
+        let tcp = match made.map(Stream::into_tcp) {
+            Ok(Some(tcp)) => tcp,
+            Ok(None) => return Opening::Made(Err(Error::new(ErrorKind::Other, op))),
+            Err(e) => return Opening::Made(Err(e)),
+        };
+        let (control, wait) = (&mut self.control, self.wait);
+        let mut begun = false;
+        let protected = guard.protect(tcp, end, |data| {
+            loop {
+                match if begun { None } else { control.await_data(data, wait, op).map_err(Waited::Failed)? } {
+                    None => return Ok(()),
+                    // Some servers say first that they begin.
+                    Some(reply) if reply.is_begun() => begun = true,
+                    Some(_) => return Err(Waited::Refused),
+                }
+            }
+        });
+        match protected {
+            Ok(guarded) => Opening::Guarded(guarded.into()),
+            Err(Waited::Refused) => Opening::Refused,
+            Err(Waited::Failed(e)) => Opening::Made(Err(e)),
+            Err(Waited::Broken(e)) => Opening::Made(Err(failure(e, op))),
+        }
+    }
+
+    /// The same for a connection that stays open, with the first transfer, whose command was sent; `None` where the server refuses that.
+    pub fn guarded_blocks(&mut self, data: Data, op: &'static str) -> Result<Option<Data>> {
+        if !data.unguarded {
+            return Ok(Some(data));
+        }
+        match self.guarded(Opening::Made(Ok(data.stream)), op) {
+            Opening::Guarded(stream) => Data::of(stream).watched().map(Some).map_err(|e| Error::io(e, op)),
+            Opening::Made(Err(e)) => Err(e),
+            _ => Ok(None),
         }
     }
 
@@ -182,7 +238,7 @@ impl Session {
             Some(tls) => stream.secured(tls).map_err(|e| tls_failure(e, op))?,
             None => stream,
         };
-        Data { stream }.watched().map_err(|e| Error::io(e, op))
+        Data { stream, unguarded: self.guard.is_some() }.watched().map_err(|e| Error::io(e, op))
     }
 
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
@@ -247,6 +303,19 @@ impl Session {
     }
 }
 
+/// Why a data connection was not authenticated.
+enum Waited {
+    Refused,
+    Failed(Error),
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Waited {
+    fn from(e: io::Error) -> Waited {
+        Waited::Broken(e)
+    }
+}
+
 /// Why a transfer did not begin.
 #[derive(Debug)]
 pub enum Failed {
@@ -270,6 +339,10 @@ impl Failed {
 }
 
 impl Data {
+    fn of(stream: Stream) -> Data {
+        Data { stream, unguarded: false }
+    }
+
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.stream.read(into)
     }

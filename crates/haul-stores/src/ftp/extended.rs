@@ -103,7 +103,11 @@ impl Lane {
     pub fn begin(&mut self, transfer: &[u8], op: &'static str) -> Result<()> {
         self.lease.busy = true;
         self.owed += 1;
-        self.lease.control.send(transfer, op)
+        self.lease.control.send(transfer, op)?;
+        if let Some(data) = self.lease.blocks.take() {
+            self.lease.blocks = self.lease.guarded_blocks(data, op).inspect_err(|_| self.lease.control.give_up())?;
+        }
+        Ok(())
     }
 
     /// Sends commands behind the transfers; each is owed a reply as these are.
@@ -134,7 +138,8 @@ impl Lane {
 
     fn write(&mut self, parts: &[&[u8]], op: &'static str) -> Result<()> {
         let Some(mut data) = self.lease.blocks.take() else {
-            return Err(Error::new(ErrorKind::Io, op).remedy_is(Remedy::Again).because("the data connection is closed"));
+            let closed = Error::new(ErrorKind::Io, op).remedy_is(Remedy::Again).because("the data connection is closed");
+            return Err(self.reason().map_or(closed, |reply| reply.failure(op)));
         };
         let (mut done, whole) = (0, parts.iter().map(|part| part.len()).sum::<usize>());
         let mut moved = Instant::now();

@@ -30,7 +30,7 @@ pub enum TlsWay {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[group(skip)]
-#[command(next_help_heading = "FTP servers (ftp:// and ftps:// addresses; no effect on others)")]
+#[command(next_help_heading = "FTP servers (ftp://, ftps://, gsiftp:// and sshftp:// addresses; no effect on others)")]
 pub struct Flags {
     /// Encrypt with AUTH TLS, or from the first byte (default: ftps:// explicit, implicit at port 990; ftp:// none)
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = false)]
@@ -38,6 +38,12 @@ pub struct Flags {
     /// Let the server connect to this host for data (PORT), where passive connections fail
     #[arg(long)]
     pub ftp_active: bool,
+    /// GridFTP: do not authenticate data connections (DCAU N; insecure)
+    #[arg(long, alias = "nodcau", conflicts_with = "dcpriv")]
+    pub no_dcau: bool,
+    /// GridFTP: encrypt data connections (PROT P; default: authenticated, not encrypted)
+    #[arg(long, alias = "dcsafe")]
+    pub dcpriv: bool,
     #[arg(skip)]
     pub tls: TlsFlags,
 }

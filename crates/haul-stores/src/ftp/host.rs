@@ -10,10 +10,11 @@ use haul_core::place::{Host, Location, OpenOptions};
 use haul_core::store::{Place, Store};
 
 use super::flags::{Flags, Security};
+use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
 use super::paths::join;
 use super::pool::Pool;
-use super::provider::FTPS;
+use super::provider::{FTPS, GSIFTP};
 use super::secret::Login;
 use super::store::Ftp;
 use crate::http_client::{Environment, TlsFlags, agent};
@@ -42,7 +43,9 @@ impl FtpHost {
     pub fn connect(access: &Access, location: &Location) -> Result<FtpHost> {
         let flags = access.get::<Flags>();
         let environment = Environment::process();
-        let security = flags.security(location.scheme == FTPS, location.port);
+        let is_grid = location.scheme == GSIFTP;
+        // A grid has a security of its own.
+        let security = if is_grid { Security::None } else { flags.security(location.scheme == FTPS, location.port) };
         let tls = match security {
             Security::None => None,
             Security::Explicit | Security::Implicit => {
@@ -52,15 +55,23 @@ impl FtpHost {
                 Some(agent::tls_configs(!flags.tls.no_verify_ssl, flags.tls.ca_bundle.as_deref(), &environment)?)
             }
         };
-        let login = Login::of(location, &environment, &|line| access.print(line))?;
-        let port = location.port.unwrap_or(if security == Security::Implicit { 990 } else { 21 });
+        let host = location.host.clone().unwrap_or_default();
+        let print = |line: &str| access.print(line);
+        let (login, grid, usual) = if is_grid {
+            let user = location.user.as_deref().unwrap_or(grid::MAPPED_USER);
+            (Login::without_password(user), Some(Grid::new(&host, &flags, &environment, &print)?), grid::PORT)
+        } else {
+            (Login::of(location, &environment, &print)?, None, if security == Security::Implicit { 990 } else { 21 })
+        };
+        let port = location.port.unwrap_or(usual);
         let dialer = Dialer {
-            host: location.host.clone().unwrap_or_default(),
+            host,
             port,
             login,
             security,
             tls,
             newer_tls: AtomicBool::new(false),
+            grid,
             active: flags.ftp_active,
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),

@@ -13,6 +13,7 @@ use rustls::pki_types::ServerName;
 use super::control::{Control, command, failure, tls_failure};
 use super::features::{Features, cannot, get};
 use super::flags::Security;
+use super::grid::Grid;
 use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
@@ -35,6 +36,8 @@ pub struct Dialer {
     /// With TLS 1.2, and with 1.3, whose sessions can be resumed once each.
     pub tls: Option<[Arc<ClientConfig>; 2]>,
     pub newer_tls: AtomicBool,
+    /// Of `gsiftp://`.
+    pub grid: Option<Grid>,
     pub active: bool,
     pub wait: Duration,
     /// Known once a session was made.
@@ -81,8 +84,16 @@ impl Dialer {
         if let (Security::Explicit, Some(tls)) = (self.security, &tls) {
             self.begin_tls(&mut control, tls).map_err(Refused::For)?;
         }
+        if let Some(grid) = &self.grid {
+            grid.begin(&mut control).map_err(|e| Refused::For(self.named(e)))?;
+        }
         self.log_in(&mut control)?;
-        self.settle(control, tls).map_err(Refused::For)
+        if let Some(grid) = &self.grid {
+            grid.settle(&mut control).map_err(|e| Refused::For(self.named(e)))?;
+        }
+        let mut session = self.settle(control, tls).map_err(Refused::For)?;
+        session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
+        Ok(session)
     }
 
     fn connect(&self) -> Result<Control> {

@@ -1,4 +1,4 @@
-//! FTP servers: `ftp://` in clear text, `ftps://` with TLS.
+//! FTP servers: `ftp://` in clear text, `ftps://` with TLS, `gsiftp://` with the certificates of grids.
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
@@ -22,6 +22,8 @@ mod extended;
 mod facts;
 mod features;
 mod flags;
+mod grid;
+mod gsi;
 mod host;
 mod login;
 mod look;
@@ -39,4 +41,4 @@ mod store;
 mod stream;
 
 pub use flags::Flags;
-pub use provider::{FTP, FTPS, FtpProvider};
+pub use provider::{FTP, FTPS, FtpProvider, GSIFTP};

@@ -8,6 +8,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::control::{Control, command};
 use super::data::{Announced, Data, Failed};
 use super::features::Features;
+use super::gsi::Guard;
 use super::reply::Reply;
 use super::stream::Tls;
 
@@ -19,6 +20,8 @@ pub struct Session {
     pub control: Control,
     pub features: Arc<Features>,
     pub tls: Option<Tls>,
+    /// Of a grid's data connections.
+    pub guard: Option<Arc<Guard>>,
     pub active: bool,
     pub wait: Duration,
     /// Agreed on ahead.
@@ -31,7 +34,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, active, wait, announced: None, blocks: None, busy: false }
+        Session { control, features, tls, guard: None, active, wait, announced: None, blocks: None, busy: false }
     }
 
     /// Whether another caller can go on with it.

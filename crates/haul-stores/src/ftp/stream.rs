@@ -1,4 +1,4 @@
-//! A TCP connection, in clear text or inside TLS.
+//! A connection, in clear text, inside TLS, or protected as grids do it.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,9 +8,15 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
+use super::gsi::{Guarded, Lines, Private};
+
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    /// The control connection of a grid.
+    Lines(Box<Lines>),
+    /// A data connection of a grid.
+    Private(Box<Private>),
 }
 
 /// What TLS connections of one session are made with. The sessions that can be resumed are kept in the configuration, so that each
@@ -53,7 +59,19 @@ impl Stream {
         match self {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => &stream.sock,
+            Stream::Lines(lines) => lines.tcp(),
+            Stream::Private(stream) => stream.tcp(),
         }
+    }
+
+    /// The connection below, where nothing was put round it yet.
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        if let Stream::Plain(stream) = self { Some(stream) } else { None }
+    }
+
+    /// Whether something came that was not read yet.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Stream::Lines(lines) if lines.has_more())
     }
 
     pub fn set_wait(&self, wait: Duration) -> io::Result<()> {
@@ -62,7 +80,7 @@ impl Stream {
 
     /// Whether the server has sent something that nobody waits for, or has closed the connection.
     pub fn is_noisy(&self) -> bool {
-        !matches!(self.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+        self.has_more() || !matches!(self.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Whether the server has closed the connection; what it has sent before does not matter.
@@ -84,11 +102,24 @@ impl Stream {
 
     /// Says that nothing more will be written; reading goes on.
     pub fn finish(&mut self) -> io::Result<()> {
-        if let Stream::Tls(stream) = self {
-            stream.conn.send_close_notify();
-            stream.flush()?;
+        match self {
+            Stream::Tls(stream) => {
+                stream.conn.send_close_notify();
+                stream.flush()?;
+            }
+            Stream::Private(stream) => return stream.finish(),
+            Stream::Plain(_) | Stream::Lines(_) => {}
         }
         self.tcp().shutdown(Shutdown::Write)
+    }
+}
+
+impl From<Guarded> for Stream {
+    fn from(guarded: Guarded) -> Stream {
+        match guarded {
+            Guarded::Clear(tcp) => Stream::Plain(tcp),
+            Guarded::Private(stream) => Stream::Private(stream),
+        }
     }
 }
 
@@ -101,6 +132,8 @@ impl Read for Stream {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,
             },
+            Stream::Lines(lines) => lines.read(into),
+            Stream::Private(stream) => stream.read(into),
         }
     }
 }
@@ -110,6 +143,8 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+            Stream::Lines(lines) => lines.write(bytes),
+            Stream::Private(stream) => stream.write(bytes),
         }
     }
 
@@ -117,6 +152,8 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write_vectored(parts),
             Stream::Tls(stream) => stream.write_vectored(parts),
+            Stream::Lines(lines) => lines.write_vectored(parts),
+            Stream::Private(stream) => stream.write_vectored(parts),
         }
     }
 
@@ -124,6 +161,8 @@ impl Write for Stream {
         match self {
             Stream::Plain(_) => Ok(()),
             Stream::Tls(stream) => stream.flush(),
+            Stream::Lines(lines) => lines.flush(),
+            Stream::Private(stream) => stream.flush(),
         }
     }
 }
