@@ -55,21 +55,20 @@ impl Session {
         let passive = if get(&self.features.extended_passive) { "EPSV" } else { "PASV" };
         let commands = [before, &[command("MODE", b"E")?, command(passive, b"")?]].concat();
         let mut replies: Vec<Reply> = self.control.ask_all(&commands, op).into_iter().collect::<Result<_>>()?;
-        let (announced, mode) = (replies.pop(), replies.pop());
-        let refused = mode.filter(|mode| !mode.is_done());
-        if let Some(refused) = refused {
+        match (replies.pop(), replies.pop()) {
+            (Some(passive), Some(mode)) => self.enter_blocks(&mode, &passive, op).map(|()| replies),
+            _ => Err(Error::new(ErrorKind::Other, op)),
+        }
+    }
+
+    /// The same with the replies to MODE E and to EPSV or PASV.
+    pub fn enter_blocks(&mut self, mode: &Reply, passive: &Reply, op: &'static str) -> Result<()> {
+        if !mode.is_done() {
             cannot(&self.features.extended_blocks);
-            return Err(refused.failure(op).kind_is(ErrorKind::Unsupported));
+            return Err(mode.failure(op).kind_is(ErrorKind::Unsupported));
         }
-        let data = announced.map(|reply| self.connected(&reply, op));
-        match data.unwrap_or_else(|| Err(Error::new(ErrorKind::Other, op))) {
-            Ok(data) => self.blocks = Some(data),
-            Err(e) => {
-                self.control.give_up();
-                return Err(e);
-            }
-        }
-        Ok(replies)
+        self.blocks = Some(self.connected(passive, op).inspect_err(|_| self.control.give_up())?);
+        Ok(())
     }
 
     /// Goes back to stream mode, which listings and downloads use.

@@ -27,7 +27,7 @@ pub struct Staged {
 impl Staged {
     /// For a write that begins.
     pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Staged> {
-        let leaf = checked(name, shared.features.utf8, "create")?;
+        let leaf = checked(name, shared.features.naming(), "create")?;
         let staging = staging_leaf(leaf, spec.entry.stamp());
         Staged::attach(shared, name, &Token(staging.into()), spec)
     }
@@ -65,12 +65,11 @@ impl Staged {
     pub fn commit(&self, entry: &Entry) -> Result<Landed> {
         const OP: &str = "commit";
         let mut session = self.shared.pool.take()?;
-        let size = session.look(&self.path, false, OP)?.size;
+        let (size, landed) = self.shared.size_and_set(&mut session, &self.path, entry, self.keep)?;
         if size != Some(entry.size) {
             let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
             return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
         }
-        let landed = self.shared.set_at(&mut session, &self.path, entry, self.keep)?;
         change::replace(&mut session, &self.path, &self.target, OP)?;
         Ok(landed)
     }
