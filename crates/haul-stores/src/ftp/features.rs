@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::hash::Algorithm;
 
-use super::paths::Naming;
 use super::reply::Reply;
 
 /// Facts of MLST (RFC 3659) that are used, in lower case.
@@ -14,10 +13,6 @@ const FACTS: [&str; 4] = ["type", "size", "modify", "unix.mode"];
 pub struct Features {
     /// Names are UTF-8 (RFC 2640).
     pub utf8: bool,
-    /// Commands in clear text lose all bytes but printable ASCII, as with the telnet layer of Globus's server.
-    pub drops_bytes: AtomicBool,
-    /// A listing has the directory itself; one that has not is of a file.
-    pub lists_self: bool,
     /// MLST and MLSD, with these facts.
     pub mlst: Option<String>,
     pub mfmt: bool,
@@ -115,8 +110,6 @@ impl Features {
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
-            drops_bytes: AtomicBool::new(has("DSI")),
-            lists_self: has("DSI"),
             mfmt: has("MFMT"),
             // Globus's server has it, and lists it elsewhere.
             chmod: has("DSI") || site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
@@ -133,14 +126,6 @@ impl Features {
             extended_blocks: AtomicBool::new(has("ESTO") && has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"))),
             queues: AtomicBool::new(true),
             mlst,
-        }
-    }
-
-    pub fn naming(&self) -> Naming {
-        match self.utf8 {
-            _ if get(&self.drops_bytes) => Naming::Ascii,
-            true => Naming::Text,
-            false => Naming::Any,
         }
     }
 

@@ -227,9 +227,6 @@ impl Dialer {
             if probes {
                 options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
             }
-            if self.grid.is_some() {
-                cannot(&known.features.drops_bytes);
-            }
             let listens = listens && known.features.mlst.is_some();
             if listens {
                 options.push(command("EPSV", b"")?);

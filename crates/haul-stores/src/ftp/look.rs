@@ -137,20 +137,16 @@ impl Session {
             Failed::Reply(reply) if matches!(reply.code, 500 | 501 | 550) => refused(&reply, op),
             failed => failed.into_error(op),
         })?;
-        let (mut found, mut is_dir) = (Vec::new(), false);
+        let mut found = Vec::new();
         for line in listing.split(|byte| *byte == b'\n') {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
                 continue;
             }
             let (facts, name) = Facts::parse(line).ok_or_else(|| unknown(&haul_core::entry::show(line), op))?;
-            is_dir |= facts.is_self;
             if !facts.is_self && !matches!(name, b"." | b"..") {
                 found.push((facts, name.to_vec()));
             }
-        }
-        if self.features.lists_self && !is_dir {
-            return Err(Error::new(ErrorKind::NotFound, op).because("is not a directory"));
         }
         // Some servers say that there is a link, and only LIST says where it leads.
         let unread = |facts: &Facts| facts.kind == Some(Kind::Link) && facts.target.is_none();

@@ -42,16 +42,16 @@ pub struct Shared {
 
 impl Shared {
     pub fn dir(&self, dir: &Dir, op: &'static str) -> Result<Vec<u8>> {
-        paths::dir(&self.root, dir, self.features.naming(), op)
+        paths::dir(&self.root, dir, self.features.utf8, op)
     }
 
     pub fn path(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        paths::path(&self.root, name, self.features.naming(), op)
+        paths::path(&self.root, name, self.features.utf8, op)
     }
 
     /// The path of something that is made or changed: never of the directory itself.
     pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.naming(), op)?))
+        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.utf8, op)?))
     }
 }
 
@@ -164,7 +164,7 @@ impl Store for Ftp {
 
     fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
         let op = "create";
-        paths::checked(name, self.shared.features.naming(), op)?;
+        paths::checked(name, self.shared.features.utf8, op)?;
         let e = haul_core::error::Error::new(ErrorKind::Unsupported, op).on(name);
         Err(e.because("FTP cannot create links or special files"))
     }
