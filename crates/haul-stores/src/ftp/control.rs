@@ -8,6 +8,7 @@ use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::gsi::{Context, Lines, Refusal};
+use super::paths::{LOSES, is_plain};
 use super::reply::{LINE_MOST, Line, REPLY_MOST, Reply, line};
 use super::stream::{Stream, Tls};
 
@@ -31,6 +32,8 @@ pub struct Control {
     early: Option<Reply>,
     /// Bytes of a line.
     line_most: usize,
+    /// Commands are refused that are not plain.
+    plain: bool,
     wait: Duration,
     pub peer: IpAddr,
     pub local: IpAddr,
@@ -64,6 +67,7 @@ impl Control {
             owed: 0,
             early: None,
             line_most: LINE_MOST,
+            plain: false,
             wait,
             peer,
             local,
@@ -196,9 +200,22 @@ impl Control {
         if self.over { Err(lost()) } else { Ok(()) }
     }
 
+    /// From here on the server loses everything from commands that is not printable ASCII.
+    pub fn take_plain(&mut self, plain: bool) {
+        self.plain = plain;
+    }
+
+    /// As [`command`], for this server.
+    pub fn command(&self, word: &str, argument: &[u8]) -> Result<Vec<u8>> {
+        if self.plain && !is_plain(argument) {
+            return Err(Error::new(ErrorKind::BadName, "send").at(argument).because(LOSES));
+        }
+        command(word, argument)
+    }
+
     /// Sends one command and waits for its reply.
     pub fn ask(&mut self, word: &str, argument: &[u8], op: &'static str) -> Result<Reply> {
-        let command = command(word, argument)?;
+        let command = self.command(word, argument)?;
         self.send(&command, op)?;
         self.reply(op)
     }

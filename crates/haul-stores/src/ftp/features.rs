@@ -4,15 +4,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use haul_core::hash::Algorithm;
 
+use super::paths::Names;
 use super::reply::Reply;
 
 /// Facts of MLST (RFC 3659) that are used, in lower case.
-const FACTS: [&str; 4] = ["type", "size", "modify", "unix.mode"];
+const FACTS: [&str; 5] = ["type", "size", "modify", "unix.mode", "unix.slink"];
+
+/// No directory has this name. It ends with a letter of this many bytes that is not ASCII.
+pub const PROBE: &[u8] = b"/.haul-no-such-directory-\xc3\xa9";
+const LETTER: usize = 2;
 
 #[derive(Debug)]
 pub struct Features {
     /// Names are UTF-8 (RFC 2640).
     pub utf8: bool,
+    /// The server drops everything from names that is not printable ASCII.
+    pub plain: bool,
     /// MLST and MLSD, with these facts.
     pub mlst: Option<String>,
     pub mfmt: bool,
@@ -110,6 +117,7 @@ impl Features {
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
+            plain: false,
             mfmt: has("MFMT"),
             // Globus's server has it, and lists it elsewhere.
             chmod: has("DSI") || site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
@@ -126,6 +134,24 @@ impl Features {
             extended_blocks: AtomicBool::new(has("ESTO") && has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"))),
             queues: AtomicBool::new(true),
             mlst,
+        }
+    }
+
+    /// Learns from the answer to `CWD` with [`PROBE`] which names arrive: Globus's server drops bytes from clear text.
+    #[must_use]
+    pub fn echoed(mut self, reply: &Reply) -> Features {
+        let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flatten().copied().collect();
+        let ascii = &PROBE[..PROBE.len() - LETTER];
+        let mut found = all.windows(PROBE.len()).filter(|part| part.starts_with(ascii)).peekable();
+        self.plain = found.peek().is_some() && found.all(|part| part != PROBE);
+        self
+    }
+
+    pub fn names(&self) -> Names {
+        match (self.plain, self.utf8) {
+            (true, _) => Names::Plain,
+            (false, true) => Names::Text,
+            (false, false) => Names::Any,
         }
     }
 

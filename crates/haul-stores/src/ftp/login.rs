@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 
 use super::control::{Control, command, failure, tls_failure};
 use super::data::passive;
-use super::features::{Features, cannot, get};
+use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
 use super::reply::Reply;
@@ -184,6 +184,7 @@ impl Dialer {
         }
         let first = self.known.get().is_none();
         if first {
+            commands.push(command("CWD", PROBE)?);
             commands.extend([command("FEAT", b"")?, command("SITE", b"HELP")?, command("SYST", b"")?, command("PWD", b"")?]);
             // No file has this name. vsftpd says of it that it could not set its time; others look for it.
             commands.push(command("MDTM", b"19800101000000 /.haul-no-such-file")?);
@@ -214,13 +215,14 @@ impl Dialer {
         }
         let known = match (self.known.get(), &replies[..]) {
             (Some(known), _) => known,
-            (None, [.., feat, site, system, home, timed]) => {
-                let features = Arc::new(Features::new(feat, site, system, timed));
+            (None, [.., echo, feat, site, system, home, timed]) => {
+                let features = Arc::new(Features::new(feat, site, system, timed).echoed(echo));
                 let home = quoted(&home.text).filter(|home| home.starts_with(b"/")).unwrap_or_else(|| b"/".to_vec());
                 self.known.get_or_init(|| Known { features, home })
             }
             (None, _) => return Err(self.named(Error::new(ErrorKind::Other, OP))),
         };
+        control.take_plain(known.features.plain);
         if first {
             let mut options = self.options(&known.features)?;
             let probes = get(&known.features.extended_blocks);

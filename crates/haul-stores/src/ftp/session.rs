@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-use super::control::{Control, command};
+use super::control::Control;
 use super::data::{Announced, Data, Failed};
 use super::features::Features;
 use super::gsi::Guard;
@@ -48,7 +48,7 @@ impl Session {
 
     /// One word with many arguments; one reply each.
     pub fn ask_each<'a>(&mut self, word: &str, arguments: impl IntoIterator<Item = &'a [u8]>, op: &'static str) -> Vec<Result<Reply>> {
-        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| command(word, argument)).collect();
+        let commands: Vec<Result<Vec<u8>>> = arguments.into_iter().map(|argument| self.control.command(word, argument)).collect();
         let sent: Vec<Vec<u8>> = commands.iter().filter_map(|command| command.as_ref().ok().cloned()).collect();
         let mut replies = self.control.ask_all(&sent, op).into_iter();
         commands

@@ -27,7 +27,7 @@ pub struct Staged {
 impl Staged {
     /// For a write that begins.
     pub fn create(shared: &Arc<Shared>, name: &Name, spec: &Spec<'_>) -> Result<Staged> {
-        let leaf = checked(name, shared.features.utf8, "create")?;
+        let leaf = checked(name, shared.features.names(), "create")?;
         let staging = staging_leaf(leaf, spec.entry.stamp());
         Staged::attach(shared, name, &Token(staging.into()), spec)
     }

@@ -34,7 +34,7 @@ pub struct Shared {
     pub pool: Arc<Pool>,
     pub features: Arc<Features>,
     /// Absolute, without a slash at its end.
-    root: Vec<u8>,
+    pub root: Vec<u8>,
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
@@ -42,16 +42,16 @@ pub struct Shared {
 
 impl Shared {
     pub fn dir(&self, dir: &Dir, op: &'static str) -> Result<Vec<u8>> {
-        paths::dir(&self.root, dir, self.features.utf8, op)
+        paths::dir(&self.root, dir, self.features.names(), op)
     }
 
     pub fn path(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        paths::path(&self.root, name, self.features.utf8, op)
+        paths::path(&self.root, name, self.features.names(), op)
     }
 
     /// The path of something that is made or changed: never of the directory itself.
     pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
-        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.utf8, op)?))
+        Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.names(), op)?))
     }
 }
 
@@ -75,6 +75,7 @@ impl Ftp {
             readers_per_file: connections.min(READERS),
             one_line_names: true,
             text_names: features.utf8,
+            plain_names: features.plain,
             name_max: paths::NAME_MOST,
             bundle_files: if blocks { 256 } else { 32 },
             hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
@@ -164,7 +165,7 @@ impl Store for Ftp {
 
     fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
         let op = "create";
-        paths::checked(name, self.shared.features.utf8, op)?;
+        paths::checked(name, self.shared.features.names(), op)?;
         let e = haul_core::error::Error::new(ErrorKind::Unsupported, op).on(name);
         Err(e.because("FTP cannot create links or special files"))
     }
