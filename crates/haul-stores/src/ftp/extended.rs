@@ -55,21 +55,20 @@ impl Session {
         let passive = if get(&self.features.extended_passive) { "EPSV" } else { "PASV" };
         let commands = [before, &[command("MODE", b"E")?, command(passive, b"")?]].concat();
         let mut replies: Vec<Reply> = self.control.ask_all(&commands, op).into_iter().collect::<Result<_>>()?;
-        let (announced, mode) = (replies.pop(), replies.pop());
-        let refused = mode.filter(|mode| !mode.is_done());
-        if let Some(refused) = refused {
+        match (replies.pop(), replies.pop()) {
+            (Some(passive), Some(mode)) => self.enter_blocks(&mode, &passive, op).map(|()| replies),
+            _ => Err(Error::new(ErrorKind::Other, op)),
+        }
+    }
+
+    /// The same with the replies to MODE E and to EPSV or PASV.
+    pub fn enter_blocks(&mut self, mode: &Reply, passive: &Reply, op: &'static str) -> Result<()> {
+        if !mode.is_done() {
             cannot(&self.features.extended_blocks);
-            return Err(refused.failure(op).kind_is(ErrorKind::Unsupported));
+            return Err(mode.failure(op).kind_is(ErrorKind::Unsupported));
         }
-        let data = announced.map(|reply| self.connected(&reply, op));
-        match data.unwrap_or_else(|| Err(Error::new(ErrorKind::Other, op))) {
-            Ok(data) => self.blocks = Some(data),
-            Err(e) => {
-                self.control.give_up();
-                return Err(e);
-            }
-        }
-        Ok(replies)
+        self.blocks = Some(self.connected(passive, op).inspect_err(|_| self.control.give_up())?);
+        Ok(())
     }
 
     /// Goes back to stream mode, which listings and downloads use.
@@ -85,7 +84,7 @@ impl Session {
 #[derive(Debug)]
 pub struct Lane {
     lease: Lease,
-    /// Transfers whose last reply was not read yet.
+    /// Transfers and commands whose last reply was not read yet.
     owed: usize,
     /// Last replies that were read before anybody asked for them.
     heard: VecDeque<Reply>,
@@ -102,12 +101,19 @@ impl Lane {
     /// Begins a transfer; its data are to follow, to [`Lane::end`].
     pub fn begin(&mut self, transfer: &[u8], op: &'static str) -> Result<()> {
         self.lease.busy = true;
-        self.lease.control.send(transfer, op)?;
         self.owed += 1;
+        self.lease.control.send(transfer, op)?;
         if let Some(data) = self.lease.blocks.take() {
             self.lease.blocks = self.lease.guarded_blocks(data, op).inspect_err(|_| self.lease.control.give_up())?;
         }
         Ok(())
+    }
+
+    /// Sends commands behind the transfers; each is owed a reply as these are.
+    pub fn ask_ahead(&mut self, commands: &[Vec<u8>], op: &'static str) -> Result<()> {
+        self.lease.busy = true;
+        self.owed += commands.len();
+        self.lease.control.send(&commands.concat(), op)
     }
 
     /// Sends bytes that belong at `at`.
@@ -190,7 +196,7 @@ impl Lane {
         Ok(())
     }
 
-    /// The last reply to the first transfer that has none yet. A server that is still writing says so every few seconds.
+    /// The last reply to the first transfer or command that has none yet. A server that is still writing says so every few seconds.
     pub fn last_reply(&mut self, op: &'static str) -> Result<Reply> {
         loop {
             if let Some(reply) = self.heard.pop_front() {
@@ -207,6 +213,16 @@ impl Lane {
         let heard = self.heard.pop_front();
         self.owed -= usize::from(heard.is_some());
         heard
+    }
+
+    pub fn owed(&self) -> usize {
+        self.owed
+    }
+
+    /// The server ends every transfer that it has not all the data of, and those that follow.
+    pub fn close_data(&mut self) {
+        self.lease.blocks = None;
+        self.lease.busy = true;
     }
 
     /// Whether nothing more can be sent.
@@ -228,7 +244,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        if self.owed > 0 {
+        if self.owed > 0 || self.lease.blocks.is_none() {
             self.break_off();
         }
     }

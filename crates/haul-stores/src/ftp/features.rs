@@ -27,7 +27,7 @@ pub struct Features {
     pub chmod: bool,
     /// MDTM with a time sets it, as vsftpd does without saying so.
     pub mdtm_sets: bool,
-    /// HASH (draft-bryan-ftp-hash), and the commands that came before it.
+    /// HASH (draft-bryan-ftp-hash), CKSM, and the commands that came before them.
     pub hashes: Vec<(Algorithm, HashCommand)>,
     /// A rename takes the name from another file, as on Unix.
     pub replaces: bool,
@@ -48,6 +48,8 @@ pub struct Features {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashCommand {
     Hash,
+    /// `CKSM` (GridFTP), with the name that the algorithm has there.
+    Cksm(&'static str),
     /// `XMD5` and its kin.
     Own(&'static str),
 }
@@ -94,9 +96,19 @@ impl Features {
         });
         let named = find("HASH").unwrap_or_default();
         let named: Vec<&str> = named.split(';').map(|name| name.trim().trim_end_matches('*')).collect();
-        let hashes = ALGORITHMS.iter().filter_map(|(algorithm, name, own)| match named.contains(name) {
-            true => Some((*algorithm, HashCommand::Hash)),
-            false => has(own).then_some((*algorithm, HashCommand::Own(own))),
+        // Each with its rank among the others: `MD5:10;SHA256:11;`
+        let ranked = find("CKSM").unwrap_or_default();
+        let ranked: Vec<&str> = ranked.split(';').filter_map(|name| name.trim().split(':').next()).collect();
+        let hashes = ALGORITHMS.iter().filter_map(|(algorithm, name, own)| {
+            // Without the X it is the name in CKSM.
+            let (cksm, of_hash, of_cksm) = (&own[1..], named.contains(name), ranked.contains(&&own[1..]));
+            let command = match () {
+                () if of_hash => HashCommand::Hash,
+                () if of_cksm => HashCommand::Cksm(cksm),
+                () if has(own) => HashCommand::Own(own),
+                () => return None,
+            };
+            Some((*algorithm, command))
         });
         let words = |reply: &Reply| {
             let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flat_map(|line| [line, &b" "[..]].concat()).collect();
@@ -107,7 +119,8 @@ impl Features {
             utf8: has("UTF8"),
             plain: false,
             mfmt: has("MFMT"),
-            chmod: site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
+            // Globus's server has it, and lists it elsewhere.
+            chmod: has("DSI") || site.is_done() && words(site).split([' ', ',', '\t']).any(|word| word.trim_end_matches('*') == "CHMOD"),
             mdtm_sets: !timed.is_done() && words(timed).contains("COULD NOT SET FILE MODIFICATION TIME"),
             hashes: hashes.collect(),
             replaces: !words(system).contains("WINDOWS"),
@@ -167,6 +180,10 @@ mod tests {
         assert!(found.utf8 && !found.mfmt && found.chmod && found.mdtm_sets && found.replaces && get(&found.restarts_writing));
         assert_eq!(found.mlst.as_deref(), Some("type;size;modify;unix.mode;"));
         assert_eq!(found.hashes.len(), 3);
+        let globus = [" CKSM MD5:10;ADLER32:10;SHA256:11;", " DSI file-13.24", " ESTO", " PARALLEL"];
+        let globus = Features::new(&reply(211, &globus), &site, &reply(215, &[]), &timed);
+        assert_eq!(globus.hashes, [(Algorithm::Md5, HashCommand::Cksm("MD5")), (Algorithm::Sha256, HashCommand::Cksm("SHA256"))]);
+        assert!(get(&globus.extended_blocks) && !get(&found.extended_blocks));
         let none = Features::new(&reply(500, &[]), &reply(500, &[]), &reply(215, &["Windows_NT"]), &reply(550, &[]));
         assert!(!none.utf8 && none.mlst.is_none() && !none.chmod && !none.replaces && get(&none.restarts_reading) && get(&none.size));
         assert!(!get(&Features::new(&reply(211, &[]), &reply(500, &[]), &reply(215, &[]), &reply(550, &[])).size));

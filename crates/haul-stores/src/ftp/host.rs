@@ -1,12 +1,12 @@
 //! An FTP server: what its addresses are, and the directories that are opened of it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use haul_core::entry::Kind;
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::place::{Host, Location, OpenOptions};
+use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::{Place, Store};
 
 use super::flags::{Flags, Security};
@@ -18,11 +18,16 @@ use super::provider::{FTPS, GSIFTP};
 use super::secret::Login;
 use super::store::Ftp;
 use crate::http_client::{Environment, TlsFlags, agent};
+use crate::lock::lock;
 use crate::provider::Access;
 
 /// Connections at the most, unless `--streams` says otherwise: with two round trips a file, 16 of them move 160 files in a second
 /// at 100 ms.
 const CONNECTIONS: usize = 16;
+/// Sessions that are made ahead, unless `--streams` says how many there are to be: most runs need as many, and a server hardly notices.
+const AHEAD: usize = 4;
+/// How long a directory that was looked up is taken for one.
+const FRESH: Duration = Duration::from_secs(1);
 /// A server may have to fetch a file from a tape.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -32,6 +37,10 @@ pub struct FtpHost {
     scheme: &'static str,
     endpoint: String,
     account: String,
+    /// Sessions that are made as soon as a directory is opened.
+    ahead: usize,
+    /// The directory that was looked up last: it is opened next.
+    last: Mutex<Option<(Vec<u8>, Instant)>>,
 }
 
 impl FtpHost {
@@ -79,7 +88,14 @@ impl FtpHost {
         };
         let pool = Pool::new(dialer, access.streams.unwrap_or(CONNECTIONS))?;
         let endpoint = Location { user: None, ..location.clone() }.authority();
-        Ok(FtpHost { pool, scheme: location.scheme.0.word, endpoint, account: location.user.clone().unwrap_or_default() })
+        Ok(FtpHost {
+            pool,
+            scheme: location.scheme.0.word,
+            endpoint,
+            account: location.user.clone().unwrap_or_default(),
+            ahead: access.streams.unwrap_or(AHEAD),
+            last: Mutex::default(),
+        })
     }
 
     fn known(&self) -> Result<&Known> {
@@ -92,7 +108,11 @@ impl FtpHost {
         }
         let found = self.pool.take()?.look_all(&[path], false, true, "look up").pop();
         match found {
-            Some(Ok(facts)) => Ok(Some(facts.kind.unwrap_or(Kind::Unknown))),
+            Some(Ok(facts)) => {
+                let kind = facts.kind.unwrap_or(Kind::Unknown);
+                *lock(&self.last) = (kind == Kind::Dir).then(|| (path.to_vec(), Instant::now()));
+                Ok(Some(kind))
+            }
             None => Ok(None),
             Some(Err(e)) if e.kind() == ErrorKind::NotFound => Ok(None),
             Some(Err(e)) => Err(e.at(path)),
@@ -129,11 +149,15 @@ impl Host for FtpHost {
         self.make(path)
     }
 
-    fn open(&self, path: &[u8], _options: OpenOptions) -> Result<Arc<dyn Store>> {
-        match self.kind(path)? {
+    fn open(&self, path: &[u8], options: OpenOptions) -> Result<Arc<dyn Store>> {
+        let known = lock(&self.last).take().is_some_and(|(last, when)| last == path && when.elapsed() < FRESH);
+        match if known { Some(Kind::Dir) } else { self.kind(path)? } {
             Some(Kind::Dir) => {}
             Some(_) => return Err(Error::new(ErrorKind::Usage, "open").at(path).because("is not a directory")),
             None => return Err(Error::new(ErrorKind::NotFound, "open").at(path).because("no such file or directory")),
+        }
+        if options.role != Role::Browse {
+            self.pool.prepare(self.ahead, options.role == Role::Destination);
         }
         let place = Place {
             scheme: self.scheme,

@@ -11,6 +11,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 use super::control::{Control, command, failure, tls_failure};
+use super::data::passive;
 use super::features::{Features, PROBE, cannot, get};
 use super::flags::Security;
 use super::grid::Grid;
@@ -61,20 +62,20 @@ pub enum Refused {
 }
 
 impl Dialer {
-    /// A new session, logged in.
-    pub fn dial(&self) -> Result<Session, Refused> {
+    /// A new session, logged in; with `blocks` in extended block mode, unless it is the first one.
+    pub fn dial(&self, blocks: bool) -> Result<Session, Refused> {
         let older = !self.newer_tls.load(Ordering::Relaxed);
-        match self.attempt() {
+        match self.attempt(blocks) {
             Err(Refused::For(e)) if older && self.security != Security::None && e.reason().contains("protocol version") => {
                 // One that has TLS 1.3 only.
                 self.newer_tls.store(true, Ordering::Relaxed);
-                self.attempt()
+                self.attempt(blocks)
             }
             session => session,
         }
     }
 
-    fn attempt(&self) -> Result<Session, Refused> {
+    fn attempt(&self, blocks: bool) -> Result<Session, Refused> {
         let mut control = self.connect().map_err(Refused::For)?;
         let tls = self.session_tls().map_err(Refused::For)?;
         if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
@@ -91,8 +92,11 @@ impl Dialer {
         if let Some(grid) = &self.grid {
             grid.settle(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
-        let mut session = self.settle(control, tls).map_err(Refused::For)?;
+        let (mut session, entry) = self.settle(control, tls, blocks).map_err(Refused::For)?;
         session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
+        if let Some((mode, passive)) = entry {
+            session.enter_blocks(&mode, &passive, "connect").map_err(|e| Refused::For(self.named(e)))?;
+        }
         Ok(session)
     }
 
@@ -170,9 +174,10 @@ impl Dialer {
         }
     }
 
-    /// Settings that hold for the whole session.
-    fn settle(&self, mut control: Control, tls: Option<Tls>) -> Result<Session> {
+    /// Settings that hold for the whole session. With `blocks` the replies to what enters extended block mode come back.
+    fn settle(&self, mut control: Control, tls: Option<Tls>, blocks: bool) -> Result<(Session, Option<(Reply, Reply)>)> {
         const OP: &str = "set up the session";
+        let mut announced = None;
         let mut commands = vec![command("TYPE", b"I")?];
         if tls.is_some() {
             commands.extend([command("PBSZ", b"0")?, command("PROT", b"P")?]);
@@ -183,6 +188,21 @@ impl Dialer {
             commands.extend([command("FEAT", b"")?, command("SITE", b"HELP")?, command("SYST", b"")?, command("PWD", b"")?]);
             // No file has this name. vsftpd says of it that it could not set its time; others look for it.
             commands.push(command("MDTM", b"19800101000000 /.haul-no-such-file")?);
+        }
+        // The data connection is announced ahead, for whatever comes first.
+        let mut blocks = blocks && !first;
+        let listens = !self.active;
+        if let Some(known) = self.known.get() {
+            commands.extend(self.options(&known.features)?);
+            blocks &= get(&known.features.extended_blocks);
+            if blocks {
+                commands.push(command("MODE", b"E")?);
+            }
+            if listens && get(&known.features.extended_passive) {
+                commands.push(command("EPSV", b"")?);
+            } else {
+                blocks = false;
+            }
         }
         let mut replies = Vec::new();
         for reply in control.ask_all(&commands, OP) {
@@ -203,23 +223,44 @@ impl Dialer {
             (None, _) => return Err(self.named(Error::new(ErrorKind::Other, OP))),
         };
         control.take_plain(known.features.plain);
+        if first {
+            let mut options = self.options(&known.features)?;
+            let probes = get(&known.features.extended_blocks);
+            if probes {
+                options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
+            }
+            let listens = listens && known.features.mlst.is_some();
+            if listens {
+                options.push(command("EPSV", b"")?);
+            }
+            // Where one is refused, the server does what it did without it.
+            let mut replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
+            announced = if listens { replies.pop().and_then(|reply| passive(&reply)) } else { None };
+            if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
+                cannot(&known.features.extended_blocks);
+            }
+        }
+        let mut entry = None;
+        if !first && listens {
+            let last = replies.pop().filter(|reply| matches!(reply.code, 229));
+            match (blocks, replies.pop(), last) {
+                (true, Some(mode), Some(passive)) => entry = Some((mode, passive)),
+                (_, _, last) => announced = last.and_then(|reply| passive(&reply)),
+            }
+        }
+        Ok((Session { announced, ..Session::new(control, known.features.clone(), tls, self.active, self.wait) }, entry))
+    }
+
+    /// Commands that a server may refuse.
+    fn options(&self, features: &Features) -> Result<Vec<Vec<u8>>> {
         let mut options = Vec::new();
-        if known.features.utf8 {
+        if features.utf8 {
             options.push(command("OPTS", b"UTF8 ON")?);
         }
-        if let Some(facts) = known.features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
+        if let Some(facts) = features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
             options.push(command("OPTS", format!("MLST {facts}").as_bytes())?);
         }
-        let probes = first && get(&known.features.extended_blocks);
-        if probes {
-            options.extend([command("MODE", b"E")?, command("MODE", b"S")?]);
-        }
-        // Where one is refused, the server does what it did without it.
-        let replies: Vec<Reply> = control.ask_all(&options, OP).into_iter().collect::<Result<_>>().map_err(|e| self.named(e))?;
-        if probes && replies.iter().rev().take(2).any(|reply| !reply.is_done()) {
-            cannot(&known.features.extended_blocks);
-        }
-        Ok(Session::new(control, known.features.clone(), tls, self.active, self.wait))
+        Ok(options)
     }
 
     fn named(&self, e: Error) -> Error {

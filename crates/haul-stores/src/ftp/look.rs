@@ -134,7 +134,7 @@ impl Session {
             return self.read_plain_dir(path, op);
         }
         let listing = self.fetch("MLSD", path, op).map_err(|failed| match failed {
-            Failed::Reply(reply) if matches!(reply.code, 501 | 550) => refused(&reply, op),
+            Failed::Reply(reply) if matches!(reply.code, 500 | 501 | 550) => refused(&reply, op),
             failed => failed.into_error(op),
         })?;
         let is_file = |facts: Result<Facts>| facts.is_ok_and(|facts| facts.kind == Some(Kind::File));
@@ -215,7 +215,7 @@ fn modified(reply: &Reply) -> Option<haul_core::entry::Time> {
 }
 
 /// The facts in a reply to MLST.
-fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
+pub fn facts_of(reply: &Reply, op: &'static str) -> Result<Facts> {
     if !reply.is_done() {
         return Err(refused(reply, op));
     }

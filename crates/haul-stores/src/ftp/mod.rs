@@ -11,6 +11,7 @@
 //! 4217). What a server can do is in `features`; how it lists is read by `facts` (MLSD) and `dialect` (LIST).
 
 mod batch;
+mod block_batch;
 mod block_sink;
 mod change;
 mod control;

@@ -31,6 +31,9 @@ struct PoolState {
     idle: Vec<(Session, Instant)>,
     /// Idle ones and those in use.
     open: usize,
+    /// Of the open ones, those that are being made ahead, and callers that wait for one of these.
+    coming: usize,
+    awaiting: usize,
     most: usize,
     /// Sessions that are kept for a read that may follow, each with its owner.
     parked: Vec<(u64, Weak<dyn Parked>)>,
@@ -55,10 +58,11 @@ impl Pool {
     ///
     /// Whatever keeps a session from being made.
     pub fn new(dialer: Dialer, most: usize) -> Result<Arc<Pool>> {
-        let session = dialer.dial().map_err(|refused| match refused {
+        let session = dialer.dial(false).map_err(|refused| match refused {
             Refused::TooMany(e) | Refused::For(e) => e,
         })?;
-        let state = PoolState { idle: vec![(session, Instant::now())], open: 1, most: most.max(1), parked: Vec::new() };
+        let state =
+            PoolState { idle: vec![(session, Instant::now())], open: 1, coming: 0, awaiting: 0, most: most.max(1), parked: Vec::new() };
         Ok(Arc::new(Pool { dialer, state: Mutex::new(state), freed: Condvar::new(), progress: AtomicU64::new(0) }))
     }
 
@@ -100,10 +104,16 @@ impl Pool {
                 state.open -= 1;
                 continue;
             }
+            if state.coming > state.awaiting {
+                state.awaiting += 1;
+                state = self.freed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+                state.awaiting -= 1;
+                continue;
+            }
             if state.open < state.most {
                 state.open += 1;
                 drop(state);
-                match self.dialer.dial() {
+                match self.dialer.dial(extended) {
                     Ok(session) => return Ok(Lease { pool: self.clone(), session: Some(session) }),
                     Err(refused) => {
                         state = lock(&self.state);
@@ -129,6 +139,40 @@ impl Pool {
             if waited.too_long(self) {
                 let e = Error::new(ErrorKind::TimedOut, "connect").because(format!("all {} connections are in use", state.open));
                 return Err(e.at(self.dialer.endpoint().as_bytes()).hint("the server allows no more of them: copy with -j 1"));
+            }
+        }
+    }
+
+    /// Makes sessions ahead, of which `most` are open then at the most. A failure is left to whoever needs one more.
+    pub fn prepare(self: &Arc<Pool>, most: usize, extended: bool) {
+        loop {
+            let mut state = lock(&self.state);
+            if state.open >= state.most.min(most) {
+                return;
+            }
+            (state.open, state.coming) = (state.open + 1, state.coming + 1);
+            drop(state);
+            let pool = self.clone();
+            let made = move || {
+                let session = pool.dialer.dial(extended);
+                let mut state = lock(&pool.state);
+                state.coming -= 1;
+                match session {
+                    Ok(session) => state.idle.push((session, Instant::now())),
+                    Err(refused) => {
+                        state.open -= 1;
+                        if matches!(refused, Refused::TooMany(_)) {
+                            state.most = state.open.max(1);
+                        }
+                    }
+                }
+                drop(state);
+                pool.freed.notify_all();
+            };
+            if std::thread::Builder::new().name("login".into()).spawn(made).is_err() {
+                let mut state = lock(&self.state);
+                (state.open, state.coming) = (state.open - 1, state.coming - 1);
+                return;
             }
         }
     }

@@ -87,9 +87,10 @@ impl Reply {
         words.iter().any(|word| all.windows(word.len()).any(|part| part == word.as_bytes()))
     }
 
-    /// Whether the reply does not tell why: 550 and 553 are given for whatever is wrong with a file.
+    /// Whether the reply does not tell why: 550 and 553 are given for whatever is wrong with a file; GridFTP servers say "500 Command failed".
     pub fn is_vague(&self) -> bool {
-        matches!(self.code, 450 | 501 | 550 | 551 | 553) && self.reason().is_none()
+        let unclear = matches!(self.code, 450 | 501 | 550 | 551 | 553) || self.code == 500 && self.says(&["command failed"]);
+        unclear && self.reason().is_none()
     }
 
     /// What the words say, which are the system's on most servers.
@@ -182,6 +183,7 @@ mod tests {
             assert_eq!(kind(text), expected, "{text}");
         }
         let vague = |text: &str| Reply { code: 550, text: text.into(), more: Vec::new() }.is_vague();
+        assert!(Reply { code: 500, text: b"Command failed".to_vec(), more: Vec::new() }.is_vague());
         assert!(vague("Failed to open file.") && !vague("x: Permission denied"));
     }
 

@@ -65,12 +65,11 @@ impl Staged {
     pub fn commit(&self, entry: &Entry) -> Result<Landed> {
         const OP: &str = "commit";
         let mut session = self.shared.pool.take()?;
-        let size = session.look(&self.path, false, OP)?.size;
+        let (size, landed) = self.shared.size_and_set(&mut session, &self.path, entry, self.keep)?;
         if size != Some(entry.size) {
             let has = size.map_or("an unknown number of".to_string(), |size| size.to_string());
             return Err(Error::new(ErrorKind::Corrupt, OP).because(format!("the server has {has} bytes of {}", entry.size)));
         }
-        let landed = self.shared.set_at(&mut session, &self.path, entry, self.keep)?;
         change::replace(&mut session, &self.path, &self.target, OP)?;
         Ok(landed)
     }

@@ -77,7 +77,7 @@ impl Ftp {
             text_names: features.utf8,
             plain_names: features.plain,
             name_max: paths::NAME_MOST,
-            bundle_files: 32,
+            bundle_files: if blocks { 256 } else { 32 },
             hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
             ..Caps::minimal()
         };
@@ -156,7 +156,7 @@ impl Store for Ftp {
     }
 
     fn put_bundle(&self, bundle: &mut Bundle) {
-        self.shared.put_bundle(bundle);
+        self.shared.put_bundle(bundle, self.in_blocks());
     }
 
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
