@@ -2,9 +2,11 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
@@ -93,6 +95,8 @@ impl Session {
         let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
             .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
             .map_err(|e| Error::io(e, op))?;
+        // The connections that it accepts have them too.
+        self.set_buffers(&listener);
         let own = match own {
             IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
             own => own,
@@ -243,7 +247,8 @@ impl Session {
 
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
         let address = SocketAddr::new(self.control.peer, port);
-        Stream::connect(address, CONNECT.min(self.wait), self.wait).map_err(|e| {
+        let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
+        stream.inspect(|stream| self.set_buffers(stream.tcp())).map_err(|e| {
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),
@@ -252,6 +257,14 @@ impl Session {
             let hint = "a firewall must let the server's passive ports through; else use --ftp-active, which lets the server connect";
             e.remedy_is(Remedy::After(Duration::from_secs(1))).hint(hint)
         })
+    }
+
+    /// Sets the sizes that were chosen. A system that allows less takes what it allows.
+    fn set_buffers(&self, socket: impl AsFd) {
+        if let Some(bytes) = self.buffer {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes as usize);
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes as usize);
+        }
     }
 
     fn accept(&self, listener: &TcpListener, op: &'static str) -> Result<Stream> {

@@ -82,6 +82,7 @@ impl FtpHost {
             newer_tls: AtomicBool::new(false),
             grid,
             active: flags.ftp_active,
+            buffer: flags.tcp_bs,
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
             known: OnceLock::new(),

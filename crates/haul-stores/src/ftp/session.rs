@@ -23,6 +23,8 @@ pub struct Session {
     /// Of a grid's data connections.
     pub guard: Option<Arc<Guard>>,
     pub active: bool,
+    /// Bytes of TCP buffers of data connections, where they are chosen.
+    pub buffer: Option<u32>,
     pub wait: Duration,
     /// Agreed on ahead.
     pub announced: Option<Announced>,
@@ -34,7 +36,7 @@ pub struct Session {
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, guard: None, active, wait, announced: None, blocks: None, busy: false }
+        Session { control, features, tls, guard: None, active, buffer: None, wait, announced: None, blocks: None, busy: false }
     }
 
     /// Whether another caller can go on with it.
