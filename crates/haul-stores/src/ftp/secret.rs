@@ -41,6 +41,11 @@ pub fn written(user: &str, host: &str, password: String) {
 }
 
 impl Login {
+    /// For a server that knows by other means who somebody is; it wants to hear a password nevertheless.
+    pub fn without_password(user: &str) -> Login {
+        Login { user: user.into(), password: Zeroizing::new("dummy".into()), account: String::new() }
+    }
+
     /// For an address. Asks only where a user is named whose password nobody knows.
     ///
     /// # Errors

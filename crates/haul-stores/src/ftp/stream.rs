@@ -1,6 +1,6 @@
-//! A TCP connection, in clear text or inside TLS.
+//! A connection, in clear text, inside TLS, or protected as grids do it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,9 +15,15 @@ const SESSIONS: usize = 32;
 /// How long a server may take to close a connection that has ended here, once it has nothing to send.
 const LINGER: Duration = Duration::from_secs(10);
 
+use super::gsi::{Guarded, Lines, Private};
+
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    /// The control connection of a grid.
+    Lines(Box<Lines>),
+    /// A data connection of a grid.
+    Private(Box<Private>),
 }
 
 /// What TLS connections of one session are made with. The sessions that can be resumed are kept in the configuration, so that each
@@ -119,7 +125,19 @@ impl Stream {
         match self {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => &stream.sock,
+            Stream::Lines(lines) => lines.tcp(),
+            Stream::Private(stream) => stream.tcp(),
         }
+    }
+
+    /// The connection below, where nothing was put round it yet.
+    pub fn into_tcp(self) -> Option<TcpStream> {
+        if let Stream::Plain(stream) = self { Some(stream) } else { None }
+    }
+
+    /// Whether something came that was not read yet.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Stream::Lines(lines) if lines.has_more())
     }
 
     pub fn set_wait(&self, wait: Duration) -> io::Result<()> {
@@ -128,17 +146,33 @@ impl Stream {
 
     /// Whether the server has sent something that nobody waits for, or has closed the connection.
     pub fn is_noisy(&self) -> bool {
-        let tcp = self.tcp();
-        if tcp.set_nonblocking(true).is_err() {
-            return true;
+        self.has_more() || !matches!(self.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether the server has closed the connection; what it has sent before does not matter.
+    pub fn is_closed(&self) -> bool {
+        match self.peek() {
+            Ok(count) => count == 0,
+            Err(e) => e.kind() != io::ErrorKind::WouldBlock,
         }
-        let noisy = !matches!(tcp.peek(&mut [0; 1]), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
-        tcp.set_nonblocking(false).is_err() || noisy
+    }
+
+    /// Looks for a byte without waiting.
+    fn peek(&self) -> io::Result<usize> {
+        let tcp = self.tcp();
+        tcp.set_nonblocking(true)?;
+        let found = tcp.peek(&mut [0; 1]);
+        tcp.set_nonblocking(false)?;
+        found
     }
 
     /// Says that nothing more will be written.
     pub fn finish(&mut self) -> io::Result<()> {
-        let Stream::Tls(stream) = self else { return self.tcp().shutdown(Shutdown::Write) };
+        let stream = match self {
+            Stream::Tls(stream) => stream,
+            Stream::Private(stream) => return stream.finish(),
+            Stream::Plain(_) | Stream::Lines(_) => return self.tcp().shutdown(Shutdown::Write),
+        };
         stream.conn.send_close_notify();
         stream.flush()?;
         stream.sock.shutdown(Shutdown::Write)?;
@@ -151,6 +185,15 @@ impl Stream {
     }
 }
 
+impl From<Guarded> for Stream {
+    fn from(guarded: Guarded) -> Stream {
+        match guarded {
+            Guarded::Clear(tcp) => Stream::Plain(tcp),
+            Guarded::Private(stream) => Stream::Private(stream),
+        }
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
@@ -160,6 +203,8 @@ impl Read for Stream {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,
             },
+            Stream::Lines(lines) => lines.read(into),
+            Stream::Private(stream) => stream.read(into),
         }
     }
 }
@@ -169,6 +214,17 @@ impl Write for Stream {
         match self {
             Stream::Plain(stream) => stream.write(bytes),
             Stream::Tls(stream) => stream.write(bytes),
+            Stream::Lines(lines) => lines.write(bytes),
+            Stream::Private(stream) => stream.write(bytes),
+        }
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(stream) => stream.write_vectored(parts),
+            Stream::Tls(stream) => stream.write_vectored(parts),
+            Stream::Lines(lines) => lines.write_vectored(parts),
+            Stream::Private(stream) => stream.write_vectored(parts),
         }
     }
 
@@ -176,6 +232,8 @@ impl Write for Stream {
         match self {
             Stream::Plain(_) => Ok(()),
             Stream::Tls(stream) => stream.flush(),
+            Stream::Lines(lines) => lines.flush(),
+            Stream::Private(stream) => stream.flush(),
         }
     }
 }
