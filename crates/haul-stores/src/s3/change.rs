@@ -6,10 +6,11 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
-use super::bucket::{Bucket, Expected};
+use super::bucket::Bucket;
 use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::put_options::{CopyTemplate, pairs};
+use super::upload::Expected;
 use super::{Objects, PARTS_MOST, attributes};
 use crate::http_client::parallel::in_parallel;
 

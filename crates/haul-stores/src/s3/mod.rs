@@ -22,6 +22,7 @@ pub mod host;
 pub mod inventory;
 mod listing;
 mod look;
+mod pause;
 mod provider;
 mod put_options;
 pub mod sign;
@@ -29,6 +30,7 @@ mod sink;
 mod small;
 mod source;
 mod state_file;
+pub mod upload;
 pub mod xml;
 
 use std::borrow::Cow;

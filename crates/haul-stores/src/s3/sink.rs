@@ -11,10 +11,11 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
 
 use super::attributes;
-use super::bucket::{Bucket, Expected, Part, Put, Upload};
+use super::bucket::{Bucket, Put};
 use super::cache::MetadataCache;
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::put_options::pairs;
+use super::upload::{Expected, Part, Upload};
 use super::{Objects, PARTS_MOST};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
