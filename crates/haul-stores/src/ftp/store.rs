@@ -70,7 +70,6 @@ impl Ftp {
             text_names: features.utf8,
             name_max: paths::NAME_MOST,
             bundle_files: 32,
-            hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
             ..Caps::minimal()
         };
         let mut root = place.root.clone();
