@@ -144,8 +144,8 @@ impl<R, H> Mux<R, H> {
         }
     }
 
-    /// Whether nothing has come for the idle timeout, of which a wait that `began` later saw only a part. The error is why
-    /// the connection has ended.
+    /// Whether nothing has come for the idle timeout, of which a wait that `began` later saw only a part; returns why the
+    /// connection has ended.
     pub fn is_silent(&self, began: Instant) -> Result<bool> {
         let mut state = lock(&self.state);
         if let Some(e) = &state.over {

@@ -107,8 +107,8 @@ fn cpu(clock: rustix::time::ClockId) -> Duration {
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// How long the threads that this process has now could have run and had no processor: the second number of
-/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
+/// How long the present threads were runnable without a processor: the second number of `/proc/PID/task/TID/schedstat`
+/// (nanoseconds), 0 where the kernel does not keep it.
 pub fn run_delay() -> Duration {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let one = |task: std::fs::DirEntry| {

@@ -45,8 +45,8 @@ struct Group {
     leader: Option<Box<[u8]>>,
 }
 
-/// Files with many names of which none could lead when it was met. One that the walk found whole leads, else one
-/// of which an earlier run landed something, else the first in order; it is copied now.
+/// Hard-linked files without a leader so far. The leader is a name that the walk found complete, else one that an earlier run
+/// began, else the first in order.
 pub fn late_leaders(cx: &Arc<Context>) {
     let mut group = Group::default();
     for record in sorted(&cx.post_pass.linked, &cx.out) {

@@ -1,6 +1,5 @@
-//! What must wait until everything has landed: hard links, deletes, directories that would lock us out.
-//!
-//! All of it waits on disk past a few MiB. What is done with it, and in which order, is in `after.rs`.
+//! Work that waits until everything has been transferred: hard links, deletes, directories that would lock haul out. Past a few
+//! MiB it waits on disk; `after.rs` does it.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -20,7 +19,7 @@ pub struct PostPass {
     pub links: Mutex<SpillQueue>,
     /// Names of files with many names that did not fit in memory, by device and inode.
     pub linked: Mutex<Option<Sorter>>,
-    pub doomed: Mutex<SpillQueue>,
+    pub to_delete: Mutex<SpillQueue>,
     /// Directories whose attributes come last, deepest first.
     pub dirs: Mutex<Option<Sorter>>,
     /// The source's directories that a move is done with, deepest first.
@@ -43,7 +42,7 @@ impl PostPass {
         PostPass {
             links: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
-            doomed: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
+            to_delete: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             emptied: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             matched: AtomicU64::new(0),
@@ -88,8 +87,7 @@ pub fn sorted(from: &Mutex<Option<Sorter>>, out: &Reporter) -> impl Iterator<Ite
     sorted.into_iter().flatten().map_while(|record| record.map_err(|e| out.spilled(Err(e))).ok())
 }
 
-/// A directory that gets its attributes last. Its time comes along: when names were removed from the source it is not the
-/// directory's any more.
+/// A directory that gets its attributes last. Its time is kept here, since removing names at the source changes it.
 pub struct LateDir {
     pub root: usize,
     pub mtime: Time,

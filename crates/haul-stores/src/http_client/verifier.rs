@@ -143,7 +143,6 @@ impl Verifier {
     }
 
     /// # Errors
-    ///
     /// All was seen and is not what is stored.
     pub fn check(&self) -> Result<()> {
         if self.verdict() == Some(false) { Err((self.mismatch)()) } else { Ok(()) }

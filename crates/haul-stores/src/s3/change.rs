@@ -17,8 +17,8 @@ use crate::http_client::parallel::in_parallel;
 /// How objects are copied by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySizes {
-    /// Bytes of the largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that the service does
-    /// not work at one request for minutes, and at several parts at once.
+    /// The largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that parts are copied in
+    /// parallel and no request takes minutes.
     pub whole: u64,
     /// Bytes of a part of a larger one: at least 5 MiB.
     pub part: u64,

@@ -1,7 +1,6 @@
 //! Requests to one endpoint: signed, sent, and retried.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +25,8 @@ use crate::http_client::time;
 
 /// Redirects of one request at the most.
 const REDIRECTS: u32 = 3;
-/// Tries of a request to an endpoint that has never answered, for its address may be wrong: where nobody listens, and where
-/// somebody does and says nothing for a minute.
+/// Tries of a request to an endpoint that has never answered, whose address may be wrong: if nobody listens there, and if somebody
+/// is silent for a minute.
 const UNREACHED_TRIES: u32 = 3;
 const SILENT_TRIES: u32 = 2;
 /// How long a check for newer credentials holds: a bucket may have many objects that are denied.
@@ -185,8 +184,8 @@ impl Client {
         address::target(regional.as_ref().unwrap_or(&self.endpoint), route.style, bucket, call.key, &query).map_err(bad)
     }
 
-    /// Sends a request until it is answered, as often as the policy of retries allows. An answer that is no success is an
-    /// error. What cannot be sent again, a reader, is the caller's to try again.
+    /// Sends a request until it is answered, as the retry policy allows. An answer without success is an error. A request with a
+    /// reader is for the caller to repeat.
     pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
         let (mut tries, mut redirects) = (Tries::begin(), 0);
         let (mut refreshed, mut skewed) = (false, false);
@@ -333,10 +332,7 @@ impl Client {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
             Body::Bytes(bytes) => self.agent.run(request.map(|()| *bytes)),
-            Body::Stream(reader, ..) => {
-                let mut reader = Borrowed(&mut **reader);
-                self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
-            }
+            Body::Stream(reader, ..) => self.agent.run(request.map(|()| SendBody::from_reader(reader))),
         };
         let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, call.op)))?;
         let (parts, body) = answer.into_parts();
@@ -380,15 +376,6 @@ impl Client {
         let wants_host =
             matches!(refusal.code.as_str(), "SecondLevelDomainForbidden" | "PathStyleRequestNotAllowed" | "VirtualHostDomainRequired");
         (wants_host && route.style == Style::Path && !bucket.is_empty()).then(|| Route { style: Style::Virtual, ..route.clone() })
-    }
-}
-
-/// A reader of somebody else's.
-struct Borrowed<'a, 'b>(&'a mut (dyn Read + 'b));
-
-impl Read for Borrowed<'_, '_> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(into)
     }
 }
 

@@ -110,7 +110,6 @@ fn part_size(bucket: &Bucket, key: &[u8], head: &Head, number: u32) -> Result<Op
 }
 
 /// # Errors
-///
 /// The bytes of a whole object do not match its checksum.
 pub(super) fn check_whole(bucket: &Bucket, head: &Head, bytes: &[u8]) -> Result<()> {
     let stored = head.checksums.stored.iter().find(|stored| match stored.kind {

@@ -175,7 +175,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         dry: flags.dry,
         threads: open::threads(flags.workers),
     };
-    let teller = removed::Teller::new(global, flags.dry);
+    let reporter = removed::Reporter::new(global, flags.dry);
     let version = flags.connect.get::<s3::Flags>().version_id;
     let of_keys = admin::Rm {
         recursive: flags.recursive,
@@ -187,9 +187,9 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else {
-            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| teller.entry(&path.path, entry));
+            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry));
         };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
         let removed = if flags.uploads { admin::rm_uploads(&scope, flags.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
         match removed.left_dirs {
             0 => {}
@@ -198,7 +198,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         }
         Ok(removed.failures)
     });
-    teller.end(exit)
+    reporter.end(exit)
 }
 
 pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
@@ -229,13 +229,13 @@ pub fn mb(flags: &MbFlags) -> Exit {
 }
 
 pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
-    let teller = removed::Teller::new(global, flags.dry);
+    let reporter = removed::Reporter::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else { return Ok(0) };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
         admin::remove_bucket(&scope, flags.force, flags.dry, told).map(|removed| removed.failures)
     });
-    teller.end(exit)
+    reporter.end(exit)
 }
 
 pub fn head(flags: &HeadFlags, global: &Global) -> Exit {

@@ -1,5 +1,5 @@
-//! Generated roots: a source whose bytes cost nothing and a sink that keeps nothing, so that the network can be measured by
-//! the code that moves files, without any disk. They have a request of their own, and no path leads to them.
+//! Generated roots: a source without cost and a sink that keeps nothing, to measure the network with the code that moves files.
+//! They have a request of their own; no path leads to them.
 
 use std::sync::Arc;
 

@@ -68,8 +68,8 @@ impl Agent {
         nobodys.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// One thread more, if there is work for it. What comes back would wait for ever: nobody is at work, and the system
-    /// gives no thread.
+    /// Starts another thread if there is work for it. Returns work that would wait for ever: no thread runs, and the system gives
+    /// none.
     fn staff(self: &Arc<Self>, jobs: &mut Jobs) -> VecDeque<Job> {
         if jobs.waiting.len() <= jobs.idle {
             return VecDeque::new();

@@ -70,14 +70,14 @@ pub fn check(
                     if reading.cancel.is_set() {
                         return;
                     }
-                    let judged = judge(&*opened.store, path, line, *algorithm, reading.meter);
+                    let compared = compare_line(&*opened.store, path, line, *algorithm, reading.meter);
                     let mut turn = turn.lock().expect("no panic while held");
-                    turn.1.insert(at, judged);
+                    turn.1.insert(at, compared);
                     loop {
                         let at = turn.0;
-                        let Some(judged) = turn.1.remove(&at) else { break };
+                        let Some(compared) = turn.1.remove(&at) else { break };
                         turn.0 += 1;
-                        report(&batch[at].0, judged, &mut counts.lock().expect("no panic while held"), &told);
+                        report(&batch[at].0, compared, &mut counts.lock().expect("no panic while held"), &told);
                     }
                 }
             };
@@ -103,8 +103,8 @@ pub fn check(
     Ok(checks)
 }
 
-fn report(line: &Line, judged: Result<Option<(Action, Why)>>, counts: &mut Checks, told: &Reports<'_>) {
-    match judged {
+fn report(line: &Line, compared: Result<Option<(Action, Why)>>, counts: &mut Checks, told: &Reports<'_>) {
+    match compared {
         Ok(None) => counts.same += 1,
         Ok(Some((action, why))) => {
             match action {
@@ -121,7 +121,7 @@ fn report(line: &Line, judged: Result<Option<(Action, Why)>>, counts: &mut Check
 }
 
 /// `None`: it is as the line says.
-fn judge(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, meter: &Meter) -> Result<Option<(Action, Why)>> {
+fn compare_line(store: &dyn Store, tree: &[u8], line: &Line, algorithm: Algorithm, meter: &Meter) -> Result<Option<(Action, Why)>> {
     let bad = || Error::new(ErrorKind::BadName, "check").at(&line.path).because("is no path below the directory");
     let name = Name::parse(&Dir::root(), below(tree, &line.path)).ok_or_else(bad)?;
     let entry = match store.stat(&name, MetaMask::NONE) {
