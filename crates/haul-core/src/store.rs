@@ -35,7 +35,22 @@ pub enum Within<'a> {
     Rename,
     /// The file has both names.
     Link,
-    Copy(&'a Spec<'a>),
+    Copy(&'a Spec<'a>, Moved<'a>),
+}
+
+/// Told how many bytes of a copy have arrived so far, where that can be known while it goes on. `Cancelled` when the run is to stop.
+#[derive(Clone, Copy)]
+pub struct Moved<'a>(pub &'a dyn Fn(u64) -> Result<()>);
+
+impl fmt::Debug for Moved<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Moved")
+    }
+}
+
+impl Moved<'static> {
+    /// Nobody wants to know.
+    pub const UNHEARD: Moved<'static> = Moved(&|_| Ok(()));
 }
 
 /// What `set_meta` is to do for one name.
@@ -245,6 +260,14 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         let _ = (to, replace);
         Err(read_only("rename", from))
+    }
+
+    /// Whether `take` can be expected to copy a file of this size from there.
+    fn copies(&self, from: &dyn Store, size: u64) -> bool {
+        let _ = size;
+        let (from, to) = (from.place(), self.place());
+        // A service copies for one account: whether that may read what another may is not known.
+        self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
     }
 
     /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair

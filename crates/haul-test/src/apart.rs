@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The same command behind some words of a shell, in a mount namespace of its own; without standard input.
@@ -18,6 +18,15 @@ pub fn through(words: &str, command: &Command) -> Command {
     apart
 }
 
+/// A copy of `/etc` in `dir`, to be changed and mounted over it. A file alone must not be mounted there: the mount goes when another process
+/// replaces the file below, as useradd(8) does (see `rename(2)` of a mount point, since Linux 3.18).
+pub fn etc(dir: &Path) -> io::Result<PathBuf> {
+    fs::create_dir(dir)?;
+    // What goes away meanwhile is missed by nobody.
+    Command::new("cp").args(["-a", "--", "/etc/."]).arg(dir).stderr(Stdio::null()).status()?;
+    Ok(dir.to_path_buf())
+}
+
 /// Words for [`through`] that give `/etc/passwd` and `/etc/group` root and these names (`NAME:NUMBER`), each a user and a
 /// group. The files are made in `dir`.
 ///
@@ -30,8 +39,11 @@ pub fn knowing(dir: &Path, side: &str, names: &[&str]) -> io::Result<String> {
         users += &format!("{name}:x:{id}:{id}::/:/bin/sh\n");
         groups += &format!("{name}:x:{id}:\n");
     }
-    let (passwd, group) = (dir.join(format!("{side}-passwd")), dir.join(format!("{side}-group")));
-    fs::write(&passwd, users)?;
-    fs::write(&group, groups)?;
-    Ok(format!("mount --bind {} /etc/passwd && mount --bind {} /etc/group", passwd.display(), group.display()))
+    let own = dir.join(format!("{side}-etc"));
+    if !own.exists() {
+        etc(&own)?;
+    }
+    fs::write(own.join("passwd"), users)?;
+    fs::write(own.join("group"), groups)?;
+    Ok(format!("mount --bind {} /etc", own.display()))
 }

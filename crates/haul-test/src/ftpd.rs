@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::apart;
 use crate::objects::Running;
 use crate::objects::certificate::Certificate;
 use crate::port::free_port;
@@ -29,15 +30,16 @@ fn installed(name: &str) -> PathBuf {
 }
 
 impl FtpServer {
-    /// vsftpd; `lines` go into its configuration. It asks PAM for passwords, so that it runs with an `/etc/pam.d` and an `/etc/shadow` of its
-    /// own.
+    /// vsftpd; `lines` go into its configuration. It asks PAM for passwords, so that it runs with an `/etc` of its own.
     pub fn vsftpd(lines: &str) -> io::Result<FtpServer> {
         Self::start("vsftpd", |place, port| {
             let at = |name: &str| place.join(name).display().to_string();
-            fs::create_dir_all(at("pam.d"))?;
+            let etc = apart::etc(&place.join("etc"))?;
             fs::create_dir_all(at("empty"))?;
-            fs::write(at("pam.d/vsftpd"), "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n")?;
-            secret(&place.join("shadow"), &format!("{USER}:{}:19000:0:99999:7:::\n", hashed()?))?;
+            fs::create_dir_all(etc.join("pam.d"))?;
+            let pam = "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n";
+            fs::write(etc.join("pam.d/vsftpd"), pam)?;
+            secret(&etc.join("shadow"), &format!("{USER}:{}:19000:0:99999:7:::\n", hashed()?))?;
             let config = format!(
                 "listen=YES\nlisten_address=127.0.0.1\nlisten_port={port}\nbackground=NO\nanonymous_enable=NO\nlocal_enable=YES\n\
                  write_enable=YES\nlocal_umask=022\npam_service_name=vsftpd\nuserlist_enable=NO\ncheck_shell=NO\nsecure_chroot_dir={}\n\
@@ -49,7 +51,7 @@ impl FtpServer {
             fs::write(at("conf"), config)?;
             // For the process alone: the mount is gone when it ends.
             let mut command = Command::new("unshare");
-            let mounts = "mount --bind \"$1/pam.d\" /etc/pam.d && mount --bind \"$1/shadow\" /etc/shadow && exec \"$2\" \"$1/conf\"";
+            let mounts = "mount --bind \"$1/etc\" /etc && exec \"$2\" \"$1/conf\"";
             command.args(["--mount", "sh", "-c", mounts, "sh"]).arg(place).arg(installed("vsftpd/usr/sbin/vsftpd"));
             Ok(command)
         })

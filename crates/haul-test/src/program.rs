@@ -212,7 +212,11 @@ impl Running {
     #[track_caller]
     pub fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) {
         until(what, || is_so() || !self.is_running());
-        assert!(is_so() || self.is_running(), "it ended before: {what}");
+        if !is_so()
+            && let Some(status) = self.child.try_wait().expect("it is our child")
+        {
+            panic!("it ended before: {what}\n{}", self.ended(status));
+        }
     }
 
     #[track_caller]

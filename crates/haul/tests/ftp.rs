@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_test::compare::What;
@@ -356,7 +357,7 @@ fn lies_end_in_errors() {
         (Box::new(say("", "500 go away\r\n")), "cp @/file got", "500 go away"),
         (Box::new(say("EPSV", "229 none\r\n")), "cp --retries 0 @/file got", "named no port"),
         (Box::new(say("EPSV", "229 ok (|||1|)\r\n")), "cp --retries 0 @/file got", "port 1 of the server"),
-        (Box::new(say("RETR", "150 x\r\n226 y\r\n")), "cp --retries 0 @/file got", ""),
+        (Box::new(say("RETR", "150 x\r\n226 y\r\n")), "cp --retries 0 --timeout 2s @/file got", ""),
         (Box::new(say("USER", "331-\x1b[2J\r\n331-more\r\n")), "cp --timeout 2s @/file got", "did not answer in time"),
         (Box::new(say("SIZE", "213 99999999\r\n")), "cp --retries 0 @/file got", "too early"),
         (Box::new(say("SIZE", "213 7\r\n")), "cp --retries 0 @/file got", "longer than it was"),
@@ -379,4 +380,56 @@ fn a_server_that_never_answers_is_given_up() {
     let (w, _) = rogue(b"content", |line| if line.starts_with("RETR") { Answer::Silence } else { Answer::Honest });
     let text = w.fails("cp --timeout 2s --retries 0 @/file got");
     assert!(text.contains("in time"), "{text}");
+}
+
+#[test]
+fn servers_pass_files_to_each_other() {
+    let foreign = "AllowForeignAddress on";
+    let from = FtpServer::proftpd(foreign).expect("proftpd-core is installed");
+    let w = World::vsftpd("");
+    let there = w.server().url(w.path("there"));
+    let src = from.url(w.path("src"));
+    w.ends(0, &format!("cp {src}/ {there}"));
+    w.same("src", "there");
+    assert_eq!((w.time("there/big"), w.time("there/d/n7")), (1_300_000_000, 1_400_000_007));
+    let log = w.server().log();
+    let passed = log.lines().any(|line| line.contains("\"PASV") || line.contains("\"EPSV"));
+    assert!(passed && log.contains(&format!("{BIG} bytes")), "{log}");
+    // vsftpd is told to connect to ProFTPD.
+    w.ends(0, &format!("cp {there}/big {}", from.url(w.path("back"))));
+    assert!(w.read("back") == w.read("src/big"));
+    assert!(w.server().log().contains("\"PORT 127,0,0,1,"), "{}", w.server().log());
+    // What is verified is read here.
+    w.ends(0, &format!("cp --verify {there}/big {}", from.url(w.path("again"))));
+    assert!(w.read("again") == w.read("src/big"));
+}
+
+#[test]
+fn servers_that_cannot_reach_each_other_pass_files_through_here() {
+    let content = bytes(7, 1 << 20);
+    let to = World::vsftpd("cmds_denied=PORT,EPRT");
+    // The sender refuses to connect elsewhere, or finds that it cannot.
+    to.ends(0, &format!("cp @/src/big {}", to.server().url(to.path("copy"))));
+    assert!(to.read("copy") == to.read("src/big"));
+    let refused = AtomicBool::new(false);
+    let (w, server) = rogue(&content, move |line| match line.split(' ').next() {
+        Some("PORT") => Answer::Say("200 ok\r\n".into()),
+        Some("RETR") if !refused.swap(true, Ordering::Relaxed) => Answer::Say("425 Cannot open data connection\r\n".into()),
+        _ => Answer::Honest,
+    });
+    let there = to.server().url(to.path("there"));
+    to.ends(0, &format!("cp {}/file {there}", w.url));
+    assert!(to.read("there") == content, "{:#?}", server.heard());
+    assert!(server.heard().iter().any(|line| line.starts_with("PORT")), "{:#?}", server.heard());
+    to.assert_clean("");
+    // A sender that ends too early, or says that it did.
+    for reply in ["226 done", "426 broken"] {
+        let (w, _) = rogue(&content, move |line| match line.split(' ').next() {
+            Some("PORT") => Answer::Say("200 ok\r\n".into()),
+            Some("RETR") => Answer::Say(format!("150 it comes\r\n{reply}\r\n")),
+            _ => Answer::Honest,
+        });
+        let text = to.fails(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
+        assert!(!to.has("there2"), "{text}");
+    }
 }

@@ -128,13 +128,10 @@ impl Context {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
-    /// Whether the destination's system holds the source too and copies by itself. With `--verify` the content passes through
-    /// here; a move trusts the system.
-    pub fn copies(&self, work: &DirWork) -> bool {
-        let (from, to) = (self.source(work).place(), self.target().place());
-        // A service copies for one account: whether that may read what another may is not known.
-        let one_service = (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account);
-        let within = self.target().caps().copies && one_service;
+    /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here; a move trusts
+    /// the system.
+    pub fn copies(&self, work: &DirWork, size: u64) -> bool {
+        let within = self.target().copies(self.source(work), size);
         within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
     }
 

@@ -107,6 +107,23 @@ impl Control {
         self.next_reply(Instant::now() + wait, op)
     }
 
+    /// The next reply, if it begins within `soon`.
+    pub fn reply_soon(&mut self, soon: Duration, op: &'static str) -> Result<Option<Reply>> {
+        self.settle(op)?;
+        if self.used == self.read.len() {
+            let stream = self.stream.as_ref().ok_or_else(lost)?;
+            stream.set_wait(soon).map_err(|e| failure(e, op))?;
+            match stream.tcp().peek(&mut [0; 1]) {
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => {
+                    return Ok(None);
+                }
+                // What is wrong with it, reading says.
+                _ => {}
+            }
+        }
+        self.reply(op).map(Some)
+    }
+
     /// Waits for the replies that nobody needs: a server that does several things at once would answer a command before them.
     fn settle(&mut self, op: &'static str) -> Result<()> {
         if self.over {

@@ -30,6 +30,8 @@ pub struct Features {
     pub size: AtomicBool,
     pub mdtm: AtomicBool,
     pub extended_passive: AtomicBool,
+    /// Data may come from, and go to, another server.
+    pub fxp: AtomicBool,
     /// LIST takes `-a`.
     pub lists_all: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
@@ -106,6 +108,7 @@ impl Features {
             size: maybe("SIZE"),
             mdtm: maybe("MDTM"),
             extended_passive: AtomicBool::new(true),
+            fxp: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
             queues: AtomicBool::new(true),
             mlst,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
-//!                           -> source, sink, batch, change, digest                  -> session, data      -> control, reply, stream
+//!                           -> source, sink, fxp, batch, change, digest                  -> session, data      -> control, reply, stream
 //!                                                                                       (transfers)            (commands)
 //! ```
 //!
@@ -19,6 +19,7 @@ mod digest;
 mod facts;
 mod features;
 mod flags;
+mod fxp;
 mod host;
 mod login;
 mod look;

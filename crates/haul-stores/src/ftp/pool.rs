@@ -122,6 +122,15 @@ impl Pool {
         }
     }
 
+    /// A session that nobody uses, or one more where that is allowed; without waiting for others.
+    pub fn take_idle(self: &Arc<Pool>) -> Option<Lease> {
+        let state = lock(&self.state);
+        let free = !state.idle.is_empty() || state.open < state.most;
+        drop(state);
+        // Another caller may be faster: then this waits for its turn.
+        if free { self.take().ok() } else { None }
+    }
+
     /// Whether an idle session is still one.
     fn revived(&self, mut session: Session, stale: bool) -> Option<Session> {
         if !session.is_usable() {

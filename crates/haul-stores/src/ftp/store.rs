@@ -1,14 +1,16 @@
 //! A directory of an FTP server as a store.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::error::{ErrorKind, Result};
 use haul_core::hash::Algorithm;
-use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source, Spec, Store, Token, Within};
 
 use super::features::{Features, get};
+use super::fxp;
 use super::paths;
 use super::pool::Pool;
 use super::sink::{self, FtpSink};
@@ -159,6 +161,18 @@ impl Store for Ftp {
 
     fn rename(&self, from: &Name, to: &Name, replace: bool) -> Result<()> {
         self.shared.rename(from, to, replace).map_err(|e| e.on(from))
+    }
+
+    fn copies(&self, from: &dyn Store, size: u64) -> bool {
+        let from = (from as &dyn Any).downcast_ref::<Ftp>();
+        from.is_some_and(|from| fxp::is_possible(&from.shared, &self.shared, size))
+    }
+
+    fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
+        match ((from as &dyn Any).downcast_ref::<Ftp>(), how) {
+            (Some(from), Within::Copy(spec, moved)) => fxp::copy(&from.shared, &self.shared, entry, to, spec, moved).map_err(|e| e.on(to)),
+            _ => Ok(None),
+        }
     }
 
     fn digest(&self, entry: &Entry, algorithm: Algorithm) -> Result<Option<Vec<u8>>> {

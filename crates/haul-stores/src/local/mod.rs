@@ -316,7 +316,7 @@ impl Store for Local {
         let taken = match how {
             Within::Rename => self.shared.take_over(&from.shared, &entry.name, to),
             Within::Link => self.link_from(from, &entry.name, to),
-            Within::Copy(_) => return Ok(None),
+            Within::Copy(..) => return Ok(None),
         };
         taken.map(|()| Some(Landed::default())).map_err(|e| e.on(to))
     }

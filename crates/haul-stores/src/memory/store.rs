@@ -342,7 +342,7 @@ impl Store for Memory {
     }
 
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
-        let Within::Copy(spec) = how else { return Ok(None) };
+        let Within::Copy(spec, _) = how else { return Ok(None) };
         self.note("take", to);
         let from = from.place();
         let here = (from.scheme, &from.endpoint, &from.volume) == (self.place.scheme, &self.place.endpoint, &self.place.volume);

@@ -317,7 +317,7 @@ impl Store for Objects {
     }
 
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
-        let Within::Copy(spec) = how else { return Ok(None) };
+        let Within::Copy(spec, _) = how else { return Ok(None) };
         self.copy_within(from.place(), entry, to, spec).map_err(|e| e.on(to))
     }
 

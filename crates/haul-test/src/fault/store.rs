@@ -225,6 +225,11 @@ impl Store for Fault {
         self.core.run(Op::Rename, from, || self.inner.rename(from, to, replace))
     }
 
+    fn copies(&self, from: &dyn Store, size: u64) -> bool {
+        let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
+        self.inner.copies(from, size)
+    }
+
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         let from = (from as &dyn Any).downcast_ref::<Fault>().map_or(from, |fault| &*fault.inner);
         self.core.run(Op::Take, to, || self.inner.take(from, entry, to, how))

@@ -2,7 +2,7 @@
 
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
 use haul_core::error::ErrorKind;
-use haul_core::store::Within;
+use haul_core::store::{Moved, Within};
 
 use super::Fixture;
 use super::tools::*;
@@ -361,11 +361,11 @@ pub fn a_copy_within_equals_a_plain_copy(f: &Fixture) {
     f.put("source", &content);
     let entry = f.stat("source");
     let spec = spec(&entry, f.chunk());
-    if let Some(landed) = ok(f.store.take(&*f.another(), &entry, &name("copy"), Within::Copy(&spec))) {
+    if let Some(landed) = ok(f.store.take(&*f.another(), &entry, &name("copy"), Within::Copy(&spec, Moved::UNHEARD))) {
         assert!(f.get("copy") == content);
         assert!(landed.refused.has(MetaMask::MTIME) || f.stat("copy").mtime == entry.mtime);
     } else {
         f.is_absent("copy");
     }
-    assert_eq!(ok(f.store.take(&haul_stores::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec))), None);
+    assert_eq!(ok(f.store.take(&haul_stores::memory::Memory::new(), &entry, &name("copy-2"), Within::Copy(&spec, Moved::UNHEARD))), None);
 }

@@ -1,5 +1,6 @@
 //! One file copied by the system that holds both ends: nothing passes through here.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::engine::context::Context;
@@ -8,7 +9,7 @@ use crate::engine::tries::retry;
 use crate::entry::{Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Act;
-use crate::store::Within;
+use crate::store::{Moved, Within};
 use crate::tune::Op;
 
 use super::open::spec;
@@ -16,18 +17,20 @@ use super::open_file::OpenFile;
 
 /// Has the system that holds both ends copy by itself. `false` where it cannot.
 pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
-    if !cx.copies(&file.work) || !matches!(file.step.act, Act::File { .. }) || file.is_second_try() {
+    let entry = file.entry();
+    if !cx.copies(&file.work, entry.size) || !matches!(file.step.act, Act::File { .. }) || file.is_second_try() {
         return Ok(false);
     }
     let began = Instant::now();
-    let entry = file.entry();
     let name = cx.target_name(&entry.name);
+    let counted = AtomicU64::new(0);
+    let moved = |now: u64| cx.meter.within(now.saturating_sub(counted.fetch_max(now, Ordering::Relaxed)));
     let flight = cx.clock.begin(&entry.name, entry.size, "copy there");
     let landed = cx.clock.measured(Op::Chunk, |load| {
         load.bytes = entry.size;
         load.entries = 1;
         let spec = spec(cx, &entry, cx.job.chunk, false);
-        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, Within::Copy(&spec)));
+        let landed = retry(|| cx.target().take(cx.source(&file.work), &entry, &name, Within::Copy(&spec, Moved(&moved))));
         // The one call speaks of both ends.
         let source_is_gone = || cx.source(&file.work).stat(&entry.name, MetaMask::NONE).is_err_and(|e| e.kind() == ErrorKind::NotFound);
         let landed = landed.map_err(|e| if source_is_gone() { e.of_source() } else { e })?;
@@ -41,7 +44,7 @@ pub fn copies(cx: &Context, file: &OpenFile) -> Result<bool> {
     let Some(landed) = landed? else { return Ok(false) };
     cx.out.report().times.copying += began.elapsed();
     cx.out.done_file(&entry);
-    cx.meter.within(entry.size)?;
+    moved(entry.size)?;
     cx.out.refused(&entry, landed.refused);
     cx.out.item(file.step.action(Kind::File), file.step.why, &entry);
     if cx.job.remove_source {
