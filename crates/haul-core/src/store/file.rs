@@ -186,7 +186,10 @@ pub trait Sink: Send + Sync {
     }
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
-    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        let _ = chunk;
+        Ok(Box::default())
+    }
 
     /// Whether the store still has what a receipt from before `attach` says has landed.
     fn keeps(&self, receipt: &Receipt) -> bool {
@@ -196,7 +199,9 @@ pub trait Sink: Send + Sync {
 
     /// The written bytes past the page cache, for verifying before a commit. `Unsupported` where only a committed file can be
     /// read.
-    fn reread(&self) -> Result<Box<dyn Source>>;
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread"))
+    }
 
     /// Sets attributes, then the final name. `entry` is the source as of its last byte, of `entry.size` bytes. With a receipt
     /// missing it is an error and nothing changes.

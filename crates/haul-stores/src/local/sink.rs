@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
@@ -323,10 +323,6 @@ impl Sink for FileSink {
 
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         self.copy_old(old, from, at).map_err(|e| e.on(&self.name))
-    }
-
-    fn landed(&self, _: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

@@ -296,10 +296,6 @@ impl Store for Objects {
         self.make_special(name, entry, keep).map_err(|e| e.on(name))
     }
 
-    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
-    }
-
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
         specs.iter().map(|spec| self.change_attributes(spec).map_err(|e| e.on(spec.name))).collect()
     }

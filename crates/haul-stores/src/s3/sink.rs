@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Spec, Token, chunks};
 
 use super::attributes;
 use super::bucket::{Bucket, Put};
@@ -349,10 +349,6 @@ impl Sink for Writing {
         let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
         let Some(part) = part_of(receipt, *algorithm) else { return false };
         self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
-    }
-
-    fn reread(&self) -> Result<Box<dyn Source>> {
-        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Chunk, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
 
 /// Bytes that are read before they are written.
 const PIECE: usize = 256 << 10;
@@ -148,10 +148,6 @@ impl Sink for Pipe {
 
     fn hole(&self, _at: Range<u64>) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "write").because("a stream has no holes"))
-    }
-
-    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {
