@@ -6,12 +6,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 use crate::cancel::Cancel;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::retry::Scope;
 use crate::rlimit::STACK;
 use crate::spill::SpillStack;
@@ -244,8 +245,4 @@ impl State {
             }
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, Result};
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A wait checks this often that the connection is alive.
 pub const CHECK: Duration = Duration::from_millis(500);

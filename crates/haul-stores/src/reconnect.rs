@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::Error;
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A call for many names connects once per name, back to back; a retry of the engine waits for at least 100 ms. Anything sooner
 /// belongs to the failed call.

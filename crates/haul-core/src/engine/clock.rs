@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::entry::Name;
 use crate::event::InFlight;
+use crate::lock::lock;
 use crate::tune::{Op, Sample};
 
 pub struct Clock {
@@ -39,10 +40,6 @@ pub struct Load {
     pub bytes: u64,
     pub entries: u64,
     pub failed: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Clock {

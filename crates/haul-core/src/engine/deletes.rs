@@ -17,8 +17,9 @@ use crate::store::{Flow, remove_emptied};
 
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
-use super::post_pass::{IN_MEMORY, lock};
+use super::post_pass::IN_MEMORY;
 use super::tries::{gone_is_done, retry_each};
+use crate::lock::lock;
 
 /// Entries removed by one call.
 const BATCH: usize = 256;

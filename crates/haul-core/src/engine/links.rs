@@ -11,8 +11,9 @@ use super::aliases::{Alias, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
 use super::look::copy_one;
-use super::post_pass::{lock, sorted};
+use super::post_pass::sorted;
 use super::tries::retry;
+use crate::lock::lock;
 
 pub fn hard_links(cx: &Arc<Context>) {
     loop {

@@ -2,14 +2,15 @@
 //! MiB it waits on disk; `after.rs` does it.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::{Dir, Entry, Name, Time};
 use crate::schedule::DirWork;
 use crate::spill::{Sorter, SpillQueue};
 
 use super::reporter::Reporter;
+use crate::lock::lock;
 
 /// Bytes each queue keeps in memory.
 pub const IN_MEMORY: usize = 2 << 20;
@@ -26,10 +27,6 @@ pub struct PostPass {
     pub emptied: Mutex<Option<Sorter>>,
     /// Names that stand on both sides, of which a part may be allowed to be deleted.
     pub matched: AtomicU64,
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.

@@ -15,7 +15,7 @@ use super::ops;
 use super::options::{Direct, DirectOutcome};
 use super::session::{Client, Session};
 use super::wire::{Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub struct DataLink {
     pub link: Arc<Link>,

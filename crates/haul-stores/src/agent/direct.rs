@@ -13,7 +13,7 @@ use super::encrypt::{Acceptor, Connector, Decryptor, Encryptor, HELLO, Hello};
 use super::frame::{Frame, HEAD, Input, Output, head, kind, lost};
 use super::link::{IDLE_TIMEOUT, Transport};
 use crate::bounded::Bounded;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// How long one attempt in one direction may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);

@@ -16,7 +16,7 @@ use super::greeting::RemoteInfo;
 use super::host::Host;
 use super::measure::MadeUp;
 use super::wire::protocol_error;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// One attempt to make a data connection.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use super::root::Root;
 use super::session::{Client, Connect, Session};
 use super::store::{Remote, remote_work};
 use super::wire::{Writer, kind_from};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A host reached by its haul, before a directory of it is opened.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::ops;
 use super::session::Session;
 use super::store::Remote;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A generated root of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

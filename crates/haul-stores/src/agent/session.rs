@@ -16,8 +16,8 @@ use super::ops;
 use super::options::{ReportOutcome, SessionOptions};
 use super::watch::Watch;
 use super::wire::protocol_error;
-use crate::lock::lock;
 use crate::reconnect::Reconnect;
+use haul_core::lock::lock;
 
 /// Starts the remote haul, or joins the running one that the word names.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;

@@ -19,7 +19,7 @@ use super::session::Session;
 use super::source::{Origin, RemoteSource};
 use super::spec::OwnedSpec;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub(super) struct RemoteSink {
     root: Arc<Root>,

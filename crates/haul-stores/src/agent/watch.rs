@@ -8,7 +8,7 @@ use super::link::Ticket;
 use super::ops;
 use super::session::Session;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// At the most, where connections share the losses of a bad network.
 const DATA_MOST: usize = 64;

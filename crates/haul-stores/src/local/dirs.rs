@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat};
 use rustix::io::Errno;
 
 use super::fail;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// One open directory.
 #[derive(Debug)]

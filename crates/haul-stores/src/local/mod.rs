@@ -34,9 +34,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
-use crate::lock::lock;
 use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
+use haul_core::lock::lock;
 pub use provider::{LocalProvider, ThisMachine};
 pub use token::unfinished_leaf;
 pub use umask::{can_be_apart, without_mask};

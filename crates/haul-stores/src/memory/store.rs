@@ -13,7 +13,7 @@ use super::content::Content;
 use super::sink::{Open, Session, Writing, token};
 use super::tree::{File, ROOT, Unresolved, floor};
 use super::{EXTENDED, Memory, extended_of, fail, lost};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 impl Memory {
     /// Attributes of a file that is complete; `now` is its time unless the source's is kept.

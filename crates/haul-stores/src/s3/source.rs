@@ -1,5 +1,6 @@
 //! One object, open for reading: ranges of one version of it, verified as they pass.
 
+use haul_core::lock::lock;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
 use crate::http_client::Body;
-use crate::http_client::verifier::{Verifier, Watch, lock};
+use crate::http_client::verifier::{Verifier, Watch};
 
 /// Objects up to this size are requested whole when they are opened, which saves a HEAD request.
 const AT_ONCE: u64 = 8 << 20;

@@ -39,8 +39,8 @@ pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::lock::lock;
 use crate::staging::{Shown, staging_leaf};
+use haul_core::lock::lock;
 
 /// A directory of a host.
 #[derive(Debug)]

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
+use haul_core::lock::lock;
 use haul_core::store::{Caps, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
 
 /// Bytes that are read before they are written.
@@ -76,10 +77,6 @@ impl Output {
         let state = State { to: to.into(), begun: None, written: 0 };
         Output { state: Arc::new(Mutex::new(state)), place: super::place(), caps }
     }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for Output {

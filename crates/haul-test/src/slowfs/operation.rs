@@ -10,8 +10,8 @@ use rustix::process::{Gid, Uid};
 
 use super::attributes::{attributes, kind, timespec};
 use super::creator::{give, with_umask};
-use super::node::lock;
 use super::passthrough::{Passthrough, Result};
+use haul_core::lock::lock;
 
 const CAPABILITY: &[u8] = b"security.capability";
 

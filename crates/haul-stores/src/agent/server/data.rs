@@ -10,7 +10,7 @@ use crate::agent::direct::{self, EncryptedLink, Kernel, Listener, Ports};
 
 use crate::agent::encrypt::{Acceptor, Connector, Secret};
 use crate::agent::wire::{Parser, Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Connections that one request may ask for.
 const MOST: u64 = 64;

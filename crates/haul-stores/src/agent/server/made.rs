@@ -8,7 +8,7 @@ use haul_core::error::Result;
 use super::{Agent, Root};
 use crate::agent::measure::Tally;
 use crate::agent::wire::{Parser, Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// The kinds of what is made up, as they stand in the request.
 pub const SOURCE: u8 = 0;

@@ -13,7 +13,7 @@ use haul_core::error::{Error, ErrorKind, Remedy};
 use super::{Agent, Peer, Reply, in_parts};
 use crate::agent::frame::{Frame, kind};
 use crate::agent::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Answers in parts that may be in flight: one for each worker that the other end may have.
 const IN_PARTS: usize = 4096;

@@ -17,7 +17,7 @@ use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
 use crate::agent::wire::{Parser, Writer, protocol_error};
 use crate::local::copy::copy_range;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Connections to another remote host.
 const LINKS: u32 = 4;

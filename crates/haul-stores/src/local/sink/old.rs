@@ -13,7 +13,7 @@ use crate::local::copy::{copy_range, write_all};
 use crate::local::facts::look_at;
 use crate::local::fail;
 use crate::local::source::open_file;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 impl FileSink {
     /// The file that has the final name, if its stamp is `stamp`.

@@ -19,8 +19,8 @@ use haul_core::spill::Sorter;
 use super::file::{Position, Stored, Writer};
 use super::merge::{Thinning, change, compare, merge};
 use super::record::{self, HASH, Known, Modified, Object};
-use crate::http_client::verifier::lock;
 use crate::s3::state_file::{StateFile, random};
+use haul_core::lock::lock;
 
 /// How much is held and written.
 #[derive(Clone, Copy, Debug)]
