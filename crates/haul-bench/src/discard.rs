@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::store::{Caps, Chunk, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
+use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Proof, Receipt, Sink, Source, Spec, Store, Token, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::sftp::{Device, Stream};
 
@@ -135,16 +135,6 @@ impl Store for Discard {
         Ok(Box::new(Hole { name: name.clone(), counts: self.counts.clone(), stream }))
     }
 
-    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
-    }
-
-    fn get_bundle(&self, bundle: &mut Bundle) {
-        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
-            item.outcome = Outcome::Failed(Error::new(ErrorKind::NotFound, "open").on(&item.entry.name));
-        }
-    }
-
     fn put_bundle(&self, bundle: &mut Bundle) {
         add(&self.counts.bundles, 1);
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
@@ -174,22 +164,6 @@ impl Store for Discard {
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
         specs.iter().map(|_| Ok(Landed::default())).collect()
-    }
-
-    fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
-        entries.iter().map(|entry| self.absent("read attributes", &entry.name)).collect()
-    }
-
-    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
-        entries.iter().map(|entry| self.absent("remove", &entry.name)).collect()
-    }
-
-    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
-        self.absent("rename", from)
-    }
-
-    fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
-        self.absent("reopen", name)
     }
 }
 
@@ -231,14 +205,6 @@ impl Sink for Hole {
 
     fn hole(&self, _at: Range<u64>) -> Result<()> {
         Ok(())
-    }
-
-    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
-    }
-
-    fn reread(&self) -> Result<Box<dyn Source>> {
-        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
     }
 
     fn commit(&self, _entry: &Entry, _receipts: &[Receipt]) -> Result<Landed> {

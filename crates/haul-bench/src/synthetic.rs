@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_core::bundle::{Bundle, Outcome};
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time};
 use haul_core::hash::xxh128;
-use haul_core::store::{Caps, Flow, Landed, MetaSpec, Place, Proof, Sink, Source, Spec, Store, Token};
+use haul_core::store::{Caps, Flow, Place, Proof, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 use haul_stores::sftp::{Device, Stream};
 
@@ -134,10 +134,6 @@ impl Synthetic {
             Holds::Device(device) => Content::Device(device.stream()),
         }
     }
-
-    fn read_only<T>(&self, op: &'static str, name: &Name) -> Result<T> {
-        Err(Error::new(ErrorKind::ReadOnly, op).on(name))
-    }
 }
 
 const STATED: MetaMask = MetaMask(MetaMask::BASIC.0 | MetaMask::MTIME.0 | MetaMask::MODE.0 | MetaMask::OWNER.0 | MetaMask::GROUP.0);
@@ -184,14 +180,6 @@ impl Store for Synthetic {
         Ok(Box::new(Open { content: self.content_of(&entry.name), entry: now }))
     }
 
-    fn create(&self, name: &Name, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        self.read_only("create", name)
-    }
-
-    fn attach(&self, name: &Name, _token: &Token, _spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
-        Err(Error::new(ErrorKind::Unsupported, "attach").on(name))
-    }
-
     fn get_bundle(&self, bundle: &mut Bundle) {
         let Bundle { items, data, .. } = bundle;
         for item in items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Listed)) {
@@ -209,42 +197,12 @@ impl Store for Synthetic {
         }
     }
 
-    fn put_bundle(&self, bundle: &mut Bundle) {
-        for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
-            item.outcome = Outcome::Failed(Error::new(ErrorKind::ReadOnly, "create").on(&item.entry.name));
-        }
-    }
-
-    fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
-        dirs.iter().map(|(dir, _)| self.read_only("make directory", &Name::of(dir))).collect()
-    }
-
-    fn make_node(&self, name: &Name, _entry: &Entry, _keep: MetaMask) -> Result<Landed> {
-        Err(Error::new(ErrorKind::Unsupported, "make node").on(name))
-    }
-
-    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
-    }
-
-    fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {
-        specs.iter().map(|spec| self.read_only("set attributes", spec.name)).collect()
-    }
-
     fn read_xattrs(&self, entries: &mut [Entry], _want: MetaMask) -> Vec<Result<()>> {
         let read = |entry: &mut Entry| {
             entry.xattrs = Some(Box::default());
             Ok(())
         };
         entries.iter_mut().map(read).collect()
-    }
-
-    fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
-        entries.iter().map(|entry| self.read_only("remove", &entry.name)).collect()
-    }
-
-    fn rename(&self, from: &Name, _to: &Name, _replace: bool) -> Result<()> {
-        self.read_only("rename", from)
     }
 
     fn reopen(&self, name: &Name) -> Result<Box<dyn Source>> {
@@ -293,10 +251,6 @@ impl Source for Open {
 
     fn stamp(&self) -> Result<Stamp> {
         Ok(self.entry.stamp())
-    }
-
-    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
-        Ok(Xattrs::new())
     }
 }
 

@@ -15,8 +15,8 @@ pub struct Landed {
     pub ino: u64,
 }
 
-/// A reusable buffer of small files: filled by the source's `get_bundle`, emptied by the destination's
-/// `put_bundle`. At most `Caps::bundle_bytes` bytes and `Caps::bundle_files` files.
+/// A reusable buffer of small files: `get_bundle` fills it, `put_bundle` empties it. Bounded by `Caps::bundle_bytes` and
+/// `Caps::bundle_files`.
 #[derive(Debug, Default)]
 pub struct Bundle {
     pub items: Vec<Item>,
@@ -93,8 +93,7 @@ impl Spent {
     }
 }
 
-/// Laps of one sampled item; does nothing for the others. Asking for the time twice a call would cost a small file
-/// a few hundredths of what it takes.
+/// Laps of one sampled item in many: two clock reads per call would cost a small file some percent of its time.
 #[derive(Debug)]
 pub struct Laps<'a>(Option<(&'a mut Spent, Instant)>);
 

@@ -59,16 +59,15 @@ impl Time {
         i128::from(self.secs) * 1_000_000_000 + i128::from(self.nanos)
     }
 
-    /// Equal once both are cut off to `resolution`, as file systems and SFTP do it (and so one that was rounded up is another), or
-    /// within the window that is allowed.
+    /// Equal after truncation to `resolution`, as file systems and SFTP truncate, or within the allowed window.
     pub fn same(self, other: Time, resolution: Duration, window: Duration) -> bool {
         let cut = |time: Time| time.as_nanos().div_euclid(resolution.as_nanos().max(1) as i128);
         let apart = (self.as_nanos() - other.as_nanos()).unsigned_abs();
         cut(self) == cut(other) || apart <= window.as_nanos() || self.is_clamped_to(other) || other.is_clamped_to(self)
     }
 
-    /// Whether `limit` is the first or last second that some file system can hold and this time lies beyond it: the kernel
-    /// sets the nearest time that the file system has (timestamp_truncate in Linux), and says nothing.
+    /// Whether `limit` is the first or last second of some file system and this time lies beyond it: the kernel stores the nearest
+    /// time that fits without an error (timestamp_truncate in Linux).
     fn is_clamped_to(self, limit: Time) -> bool {
         /// Before 1901 (32 bit), 1970 (unsigned) and 1980 (FAT).
         const FIRST: [i64; 3] = [i32::MIN as i64, 0, 315_532_800];
@@ -79,9 +78,8 @@ impl Time {
     }
 }
 
-/// Which version of the content this is; compared for equality only. `version` is the inode of a local
-/// file or a hash of what a store calls a version (an ETag). Neither ctime (a chmod does not change the
-/// content) nor the device number (it differs between the nodes that mount one file system).
+/// The version of a content; compared for equality only. `version` is the inode of a local file or a hash of an ETag. Neither
+/// ctime (chmod changes it) nor the device number (nodes that mount one file system differ in it).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     pub size: u64,
@@ -194,8 +192,7 @@ pub struct Entry {
     pub owners: Option<Arc<OwnerNames>>,
 }
 
-/// Names that go with `Entry::uid` and `Entry::gid`; empty where nothing is known, [`OwnerNames::NONE`] where it is known that
-/// the number has no name.
+/// Names for `Entry::uid` and `Entry::gid`; empty if unknown, [`OwnerNames::NONE`] if the number is known to have no name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerNames {
     pub user: Box<[u8]>,
@@ -259,8 +256,7 @@ impl Entry {
     }
 }
 
-/// The one order of listings: by bytes, a directory as its name and a slash, so that a depth-first walk
-/// and a flat listing of keys meet.
+/// The one order of listings: by bytes, a directory as its name and a slash, as in a flat listing of keys.
 pub fn order(a: (&[u8], bool), b: (&[u8], bool)) -> Ordering {
     let key = |(leaf, dir): (&[u8], bool), i: usize| -> i16 {
         match leaf.get(i) {

@@ -1,5 +1,5 @@
-//! One error type. Where an error is born decides its kind and its remedy; only `retry`
-//! reads the remedy, and only the program's `exit.rs` turns kinds into exit codes.
+//! One error type. Its origin sets kind and remedy; only `retry` reads the remedy, and only `exit.rs` of the program maps kinds to
+//! exit codes.
 
 use std::fmt;
 use std::io;
@@ -16,8 +16,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The thing named is not there.
     NotFound,
-    /// A source entry that was listed is gone: rsync's "vanished", exit code 24. Made by [`Error::of_source`] only: a store
-    /// does not know whether it is the source.
+    /// A source entry that was listed is gone: rsync's "vanished", exit code 24. Made only by [`Error::of_source`]: a store does
+    /// not know its role.
     Vanished,
     /// Something stands where the call needed nothing to stand.
     Exists,
@@ -56,8 +56,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Failures of the whole run rather than of one file: the engine drains, keeps the journal and
-    /// reports one message.
+    /// Fatal errors: the engine drains, keeps the journal and reports one message.
     pub fn ends_the_run(self) -> bool {
         matches!(self, Self::NoSpace | Self::Quota | Self::ReadOnly | Self::Cancelled | Self::Broken)
     }

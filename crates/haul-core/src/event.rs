@@ -1,5 +1,4 @@
-//! What a run says while it goes on. Events flow one way, to an `Observer`: the terminal, the JSON log,
-//! a test. The engine never waits for an observer's answer.
+//! Events of a run, sent to an `Observer`: the terminal, the JSON log, a test. The engine never waits for an answer.
 
 use std::time::Duration;
 

@@ -1,13 +1,11 @@
 //! rsync's include and exclude rules: a list of patterns of which the first that matches decides.
 //!
-//! A pattern without a slash (other than a last one) and without `**` is compared with the last part of a path.
-//! With a slash inside it is compared with as many last parts as it has itself, with `**` inside with the path from
-//! any slash on; a first slash ties it to the transfer's root. A last slash means directories only. `dir/***` is
-//! the directory and all below. A pattern without `*`, `?` and `[` is compared byte by byte, so that a backslash
-//! in it is just a backslash.
+//! A pattern without a slash (other than a last one) and without `**` is compared with the last component of a path. With a
+//! slash inside it is compared with as many last components as it has itself, with `**` with the path from any slash on; a
+//! first slash anchors it at the transfer's root. A last slash means directories only. `dir/***` is the directory and all
+//! below. A pattern without `*`, `?` and `[` is compared byte by byte: a backslash in it is a backslash.
 //!
-//! What lies below an excluded directory is never asked about: a walk does not descend there. Paths are bytes;
-//! nothing here reads a file system.
+//! A walk does not enter an excluded directory. Paths are bytes; nothing here reads a file system.
 
 mod glob;
 
@@ -135,9 +133,8 @@ impl Filter {
             .try_for_each(|(number, line)| self.add_plain(line, verdict).map_err(|reason| format!("line {number}: {reason}")))
     }
 
-    /// What is to happen to a path, given relative to the transfer's root and without a slash at either end. For a
-    /// transfer of `SRC` without a slash at its end the path starts with SRC's last part. The root itself (the empty
-    /// path) is always included.
+    /// Whether a path is included, given relative to the transfer's root without a slash at either end; for `SRC` without a slash
+    /// at its end it starts with SRC's last component. The root (the empty path) is always included.
     pub fn check(&self, path: &[u8], is_dir: bool) -> Verdict {
         let path = path.strip_prefix(b"/").unwrap_or(path);
         match path.iter().rposition(|&byte| byte == b'/') {

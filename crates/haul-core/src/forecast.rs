@@ -1,7 +1,7 @@
-//! How long the rest of a run takes, from what bytes and files have taken so far. Pure: the time comes in.
+//! The time that the rest of a run takes, from what bytes and files have taken so far. Pure: the time comes in.
 //!
-//! Time is explained by both: `seconds = byte * bytes + file * files`, by least squares over the moments of the run, with costs
-//! that are not negative. A mean time per file would count what a large file took for each small one that is left.
+//! `seconds = byte * bytes + file * files`, by least squares over the run, with costs that are not negative: a mean time per file
+//! would charge each small file that is left with what large ones took.
 
 use std::time::Duration;
 
@@ -43,8 +43,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Bytes that have moved and files that are done at `now`; all three never less than before. What passes before the first
-    /// has moved says nothing.
+    /// Bytes moved and files done at `now`; none of the three decreases. Nothing is learned before the first.
     pub fn observe(&mut self, now: Duration, bytes: u64, files: u64) {
         let Some((then, bytes_then, files_then)) = self.last.replace((now, bytes, files)) else { return };
         let time = now.saturating_sub(then).as_secs_f64();

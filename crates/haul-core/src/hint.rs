@@ -4,8 +4,7 @@ use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Another run is at work; it can be stopped here where its process is known, or there, or it is given up after the time
-    /// that the words say.
+    /// Another run is active: stop it here if its process is known, or on its host, or wait until it counts as dead.
     Wait { kill: Option<u32>, gone_in: Option<String> },
     /// The journal cannot be read.
     ForgetJournal,

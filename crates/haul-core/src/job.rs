@@ -20,8 +20,7 @@ use crate::store::Store;
 pub struct Root {
     pub store: Arc<dyn Store>,
     pub pick: Pick,
-    /// A move renames what the destination does not have, directories as a whole, where both are on one file system: the device
-    /// of the destination's.
+    /// Set for a move within one file system, which renames entries that the destination does not have: the destination's device.
     pub renames: Option<u64>,
 }
 

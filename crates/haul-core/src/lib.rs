@@ -23,6 +23,7 @@ pub mod job;
 pub mod journal;
 pub mod limiter;
 mod limits;
+pub mod lock;
 pub mod meter;
 pub mod outline;
 pub mod pace;

@@ -25,7 +25,7 @@ pub enum Limiter {
     /// Of this machine.
     Processors,
     /// Of the machine at the other end.
-    FarProcessors,
+    RemoteProcessors,
     /// The rate that was asked for.
     Limit,
     /// The number of workers that was asked for.
@@ -54,7 +54,7 @@ impl Limiter {
         Limiter::Copying,
         Limiter::Verifying,
         Limiter::Processors,
-        Limiter::FarProcessors,
+        Limiter::RemoteProcessors,
         Limiter::Limit,
         Limiter::Workers,
         Limiter::OneFile,
@@ -79,7 +79,7 @@ impl Limiter {
             Limiter::Copying => "copying",
             Limiter::Verifying => "verifying",
             Limiter::Processors => "processors",
-            Limiter::FarProcessors => "far-processors",
+            Limiter::RemoteProcessors => "far-processors",
             Limiter::Limit => "bwlimit",
             Limiter::Workers => "workers",
             Limiter::OneFile => "one-file",

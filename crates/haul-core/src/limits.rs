@@ -1,5 +1,4 @@
-//! Limits that the system sets for this process (setrlimit(2), `ulimit`): what they have room for, and what they refuse, in
-//! words.
+//! Limits of this process (setrlimit(2), `ulimit`) in words.
 
 use rustix::process::{Resource, getrlimit};
 

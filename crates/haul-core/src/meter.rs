@@ -93,8 +93,7 @@ impl Meter {
         self.cancel.check()
     }
 
-    /// Counts `bytes` that passed, and sleeps as the limit wants: for how long, is answered. `Cancelled` as soon as the run is
-    /// to stop.
+    /// Counts `bytes` and sleeps as `--bwlimit` requires; returns for how long. `Cancelled` once the run is stopping.
     pub fn take(&self, bytes: u64) -> Result<Duration> {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         self.cancel.check()?;
@@ -132,8 +131,8 @@ impl Meter {
         }
     }
 
-    /// Moves the bytes of `at` from source to sink: in the kernel if nobody needs to see them, else
-    /// through one buffer. Returns the hash, if wanted, and where the time went.
+    /// Moves the bytes of `at` from source to sink: in the kernel if nothing has to see them, else through one buffer. Returns the
+    /// hash, if wanted, and where the time went.
     pub fn pass(&self, from: &dyn Source, to: &dyn Sink, at: Range<u64>, how: Pass<'_>) -> Result<(Option<u128>, Spent)> {
         let mut spent = Spent::default();
         if at.is_empty() {
@@ -164,7 +163,7 @@ impl Meter {
         Ok((hasher.map(|h| h.digest128()), spent))
     }
 
-    /// The bytes go from one far side to the other; they are counted, throttled and cancelled here all the same.
+    /// The bytes go from one remote host to the other; they are counted, throttled and cancelled here all the same.
     fn pull(&self, from: Reach, to: &dyn Sink, at: Range<u64>, how: Pass<'_>, spent: &mut Spent) -> Result<Option<u128>> {
         let mut last = None;
         let mut next = at.start;
@@ -250,8 +249,8 @@ impl Meter {
         written
     }
 
-    /// Reads the bytes of `at` for their hash only; they count as work, not as moved. What it takes goes to `spent`: all of
-    /// it to reading where the hash is computed at the source.
+    /// Hashes the bytes of `at`; they count as work, not as moved. Time goes to `spent`, as reading if the source computes the
+    /// hash.
     pub fn hash(&self, from: &dyn Source, at: Range<u64>, spent: &mut Spent) -> Result<u128> {
         self.cancel.check()?;
         let began = Instant::now();
@@ -265,8 +264,7 @@ impl Meter {
         Ok(hasher.digest128())
     }
 
-    /// Reads the bytes of `at`, in order, for `each` to look at; they count as work, not as moved. What `each` does counts
-    /// as hashing.
+    /// Reads the bytes of `at` in order for `each`, whose time counts as hashing; they count as work, not as moved.
     pub fn look(&self, from: &dyn Source, at: Range<u64>, spent: &mut Spent, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut expected = at.end - at.start;
         let mut last = Instant::now();

@@ -1,30 +1,22 @@
-//! What two versions of a large file have in common, found out from an outline of each.
+//! What two versions of a large file have in common, by an outline of each.
 //!
-//! An [`Outline`] is the file cut into pieces, with length and hash of each. Where to cut depends on the content
-//! around the cut and not on the offset, so bytes inserted at the front change the first piece or two and the rest
-//! of the outline stays as it was. Each end outlines the version that lies there, [`compare()`] says of every byte
-//! of the new version whether the old one has it, and only what it lacks has to move.
+//! An [`Outline`] is the file cut into pieces, with the length and hash of each. The content decides where to cut, not the
+//! offset, so an insertion changes one or two pieces. Each end outlines its version; [`compare()`] says of every byte of the
+//! new version whether the old one has it, and only the rest moves.
 //!
 //! # Where pieces end
 //!
-//! As in FastCDC (Xia et al., USENIX ATC 2016; IEEE TPDS 31(9), 2020): a gear hash of the last 64 bytes rolls
-//! along, and a piece ends behind a byte where certain bits of it are zero. The first half of the average length is
-//! skipped; up to the average two bits more must be zero than the average asks for and behind it two fewer, which
-//! keeps lengths near each other; four averages end a piece in any case. Random content comes in pieces of 1.19
-//! averages; a run of equal bytes, such as zeros, in the longest ones.
+//! As in FastCDC (Xia et al., USENIX ATC 2016; IEEE TPDS 31(9), 2020): a gear hash of the last 64 bytes, and a cut where
+//! certain of its bits are zero. The first half of the average length is skipped; up to the average two more bits must be
+//! zero, behind it two fewer; four averages end a piece in any case. Random content comes in pieces of 1.19 averages.
 //!
-//! The cuts are part of the protocol between two versions of haul: another table or another rule makes outlines that
-//! have nothing in common. A test pins them. That is why they are made here, in 100 lines, rather than by the
-//! `fastcdc` crate, which is free to change them (5.0.0 did, for some sizes in one of its forms) and which wants a
-//! whole piece in one buffer, up to 4 averages of it, where [`Outliner`] takes what was read and keeps none of it.
-//! Speed does not decide: see below.
+//! The cuts are part of the protocol between versions of haul, and a test pins them. The `fastcdc` crate may change its cuts
+//! (5.0.0 did) and needs up to 4 averages in one buffer; [`Outliner`] keeps nothing of what it reads.
 //!
 //! # What is trusted
 //!
-//! That two pieces are equal is concluded from length and hash alone, so a collision would put wrong bytes into a
-//! file. The hash is BLAKE3's first 24 bytes. Against accidents 16 would do. Against somebody who prepares two
-//! pieces with one hash, and gets one into the old version and one into the new, 16 bytes stand for 2^64 hashes,
-//! which money buys, 20 for 2^80, 24 for 2^96, which nobody has. The four bytes above 20 are 0.02 % of the file.
+//! Equal length and hash count as equal content. The hash is BLAKE3's first 24 bytes: an attacker who chooses pieces of both
+//! versions needs 2^96 hashes for a collision.
 //!
 //! # Figures
 //!
@@ -39,9 +31,7 @@
 //! | the outline's length | 55,151 pieces, 1.54 MB encoded, 0.144 % of the file |
 //! | 1 % changed in 100 places and 10 bytes in front | 1.41 % to move, 1.70 % with both outlines; compared in 11 ms |
 //!
-//! BLAKE3 takes most of the time: it hashes 16 blocks of 1 KiB side by side, and few pieces are multiples of that.
-//! Skipping a quarter of the average instead of half, as usual, costs a tenth of the speed and finds the same within
-//! 3 % of what moves.
+//! Skipping a quarter of the average instead of half costs a tenth of the speed and finds the same within 3 %.
 
 mod compare;
 mod cut;
@@ -54,23 +44,21 @@ pub use cut::Outliner;
 /// Bytes of a piece's hash.
 pub const HASH: usize = 24;
 
-/// Averages that an outline can be asked for: powers of two. The window of the gear hash has to fit into the bytes
-/// skipped, and four averages into the length of a piece.
+/// Averages of an outline: powers of two. The gear hash's window must fit into the bytes skipped, four averages into a piece's
+/// length.
 const AVERAGES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 28;
 
-/// The first byte of an encoded outline. It stands for the table, the rule of the cuts, the hash and the form alike:
-/// whoever changes one of them takes the next number.
+/// The first byte of an encoded outline: the version of gear table, rule of cuts, hash and form.
 const FORM: u8 = 1;
 
 const HEADER: usize = 2;
 const ENTRY: usize = 4 + HASH;
 
-/// The average piece, in bytes, for a version of `size` bytes: a power of two from 16 KiB up to 256 MiB. Both ends
-/// must use the same, so one of them chooses and tells the other.
+/// The average piece, in bytes, for a version of `size` bytes: a power of two from 16 KiB to 256 MiB. One end chooses it and
+/// tells the other.
 ///
-/// 16 KiB up to 4 GiB, then so that random content has at most 2^18 pieces (7 MB encoded) up to 64 TiB. Shorter
-/// pieces would find more of what many small changes left, but the outline, 0.14 % of the file at 16 KiB, doubles
-/// with each halving.
+/// 16 KiB up to 4 GiB, then so that random content has at most 2^18 pieces (7 MB encoded) up to 64 TiB. Halving it doubles the
+/// outline (0.14 % of the file at 16 KiB) and finds more only after many small changes.
 pub fn piece_size(size: u64) -> u32 {
     const PIECES: u64 = 1 << 18;
     let wanted = size.div_ceil(PIECES).clamp(16 << 10, 1 << 28).next_power_of_two();
@@ -122,12 +110,12 @@ impl Outline {
         bytes
     }
 
-    /// Takes an outline from a peer that may be hostile, for a file of `size` bytes and in pieces of `average`. What it
-    /// returns adds up to `size` and takes at most as much memory as `bytes`.
+    /// Reads an outline from a hostile peer, for a file of `size` bytes and in pieces of `average`. The result adds up to `size`
+    /// and takes at most as much memory as `bytes`.
     ///
-    /// `Unsupported` if it is of a form that this version does not know, `Changed` if it is the outline of another
-    /// size (the file grew or shrank), `Broken` if it is no outline or not of that average. With the first two the
-    /// whole file can still be moved.
+    /// # Errors
+    /// `Unsupported`: a form that this version does not know. `Changed`: the outline of another size. In both cases the whole file
+    /// can still be moved. `Broken`: no outline, or another average.
     pub fn decode(bytes: &[u8], average: u32, size: u64) -> Result<Outline> {
         let broken = |reason: &str| Error::new(ErrorKind::Broken, "compare").because(format!("the other end sent no outline: {reason}"));
         let Some((&[form, logarithm], entries)) = bytes.split_first_chunk::<HEADER>() else {

@@ -1,7 +1,6 @@
-//! How busy a run was, moment by moment, as its supervisor saw it. Pure: the time comes in.
+//! How busy a run was over time, as its supervisor saw it. Pure: the time comes in.
 //!
-//! Sums of work time say what workers did. They do not say that seven of eight had nothing to do while the eighth moved the
-//! last file; that is what is kept here.
+//! Sums of work time do not show that seven of eight workers were idle while the eighth moved the last file; this does.
 
 use std::time::Duration;
 

@@ -52,8 +52,7 @@ impl Policy {
         force: false,
     };
 
-    /// Whether a small new file may be created in place: only where a rerun recognises a torn one by
-    /// size and time, so never under a comparison that would take it for done.
+    /// Whether a small new file may be created in place: only where a rerun recognizes a torn one by size and time.
     pub fn allows_direct(&self) -> bool {
         self.compare == Compare::SizeAndTime && !self.update && !self.existing && !self.ignore_existing
     }
@@ -191,8 +190,8 @@ impl Planner {
         }
     }
 
-    /// Whether an attribute that is to be kept, and that both entries show, differs. What this user could not
-    /// set does not count, or every run would try it again.
+    /// Whether an attribute differs that is to be kept and that both entries have. One that this user could not set does not
+    /// count, or every run would try it again.
     pub fn attributes_differ(&self, source: &Entry, target: &Entry) -> bool {
         let keep = if source.kind == Kind::Link { self.keep.and(self.link_sets) } else { self.keep };
         let known = keep.and(source.have).and(target.have);

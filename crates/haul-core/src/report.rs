@@ -240,8 +240,8 @@ pub struct Report {
     /// How busy the workers were over the run.
     pub pace: Pace,
     /// What the other machine did for the source and for the destination, where there is one that says.
-    pub far_source: Option<RemoteWork>,
-    pub far_destination: Option<RemoteWork>,
+    pub remote_source: Option<RemoteWork>,
+    pub remote_destination: Option<RemoteWork>,
     pub limiter: Limiter,
     /// One sentence: what limited the run.
     pub limited_by: String,
@@ -331,8 +331,8 @@ impl AddAssign for Report {
         if self.pace.is_empty() {
             self.pace = o.pace;
         }
-        self.far_source = self.far_source.or(o.far_source);
-        self.far_destination = self.far_destination.or(o.far_destination);
+        self.remote_source = self.remote_source.or(o.remote_source);
+        self.remote_destination = self.remote_destination.or(o.remote_destination);
         if self.limited_by.is_empty() {
             (self.limiter, self.limited_by, self.next) = (o.limiter, o.limited_by, o.next);
         }

@@ -1,9 +1,9 @@
-//! The one policy of retries, for the engine and for stores that repeat requests by themselves.
+//! The one policy of retries, for the engine and for stores that repeat requests themselves.
 //!
-//! One operation (a request to an object store, a call of the engine on a store, the move of a chunk) is tried at most
-//! [`Policy::tries`] times in all, however many layers lie between the engine and the wire: a layer below counts on from
-//! what the layer above has tried, and an error that [`Tries`] gave up is exhausted ([`Error::is_exhausted`]), so that no
-//! layer above tries again. A lost link that is made again ([`Remedy::Reconnect`]) is counted by itself.
+//! One operation (a request to an object store, a call on a store, the transfer of a chunk) is tried at most [`Policy::tries`]
+//! times, over all layers between the engine and the wire: a lower layer continues the count of the layer above, and an error
+//! that [`Tries`] gave up is exhausted ([`Error::is_exhausted`]), so that no layer above tries again. Reconnecting to a lost
+//! link ([`Remedy::Reconnect`]) is counted separately.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -46,8 +46,7 @@ impl Policy {
         }
     }
 
-    /// How long to wait after the `failed`-th try, counted from 1: 0.1 to 0.2 s, doubled each time up to 10 s, and never
-    /// less than the remedy asks for.
+    /// The wait after try `failed`, counted from 1: 0.1 to 0.2 s, doubled up to 10 s, and at least what the remedy asks for.
     pub fn wait(self, failed: u32, remedy: Remedy) -> Duration {
         let most = Duration::from_millis(100 << failed.min(8)).min(WAIT_MOST);
         // Some hundred workers must not come back together.
@@ -166,8 +165,7 @@ impl Tries {
         call()
     }
 
-    /// After a try that failed: when to make the next one. The error comes back when there is none, exhausted if it was the
-    /// bound that forbids it.
+    /// When to try again after a failure; the error if there is no further try, exhausted if the bound forbids it.
     pub fn after(&mut self, error: Error) -> Result<(Error, Again)> {
         let policy = self.scope.policy;
         let since = *self.since.get_or_insert_with(Instant::now);

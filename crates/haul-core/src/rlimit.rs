@@ -11,9 +11,9 @@ use crate::retry::Scope;
 /// Bytes of a thread's stack. They count as address space, used or not.
 pub const STACK: usize = 1 << 20;
 
-/// Starts a thread with a small stack, where `std::thread::spawn` would panic. What holds for retries here holds there.
+/// Starts a thread with a small stack, where `std::thread::spawn` would panic. It inherits the scope of retries.
 ///
-/// Errors: `Limit` where the system gives no thread.
+/// Errors: `Limit` if the system has no thread.
 pub fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let retries = Scope::current();
     let work = move || {

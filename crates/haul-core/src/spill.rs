@@ -1,11 +1,8 @@
-//! What grows without bound goes to disk: a queue, a stack and a sorter of byte records that hold at most so many
-//! bytes in memory and the rest in a temporary file without a name.
+//! A queue, a stack and a sorter of byte records that hold at most so many bytes in memory and the rest in an unlinked file.
 //!
-//! A record is any run of bytes shorter than 4 GiB, the empty one included. In memory and in the file it takes its
-//! bytes and 4 for its length. `memory()` is what the buffers have allocated, not what is used of them.
-//!
-//! No thread, no lock: the owner decides who calls. After an error from the file (a full disk) nothing is lost that
-//! was accepted before: the record at hand was not taken, and the call may be repeated.
+//! A record is any run of bytes shorter than 4 GiB and takes 4 bytes more for its length. `memory()` is what the buffers have
+//! allocated. No thread, no lock. After an error of the file (a full disk) everything accepted before is kept, the record at
+//! hand is not, and the call may be repeated.
 
 mod file;
 mod sort;
@@ -240,8 +237,7 @@ impl SpillStack {
         Ok(())
     }
 
-    /// Reads the youngest records of the file into memory, which is empty, or returns the youngest one if it is too
-    /// long for that.
+    /// Reads the youngest records of the file into the empty memory, or returns the youngest if it is too long for that.
     fn fill(&mut self) -> io::Result<Option<Vec<u8>>> {
         let size = usize::try_from(self.end).unwrap_or(usize::MAX).min(self.limit / 2).min(BLOCK);
         reserve(&mut self.young, size, self.limit);

@@ -1,10 +1,8 @@
 //! The contract between the engine and a place that holds data.
 //!
-//! Everything is blocking and shared by every worker. What `Caps` denies answers `Unsupported`; what it
-//! grants works: the conformance suite checks both ways. Any call may be made again after an error
-//! whose remedy says so, and then has the same effect as once. Calls that the engine makes once an
-//! entry take many entries, so that a store behind a network pays one round trip for all of them; a
-//! store that gains nothing by that loops.
+//! Calls block, and all workers share the store. What `Caps` denies answers `Unsupported`; what it grants works: the
+//! conformance suite checks both. A call may be repeated after an error whose remedy says so, and then has the effect of one.
+//! Calls that the engine makes for each entry take many entries, so that a store behind a network pays one round trip.
 
 mod caps;
 mod file;
@@ -83,8 +81,7 @@ pub struct Volume {
     pub free_files: u64,
 }
 
-/// Identifies a place for server-side copies and journals: two stores with the same `scheme`, `endpoint`
-/// and `volume` hold their data in one system.
+/// Identifies a place for server-side copies and journals: stores with equal `scheme`, `endpoint` and `volume` share one system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     pub scheme: &'static str,
@@ -105,8 +102,7 @@ impl Place {
         if self.scheme == "local" { root } else { format!("{}://{}{}", self.scheme, self.endpoint, root) }
     }
 
-    /// Scheme, endpoint and account, where the address that the user types does not say them all: of an object store. Else
-    /// empty.
+    /// Scheme, endpoint and account where the typed address does not contain them: of an object store. Else empty.
     pub fn service(&self) -> String {
         if self.scheme == "s3" { format!("s3 {} {}", self.endpoint, self.account).trim_end().to_string() } else { String::new() }
     }
@@ -152,8 +148,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
             .collect()
     }
 
-    /// Entries as they are found, in no order, staging files left out. One that cannot be read goes to
-    /// `each` as an error and the listing goes on; an error returned means that the listing is not complete.
+    /// Entries in no order, without staging files. An entry that cannot be read goes to `each` as an error; an error returned
+    /// means that the listing is incomplete.
     fn list(&self, dir: &Dir, each: &mut dyn FnMut(Result<Entry>) -> Flow) -> Result<()>;
 
     /// `Changed` when the content is no longer what `entry` was listed as; never blocks on a fifo.
@@ -176,8 +172,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(Error::new(ErrorKind::NotFound, "resume").on(name))
     }
 
-    /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` where nothing is
-    /// left of a small file that was not finished.
+    /// The token under which `put_bundle` stages this file, for `abandon` after a kill; `None` if a kill leaves nothing of a small
+    /// file.
     fn staging(&self, entry: &Entry) -> Option<Token> {
         let _ = entry;
         None
@@ -189,8 +185,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Removes what unfinished writes, of whatever run, have left in a directory that is about to go; how many there were.
-    /// No listing shows them, and with them in it a directory cannot be removed.
+    /// Removes all unfinished writes in a directory that is to be deleted; returns their number. No listing shows them, and the
+    /// directory cannot be removed with them.
     fn abandon_all(&self, dir: &Dir) -> Result<u64> {
         let _ = dir;
         Ok(0)
@@ -217,22 +213,21 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         bundle.spent.reading += began.elapsed();
     }
 
-    /// Writes every item that was read: created in place if `bundle.direct`, else staged and renamed;
-    /// attributes set, mtime last. A failure is its item's, and leaves nothing under the name but what was there.
+    /// Writes every item that was read: created in place if `bundle.direct`, else staged and renamed; mtime last. A failure is its
+    /// item's and leaves the old file, if any.
     fn put_bundle(&self, bundle: &mut Bundle) {
         for item in bundle.items.iter_mut().filter(|item| matches!(item.outcome, Outcome::Read)) {
             item.outcome = Outcome::Failed(read_only("create", &item.entry.name));
         }
     }
 
-    /// Makes directories whose parents exist, usable by us (u+rwx) whatever `mode` says; `Ok(false)` if
-    /// one was there already. The attributes proper are set by `set_meta` at the end.
+    /// Makes directories whose parents exist, with u+rwx whatever `mode` is; `Ok(false)` if one exists. `set_meta` sets the
+    /// attributes at the end.
     fn make_dirs(&self, dirs: &[(&Dir, u32)]) -> Vec<Result<bool>> {
         dirs.iter().map(|(dir, _)| Err(read_only("mkdir", &Name::of(dir)))).collect()
     }
 
-    /// Puts a symlink, fifo, socket or device node like `entry` at `name`, in place of any file but never
-    /// of a directory.
+    /// Creates a symlink, fifo, socket or device like `entry` at `name`, in place of any file but never of a directory.
     fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
         let _ = (entry, keep);
         Err(read_only("create", name))
@@ -255,8 +250,8 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         entries.iter().map(|_| Ok(())).collect()
     }
 
-    /// Removes files, links, and directories that are empty. An entry with an inode is removed only if
-    /// the name still has that inode; else `Changed`.
+    /// Removes files, links and empty directories. An entry with an inode is removed only if the name still has it; else
+    /// `Changed`.
     fn remove(&self, entries: &[Entry]) -> Vec<Result<()>> {
         entries.iter().map(|entry| Err(read_only("remove", &entry.name))).collect()
     }
@@ -267,7 +262,7 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         Err(read_only("rename", from))
     }
 
-    /// Whether `take` can be expected to copy a file of this size from there. False before `take` is asked saves it the question.
+    /// Whether `take` can be expected to copy a file of this size from there.
     fn copies(&self, from: &dyn Store, size: u64) -> bool {
         let _ = size;
         let (from, to) = (from.place(), self.place());
@@ -275,11 +270,10 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         self.caps().copies && (from.scheme, &from.endpoint, &from.account) == (to.scheme, &to.endpoint, &to.account)
     }
 
-    /// Gives an entry of another store the name `to` here, without its bytes passing through this process. `Ok(None)` when this
-    /// pair of stores cannot.
+    /// Gives an entry of another store the name `to` here without its bytes passing through this process. `Ok(None)` if this pair
+    /// of stores cannot.
     ///
     /// # Errors
-    ///
     /// `Exists` where a rename or a link would replace something; `Unsupported` across file systems.
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         let _ = (from, entry, to, how);
@@ -318,22 +312,20 @@ pub trait Store: Any + Send + Sync + fmt::Debug {
         let _ = dir;
     }
 
-    /// What the machine that holds this place has done for it since it was opened; `None` where there is no other machine,
-    /// or none that says. May take a round trip, and no longer than five
-    /// seconds.
+    /// Work that the remote host did for this place since it was opened; `None` if there is none or it does not report. At most a
+    /// round trip and five seconds.
     fn remote_work(&self) -> Option<RemoteWork> {
         None
     }
 
-    /// The name of a user or a group on the machine whose numbers are this store's; `None` for a number without a name.
-    /// `Unsupported` where nobody can be asked.
+    /// The name of a user or group on the machine of this store; `None` if the number has no name. `Unsupported` where nobody can
+    /// be asked.
     fn owner_name(&self, who: Who, id: u32) -> Result<Option<Box<[u8]>>> {
         let _ = (who, id);
         Err(Error::new(ErrorKind::Unsupported, "look up an owner"))
     }
 
-    /// The number of a user or a group of that name on that machine; `None` for a name that is not known there.
-    /// `Unsupported` where nobody can be asked.
+    /// The number of a user or group of that name on that machine; `None` if unknown. `Unsupported` where nobody can be asked.
     fn owner_id(&self, who: Who, name: &[u8]) -> Result<Option<u32>> {
         let _ = (who, name);
         Err(Error::new(ErrorKind::Unsupported, "look up an owner"))

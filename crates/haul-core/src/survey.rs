@@ -1,17 +1,18 @@
-//! A parallel look at a whole tree, for what only reads: du, tree, ls -R, sum.
+//! A parallel walk for commands that only read: du, tree, ls -R, sum.
 //!
-//! Threads take directories from one stack, and batches of names from directories that are large, so that one
-//! directory with a million entries is looked up by all of them. Memory is flat: past some thousands, the
-//! directories that wait are paths in a file.
+//! Threads take directories from one stack, and batches of names from large directories. Memory is flat: past some thousands,
+//! waiting directories are paths in a file. The engine's walk is another one, because there listing, planning and copying share
+//! the workers and the bounds of one scheduler.
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 use crate::cancel::Cancel;
 use crate::entry::{Dir, Entry, Kind, MetaMask, Name};
 use crate::error::{Error, Result};
+use crate::lock::lock;
 use crate::retry::Scope;
 use crate::rlimit::STACK;
 use crate::spill::SpillStack;
@@ -19,8 +20,8 @@ use crate::store::{Flow, Found, Store};
 
 /// Names are looked up in batches of this many.
 const BATCH: usize = 256;
-/// Lots that wait for another thread; beyond this the lister does its own.
-const MOST_LOTS: usize = 64;
+/// Batches that wait for another thread; beyond this the lister does its own.
+const MOST_BATCHES: usize = 64;
 /// Directories that wait in memory.
 const MOST_DIRS: usize = 4096;
 
@@ -53,7 +54,7 @@ struct State {
 
 enum Work {
     Dir(Dir),
-    Lot(Dir, Vec<Entry>),
+    Batch(Dir, Vec<Entry>),
 }
 
 /// Work under way; given back even by a panic, or the other threads would wait for ever.
@@ -90,7 +91,7 @@ impl Survey<'_> {
                     let _running = Running { state: &state, wake: &wake };
                     match work {
                         Work::Dir(dir) => self.list(&dir, &state, &wake, visit, failed),
-                        Work::Lot(dir, batch) => self.look(&dir, batch, &state, &wake, visit, failed),
+                        Work::Batch(dir, batch) => self.look(&dir, batch, &state, &wake, visit, failed),
                     }
                 }
             };
@@ -116,7 +117,7 @@ impl Survey<'_> {
             let work = match (state.batches.pop_front(), state.dirs.pop()) {
                 (Some((dir, batch)), dir_back) => {
                     state.dirs.extend(dir_back);
-                    Some(Work::Lot(dir, batch))
+                    Some(Work::Batch(dir, batch))
                 }
                 (None, Some(dir)) => Some(Work::Dir(dir)),
                 (None, None) => state.unspill().map(Work::Dir),
@@ -144,7 +145,7 @@ impl Survey<'_> {
         let mut batch = Vec::with_capacity(BATCH);
         let hand_on = |batch: Vec<Entry>, last: bool| {
             let mut held = lock(state);
-            if last || self.threads < 2 || held.batches.len() >= MOST_LOTS {
+            if last || self.threads < 2 || held.batches.len() >= MOST_BATCHES {
                 drop(held);
                 self.look(dir, batch, state, wake, visit, failed);
             } else {
@@ -244,8 +245,4 @@ impl State {
             }
         }
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -56,11 +56,11 @@ pub struct End {
     /// As the user would type it, without credentials.
     pub words: String,
     /// Where it is reached over a network; `None` for one on this machine.
-    pub far: Option<Far>,
+    pub remote: Option<RemoteHost>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Far {
+pub struct RemoteHost {
     /// The host, with user and port where they were given; the endpoint of a service.
     pub host: String,
     pub ssh: bool,
@@ -73,8 +73,8 @@ impl End {
             true => format!("{}:{}", place.endpoint, show(&place.root)),
             false => place.words(),
         };
-        let far = (!place.endpoint.is_empty()).then(|| Far { host: place.endpoint.clone(), ssh });
-        End { words, far }
+        let remote = (!place.endpoint.is_empty()).then(|| RemoteHost { host: place.endpoint.clone(), ssh });
+        End { words, remote }
     }
 }
 
@@ -96,7 +96,7 @@ const FEW_WORKERS: u32 = 8;
 /// Names what limited the run. Pure.
 pub fn verdict(report: &Report, machine: Machine, ends: &Ends) -> Verdict {
     let facts = Facts::of(report, machine, ends);
-    let (limiter, sentence) = judge(&facts);
+    let (limiter, sentence) = find_limiter(&facts);
     Verdict { limiter, sentence, next: advice::next(limiter, &facts) }
 }
 
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
     }
 
     fn remote_work(&self, stage: Stage) -> Option<RemoteWork> {
-        if stage.is_source() { self.report.far_source } else { self.report.far_destination }
+        if stage.is_source() { self.report.remote_source } else { self.report.remote_destination }
     }
 
     /// Whether anything was made, removed or set at the destination.
@@ -156,9 +156,9 @@ impl<'a> Facts<'a> {
         r.made.total() + r.renamed.total() + r.deleted.total() + r.hard_links + r.attributes > 0
     }
 
-    /// The far hosts' names, for what lies between.
+    /// The remote hosts' names, for what lies between.
     fn hosts(&self) -> String {
-        let host = |end: &'a End| end.far.as_ref().map(|far| far.host.as_str());
+        let host = |end: &'a End| end.remote.as_ref().map(|remote| remote.host.as_str());
         match (host(&self.ends.source), host(&self.ends.destination)) {
             (Some(a), Some(b)) if a != b => format!("{a} and {b}"),
             (Some(a), _) | (None, Some(a)) => a.to_string(),
@@ -169,22 +169,22 @@ impl<'a> Facts<'a> {
     /// Whether that end takes or gives a whole file by one request, and files are so small that this is what they cost.
     fn are_requests(&self, stage: Stage) -> bool {
         let files = self.report.made.files;
-        let service = self.end(stage).far.as_ref().is_some_and(|far| !far.ssh);
+        let service = self.end(stage).remote.as_ref().is_some_and(|remote| !remote.ssh);
         service && files > 0 && self.report.file_bytes / files < TINY
     }
 
     /// The kind of work in words, and what it is if it is the limit.
     fn words(&self, stage: Stage) -> (Limiter, String) {
-        let far = self.end(stage).far.is_some();
-        let at = if far { format!(" {}", self.end(stage).words) } else { String::new() };
+        let remote = self.end(stage).remote.is_some();
+        let at = if remote { format!(" {}", self.end(stage).words) } else { String::new() };
         let told = self.remote_work(stage).is_some();
         match stage {
             Stage::SourceReads | Stage::DestinationWrites if !told && self.are_requests(stage) => {
                 let mean = bytes(self.report.file_bytes / self.report.made.files);
                 (Limiter::Requests, format!("request latency of{at}, one request per file ({mean} on average)"))
             }
-            Stage::SourceReads if far && !told => (Limiter::NetworkOrSource, format!("the network or {}", self.ends.source.words)),
-            Stage::DestinationWrites if far && !told => {
+            Stage::SourceReads if remote && !told => (Limiter::NetworkOrSource, format!("the network or {}", self.ends.source.words)),
+            Stage::DestinationWrites if remote && !told => {
                 (Limiter::NetworkOrDestination, format!("the network or {}", self.ends.destination.words))
             }
             Stage::SourceReads => (Limiter::SourceReads, format!("reading the source{at}")),
@@ -195,7 +195,7 @@ impl<'a> Facts<'a> {
             }
             Stage::DestinationMetadata => (Limiter::DestinationMetadata, format!("metadata operations at the destination{at}")),
             Stage::Network => (Limiter::Network, format!("the network to {}", self.hosts())),
-            Stage::Copying if far => (Limiter::Copying, format!("server-side copy at {}", self.ends.destination.words)),
+            Stage::Copying if remote => (Limiter::Copying, format!("server-side copy at {}", self.ends.destination.words)),
             Stage::Copying => (Limiter::Copying, "in-kernel copy".into()),
             Stage::Hashing => (Limiter::Hashing, "hashing and comparing content".into()),
             Stage::Verifying if self.report.verified_files > 0 => {
@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn judge(facts: &Facts<'_>) -> (Limiter, String) {
+fn find_limiter(facts: &Facts<'_>) -> (Limiter, String) {
     let Facts { report, wall, .. } = facts;
     if report.dry {
         return (Limiter::DryRun, "dry run: nothing was copied".into());
@@ -240,12 +240,12 @@ fn processors(facts: &Facts<'_>) -> Option<(Limiter, String)> {
         let busy = format!("{:.1} of {} cores used by haul{others}", facts.cores, facts.machine.processors);
         return Some((limiter, format!("CPU of this machine ({busy}), mostly {what} ({} of the work)", percent(most.share))));
     }
-    for (work, end) in [(facts.report.far_source, &facts.ends.source), (facts.report.far_destination, &facts.ends.destination)] {
-        let Some((work, far)) = work.zip(end.far.as_ref()) else { continue };
+    for (work, end) in [(facts.report.remote_source, &facts.ends.source), (facts.report.remote_destination, &facts.ends.destination)] {
+        let Some((work, remote)) = work.zip(end.remote.as_ref()) else { continue };
         let cores = work.cpu.as_secs_f64() / facts.wall;
         if work.processors > 0 && cores > 0.85 * f64::from(work.processors) {
-            let sentence = format!("CPU of {} ({cores:.1} of {} cores used by haul)", far.host, work.processors);
-            return Some((Limiter::FarProcessors, sentence));
+            let sentence = format!("CPU of {} ({cores:.1} of {} cores used by haul)", remote.host, work.processors);
+            return Some((Limiter::RemoteProcessors, sentence));
         }
     }
     None
@@ -301,7 +301,7 @@ fn largest(facts: &Facts<'_>) -> (Limiter, String) {
     let most = facts.most();
     let (limiter, what) = facts.words(most.stage);
     let workers = workers_words(facts.workers());
-    let way = match facts.remote_work(Stage::Network).or(facts.report.far_destination).and_then(|work| work.round_trip) {
+    let way = match facts.remote_work(Stage::Network).or(facts.report.remote_destination).and_then(|work| work.round_trip) {
         Some(trip) if most.stage == Stage::Network => format!(", round trip {}", milliseconds(trip)),
         _ => String::new(),
     };

@@ -4,7 +4,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use haul_core::error::{Error, ErrorKind, Result};
 
-/// Starts a program with which haul talks over its standard input and output.
+/// Starts a program that ends with this one, however that ends. The kernel counts the end of the starting thread, so that thread
+/// waits for the child.
 pub fn start(mut command: Command) -> Result<(Child, ChildStdin, ChildStdout)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     detach(&mut command);
@@ -49,8 +50,7 @@ pub fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Keeps a program that carries data from the interrupt and the hangup that a terminal sends to all its programs: haul
-/// finishes and keeps what is in flight.
+/// Shields a program that carries data from the terminal's interrupt and hangup: haul finishes what is in flight.
 fn detach(command: &mut Command) {
     let ignore = || {
         // SAFETY: called between fork and exec, where signal(2) is allowed; it touches no memory of ours.

@@ -2,6 +2,9 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+#[cfg(feature = "ftp")]
+use haul_core::lock;
+
 #[cfg(feature = "ssh")]
 pub mod agent;
 #[cfg(feature = "ssh")]
@@ -16,8 +19,6 @@ pub mod http_client;
 mod items;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(any(feature = "memory", feature = "ssh", feature = "local", feature = "ftp"))]
-mod lock;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "ssh")]

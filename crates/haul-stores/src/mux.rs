@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, Result};
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A wait checks this often that the connection is alive.
 pub const CHECK: Duration = Duration::from_millis(500);
@@ -144,8 +144,8 @@ impl<R, H> Mux<R, H> {
         }
     }
 
-    /// Whether nothing has come for the idle timeout, of which a wait that `began` later saw only a part. The error is why
-    /// the connection has ended.
+    /// Whether nothing has come for the idle timeout, of which a wait that `began` later saw only a part; returns why the
+    /// connection has ended.
     pub fn is_silent(&self, began: Instant) -> Result<bool> {
         let mut state = lock(&self.state);
         if let Some(e) = &state.over {

@@ -3,8 +3,7 @@
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-/// This user's directory for sockets, which nobody else can enter, with a short path: a socket's may have 104
-/// bytes. It stays.
+/// This user's private directory for sockets, with a short path: a socket's may have 104 bytes. It is kept.
 pub fn private_directory() -> Option<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.as_os_str().len() < 50);

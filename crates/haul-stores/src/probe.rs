@@ -8,7 +8,7 @@ use haul_core::error::{Error, Result};
 use crate::script::{Said, Script};
 use crate::ssh::{Login, remote_places};
 
-/// What was said; `None` where it was not, or not in a form that is understood. All words are the far side's own.
+/// What was said; `None` where it was not, or not in a form that is understood. All words are the remote host's own.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probe {
     /// Bytes that the login shell printed by itself.
@@ -32,11 +32,11 @@ pub struct Probe {
     pub inodes: Option<(u64, u64)>,
 }
 
-/// The far clock: it was read between the question and its answer.
+/// The remote clock: it was read between the question and its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Since 1970.
-    pub far: Duration,
+    pub remote: Duration,
     /// It says whole seconds only.
     pub whole_seconds: bool,
     pub asked: SystemTime,
@@ -49,13 +49,13 @@ impl Clock {
         let since = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).ok().map(|time| time.as_secs_f64());
         let (asked, came) = (since(self.asked)?, since(self.came)?);
         let rounded = if self.whole_seconds { 0.5 } else { 0.0 };
-        Some((self.far.as_secs_f64() + rounded - (asked + came) / 2.0, (came - asked).abs() / 2.0 + rounded))
+        Some((self.remote.as_secs_f64() + rounded - (asked + came) / 2.0, (came - asked).abs() / 2.0 + rounded))
     }
 }
 
-/// Asks; `haul` is the one that was named. `patience` is how long the host may say nothing: what was said before counts.
+/// Asks; `haul` is the one that was named. `idle_timeout` is how long the host may say nothing: what was said before counts.
 /// `Unsupported` where no command can be run.
-pub fn probe(login: &Login, haul: Option<&str>, version: &str, patience: Duration) -> Result<Probe> {
+pub fn probe(login: &Login, haul: Option<&str>, version: &str, idle_timeout: Duration) -> Result<Probe> {
     let places = remote_places(haul, version);
     let (hear, mut ask) = std::io::pipe().map_err(|e| Error::io(e, "run"))?;
     let mut script = Script::start(
@@ -71,12 +71,12 @@ pub fn probe(login: &Login, haul: Option<&str>, version: &str, patience: Duratio
         ),
         Some(Box::new(hear)),
     )?;
-    script.begins(patience);
+    script.begins(idle_timeout);
     // The clock is read after this.
     let asked = SystemTime::now();
     let _it_shows_when_nothing_comes = ask.write_all(b"\n");
     drop(ask);
-    Ok(Probe::of(&script.hear(patience)?, asked))
+    Ok(Probe::of(&script.hear(idle_timeout)?, asked))
 }
 
 impl Probe {
@@ -85,8 +85,8 @@ impl Probe {
         let clock = said.lines.iter().find(|(word, ..)| word == "clock").and_then(|(_, rest, came)| {
             let (seconds, fraction) = rest.split_once('.').unwrap_or((rest, ""));
             let nanos = (fraction.len() == 9).then(|| fraction.parse::<u32>().ok()).flatten();
-            let far = Duration::new(seconds.parse().ok()?, nanos.unwrap_or(0).min(999_999_999));
-            Some(Clock { far, whole_seconds: nanos.is_none(), asked, came: *came })
+            let remote = Duration::new(seconds.parse().ok()?, nanos.unwrap_or(0).min(999_999_999));
+            Some(Clock { remote, whole_seconds: nanos.is_none(), asked, came: *came })
         });
         let (typed, plain) = (said.get("typed").and_then(row), said.get("space").and_then(row));
         let kib = |(total, free): (u64, u64)| (total.saturating_mul(1024), free.saturating_mul(1024));

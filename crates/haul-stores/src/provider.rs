@@ -23,7 +23,6 @@ pub trait Provider: Sync + fmt::Debug {
     /// The values of these flags.
     ///
     /// # Errors
-    ///
     /// Those of clap.
     fn read(&self, matches: &mut ArgMatches) -> Result<Option<Arc<dyn Values>>, clap::Error> {
         let _ = matches;
@@ -33,7 +32,6 @@ pub trait Provider: Sync + fmt::Debug {
     /// The values that [`Values::record`] made.
     ///
     /// # Errors
-    ///
     /// What is no record of this backend's flags.
     fn recall(&self, record: serde_json::Value) -> serde_json::Result<Vec<Arc<dyn Values>>> {
         let _ = record;
@@ -49,15 +47,14 @@ pub trait Provider: Sync + fmt::Debug {
     /// Logs in, or finds out that the host is there.
     ///
     /// # Errors
-    ///
     /// Whatever keeps it from being reached.
     fn connect(&self, access: &Access, location: &Location) -> Result<Arc<dyn Host>>;
 }
 
 /// The values of a backend's flags.
 pub trait Values: Any + fmt::Debug + Send + Sync {
-    /// The backend's first scheme, and the values for a transfer spec: relative paths are made absolute below `directory`.
-    /// `None` for what is part of other values. It holds no secrets: flags have none.
+    /// The backend's first scheme and its values for a transfer spec: relative paths are made absolute below `directory`. `None`
+    /// for values that are part of others. Flags have no secrets.
     fn record(&self, directory: &Path) -> Option<(Scheme, serde_json::Value)>;
 }
 

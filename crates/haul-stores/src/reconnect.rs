@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use haul_core::error::Error;
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
-/// A call for many names connects once per name, one right behind the other; a retry of the engine waits for at least
-/// 100 ms. Whatever comes sooner belongs to the call that failed.
+/// A call for many names connects once per name, back to back; a retry of the engine waits for at least 100 ms. Anything sooner
+/// belongs to the failed call.
 const MOMENT: Duration = Duration::from_millis(90);
 
 /// The last failed attempt to connect to a host.

@@ -34,7 +34,6 @@ pub fn provider(scheme: Scheme) -> Option<&'static dyn Provider> {
 /// Reads an address; see [`Location::parse`].
 ///
 /// # Errors
-///
 /// What is no address of a backend that there is.
 pub fn parse(argument: &OsStr, exists: &dyn Fn(&Path) -> bool) -> std::result::Result<Location, AddressError> {
     Location::parse(argument, &schemes(), exists)
@@ -43,7 +42,6 @@ pub fn parse(argument: &OsStr, exists: &dyn Fn(&Path) -> bool) -> std::result::R
 /// The flags of a transfer spec.
 ///
 /// # Errors
-///
 /// `Usage` for flags that no backend has.
 pub fn access(record: &BTreeMap<String, serde_json::Value>) -> Result<Access> {
     record.iter().try_fold(Access::default(), |access, (word, record)| {

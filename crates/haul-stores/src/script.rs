@@ -1,8 +1,8 @@
-//! Fixed scripts for the far side's `sh`, whatever the login shell is, and what they say.
+//! Fixed scripts for the remote `sh`, whatever the login shell is, and their output.
 //!
-//! A script travels as one word between single quotes, which sh, csh and fish read alike as long as there is no single
-//! quote, no exclamation mark (csh), no line break (csh) and no doubled backslash (fish) in it. What it says comes
-//! behind a mark, a line each that begins with a word; what a login script prints stands before the mark.
+//! A script is one word between single quotes, which sh, csh and fish read alike if it has no single quote, no exclamation mark
+//! (csh), no line break (csh) and no doubled backslash (fish). Its output follows a mark, which separates it from what login
+//! scripts print: lines that begin with a word.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use crate::ssh::Login;
 
 /// What each script prints before anything else.
 const MARK: &[u8] = b"\nhaul-script-says\n";
-/// More than this from the far side is no answer of a script.
+/// More than this from the remote host is no answer of a script.
 const LONGEST: usize = 1 << 20;
 /// How long a further session may take to open.
 const SESSION: Duration = Duration::from_secs(30);
@@ -122,9 +122,9 @@ impl Script {
         Ok(script)
     }
 
-    /// Whether its mark comes within `patience`.
-    pub fn begins(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    /// Whether its mark comes within `idle_timeout`.
+    pub fn begins(&mut self, idle_timeout: Duration) -> bool {
+        let until = Instant::now() + idle_timeout;
         while self.heard.mark().is_none() && self.heard.all.len() <= LONGEST {
             match self.chunks.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(chunk) => self.heard.add(chunk),
@@ -134,12 +134,12 @@ impl Script {
         self.heard.mark().is_some()
     }
 
-    /// Hears it to its end, or until nothing has moved for `patience`. `Unsupported` where no script can be run.
-    pub fn hear(mut self, patience: Duration) -> Result<Said> {
+    /// Hears it to its end, or until nothing has moved for `idle_timeout`. `Unsupported` where no script can be run.
+    pub fn hear(mut self, idle_timeout: Duration) -> Result<Said> {
         let mut heard = std::mem::take(&mut self.heard);
         let mut sent = 0;
         let whole = loop {
-            match self.chunks.recv_timeout(patience) {
+            match self.chunks.recv_timeout(idle_timeout) {
                 Ok(chunk) => heard.add(chunk),
                 Err(RecvTimeoutError::Disconnected) => break true,
                 Err(RecvTimeoutError::Timeout) => {
@@ -156,7 +156,7 @@ impl Script {
         };
         // The mark begins with the end of the line before it.
         let Some(noise) = heard.mark() else {
-            let reason = if whole { "no script can be run there" } else { "the far side does not answer" };
+            let reason = if whole { "no script can be run there" } else { "the remote host does not answer" };
             return Err(Error::new(if whole { ErrorKind::Unsupported } else { ErrorKind::TimedOut }, "run").because(reason));
         };
         let mut at = noise + MARK.len();
@@ -173,8 +173,8 @@ impl Script {
 }
 
 /// Runs a script that reads nothing and hears it to its end.
-pub fn run(login: &Login, script: &str, patience: Duration) -> Result<Said> {
-    Script::start(login, script, Some(Box::new(std::io::empty())))?.hear(patience)
+pub fn run(login: &Login, script: &str, idle_timeout: Duration) -> Result<Said> {
+    Script::start(login, script, Some(Box::new(std::io::empty())))?.hear(idle_timeout)
 }
 
 /// How many sessions the host lets be open at one time beside `open` others: as many are tried as make `most`.

@@ -31,7 +31,6 @@ pub fn etc(dir: &Path) -> io::Result<PathBuf> {
 /// group. The files are made in `dir`.
 ///
 /// # Errors
-///
 /// When they cannot be written, and where a name has no number.
 pub fn knowing(dir: &Path, side: &str, names: &[&str]) -> io::Result<String> {
     let (mut users, mut groups) = ("root:x:0:0:root:/root:/bin/sh\n".to_string(), "root:x:0:\n".to_string());

@@ -27,6 +27,13 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     }
 }
 
+/// The first `size` bytes of a file of this seed.
+pub fn bytes(seed: u64, size: usize) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    fill(seed, 0, &mut bytes);
+    bytes
+}
+
 /// A small generator of numbers for random trees; the same seed gives the same numbers for ever.
 #[derive(Debug, Clone)]
 pub struct Random {

@@ -7,7 +7,7 @@
 //! - [`compare`] says in what two trees differ. It shares no code with what it judges.
 //! - [`volume`] makes a fresh file system of a kind and takes it away again.
 //! - [`slowfs`] is a FUSE pass-through with delays and scripted faults.
-//! - [`sshd`] starts an OpenSSH server with keys of its own.
+//! - [`sshd`] starts an OpenSSH server with keys of its own; [`world`] is one with a scratch directory.
 //! - [`account`] makes an account of this machine for the time of a test; [`pty`] is a terminal with a person at it.
 //! - [`proftpd`] starts a server whose SFTP is of another make.
 //! - [`gridftpd`] starts a GridFTP server, [`gsiftpd`] one with certificates, [`ftpd`] FTP servers of several makes; [`ftp_rogue`] is one that lies.
@@ -46,3 +46,4 @@ pub mod suite;
 pub mod tree;
 pub mod volume;
 pub mod web;
+pub mod world;

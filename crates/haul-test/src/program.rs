@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +17,12 @@ use crate::{apart, ignored};
 
 /// No run may take longer: a hang is a failure.
 pub const BOUND: Duration = Duration::from_secs(120);
+
+/// The program under test: cargo puts it one directory above the tests of its package.
+pub fn haul() -> PathBuf {
+    let test = std::env::current_exe().expect("procfs");
+    test.parent().and_then(Path::parent).expect("below the directory of the profile").join("haul")
+}
 
 /// A program that has not been started.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use crate::compare::{What, assert_same};
-use crate::program::Program;
+use crate::program::{Program, haul};
 use crate::tree::Tree;
 
 /// A directory to work in, and beside it a home and a state directory. All of it is kept when the test fails.
@@ -30,6 +30,14 @@ impl Scratch {
         for directory in [&scratch.work, &scratch.home] {
             fs::create_dir(directory).expect("made");
         }
+        scratch
+    }
+
+    /// With a tree: see [`Tree::build`].
+    #[track_caller]
+    pub fn with(tree: &str) -> Scratch {
+        let scratch = Scratch::new();
+        scratch.tree(tree);
         scratch
     }
 
@@ -64,6 +72,13 @@ impl Scratch {
     #[track_caller]
     pub fn text(&self, path: impl AsRef<Path>) -> String {
         String::from_utf8(self.read(path)).expect("text")
+    }
+
+    /// The contents of all files below a directory, one behind the other.
+    #[track_caller]
+    pub fn all_text(&self, path: impl AsRef<Path>) -> String {
+        let files = below(&self.path(path)).into_iter().filter(|(_, is_dir)| !is_dir);
+        files.map(|(path, _)| String::from_utf8_lossy(&self.read(path)).into_owned()).collect()
     }
 
     /// Removes a file or a tree; what is absent is no error.
@@ -199,7 +214,12 @@ impl Scratch {
         self.sh(&format!("rsync -anciHAX --delete {source} {destination}"))
     }
 
-    /// The program in the working directory with these words, split at blanks; `~` is the working directory.
+    /// The program under test in the working directory with these words: see [`Scratch::program`].
+    pub fn haul(&self, words: &str) -> Program {
+        self.program(Command::new(haul()), words)
+    }
+
+    /// A program in the working directory with these words, split at blanks; `~` is the working directory.
     pub fn program(&self, mut command: Command, words: &str) -> Program {
         command.env_clear().current_dir(&self.work).stdin(Stdio::null());
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C.UTF-8").env("TZ", "UTC");

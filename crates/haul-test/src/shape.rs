@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use haul_bench::synthetic::Synthetic;
 use haul_core::bundle::{Bundle, Outcome};
-use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time, Xattrs};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Stamp, Time};
 use haul_core::store::{Caps, Flow, Place, Source, Store};
 use haul_core::{Error, ErrorKind, Result};
 
@@ -122,9 +122,5 @@ impl Source for Empty {
 
     fn stamp(&self) -> Result<Stamp> {
         Ok(self.0.stamp())
-    }
-
-    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
-        Ok(Xattrs::new())
     }
 }

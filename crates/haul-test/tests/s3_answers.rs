@@ -6,7 +6,7 @@ use std::time::Duration;
 use haul_core::error::ErrorKind;
 use haul_stores::http_client::agent::{AgentConfig, agent};
 use haul_stores::s3::account::{Account, AccountOptions, Environment};
-use haul_stores::s3::bucket::{Expected, Part};
+use haul_stores::s3::upload::{Expected, Part};
 use haul_stores::s3::{Body, Call};
 use haul_stores::s3::{Bucket, Client, PutOptions};
 use haul_test::objects::scripted::{Action, Answer, When};

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use haul_core::entry::MetaMask;
-use haul_core::hash::Algorithm;
 use haul_core::store::WriteStyle;
 use haul_stores::memory::Memory;
 use haul_test::store_suite;
 use haul_test::suite::Fixture;
 
-store_suite!(everything, || Fixture::of_memory(Memory::new().with(|caps| caps.hashes = Algorithm::ALL.to_vec())));
+store_suite!(everything, || Fixture::of_memory(Memory::new()));
 
 store_suite!(objects, || Fixture::of_memory(Memory::objects()));
 

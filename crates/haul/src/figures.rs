@@ -35,8 +35,8 @@ pub struct Figures {
     pub stages: Vec<StageTime>,
     /// Workers that had nothing to do.
     pub idle: f64,
-    pub far_source: Option<FarFigures>,
-    pub far_destination: Option<FarFigures>,
+    pub far_source: Option<RemoteFigures>,
+    pub far_destination: Option<RemoteFigures>,
     pub pace: Vec<Part>,
 }
 
@@ -71,7 +71,7 @@ pub struct StageTime {
 /// What the other machine says that it did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FarFigures {
+pub struct RemoteFigures {
     pub host: String,
     pub reading: f64,
     pub writing: f64,
@@ -103,10 +103,10 @@ fn thousandths(n: f64) -> f64 {
 impl Figures {
     /// `processors` of this machine, and whether the user said how many workers there are to be.
     pub fn of(report: &Report, ends: &Ends, (processors, fixed): (u32, bool), now: SystemTime) -> Figures {
-        let far = |work: Option<RemoteWork>, end: &haul_core::verdict::End| {
+        let figures = |work: Option<RemoteWork>, end: &haul_core::verdict::End| {
             let work = work?;
-            Some(FarFigures {
-                host: end.far.as_ref().map_or(String::new(), |far| far.host.clone()),
+            Some(RemoteFigures {
+                host: end.remote.as_ref().map_or(String::new(), |remote| remote.host.clone()),
                 reading: seconds(work.reading),
                 writing: seconds(work.writing),
                 metadata: seconds(work.metadata),
@@ -151,8 +151,8 @@ impl Figures {
                 })
                 .collect(),
             idle: seconds(report.times.idle),
-            far_source: far(report.far_source, &ends.source),
-            far_destination: far(report.far_destination, &ends.destination),
+            far_source: figures(report.remote_source, &ends.source),
+            far_destination: figures(report.remote_destination, &ends.destination),
             pace: report.pace.points.iter().map(part).collect(),
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn figures_are_read_as_they_were_written() {
         let mut report = copied();
-        report.far_destination = Some(RemoteWork { writing: Duration::from_millis(1500), processors: 3, ..RemoteWork::default() });
+        report.remote_destination = Some(RemoteWork { writing: Duration::from_millis(1500), processors: 3, ..RemoteWork::default() });
         report.pace.points.push(haul_core::pace::Point { until: Duration::from_secs(1), workers: 4.0, busy: 3.2521, bytes: 7 });
         let figures = Figures::of(&report, &Ends::default(), (2, true), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
         assert_eq!(Figures::read(&figures.text()), Some(figures.clone()));

@@ -65,7 +65,6 @@ impl Hosts {
     /// The host of an address.
     ///
     /// # Errors
-    ///
     /// Those of its backend, and `Usage` for standard input and output.
     pub fn reach(&self, location: &Location) -> Result<Arc<dyn Host>> {
         let Some(provider) = provider(location.scheme) else {

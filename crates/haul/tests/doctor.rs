@@ -1,61 +1,40 @@
 //! `haul doctor`, against an OpenSSH server of its own on loopback.
 
 use std::net::TcpListener;
-use std::ops::Deref;
 use std::process::{Command, Stdio};
 
-use haul_test::scratch::Scratch;
-use haul_test::sshd::Sshd;
+use haul_test::world::World;
 use serde_json::Value;
 
-struct World {
-    scratch: Scratch,
-    server: Sshd,
+/// A server whose sessions have `home` of the scratch directory for a home.
+fn world(lines: &str) -> World {
+    World::served("home/", &format!("SetEnv HOME=~/home\n{lines}"))
 }
 
-impl Deref for World {
-    type Target = Scratch;
-
-    fn deref(&self) -> &Scratch {
-        &self.scratch
-    }
+/// Standard output and standard error of `haul doctor`, which logs in to each host once.
+#[track_caller]
+fn ends(w: &World, code: i32, words: &str) -> (String, String) {
+    let before = w.server.logins();
+    let ended = w.ends(code, &format!("doctor {words}"));
+    let logins = w.server.logins() - before;
+    assert!(logins <= 1, "{logins} logins\n{ended}");
+    (ended.out, ended.err)
 }
 
-impl World {
-    /// With a server whose sessions have `home` of the scratch directory for a home.
-    fn new(lines: &str) -> World {
-        let scratch = Scratch::new();
-        scratch.tree("home/");
-        let lines = format!("SetEnv HOME={}\n{lines}", scratch.path("home").display());
-        World { server: Sshd::start(&lines).expect("sshd can be started: openssh-server and root"), scratch }
-    }
-
-    /// Standard output and standard error. Whatever is asked, each host is logged in to once.
-    #[track_caller]
-    fn ends(&self, code: i32, words: &str) -> (String, String) {
-        let before = self.server.logins();
-        let ended = self.program(Command::new(env!("CARGO_BIN_EXE_haul")), "doctor -F").arg(self.server.config());
-        let ended = ended.args(words.split_whitespace()).ends(code);
-        let logins = self.server.logins() - before;
-        assert!(logins <= 1, "{logins} logins\n{ended}");
-        (ended.out, ended.err)
-    }
-
-    #[track_caller]
-    fn facts(&self, words: &str) -> Value {
-        let (out, err) = self.ends(0, &format!("--json {words}"));
-        let document: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"));
-        assert_eq!((&document["event"], &document["version"]), (&"doctor".into(), &1.into()));
-        document["hosts"][0].clone()
-    }
+#[track_caller]
+fn facts(w: &World, words: &str) -> Value {
+    let (out, err) = ends(w, 0, &format!("--json {words}"));
+    let document: Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"));
+    assert_eq!((&document["event"], &document["version"]), (&"doctor".into(), &1.into()));
+    document["hosts"][0].clone()
 }
 
 const AGENT: &str = concat!("--agent ", env!("CARGO_BIN_EXE_haul"));
 
 #[test]
 fn a_plain_host() {
-    let w = World::new("");
-    let (out, err) = w.ends(0, "testhost");
+    let w = world("");
+    let (out, err) = ends(&w, 0, "testhost");
     for words in [
         "testhost: works, over plain SFTP\n",
         "  login       as root, by publickey, in ",
@@ -73,7 +52,7 @@ fn a_plain_host() {
         assert!(out.contains(words), "no {words:?} in\n{out}\n{err}");
     }
     assert_eq!(err, "");
-    let facts = w.facts("testhost");
+    let facts = facts(&w, "testhost");
     assert_eq!(
         (&facts["usable"], &facts["way"], &facts["haul"], &facts["data"]),
         (&true.into(), &"sftp".into(), &Value::Null, &Value::Null)
@@ -85,8 +64,8 @@ fn a_plain_host() {
 
 #[test]
 fn a_host_with_haul() {
-    let w = World::new("");
-    let facts = w.facts(&format!("{AGENT} testhost"));
+    let w = world("");
+    let facts = facts(&w, &format!("{AGENT} testhost"));
     assert_eq!(facts["way"], "haul");
     assert_eq!(facts["haul"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(facts["haul"]["path"], env!("CARGO_BIN_EXE_haul"));
@@ -96,16 +75,16 @@ fn a_host_with_haul() {
     }
     assert!(facts["round_trip"].as_f64().is_some_and(|time| time > 0.0 && time < 5.0), "{facts}");
     assert_eq!(facts["advice"], Value::Array(Vec::new()), "{facts}");
-    let (out, _) = w.ends(0, &format!("{AGENT} --no-direct root@testhost"));
+    let (out, _) = ends(&w, 0, &format!("{AGENT} --no-direct root@testhost"));
     assert!(out.starts_with("root@testhost: works, with haul on the host\n") && !out.contains("data out"), "{out}");
 }
 
 #[test]
 fn ports_that_cannot_be_used_are_said() {
-    let w = World::new("");
+    let w = world("");
     let taken = TcpListener::bind("[::]:0").expect("a port");
     let port = taken.local_addr().expect("its number").port();
-    let facts = w.facts(&format!("{AGENT} --data-ports {port} testhost"));
+    let facts = facts(&w, &format!("{AGENT} --data-ports {port} testhost"));
     for way in ["out", "in"] {
         assert!(facts["data"][way]["works"] == false && facts["data"][way]["error"].is_string(), "{facts}");
     }
@@ -116,8 +95,8 @@ fn ports_that_cannot_be_used_are_said() {
 #[test]
 fn few_sessions_are_counted_and_lived_with() {
     for (allowed, agent) in [(1, ""), (2, ""), (1, AGENT), (2, AGENT)] {
-        let w = World::new(&format!("MaxSessions {allowed}"));
-        let facts = w.facts(&format!("{agent} testhost"));
+        let w = world(&format!("MaxSessions {allowed}"));
+        let facts = facts(&w, &format!("{agent} testhost"));
         assert_eq!(facts["sessions"]["opened"], allowed, "{agent} {facts}");
         assert_eq!(facts["way"], if agent.is_empty() { "sftp" } else { "haul" }, "{facts}");
         assert!(facts["sftp"].is_object(), "{facts}");
@@ -126,7 +105,7 @@ fn few_sessions_are_counted_and_lived_with() {
 
 #[test]
 fn a_master_of_the_users_own_is_not_left() {
-    let w = World::new("MaxSessions 2");
+    let w = world("MaxSessions 2");
     w.server.write("ssh_config", format!("{}  ControlPath {}", w.server.read("ssh_config"), w.path("c-%C").display()));
     let ssh = |words: &[&str]| {
         let mut command = Command::new("ssh");
@@ -134,7 +113,7 @@ fn a_master_of_the_users_own_is_not_left() {
         assert!(command.status().expect("ssh runs").success(), "{words:?}");
     };
     ssh(&["-M", "-N", "-f"]);
-    let facts = w.facts("testhost");
+    let facts = facts(&w, "testhost");
     assert_eq!((&facts["login"]["master"], &facts["sessions"]["opened"]), (&"user".into(), &2.into()), "{facts}");
     assert_eq!(w.server.logins(), 1, "no login but the user's own");
     ssh(&["-O", "exit"]);
@@ -142,23 +121,23 @@ fn a_master_of_the_users_own_is_not_left() {
 
 #[test]
 fn what_cannot_be_reached_ends_with_10_and_the_others_are_said() {
-    let w = World::new("");
+    let w = world("");
     let closed = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").port();
-    let (out, err) = w.ends(10, &format!("ssh://127.0.0.1:{closed} testhost"));
+    let (out, err) = ends(&w, 10, &format!("ssh://127.0.0.1:{closed} testhost"));
     assert!(err.contains("Connection refused") && err.contains("--port"), "{err}");
     assert!(out.contains("does not work: ") && out.contains("testhost: works"), "{out}");
-    let (out, _) = w.ends(10, &format!("--json -q ssh://127.0.0.1:{closed}"));
+    let (out, _) = ends(&w, 10, &format!("--json -q ssh://127.0.0.1:{closed}"));
     let document: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(document["hosts"][0]["usable"], false);
     assert!(document["hosts"][0]["error"]["reason"].as_str().is_some_and(|words| words.contains("refused")), "{out}");
-    w.ends(1, "/tmp");
-    w.ends(1, "s3://bucket/");
+    ends(&w, 1, "/tmp");
+    ends(&w, 1, "s3://bucket/");
 }
 
 #[test]
 fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
-    let w = World::new("ForceCommand internal-sftp");
-    let facts = w.facts("testhost");
+    let w = world("ForceCommand internal-sftp");
+    let facts = facts(&w, "testhost");
     assert_eq!((&facts["way"], &facts["system"], &facts["clock"]), (&"sftp".into(), &Value::Null, &Value::Null), "{facts}");
     assert_eq!(facts["sessions"]["opened"], 8);
     assert!(facts["home"]["free"].as_u64() > Some(0), "{facts}");
@@ -171,16 +150,16 @@ fn a_server_for_sftp_alone_is_described_as_far_as_it_goes() {
 
 #[test]
 fn what_login_scripts_print_is_counted() {
-    let w = World::new("ForceCommand printf 'Welcome to the machine\\n'; eval \"$SSH_ORIGINAL_COMMAND\"");
-    let facts = w.facts(&format!("{AGENT} testhost"));
+    let w = world("ForceCommand printf 'Welcome to the machine\\n'; eval \"$SSH_ORIGINAL_COMMAND\"");
+    let facts = facts(&w, &format!("{AGENT} testhost"));
     assert_eq!((&facts["system"]["noise"], &facts["way"]), (&23.into(), &"haul".into()), "{facts}");
     assert!(facts["advice"].to_string().contains("print 23 bytes"), "{facts}");
 }
 
 #[test]
 fn it_can_place_haul() {
-    let w = World::new("");
-    let (out, err) = w.ends(0, "--install-agent testhost");
+    let w = world("");
+    let (out, err) = ends(&w, 0, "--install-agent testhost");
     assert!(err.contains("installed haul") && out.contains("with haul on the host") && out.contains("/.cache/haul/haul-"), "{out}{err}");
     // One that does not start any more.
     let placed = w.path("home/.cache/haul").join(concat!("haul-", env!("CARGO_PKG_VERSION")));
@@ -188,7 +167,7 @@ fn it_can_place_haul() {
     w.remove(&placed);
     w.write(&placed, begin);
     w.chmod(&placed, 0o700);
-    let (out, _) = w.ends(0, "testhost");
+    let (out, _) = ends(&w, 0, "testhost");
     assert!(
         out.contains("over plain SFTP") && out.contains("does not start") && out.contains("--install-agent replaces the haul"),
         "{out}"

@@ -1,18 +1,19 @@
 //! FTP servers as sources and destinations: vsftpd, ProFTPD and pyftpdlib on loopback, and one that lies.
 
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::ops::Deref;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_test::content;
+use haul_test::compare::What;
+use haul_test::content::bytes;
 use haul_test::ftp_rogue::{Answer, FtpRogue};
 use haul_test::ftpd::{FtpServer, PASSWORD, USER, netrc};
 use haul_test::objects::certificate::Certificate;
+use haul_test::program::{Program, until};
 use haul_test::pty::Terminal;
+use haul_test::scratch::Scratch;
 use haul_test::volume::{Kind, Volume};
 
 /// Bytes of the file `big`.
@@ -20,17 +21,25 @@ const BIG: usize = 9 << 20;
 
 /// A directory with a tree in it; `@` in commands stands for the same directory on the server.
 struct World {
-    place: tempfile::TempDir,
+    scratch: Scratch,
     url: String,
     server: Option<FtpServer>,
 }
 
+impl Deref for World {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
 impl World {
     fn new(server: FtpServer) -> World {
-        let place = tempfile::Builder::new().prefix("haul-ftp-").tempdir().expect("a temporary directory");
-        netrc(place.path()).expect("written");
-        let url = server.url(place.path());
-        World { place, url, server: Some(server) }.filled()
+        let scratch = Scratch::new();
+        netrc(&scratch.home).expect("written");
+        let url = server.url(&scratch.work);
+        World { scratch, url, server: Some(server) }.filled()
     }
 
     fn vsftpd(lines: &str) -> World {
@@ -39,114 +48,61 @@ impl World {
 
     /// `@` is the root of a server that lies.
     fn of(rogue: &FtpRogue) -> World {
-        let place = tempfile::Builder::new().prefix("haul-ftp-").tempdir().expect("a temporary directory");
-        World { place, url: rogue.url(""), server: None }.filled()
+        World { scratch: Scratch::new(), url: rogue.url(""), server: None }.filled()
     }
 
     fn filled(self) -> World {
-        fs::create_dir_all(self.path("src/d/sub")).expect("made");
-        fs::create_dir_all(self.path("src/empty dir")).expect("made");
+        self.sh("mkdir -p src/d/sub 'src/empty dir'");
         for (path, content) in
             [("src/d/a.txt", "hello\n"), ("src/d/b c é.txt", "x"), ("src/d/none", ""), ("src/d/sub/-deep", "deep"), ("src/.hid", "h")]
         {
-            fs::write(self.path(path), content).expect("written");
-            self.set_time(path, 1_500_000_000);
+            self.write_at(path, content, 1_500_000_000);
         }
         for n in 0..60 {
-            fs::write(self.path(&format!("src/d/n{n}")), bytes(n, 100 * n as usize)).expect("written");
-            self.set_time(&format!("src/d/n{n}"), 1_400_000_000 + n);
+            self.write_at(&format!("src/d/n{n}"), bytes(n, 100 * n as usize), 1_400_000_000 + n);
         }
-        fs::write(self.path("src/big"), bytes(99, BIG)).expect("written");
-        self.set_time("src/big", 1_300_000_000);
+        self.write_at("src/big", bytes(99, BIG), 1_300_000_000);
         self
     }
 
-    fn set_time(&self, path: &str, seconds: u64) {
-        let file = fs::File::options().append(true).open(self.path(path)).expect("opened");
-        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).expect("set");
+    /// Writes a file of this time, in seconds since 1970.
+    fn write_at(&self, path: &str, content: impl AsRef<[u8]>, seconds: u64) {
+        self.write(path, content);
+        self.set_time(path, UNIX_EPOCH + Duration::from_secs(seconds));
     }
 
-    fn time(&self, path: &str) -> u64 {
-        let time = self.path(path).metadata().and_then(|meta| meta.modified()).expect("a time");
-        time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.place.path().join(path)
-    }
-
-    fn read(&self, path: &str) -> Vec<u8> {
-        fs::read(self.path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    fn time(&self, path: &str) -> i64 {
+        self.meta(path).mtime()
     }
 
     fn server(&self) -> &FtpServer {
         self.server.as_ref().expect("a real one")
     }
 
-    fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.env_clear().current_dir(self.place.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", self.place.path());
-        command.env("HAUL_STATE_DIR", self.path("state")).env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-        command.args(
-            words
-                .split(' ')
-                .filter(|word| !word.is_empty())
-                .map(|word| word.strip_prefix('@').map_or(word.to_string(), |path| format!("{}{path}", self.url))),
-        );
-        command
-    }
-
-    fn haul(&self, words: &str) -> Output {
-        self.command(words).output().expect("the program runs")
+    fn haul(&self, words: &str) -> Program {
+        let word = |word: &str| word.strip_prefix('@').map_or(word.to_string(), |path| format!("{}{path}", self.url));
+        self.scratch.haul(&words.split_whitespace().map(word).collect::<Vec<_>>().join(" "))
     }
 
     /// Standard output and standard error.
     #[track_caller]
     fn ends(&self, code: i32, words: &str) -> String {
-        let ran = self.haul(words);
-        let text = shown(&ran);
-        assert_eq!(ran.status.code(), Some(code), "haul {words}\n{text}");
-        text
+        let ended = self.haul(words).ends(code);
+        ended.out + &ended.err
     }
 
-    /// Runs until the K-th record of the journal, and is killed there.
+    /// Fails; standard output and standard error.
     #[track_caller]
-    fn killed(&self, record: u32, words: &str) {
-        let ran = self.command(words).env("HAUL_TEST_KILL_AT_RECORD", record.to_string()).output().expect("the program runs");
-        assert_eq!(ran.status.signal(), Some(9), "haul {words}\n{}", shown(&ran));
+    fn fails(&self, words: &str) -> String {
+        let ended = self.haul(words).run();
+        assert!(!ended.status.success(), "{ended}");
+        ended.out + &ended.err
     }
 
     #[track_caller]
     fn same(&self, one: &str, other: &str) {
-        let ran =
-            Command::new("diff").args(["-r", "--no-dereference"]).arg(self.path(one)).arg(self.path(other)).output().expect("diff runs");
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+        self.assert_same(one, other, What::CONTENT);
     }
-
-    fn names(&self, dir: &str) -> Vec<String> {
-        let mut names: Vec<String> = fs::read_dir(self.path(dir))
-            .expect("a directory")
-            .map(|entry| entry.expect("a name").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-fn shown(ran: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
-}
-
-fn bytes(seed: u64, size: usize) -> Vec<u8> {
-    let mut bytes = vec![0; size];
-    content::fill(seed, 0, &mut bytes);
-    bytes
-}
-
-/// Everything below a directory, as one text.
-fn all_text(dir: &Path) -> String {
-    let ran = Command::new("grep").args(["-ra", ""]).arg(dir).output().expect("grep runs");
-    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 fn servers() -> [World; 3] {
@@ -168,13 +124,12 @@ fn trees_go_both_ways() {
         assert!(text.contains("66 files") && text.contains("nothing to transfer"), "{text}");
         let text = w.ends(0, "sync --delete @/there/ back");
         assert!(text.contains("nothing to transfer"), "{text}");
-        fs::write(w.path("src/d/n7"), "changed").expect("written");
-        fs::remove_file(w.path("src/d/n8")).expect("removed");
+        w.write("src/d/n7", "changed");
+        w.remove("src/d/n8");
         w.ends(0, "sync --delete --verify src/ @/there");
         w.same("src", "there");
         w.ends(0, "check -c src/ @/there");
-        fs::write(w.path("there/d/a.txt"), "hellO\n").expect("written");
-        w.set_time("there/d/a.txt", 1_500_000_000);
+        w.write_at("there/d/a.txt", "hellO\n", 1_500_000_000);
         assert!(w.ends(1, "check -c src/ @/there").contains("a.txt"));
     }
 }
@@ -195,13 +150,13 @@ fn commands_work_on_addresses() {
         assert!(w.ends(0, "du @/src").contains("66 files"));
         assert!(w.ends(0, "tree @/made").contains("a.txt"));
         w.ends(0, "mv @/made/a.txt @/made/b.txt");
-        assert_eq!(w.names("made"), ["b.txt", "x"]);
+        assert_eq!(w.entries("made"), ["b.txt", "x"]);
         w.ends(0, "mv @/made/b.txt here");
-        assert_eq!((w.read("here"), w.names("made")), (b"hello\n".to_vec(), vec!["x".to_string()]));
+        assert_eq!((w.read("here"), w.entries("made")), (b"hello\n".to_vec(), vec!["x".to_string()]));
         let text = w.ends(0, "sum --format sha256sum @/src/d/a.txt");
         assert!(text.contains("5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"), "{text}");
         w.ends(0, "rm -r @/made");
-        assert!(!w.path("made").exists());
+        assert!(!w.has("made"));
         assert!(w.ends(23, "cp @/nowhere x").contains("no such file or directory"));
     }
 }
@@ -209,7 +164,7 @@ fn commands_work_on_addresses() {
 #[test]
 fn an_interrupted_download_goes_on() {
     let w = World::vsftpd("");
-    w.killed(8, "cp -j 1 --chunk-size 1M @/src/big copy");
+    assert!(w.haul("cp -j 1 --chunk-size 1M @/src/big copy").killed_at(8).run().was_killed());
     let before = w.server().log().len();
     w.ends(0, "cp -j 1 --chunk-size 1M @/src/big copy");
     assert!(w.read("copy") == w.read("src/big"));
@@ -228,20 +183,16 @@ fn moved(log: &str, what: &str) -> u64 {
 #[test]
 fn an_interrupted_upload_goes_on() {
     let w = World::vsftpd("");
-    w.killed(8, "cp -j 1 --chunk-size 1M src/big @/copy");
+    assert!(w.haul("cp -j 1 --chunk-size 1M src/big @/copy").killed_at(8).run().was_killed());
     // The server writes what it has before it sees that nobody is there any more.
-    let is_logged = || w.server().log().contains(" UPLOAD:");
-    let until = SystemTime::now() + Duration::from_secs(20);
-    while !is_logged() && SystemTime::now() < until {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the upload in the log", || w.server().log().contains(" UPLOAD:"));
     let before = w.server().log().len();
     w.ends(0, "cp -j 1 --chunk-size 1M src/big @/copy");
     assert!(w.read("copy") == w.read("src/big"));
     let log = w.server().log()[before..].to_string();
     let moved = moved(&log, "UPLOAD");
     assert!(moved > 0 && moved < BIG as u64, "{moved} bytes of {BIG}\n{log}");
-    assert_eq!(w.names("").iter().filter(|name| name.starts_with(".haul-")).count(), 0);
+    w.assert_clean("");
 }
 
 #[test]
@@ -258,31 +209,20 @@ fn a_server_that_allows_few_connections_is_enough() {
 #[test]
 fn a_wrong_password_is_refused_and_no_output_has_one() {
     let w = World::vsftpd("");
-    fs::write(w.path(".netrc"), format!("machine 127.0.0.1 login {USER} password hunter2\n")).expect("written");
+    w.write(w.home.join(".netrc"), format!("machine 127.0.0.1 login {USER} password hunter2\n"));
     let text = w.ends(23, "cp @/src/d/a.txt got");
     assert!(text.contains("530") && text.contains("~/.netrc") && !text.contains("hunter2"), "{text}");
-    fs::remove_file(w.path(".netrc")).expect("removed");
+    w.remove(w.home.join(".netrc"));
     // There is no terminal to ask at.
-    let mut command = Command::new("setsid");
-    let ran = command.arg("-w").arg(env!("CARGO_BIN_EXE_haul")).args(["cp", &format!("{}/src/d/a.txt", w.url), "got"]);
-    let ran = ran
-        .env_clear()
-        .env("HOME", w.place.path())
-        .env("HAUL_STATE_DIR", w.path("state"))
-        .current_dir(w.place.path())
-        .output()
-        .expect("it runs");
-    assert!(!ran.status.success() && shown(&ran).contains("no password is known"), "{}", shown(&ran));
+    assert!(!w.haul("cp @/src/d/a.txt got").alone().run().says("no password is known").status.success());
     // One in the address works, with a warning.
     let secret = PASSWORD.replace(' ', "%20");
     let url = w.url.replace(&format!("{USER}@"), &format!("{USER}:{secret}@"));
-    let mut command = w.command("cp -vv");
-    let ran = command.args([format!("{url}/src/d/a.txt"), "got".into()]).output().expect("it runs");
-    let text = shown(&ran);
-    assert!(ran.status.success() && text.contains("other users of this machine"), "{text}");
+    let text = w.ends(0, &format!("cp -vv {url}/src/d/a.txt got"));
+    assert!(text.contains("other users of this machine"), "{text}");
     assert!(!text.contains(PASSWORD) && !text.contains(&secret), "{text}");
     assert_eq!(w.read("got"), b"hello\n");
-    let state = all_text(&w.path("state"));
+    let state = w.all_text(&w.state);
     assert!(!state.contains(PASSWORD) && !state.contains(&secret));
 }
 
@@ -355,12 +295,11 @@ fn a_full_disk_is_reported() {
     // In the server's own mounts only if it starts after them.
     let w = World::vsftpd("");
     let url = w.server().url(volume.path());
-    let ran = w.haul(&format!("cp src/big {url}/"));
-    let text = shown(&ran);
-    assert!(!ran.status.success() && text.contains("451 Failure writing to local file") && text.contains("disk may be full"), "{text}");
+    let text = w.fails(&format!("cp src/big {url}/"));
+    assert!(text.contains("451 Failure writing to local file") && text.contains("disk may be full"), "{text}");
     assert!(!volume.path().join("big").exists());
     let w = World::new(FtpServer::proftpd("").expect("proftpd"));
-    let text = shown(&w.haul(&format!("cp src/big {}/", w.server().url(volume.path()))));
+    let text = w.fails(&format!("cp src/big {}/", w.server().url(volume.path())));
     assert!(text.contains("No space left on device"), "{text}");
     assert!(!volume.path().join("big").exists());
 }
@@ -368,10 +307,10 @@ fn a_full_disk_is_reported() {
 #[test]
 fn names_that_cannot_be_sent_are_refused() {
     let w = World::vsftpd("");
-    fs::write(w.path("src/two\nlines"), "x").expect("written");
+    w.write("src/two\nlines", "x");
     let text = w.ends(23, "cp src/ @/there");
     assert!(text.contains("two\\nlines") && text.contains("line break"), "{text}");
-    fs::remove_file(w.path("src/two\nlines")).expect("removed");
+    w.remove("src/two\nlines");
     w.same("src", "there");
 }
 
@@ -430,10 +369,9 @@ fn lies_end_in_errors() {
         (Box::new(say("SIZE", "213 -1\r\n")), "cp @/file got", "no such file"),
     ] {
         let (w, server) = rogue(&content, lie);
-        let ran = w.haul(words);
-        let text = shown(&ran);
-        assert!(!ran.status.success() && text.contains(part) && !text.contains('\x1b'), "{words}: {part}\n{text}\n{:#?}", server.heard());
-        assert!(!w.path("got").is_file() && !w.path("../out").exists(), "{words}");
+        let text = w.fails(words);
+        assert!(text.contains(part) && !text.contains('\x1b'), "{words}: {part}\n{text}\n{:#?}", server.heard());
+        assert!(!w.path("got").is_file() && !w.has("../out"), "{words}");
     }
 }
 
@@ -445,7 +383,7 @@ fn a_server_that_never_answers_is_given_up() {
     let text = w.ends(30, &format!("cp --timeout 2s ftp://127.0.0.1:{port}/x got"));
     assert!(text.contains("did not answer in time"), "{text}");
     let (w, _) = rogue(b"content", |line| if line.starts_with("RETR") { Answer::Silence } else { Answer::Honest });
-    let text = shown(&w.haul("cp --timeout 2s --retries 0 @/file got"));
+    let text = w.fails("cp --timeout 2s --retries 0 @/file got");
     assert!(text.contains("in time"), "{text}");
 }
 
@@ -488,7 +426,7 @@ fn servers_that_cannot_reach_each_other_pass_files_through_here() {
     to.ends(0, &format!("cp {}/file {there}", w.url));
     assert!(to.read("there") == content, "{:#?}", server.heard());
     assert!(server.heard().iter().any(|line| line.starts_with("PORT")), "{:#?}", server.heard());
-    assert_eq!(to.names("").iter().filter(|name| name.starts_with(".haul-")).count(), 0);
+    to.assert_clean("");
     // A sender that ends too early, or says that it did.
     for reply in ["226 done", "426 broken"] {
         let (w, _) = rogue(&content, move |line| match line.split(' ').next() {
@@ -496,15 +434,15 @@ fn servers_that_cannot_reach_each_other_pass_files_through_here() {
             Some("RETR") => Answer::Say(format!("150 it comes\r\n{reply}\r\n")),
             _ => Answer::Honest,
         });
-        let ran = to.haul(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
-        assert!(!ran.status.success() && !to.path("there2").exists(), "{}", shown(&ran));
+        let text = to.fails(&format!("cp --retries 0 --timeout 4s {}/file {there}2", w.url));
+        assert!(!to.has("there2"), "{text}");
     }
 }
 
 #[test]
 fn a_server_may_have_an_address_of_ipv6() {
     let w = World::vsftpd("listen=NO\nlisten_ipv6=YES");
-    fs::write(w.path(".netrc"), format!("machine ::1 login {USER} password \"{PASSWORD}\"\n")).expect("written");
+    w.write(w.home.join(".netrc"), format!("machine ::1 login {USER} password \"{PASSWORD}\"\n"));
     let url = |path: &str| w.server().url(w.path(path)).replace("127.0.0.1", "[::1]");
     w.ends(0, &format!("cp src/ {}", url("there")));
     w.same("src", "there");
@@ -529,9 +467,9 @@ fn a_refusal_after_the_first_login_means_that_there_are_too_many() {
 #[test]
 fn a_password_can_be_typed_and_is_not_shown() {
     let w = World::vsftpd("");
-    fs::remove_file(w.path(".netrc")).expect("removed");
+    w.remove(w.home.join(".netrc"));
     let typed = |word: &str| {
-        let mut terminal = Terminal::start(w.command("cp @/src/d/a.txt got")).expect("a terminal");
+        let mut terminal = Terminal::start(w.haul("cp @/src/d/a.txt got").command()).expect("a terminal");
         terminal.expect("root@127.0.0.1's password: ", Duration::from_secs(60)).expect("it asks");
         terminal.send_line(word).expect("typed");
         let status = terminal.end(Duration::from_secs(60)).expect("it ends");

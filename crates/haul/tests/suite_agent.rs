@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use haul_core::hash::Algorithm;
 use haul_stores::agent::{Host, Pipes, Remote, RootOptions, SessionOptions};
 use haul_stores::ssh::{Login, Target, remote_command};
 use haul_test::sshd::Sshd;
@@ -37,6 +38,18 @@ fn piped(word: Option<&str>) -> haul_core::Result<Pipes> {
 }
 
 store_suite!(pipe, || fixture(piped));
+
+#[test]
+fn every_digest_is_computed_by_the_remote_haul() {
+    let fixture = fixture(piped);
+    fixture.put("file", b"content");
+    for algorithm in Algorithm::ALL {
+        let mut hasher = algorithm.begin();
+        hasher.update(b"content");
+        let digest = fixture.store.digest(&fixture.stat("file"), algorithm).expect("it reads the file");
+        assert_eq!(digest, Some(hasher.finish()), "{algorithm:?}");
+    }
+}
 
 /// One server and one login for the whole file, as long as the process lives.
 fn login() -> Arc<Login> {

@@ -30,10 +30,9 @@ impl Deref for World {
 
 impl World {
     fn new(tree: &str) -> World {
-        let scratch = Scratch::new();
-        scratch.tree("run/ backing/ slow/");
-        scratch.tree(tree);
-        World { scratch, host: None }
+        let world = World { scratch: Scratch::with("run/ backing/ slow/"), host: None };
+        world.tree(tree);
+        world
     }
 
     /// With a host `testhost` behind a link.

@@ -7,7 +7,7 @@ use haul_core::{Error, ErrorKind, Result};
 use rustix::fs::fstatvfs;
 
 use super::look::Standing;
-use super::plan::{GRAIN, Plan};
+use super::plan::{BLOCK, Plan};
 
 /// Whether a set may be created in a directory with this content.
 pub fn admit(standing: &Standing, add: bool) -> Result<()> {
@@ -42,7 +42,7 @@ pub fn room(plan: &Plan, top: BorrowedFd<'_>, standing: &Standing) -> Result<()>
     let free = fstatvfs(top).map_err(|e| Error::io(e.into(), "ask for free space"))?;
     let totals = plan.totals();
     let dirs = totals.dirs.saturating_sub(standing.dirs);
-    let needed = totals.allocated.saturating_sub(standing.allocated) + dirs * GRAIN;
+    let needed = totals.allocated.saturating_sub(standing.allocated) + dirs * BLOCK;
     let inodes = (totals.files + totals.symlinks).saturating_sub(standing.complete) + dirs;
     let left = if rustix::process::geteuid().is_root() { free.f_bfree } else { free.f_bavail }.saturating_mul(free.f_frsize);
     let refuse = |why: String| Err(Error::new(ErrorKind::NoSpace, "make data").because(why).hint(SMALLER));

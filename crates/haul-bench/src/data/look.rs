@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, readlinkat,
 use rustix::io::Errno;
 
 use super::content::Content;
-use super::plan::{File, GRAIN, Kind, Plan, mtime};
+use super::plan::{BLOCK, File, Kind, Plan, mtime};
 use super::worker::{BUFFER, Batches, Worker, together};
 
 /// The coarsest times of file systems in use: two seconds (FAT).
@@ -147,7 +147,7 @@ pub fn survey(plan: &Plan, top: BorrowedFd<'_>, threads: usize, cancel: &Cancel)
                 Found::Complete => {
                     own.complete += 1;
                     if file.kind == Kind::Regular {
-                        own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(GRAIN);
+                        own.allocated += plan.content.stored(file.seed, file.size).next_multiple_of(BLOCK);
                     }
                 }
                 Found::Torn if holds_beginning(dir, &name, &file, &plan.content, cancel)? => own.begun += 1,

@@ -43,7 +43,7 @@ pub struct Totals {
     pub bytes: u64,
     /// The same without holes.
     pub stored: u64,
-    /// The same in blocks of `GRAIN` bytes, which a file system must have free.
+    /// The same in blocks of `BLOCK` bytes, which a file system must have free.
     pub allocated: u64,
     pub largest: u64,
     /// Levels of directories below the top.
@@ -51,7 +51,7 @@ pub struct Totals {
 }
 
 /// The block of most file systems, in bytes.
-pub const GRAIN: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 
 impl Totals {
     /// Files and links.
@@ -169,7 +169,7 @@ impl Plan {
             bins[at] = Bin { from, files: bins[at].files + 1, bytes: bins[at].bytes.saturating_add(file.size) };
             totals.bytes = totals.bytes.checked_add(file.size).ok_or(TOO_LARGE)?;
             totals.stored += stored;
-            totals.allocated = totals.allocated.checked_add(stored.next_multiple_of(GRAIN)).ok_or(TOO_LARGE)?;
+            totals.allocated = totals.allocated.checked_add(stored.next_multiple_of(BLOCK)).ok_or(TOO_LARGE)?;
             totals.largest = totals.largest.max(file.size);
         }
         (self.totals, self.histogram) = (totals, Histogram(bins.into_iter().filter(|bin| bin.files > 0).collect()));

@@ -260,7 +260,7 @@ fn setup(workers: u32, cancel: Cancel) -> Setup {
         spill: std::env::temp_dir(),
         heartbeat: Box::new(|| {}),
         sentence: String::new(),
-        poke: Arc::default(),
+        show_progress: Arc::default(),
     }
 }
 

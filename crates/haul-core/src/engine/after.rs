@@ -1,5 +1,5 @@
-//! What is done when everything has landed. The order is the safety: links need their leaders, deletes need a run without a
-//! failure, times of directories come when nothing is made or removed in them any more.
+//! The work after all transfers. The order is the safety: links need their leaders, deletes a run without a failure, and times of
+//! directories come last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,8 @@ use crate::plan::Act;
 use crate::schedule::DirWork;
 
 use super::context::Context;
-use super::post_pass::{lock, sort};
+use super::post_pass::sort;
+use crate::lock::lock;
 
 /// Two byte strings in one record.
 pub fn pair(a: &[u8], b: &[u8]) -> Vec<u8> {

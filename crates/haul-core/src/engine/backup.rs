@@ -22,8 +22,8 @@ pub fn back_up_by_rename(cx: &Context, name: &Name) -> Result<bool> {
     gone_is_done(in_backup(cx, &kept, || retry(|| cx.target().rename(name, &kept, true)))).map(|()| true)
 }
 
-/// Runs `keep`, and once more after the directories above `kept` have been made if they were missing. `NotFound` then means
-/// that the name does not exist, or that an earlier call whose answer was lost has moved it.
+/// Runs `keep`, again after making missing directories above `kept`. `NotFound` then means that the name does not exist, or that
+/// an earlier call whose answer was lost moved it.
 fn in_backup(cx: &Context, kept: &Name, keep: impl Fn() -> Result<()>) -> Result<()> {
     match keep() {
         Err(e) if e.kind() == ErrorKind::NotFound && cx.target().caps().dirs => {}

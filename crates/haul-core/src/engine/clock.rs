@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::entry::Name;
 use crate::event::InFlight;
+use crate::lock::lock;
 use crate::tune::{Op, Sample};
 
 pub struct Clock {
@@ -39,10 +40,6 @@ pub struct Load {
     pub bytes: u64,
     pub entries: u64,
     pub failed: bool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Clock {
@@ -107,8 +104,8 @@ fn cpu(clock: rustix::time::ClockId) -> Duration {
     Duration::new(now.tv_sec.try_into().unwrap_or(0), now.tv_nsec.try_into().unwrap_or(0))
 }
 
-/// How long the threads that this process has now could have run and had no processor: the second number of
-/// `/proc/PID/task/TID/schedstat` (nanoseconds), 0 where the kernel does not keep it. Threads that have ended are not in it.
+/// How long the present threads were runnable without a processor: the second number of `/proc/PID/task/TID/schedstat`
+/// (nanoseconds), 0 where the kernel does not keep it.
 pub fn run_delay() -> Duration {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let one = |task: std::fs::DirEntry| {

@@ -1,7 +1,7 @@
 //! What every stage may use: the job and its planner, and groups of which a stage takes what it needs.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cancel::Cancel;
@@ -53,6 +53,7 @@ pub struct Context {
     pub step: Step,
     /// That files with several names are not written in place was said.
     pub in_place_refused: AtomicBool,
+    gap_reported: AtomicBool,
 }
 
 /// What an earlier run left, and where this one keeps what may be left of it.
@@ -98,6 +99,7 @@ impl Context {
             hard: Mutex::default(),
             spill,
             in_place_refused: AtomicBool::new(false),
+            gap_reported: AtomicBool::new(false),
             owners: Owners::of(job.clone()),
             step: Step::new(slow),
             job,
@@ -126,8 +128,8 @@ impl Context {
         self.writes() && (self.target().caps().dirs || self.target().caps().markers)
     }
 
-    /// Whether the destination copies a file of this size by itself. What is to be verified is read, so
-    /// that it passes through here; a move is content with the word of the system.
+    /// Whether the destination copies a file of this size by itself. With `--verify` the content passes through here; a move trusts
+    /// the system.
     pub fn copies(&self, work: &DirWork, size: u64) -> bool {
         let within = self.target().copies(self.source(work), size);
         within && self.writes() && self.job.backup.is_none() && (!self.job.verify || self.job.remove_source) && !self.job.links.follow
@@ -139,6 +141,14 @@ impl Context {
             && self.job.keep.has(MetaMask::MODE)
             && self.target().caps().direct_create
             && self.target().staging(target).is_some()
+    }
+
+    /// Warns once, before the first file is replaced, where a reader may find neither the old file nor the new one.
+    pub fn warn_of_gap(&self) {
+        if !self.target().caps().atomic_commit && !self.gap_reported.swap(true, Ordering::Relaxed) {
+            let words = "the destination cannot replace files atomically: each updated file is absent for a moment";
+            self.out.warn(Warning::Note(words.to_string()));
+        }
     }
 
     pub fn hard(&self) -> MutexGuard<'_, HardLinks> {
@@ -160,8 +170,7 @@ impl Context {
         }
     }
 
-    /// Owners as the destination numbers them, and modes and owners that were asked for: what the destination is to show of an entry that has
-    /// just come from a root.
+    /// Maps owners to the destination's numbers and applies `--chmod` and `--chown`: once for each entry that comes from a root.
     pub fn transform(&self, root: usize, entry: &mut Entry) {
         if let Some(first) = self.owners.map(root, entry) {
             self.out.warn(Warning::SetIdLeft(first));

@@ -17,8 +17,9 @@ use crate::store::{Flow, remove_emptied};
 
 use super::backup::{back_up_by_rename, leads_to};
 use super::context::Context;
-use super::post_pass::{IN_MEMORY, lock};
+use super::post_pass::IN_MEMORY;
 use super::tries::{gone_is_done, retry_each};
+use crate::lock::lock;
 
 /// Entries removed by one call.
 const BATCH: usize = 256;
@@ -38,36 +39,36 @@ pub fn extra(cx: &Context, work: &DirWork, target: &Entry) {
         cx.out.report().extra += 1;
         return cx.out.item(Action::Extra, Why::Extra, target);
     }
-    doom(cx, work, target);
+    mark_for_deletion(cx, work, target);
 }
 
 /// It goes when all has landed.
-pub fn doom(cx: &Context, work: &DirWork, target: &Entry) {
+pub fn mark_for_deletion(cx: &Context, work: &DirWork, target: &Entry) {
     if cx.job.deletion.is_none() || cx.job.mode != Mode::Copy || cx.ends.stays(target) {
         return;
     }
     let mut record = target.ino.to_le_bytes().to_vec();
     record.push(codec::kind_number(target.kind));
     record.extend(target.name.path());
-    cx.out.spilled(lock(&cx.post_pass.doomed).push(&record));
+    cx.out.spilled(lock(&cx.post_pass.to_delete).push(&record));
     cx.post_pass.dir(&cx.out, work);
 }
 
 /// After everything has landed, and not at all if anything failed to list or to copy.
 pub fn deletes(cx: &Arc<Context>) {
-    let topmost = lock(&cx.post_pass.doomed).len();
+    let topmost = lock(&cx.post_pass.to_delete).len();
     if topmost == 0 || cx.cancel.is_set() {
         return;
     }
     if cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors) {
         return skip_deletes(cx, topmost);
     }
-    let mut doomed = std::mem::replace(&mut *lock(&cx.post_pass.doomed), SpillQueue::new(&cx.spill, IN_MEMORY));
+    let mut to_delete = std::mem::replace(&mut *lock(&cx.post_pass.to_delete), SpillQueue::new(&cx.spill, IN_MEMORY));
     if let Some(most) = cx.job.deletion.and_then(|deletion| deletion.most) {
         let mut again = SpillQueue::new(&cx.spill, IN_MEMORY);
         let mut count = 0;
         loop {
-            let record = match doomed.pop() {
+            let record = match to_delete.pop() {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
                 Err(e) => return cx.out.spilled(Err(e)),
@@ -79,7 +80,7 @@ pub fn deletes(cx: &Arc<Context>) {
             }
             cx.out.spilled(again.push(&record));
         }
-        doomed = again;
+        to_delete = again;
         // Whatever went wrong while they were counted, the count is not to be trusted.
         if cx.cancel.is_set() || (cx.out.impaired.load(Ordering::Relaxed) && cx.job.deletion.is_none_or(|deletion| !deletion.ignore_errors))
         {
@@ -99,7 +100,7 @@ pub fn deletes(cx: &Arc<Context>) {
     let mut parent = None;
     let mut batch = Vec::new();
     loop {
-        let record = match doomed.pop() {
+        let record = match to_delete.pop() {
             Ok(record) => record,
             Err(e) => return cx.out.spilled(Err(e)),
         };
@@ -193,8 +194,8 @@ fn deleted(cx: &Context, entry: &Entry) {
     cx.out.item(Action::Delete, Why::Extra, entry);
 }
 
-/// Whether the filter keeps a name that only the destination has. One whose listing does not tell its kind is kept if it
-/// would be as a file or, where it may be one, as a directory.
+/// Whether the filter keeps a name that only the destination has. An entry of unknown kind is kept if it would be as a file or as
+/// a directory.
 pub fn protected(cx: &Context, entry: &Entry) -> bool {
     if cx.job.deletes_excluded() || cx.job.filter.is_empty() {
         return false;
@@ -207,8 +208,8 @@ pub fn protected(cx: &Context, entry: &Entry) -> bool {
     }
 }
 
-/// Everything below a directory that may be removed, parents before their children, in bounded memory; and
-/// whether the filters protect it, in which case nothing below it is looked at.
+/// Everything below a directory that may be removed, parents first, in bounded memory; and whether the filters protect it, which
+/// leaves all below it alone.
 fn below(cx: &Context, name: &Name, each: &mut dyn FnMut(&Entry, bool)) {
     let mut stack = SpillStack::new(&cx.spill, IN_MEMORY);
     cx.out.spilled(stack.push(&name.path()));
@@ -261,9 +262,8 @@ fn would_go(cx: &Context, top: &Entry, each: &mut dyn FnMut(&Entry)) {
     }
 }
 
-/// A directory with all that is in it, children before parents. Each round lists again and removes some, so
-/// that a directory of any size is emptied in the memory of one batch. What the filters protect stays, and so
-/// do the directories above it.
+/// Removes a directory tree, children first. Each round lists again and removes one batch, so that memory is bounded. What the
+/// filters protect stays, with the directories above it.
 pub fn delete_tree(cx: &Context, top: Entry) {
     if cx.ends.is_source(&top) {
         return cx.out.fail(&is_the_source(&top), Kind::Dir);

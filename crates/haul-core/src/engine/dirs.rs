@@ -22,8 +22,7 @@ pub fn top(root: usize, entry: Option<Entry>, fresh: bool, attributes: bool) -> 
     Arc::new(top)
 }
 
-/// Whether nothing stands at the destination yet. Asked for the top only: there one listing saves a look-up
-/// of every name in it.
+/// Whether the destination's top is empty: one listing saves a look-up of each name in it.
 pub fn fresh_target(cx: &Context) -> bool {
     let mut empty = true;
     let listed = cx.out.timed(

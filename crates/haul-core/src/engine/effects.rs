@@ -1,5 +1,5 @@
-//! What the plan of a name needs to have done first, or has done in place of a copy: renames, links, removals, and the mode
-//! of a directory. What remains of the plan goes on from there.
+//! Changes that the plan of a name needs first, or in place of a copy: renames, links, removals, modes of directories. The plan
+//! continues afterwards.
 
 use crate::store::Within;
 use std::sync::Arc;
@@ -69,8 +69,7 @@ fn one(cx: &Context, work: &Arc<DirWork>, effect: Effect, plans: &mut Plans) {
     }
 }
 
-/// `mv` on one file system: whether the name was given away, with all that is below it. What cannot be renamed is
-/// copied and removed.
+/// `mv` within one file system: renames the entry with all below it. `false` if it has to be copied and removed.
 fn rename(cx: &Context, work: &DirWork, entry: &Entry) -> bool {
     let root = &cx.job.roots[work.root];
     work.touch();

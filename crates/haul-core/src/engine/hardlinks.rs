@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::entry::Entry;
 
-/// Files with several names are few in most trees and many in some; this many are followed in memory
-/// (about 100 bytes each), the rest go to disk and are done at the end.
+/// Hard-linked files that are tracked in memory (about 100 bytes each); the rest spill to disk and are done at the end.
 const MOST: usize = 100_000;
 
 /// Leaders by device and inode, forgotten when the last of their names has been seen.

@@ -43,9 +43,8 @@ impl Identity {
         self.job.target.stat(name, MetaMask::NONE).ok()
     }
 
-    /// Whether what has the name at both ends is one inode. A move asks that of two hosts as well: they may be one, or have
-    /// mounted the same network file system, whose files have their numbers everywhere and whose devices (of major number 0)
-    /// have not.
+    /// Whether a name is one inode at both ends. A move asks this of two hosts too: they may be one, or mount one network file
+    /// system, where inodes are equal and devices (major number 0) are not.
     pub fn is_one_inode(&self, entry: &Entry, target: &Entry) -> bool {
         let same = (entry.dev, entry.ino) == (target.dev, target.ino);
         if self.same_system || self.same_host || !self.job.remove_source {
@@ -78,8 +77,8 @@ impl Identity {
         place.is_some() && place != root
     }
 
-    /// Whether an entry that only the destination has is none of this run's business: on another file system, or the
-    /// directory of the journals, this run's own among them.
+    /// Whether an entry that only the destination has is to be left alone: it is on another file system, or the directory of the
+    /// journals.
     pub fn stays(&self, target: &Entry) -> bool {
         self.is_across(target) || self.is_state(target)
     }

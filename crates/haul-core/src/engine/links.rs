@@ -11,8 +11,9 @@ use super::aliases::{Alias, is_one_file, linked, pair, unpair};
 use super::backup::back_up;
 use super::context::Context;
 use super::look::copy_one;
-use super::post_pass::{lock, sorted};
+use super::post_pass::sorted;
 use super::tries::retry;
+use crate::lock::lock;
 
 pub fn hard_links(cx: &Arc<Context>) {
     loop {
@@ -45,8 +46,8 @@ struct Group {
     leader: Option<Box<[u8]>>,
 }
 
-/// Files with many names of which none could lead when it was met. One that the walk found whole leads, else one
-/// of which an earlier run landed something, else the first in order; it is copied now.
+/// Hard-linked files without a leader so far. The leader is a name that the walk found complete, else one that an earlier run
+/// began, else the first in order.
 pub fn late_leaders(cx: &Arc<Context>) {
     let mut group = Group::default();
     for record in sorted(&cx.post_pass.linked, &cx.out) {

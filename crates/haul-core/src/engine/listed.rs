@@ -14,8 +14,8 @@ use super::names::push;
 use super::task::{DestinationState, Name as Named};
 use super::tries::retry;
 
-/// Paths in order, so that one stack of open directories serves them all. Directories on
-/// the way are made as they are at the source, without what else is in them.
+/// Sorts paths, so that one stack of open directories serves all. Directories above them are made as they are at the source,
+/// without their other entries.
 pub fn feed(cx: &Arc<Context>, root: usize, paths: impl Iterator<Item = Result<Vec<u8>>>) {
     let top = top(root, None, fresh_target(cx), false);
     cx.sched.hold(&top);

@@ -1,5 +1,4 @@
-//! Both sides of a directory listed and paired: what only one of them has, and what a destination that folds case
-//! calls by another spelling.
+//! Lists and pairs both sides of a directory, spellings of one name at a case-folding destination included.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +9,7 @@ use crate::schedule::DirWork;
 use crate::store::Found;
 
 use super::context::Context;
-use super::deletes::{doom, extra, protected};
+use super::deletes::{extra, mark_for_deletion, protected};
 use super::names::{BATCH, admitted, push, selected};
 use super::sorted::{self, Sorted};
 use super::task::{DestinationState, Name as Named};
@@ -19,8 +18,7 @@ use super::tries::look_up;
 pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::time::Duration) -> crate::Result<()> {
     let dir_path = work.dir.path();
     let sources = cx.out.timed(|times| &mut times.source_listing, || sorted::source(cx, work))?;
-    // What cannot be listed at the destination is no reason to copy less, but nothing is deleted on that ground,
-    // and its names are looked up: they may be there.
+    // If the destination's directory cannot be listed, its names are looked up one by one and nothing is deleted.
     let listed = cx.out.timed(|times| &mut times.target_listing, || sorted::target(cx, work));
     let (targets, unmatched) = match listed {
         Ok(targets) => (targets, DestinationState::Absent),
@@ -53,7 +51,7 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::ti
                 }
                 if !selected(cx, Some(&dir_path), &source) {
                     if let Some(target) = target.filter(|_| cx.job.deletes_excluded()) {
-                        doom(cx, work, &target);
+                        mark_for_deletion(cx, work, &target);
                     }
                     continue;
                 }
@@ -82,9 +80,8 @@ pub fn list_merged(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut std::ti
     Ok(())
 }
 
-/// A destination that folds case (or normalises names) lists under one spelling what the source has under
-/// another. Whether two spellings are one only it can say: names that the listings do not pair are looked up,
-/// and what was found that way is no extra.
+/// A destination that folds case (or normalizes names) lists one spelling of a name that the source has in another. Unpaired names
+/// are therefore looked up, and what is found so is not extra.
 #[derive(Default)]
 struct Folding {
     /// The source's names in lower case.

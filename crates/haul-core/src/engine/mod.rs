@@ -84,12 +84,12 @@ pub struct Setup {
     /// The first sentence of the output.
     pub sentence: String,
     /// Takes one progress snapshot at once whenever it is set: SIGUSR1.
-    pub poke: Arc<std::sync::atomic::AtomicBool>,
+    pub show_progress: Arc<std::sync::atomic::AtomicBool>,
 }
 
 /// Does the job. Failures of single names are in the report and were events; this returns always.
 pub fn run(job: Job, setup: Setup) -> Report {
-    let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, poke } = setup;
+    let Setup { observer, journal, past, cancel, tuner, most_workers, processors, spill, heartbeat, sentence, show_progress } = setup;
     observer.on(&Event::Started { sentence: &sentence });
     let (workers_fixed, limit) = (job.workers.is_some() && !job.ordered, job.limit.map(|l| l as f64));
     let machine = Machine { processors, workers_fixed, limit, names: observer.names() };
@@ -99,7 +99,7 @@ pub fn run(job: Job, setup: Setup) -> Report {
     // Threads that are started from here on have it from this one.
     let reporter = cx.clone();
     let _retries = Scope::new(cx.job.retries, cancel, move |error, again| reporter.out.retried(error, again)).enter();
-    let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, poke);
+    let mut supervisor = supervise::Supervisor::start(cx.clone(), tuner, most_workers, heartbeat, show_progress);
 
     let finished = feed(&cx, &mut supervisor) && after::finish(&cx, &mut supervisor);
     supervisor.stop();
@@ -114,7 +114,7 @@ pub fn run(job: Job, setup: Setup) -> Report {
         cx.out.warn(crate::event::Warning::NoJournal(trouble));
     }
     supervisor.measure(&mut report);
-    (report.far_source, report.far_destination) = remote_work(&cx, report.elapsed);
+    (report.remote_source, report.remote_destination) = remote_work(&cx, report.elapsed);
     let verdict = verdict(&report, machine, &ends);
     (report.limiter, report.limited_by, report.next) = (verdict.limiter, verdict.sentence, verdict.next);
     observer.on(&Event::Finished(&report));

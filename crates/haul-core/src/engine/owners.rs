@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | 0 | | 0 |
 //! | has a name | knows it | the number of that name there |
-//! | has a name | does not | the same number; setuid and setgid bits are left out, for it may be somebody else's |
+//! | has a name | does not | the same number, without setuid and setgid bits: it may be another user's |
 //! | has no name | has no name for it either | the same number |
 //! | has no name | has a name for it | the same number, without setuid and setgid bits |
 //!
-//! The source's name is the one that an entry brings ([`Entry::owners`]: of objects), else what the source's machine calls the
-//! number. Where the destination keeps names, entries go there with them.
+//! The source's name is the one that an entry brings ([`Entry::owners`]: of objects), else the one that the source's machine has
+//! for the number. Where the destination keeps names, entries are sent with them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,8 +70,8 @@ impl Owners {
         self.foreign.get(root).is_some_and(|foreign| *foreign)
     }
 
-    /// Gives an entry of a source the owner and group that it is to have at the destination. Not twice: a number that was
-    /// mapped is the destination's. What comes back is the first of which bits are left out for that.
+    /// Maps owner and group of a source's entry to the destination's numbers, once per entry. Returns the first name whose setuid
+    /// or setgid bit is left out for that.
     pub fn map(&self, root: usize, entry: &mut Entry) -> Option<Vec<u8>> {
         if !self.maps(root) {
             return None;

@@ -267,6 +267,9 @@ pub fn sort_out(cx: &Context, work: &Arc<DirWork>, entry: Entry, step: Step, sta
             let verified_first = cx.job.verify && !cx.holds(&entry) && !matches!(cx.target().caps().write, WriteStyle::Parts { .. });
             let alone = replace && (cx.job.in_place || cx.job.backup.is_some() || verified_first);
             let whole = entry.size <= SMALL && !cx.source(work).caps().streams && !sparse && !cx.copies(work, entry.size) && !alone;
+            if replace && !cx.job.in_place {
+                cx.warn_of_gap();
+            }
             match whole {
                 true => plans.next.small.push(small(entry, step)),
                 false => plans.next.large.push(OpenFile::new(&cx.job, work, entry, step)),

@@ -1,16 +1,16 @@
-//! What must wait until everything has landed: hard links, deletes, directories that would lock us out.
-//!
-//! All of it waits on disk past a few MiB. What is done with it, and in which order, is in `after.rs`.
+//! Work that waits until everything has been transferred: hard links, deletes, directories that would lock haul out. Past a few
+//! MiB it waits on disk; `after.rs` does it.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::{Dir, Entry, Name, Time};
 use crate::schedule::DirWork;
 use crate::spill::{Sorter, SpillQueue};
 
 use super::reporter::Reporter;
+use crate::lock::lock;
 
 /// Bytes each queue keeps in memory.
 pub const IN_MEMORY: usize = 2 << 20;
@@ -20,17 +20,13 @@ pub struct PostPass {
     pub links: Mutex<SpillQueue>,
     /// Names of files with many names that did not fit in memory, by device and inode.
     pub linked: Mutex<Option<Sorter>>,
-    pub doomed: Mutex<SpillQueue>,
+    pub to_delete: Mutex<SpillQueue>,
     /// Directories whose attributes come last, deepest first.
     pub dirs: Mutex<Option<Sorter>>,
     /// The source's directories that a move is done with, deepest first.
     pub emptied: Mutex<Option<Sorter>>,
     /// Names that stand on both sides, of which a part may be allowed to be deleted.
     pub matched: AtomicU64,
-}
-
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Longer paths first is not enough; a parent sorts before its children, so the reverse is deepest first.
@@ -43,7 +39,7 @@ impl PostPass {
         PostPass {
             links: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             linked: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, <[u8]>::cmp))),
-            doomed: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
+            to_delete: Mutex::new(SpillQueue::new(spill, IN_MEMORY)),
             dirs: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             emptied: Mutex::new(Some(Sorter::new(spill, IN_MEMORY, reversed))),
             matched: AtomicU64::new(0),
@@ -88,8 +84,7 @@ pub fn sorted(from: &Mutex<Option<Sorter>>, out: &Reporter) -> impl Iterator<Ite
     sorted.into_iter().flatten().map_while(|record| record.map_err(|e| out.spilled(Err(e))).ok())
 }
 
-/// A directory that gets its attributes last. Its time comes along: when names were removed from the source it is not the
-/// directory's any more.
+/// A directory that gets its attributes last. Its time is kept here, since removing names at the source changes it.
 pub struct LateDir {
     pub root: usize,
     pub mtime: Time,

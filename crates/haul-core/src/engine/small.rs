@@ -105,24 +105,23 @@ fn is_far(store: &dyn Store) -> bool {
 }
 
 /// Where the time of a `get_bundle` went: as the store says, and the rest to the way, or to reading where there is none.
-fn got_times(spent: Spent, took: Duration, far: bool) -> Times {
+fn got_times(spent: Spent, took: Duration, remote: bool) -> Times {
     let rest = took.saturating_sub(spent.sum());
     let mut times = Times { opening: spent.metadata, reading: spent.reading + spent.writing, hashing: spent.hashing, ..Times::default() };
-    *(if far { &mut times.network } else { &mut times.reading }) += rest;
+    *(if remote { &mut times.network } else { &mut times.reading }) += rest;
     times
 }
 
 /// The same of a `put_bundle`.
-fn put_times(spent: Spent, took: Duration, far: bool) -> Times {
+fn put_times(spent: Spent, took: Duration, remote: bool) -> Times {
     let rest = took.saturating_sub(spent.sum());
     let mut times = Times { metadata: spent.metadata, writing: spent.reading + spent.writing, hashing: spent.hashing, ..Times::default() };
-    *(if far { &mut times.network } else { &mut times.writing }) += rest;
+    *(if remote { &mut times.network } else { &mut times.writing }) += rest;
     times
 }
 
-/// The intent is in the journal before the first name is. What comes back is still open: the files are to be
-/// verified before it is closed. Also says how long the store took. With `held` the files get no more than their staging
-/// names, which are put there, in the order of the bundle.
+/// Writes the intent before the first name is created, and returns it open if the files are to be verified first; also how long
+/// the store took. With `held` the files get only their staging names, which are put there in the bundle's order.
 fn put(cx: &Context, work: &DirWork, bundle: &mut Bundle, held: Option<&mut Vec<Name>>) -> (Option<u32>, Duration) {
     if let Some(leaf) = cx.job.rename.as_ref().filter(|_| work.dir.is_root()) {
         for item in &mut bundle.items {

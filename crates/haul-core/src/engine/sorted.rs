@@ -126,8 +126,7 @@ fn once(cx: &Context, store: &dyn Store, dir: &Dir, met: fn(Error) -> Error) -> 
     Ok(Sorted { memory: Vec::new().into_iter(), spilled: Some((spilled, dir.clone())), _room: None })
 }
 
-/// By bytes of the leaf alone: on both sides of one directory that is enough, and a name that is a
-/// directory here and a file there still meets.
+/// By bytes of the leaf alone, so that a directory and a file of one name meet.
 fn by_name(a: &Entry, b: &Entry) -> Ordering {
     order((&a.name.leaf, false), (&b.name.leaf, false))
 }

@@ -1,10 +1,10 @@
-//! How many bytes of a chunk set out before the journal hears that they are there: about a second's work of one worker, so
-//! that whatever ends the run costs no more than two.
+//! How many bytes of a chunk are sent before the journal records them: about a second's work, so that an interruption loses at
+//! most two.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A step is never smaller: it costs a record, and a round trip where the destination is far.
+/// A step is never smaller: it costs a record, and a round trip where the destination is remote.
 const LEAST: u64 = 64 << 10;
 /// The first step where nothing is known of a place that may be slow.
 const CAUTIOUS: u64 = 256 << 10;

@@ -1,5 +1,5 @@
-//! The calling thread of a run: it starts workers, ticks the tuner, shows progress, keeps the journal
-//! flushed, and watches signals, the deadline, the free space, and whether anything moves at all.
+//! The calling thread of a run: starts workers, ticks the tuner, shows progress, flushes the journal, and watches signals, the
+//! deadline, free space and stalls.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -38,7 +38,7 @@ pub struct Supervisor {
     limits: Limits,
     peak: u32,
     heartbeat: Box<dyn FnMut() + Send>,
-    poke: Arc<AtomicBool>,
+    show_progress: Arc<AtomicBool>,
     next: Timetable,
     rate: Rate,
     forecast: Forecast,
@@ -84,7 +84,13 @@ impl Rate {
 }
 
 impl Supervisor {
-    pub fn start(cx: Arc<Context>, tuner: Box<dyn Tuner>, most: u32, heartbeat: Box<dyn FnMut() + Send>, poke: Arc<AtomicBool>) -> Self {
+    pub fn start(
+        cx: Arc<Context>,
+        tuner: Box<dyn Tuner>,
+        most: u32,
+        heartbeat: Box<dyn FnMut() + Send>,
+        show_progress: Arc<AtomicBool>,
+    ) -> Self {
         let now = Instant::now();
         let room = limits::most_workers().unwrap_or(u32::MAX);
         if room < most && cx.job.workers.is_some() {
@@ -102,7 +108,7 @@ impl Supervisor {
             limits: Limits { workers: 1 },
             peak: 0,
             heartbeat,
-            poke,
+            show_progress,
             next: Timetable { tick: now, show: now, flush: now, beat: now, space: now + Duration::from_secs(1) },
             rate: Rate::default(),
             forecast: Forecast::default(),
@@ -181,7 +187,7 @@ impl Supervisor {
             (self.heartbeat)();
             self.next.beat = now + Duration::from_secs(5);
         }
-        if now >= self.next.show || self.poke.swap(false, Ordering::Relaxed) {
+        if now >= self.next.show || self.show_progress.swap(false, Ordering::Relaxed) {
             self.show(now, phase);
             self.next.show = now + Duration::from_millis(150);
         }
@@ -190,9 +196,9 @@ impl Supervisor {
             self.next.space = now + Duration::from_secs(1);
         }
         let until = self.next.tick.min(self.next.show).saturating_duration_since(now);
-        let (rung, bell) = &self.shared.bell;
-        let rung = rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = bell.wait_timeout_while(rung, until.max(Duration::from_millis(1)), |rung| !*rung);
+        let (woken, wake) = &self.shared.wake;
+        let woken = woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = wake.wait_timeout_while(woken, until.max(Duration::from_millis(1)), |woken| !*woken);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
         true
     }
@@ -302,8 +308,7 @@ impl Supervisor {
         }
     }
 
-    /// Warns once, as soon as what the walk has found cannot fit. Asked on a thread of its own: on a dead mount the
-    /// answer never comes, and a signal must be seen all the same.
+    /// Warns once if what the walk has found cannot fit. Queried on a thread of its own: a dead mount never answers.
     fn watch_space(&self) {
         if !self.cx.writes() || self.shared.warned_space.load(Ordering::Relaxed) || self.shared.measuring.swap(true, Ordering::Acquire) {
             return;

@@ -10,8 +10,7 @@ pub fn retry<T>(call: impl FnMut() -> Result<T>) -> Result<T> {
     Tries::begin().call(call)
 }
 
-/// [`retry`] after a call on many names: those that failed and may be tried again are, one by one, until a failure that
-/// ends the run.
+/// [`retry`] for each name that failed in a call on many, until a fatal error.
 pub fn retry_each<T>(answers: Vec<Result<T>>, mut again: impl FnMut(usize) -> Result<T>) -> Vec<Result<T>> {
     let mut over = false;
     let settle = |(i, answer): (usize, Result<T>)| {
@@ -34,8 +33,7 @@ pub fn gone_is_done(removed: Result<()>) -> Result<()> {
     }
 }
 
-/// [`retry`] for what takes a name away: if that is not there when the call is made again, the call before has taken it, and
-/// its answer was lost.
+/// [`retry`] for calls that remove a name: a missing name on a repeated call counts as removed by the one whose answer was lost.
 pub fn retry_gone(mut call: impl FnMut() -> Result<()>) -> Result<()> {
     let mut again = false;
     retry(|| {

@@ -1,9 +1,8 @@
-//! Verification: what was written is read back, past the caches there are, and compared with the hash made
-//! while the source was read.
+//! Verification: what was written is read back past the caches and compared with the hash made while the source was read.
 //!
-//! A small new file is verified after it has its name, so its bundle's intent stays open until then: a run that ends in
-//! between leaves names that the next run does again, not names that look done. One that replaces another is verified under
-//! its staging name and renamed then: at any moment the name has the old content or the verified new one.
+//! A small new file is verified after it has its name, so its bundle's intent stays open until then and an interrupted run
+//! copies it again. One that replaces another is verified under its staging name and then renamed: the name always has the old
+//! content or the verified new one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,8 +90,8 @@ pub fn perform(cx: &Arc<Context>, checks: Vec<Check>) {
     report.times.verifying += began.elapsed().saturating_sub(spent.hashing);
 }
 
-/// They have their names and hold what they should. What is to be kept for good, or is to be the only copy, has its name on
-/// the medium before its source goes.
+/// The files have their names and the right content. Where they are to be durable, or to be the only copy, the names are synced
+/// before their sources are removed.
 fn done(cx: &Context, checks: Vec<Check>) {
     let renamed: Vec<Name> = checks.iter().filter(|check| check.held.is_some()).map(|check| cx.target_name(&check.entry.name)).collect();
     let kept = match (cx.job.sync || cx.job.remove_source) && !renamed.is_empty() {
@@ -168,8 +167,8 @@ fn take_back(cx: &Context, check: &Check) {
     }
 }
 
-/// A large file that could be read back only under its final name. What fails the check is removed. What it takes goes to
-/// `spent`: settling and reading to `reading`.
+/// Verifies a large file that can be read back only under its final name; removes it if that fails. Syncing and reading count as
+/// `reading` in `spent`.
 pub fn landed(
     cx: &Context,
     source: &dyn Source,
@@ -194,8 +193,8 @@ pub fn landed(
     judged
 }
 
-/// Chunk by chunk against the receipts of a large file, before it is committed. A chunk without a hash
-/// (landed by a run that did not verify) is hashed at the source.
+/// Compares chunk by chunk with the receipts of a large file, before its commit. A chunk without a hash (from a run that did not
+/// verify) is hashed at the source.
 pub fn large(
     cx: &Context,
     source: &dyn Source,

@@ -1,5 +1,4 @@
-//! From a source root to names: directories are listed, and batches of their names handed on. Everything here is a task of
-//! the pool.
+//! Lists directories from a source root and hands on batches of names. All of it is tasks of the pool.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,8 +133,7 @@ fn list_source(cx: &Arc<Context>, work: &Arc<DirWork>, drained: &mut Duration) -
     listed.map_err(Error::of_source)
 }
 
-/// What a listing has given so far. Names that went on their way cannot be called back, so that one that breaks off
-/// and is begun again must not give them twice.
+/// Names that a listing has given: if it fails and is repeated they are not handed on twice.
 struct Handed {
     any: bool,
     /// Hashes of what came; `None` when they are not kept (a listing of this machine does not break off) or are too many.

@@ -22,7 +22,7 @@ pub struct Shared {
     pub warned_space: AtomicBool,
     /// Worker time without a task, in nanoseconds.
     pub idle: AtomicU64,
-    pub bell: (Mutex<bool>, Condvar),
+    pub wake: (Mutex<bool>, Condvar),
 }
 
 /// A panic is a bug, and must end the run with a message instead of leaving it to wait for ever.
@@ -38,9 +38,9 @@ pub fn guarded<T>(cx: &Context, work: impl FnOnce() -> T) -> Option<T> {
 }
 
 pub fn ring(shared: &Shared) {
-    let (rung, bell) = &shared.bell;
-    *rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-    bell.notify_all();
+    let (woken, wake) = &shared.wake;
+    *woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    wake.notify_all();
 }
 
 /// Workers are not joined: one that never returns from a system call must not keep the program.

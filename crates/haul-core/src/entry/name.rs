@@ -8,8 +8,7 @@ use smallvec::SmallVec;
 
 use super::show;
 
-/// A directory below a store's root. The same node names the directory on both sides of a copy; a
-/// store keeps what it knows of it (a descriptor, a handle) in a cache of its own under `id`.
+/// A directory below a store's root, on both sides of a copy. A store caches its descriptor or handle under `id`.
 #[derive(Clone)]
 pub struct Dir(Arc<Node>);
 
@@ -118,8 +117,7 @@ impl Name {
         }
     }
 
-    /// Splits `a/b/c` into nodes below `root`. For names that come from people, lists and journals;
-    /// `None` if a part is empty, `.` or `..`, but an empty path is the root itself.
+    /// Splits `a/b/c` into nodes below `root`. `None` if a part is empty, `.` or `..`; an empty path is the root.
     pub fn parse(root: &Dir, path: &[u8]) -> Option<Self> {
         if path.is_empty() {
             return Some(Name::of(root));

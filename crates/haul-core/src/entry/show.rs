@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A name as a terminal may show it: control characters and bytes that are not UTF-8 escaped in the
-/// manner of Rust and C (`\n`, `\x1b`, `\xff`), so that a hostile name cannot write to the screen.
+/// A name for a terminal: control characters and invalid UTF-8 are escaped as in Rust and C (`\n`, `\x1b`, `\xff`), so that a
+/// hostile name cannot write to the screen.
 pub fn show(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for part in name.utf8_chunks() {
@@ -54,8 +54,7 @@ pub fn unshown(shown: &str) -> Vec<u8> {
     bytes
 }
 
-/// Text for people that may hold an argument as it was typed: what [`show`] escapes in names is escaped here, but for line ends,
-/// tabs and backslashes, which belong to the text.
+/// [`show`] for text that may contain an argument as typed: line ends, tabs and backslashes are kept.
 pub fn show_text(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| is_deceptive(c) && c != '\n' && c != '\t';
     if !text.contains(harmful) {
@@ -72,8 +71,8 @@ pub fn show_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Characters that a terminal acts on, that reorder the text around them, or that nobody can see. The joiners U+200C and U+200D are
-/// none: names in Persian, in Indic scripts and with emoji need them.
+/// Characters that a terminal acts on, that reorder text, or that are invisible. The joiners U+200C and U+200D are allowed: names
+/// in Persian, Indic scripts and with emoji need them.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -75,9 +75,9 @@ impl Glob {
         self.search(text)
     }
 
-    /// Tries the shortest run for each star and lengthens the latest on failure. Going back further than the
-    /// latest `*` and the latest `**` finds nothing new: what stands between two stars matches as far left as it
-    /// can, and a `*` that is stopped by a slash would be stopped by the same slash if an earlier `*` took more.
+    /// Tries the shortest run for each star and lengthens the latest on failure. Going back beyond the latest `*` and `**` finds
+    /// nothing new: what is between two stars matches as far left as possible, and a slash that stops a `*` stops it however much
+    /// an earlier one took.
     fn search(&self, text: &[u8]) -> bool {
         let (mut token, mut at) = (0, 0);
         // Where to go on after the star, and what is the first byte it has not taken.

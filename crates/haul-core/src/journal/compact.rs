@@ -9,8 +9,8 @@ use super::record::{self, Record};
 /// Leaves in one record, so that none comes near the bound of a payload.
 const LEAVES: usize = 1000;
 
-/// Writes the log that folds to `fold`, as the run of `begun` goes on with it; says its length in bytes.
-/// What landed elsewhere and what earlier runs left open stands before `begun`, the rest behind it.
+/// Writes the log that folds to `fold`, as the run of `begun` continues it; returns its length in bytes. State of earlier runs
+/// stands before `begun`, the rest behind it.
 pub(super) fn write(fold: &Fold, begun: &Record, out: &mut dyn Write) -> io::Result<u64> {
     let mut log = Out { out, buffer: HEADER.to_vec(), length: 0 };
     for session in fold.sessions.values() {

@@ -1,14 +1,13 @@
 //! Which job a journal belongs to.
 
-/// A job as far as its journal is concerned: what is copied and where to, whatever the flags, so that a
-/// rerun that prints more or has other numbers of workers goes on with the same journal. The strings are places as messages show
-/// them ([`crate::store::Place::words`]), made absolute by the caller.
+/// The identity of a job for its journal: what is copied where, without flags, so that a rerun with other output or workers
+/// continues the same journal. The strings are places as in messages ([`crate::store::Place::words`]), made absolute by the
+/// caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub sources: Vec<String>,
     pub target: String,
-    /// Which service and account the target's name leads to, where the name alone does not say it (an object store's
-    /// endpoint); else empty.
+    /// Service and account of the target where its name does not contain them (an object store's endpoint); else empty.
     pub reached: String,
 }
 

@@ -107,8 +107,8 @@ pub struct Clean {
     pub unknown: Vec<String>,
 }
 
-/// A job about to be removed, locked as long as this lives. The caller abandons what is left of it at the
-/// target first: once the journal is removed nothing names it any more.
+/// A job about to be removed, locked for the lifetime of this value. The caller first abandons its unfinished writes: the journal
+/// has their only record.
 #[derive(Debug)]
 pub struct Cleaning {
     pub info: JobInfo,

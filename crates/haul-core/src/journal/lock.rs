@@ -1,8 +1,7 @@
 //! One run of a job at a time, on one node or on several that share a home directory.
 //!
-//! The evidence, from the best on: a file lock that is refused; the same boot and a process that lives; a
-//! heartbeat. A file lock that is granted proves nothing about other nodes, because some file systems
-//! keep locks to themselves or have none.
+//! The evidence, best first: a file lock that is refused; the same boot and a live process; a heartbeat. A file lock that is
+//! granted says nothing about other nodes: some file systems keep locks to themselves or have none.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -101,8 +100,8 @@ impl Holder {
         })
     }
 
-    /// Whether the holder is still at work, as far as can be told from `here` at `now` (seconds since
-    /// 1970). `locked`: the file lock was granted to us. `born` is [`born`].
+    /// Whether the holder is still active, as far as `here` shows at `now` (seconds since 1970). `locked`: the file lock was
+    /// granted to us. `born` is [`born`].
     pub fn is_at_work(&self, here: &Here, now: i64, locked: bool, born: impl Fn(u32) -> Option<u64>) -> bool {
         let same_boot = self.here.boot == here.boot;
         if self.released || locked && (same_boot || self.here.host == here.host) {
@@ -115,8 +114,7 @@ impl Holder {
     }
 }
 
-/// A lock that is held until it is dropped. A kill frees it for this node at once and for others after
-/// `SILENCE`.
+/// A lock, held until it is dropped. A kill frees it for this node at once, for others after `SILENCE`.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -151,8 +149,8 @@ impl Lock {
         Ok(Ok(Lock { file, path: path.to_path_buf(), holder: Mutex::new(holder) }))
     }
 
-    /// A sign of life. The holder that took the lock away, if one did: on another node, after this
-    /// process had been stopped for longer than `SILENCE`.
+    /// A heartbeat. Returns the new holder if another node took the lock, after this process was stopped for longer than
+    /// `SILENCE`.
     pub fn heartbeat(&self, now: i64) -> Option<Holder> {
         let mut holder = self.holder.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(other) = holder_of(&self.path)

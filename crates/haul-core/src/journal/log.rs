@@ -5,13 +5,12 @@ use std::io::{self, Read};
 use super::record::Record;
 use crate::fill::fill;
 
-/// The first bytes of every log. The byte at [`VOID_AT`] becomes 1 when a run that could no longer append
-/// has thrown away an unfinished write: then no receipt in the log may be trusted.
+/// The first bytes of every log. The byte at [`VOID_AT`] becomes 1 when a run that cannot append any more abandons a write: then
+/// no receipt in the log counts.
 pub(super) const HEADER: [u8; 8] = *b"haulj1\0\n";
 pub(super) const VOID_AT: u64 = 6;
 
-/// Bytes of a payload at most: far more than a bundle of the longest names, so that a length that is
-/// garbage shows as such.
+/// The largest payload in bytes: far more than a bundle of the longest names, so that a garbage length is detected.
 pub(super) const PAYLOAD_MOST: usize = 64 << 20;
 
 const FRAME: usize = 8;

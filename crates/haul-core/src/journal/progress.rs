@@ -4,93 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::chunks::Chunks;
 use super::identity::Identity;
 use super::log::Reader;
 use super::record::{Record, VERSION, token_of};
 use crate::entry::Stamp;
-use crate::store::{Receipt, Token};
-
-/// Which chunks of a file landed, and what is needed of their receipts. A bit or two a chunk as long as
-/// receipts carry neither hash nor tag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunks {
-    /// By index / 64.
-    words: BTreeMap<u32, Word>,
-    proofs: BTreeMap<u32, Proof>,
-    /// Of chunks that did not land as a whole, how many of their first bytes did, under this boot of this host. No more than
-    /// there were workers.
-    parts: BTreeMap<u32, u64>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Word {
-    landed: u64,
-    /// Landed under this boot of this host, so that a kill cannot have undone it.
-    own: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Proof {
-    tag: Box<[u8]>,
-    hash: Option<u128>,
-}
-
-impl Chunks {
-    fn insert(&mut self, receipt: Receipt, own: bool) {
-        let bit = 1u64 << (receipt.index % 64);
-        self.parts.remove(&receipt.index);
-        let word = self.words.entry(receipt.index / 64).or_default();
-        word.landed |= bit;
-        if own {
-            word.own |= bit;
-        } else {
-            word.own &= !bit;
-        }
-        if receipt.hash.is_none() && receipt.tag.is_empty() {
-            self.proofs.remove(&receipt.index);
-        } else {
-            self.proofs.insert(receipt.index, Proof { tag: receipt.tag, hash: receipt.hash });
-        }
-    }
-
-    fn insert_part(&mut self, index: u32, bytes: u64) {
-        if !self.has(index) {
-            self.parts.insert(index, bytes);
-        }
-    }
-
-    /// Chunks that landed in part: index, and how many of their first bytes.
-    pub fn parts(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.parts.iter().map(|(index, bytes)| (*index, *bytes))
-    }
-
-    pub fn has(&self, index: u32) -> bool {
-        self.words.get(&(index / 64)).is_some_and(|word| word.landed >> (index % 64) & 1 == 1)
-    }
-
-    /// Whether the chunk landed under another boot or on another host: what was in that system's memory
-    /// may be lost, so it is to be hashed again before it is trusted.
-    pub fn is_foreign(&self, index: u32) -> bool {
-        self.words.get(&(index / 64)).is_some_and(|word| (word.landed & !word.own) >> (index % 64) & 1 == 1)
-    }
-
-    pub fn any_foreign(&self) -> bool {
-        self.words.values().any(|word| word.landed & !word.own != 0)
-    }
-
-    pub fn count(&self) -> u64 {
-        self.words.values().map(|word| u64::from(word.landed.count_ones())).sum()
-    }
-
-    /// In the order of their indices.
-    pub fn receipts(&self) -> impl Iterator<Item = Receipt> {
-        let bits = self.words.iter().flat_map(|(at, word)| (0..64).filter(|bit| word.landed >> bit & 1 == 1).map(move |bit| at * 64 + bit));
-        bits.map(|index| match self.proofs.get(&index) {
-            Some(proof) => Receipt { index, tag: proof.tag.clone(), hash: proof.hash },
-            None => Receipt { index, tag: Box::default(), hash: None },
-        })
-    }
-}
+use crate::store::Token;
 
 /// An unfinished write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +99,7 @@ impl Fold {
                 self.own = version == VERSION && boot == self.boot && host == self.host;
                 if !self.own {
                     // What an earlier run of this boot landed in part, the run of another one went on with.
-                    self.sessions.values_mut().for_each(|session| session.landed.parts.clear());
+                    self.sessions.values_mut().for_each(|session| session.landed.clear_parts());
                 }
                 self.identity = Some(identity);
                 self.finished = false;
@@ -334,8 +253,7 @@ pub enum Resume {
 }
 
 impl Progress {
-    /// What there is for the file at `path` below the target's root, now that its source has `stamp`.
-    /// Each session is given out once.
+    /// How to begin the file at `path` below the target's root, whose source has `stamp`. Each session is returned once.
     pub fn take(&self, path: &[u8], stamp: &Stamp) -> Resume {
         let mut sessions = self.lock();
         let Some(found) = sessions.get_mut(path) else {
@@ -352,8 +270,8 @@ impl Progress {
         taken.unwrap_or(Resume::Fresh)
     }
 
-    /// Whether the file was about to be created in place: to be done again, whatever it looks like.
-    /// `dir` is its directory's path below the target's root.
+    /// Whether the file was about to be created in place and must be copied again. `dir` is its directory's path below the
+    /// target's root.
     pub fn unfinished(&self, dir: &[u8], leaf: &[u8]) -> bool {
         self.unfinished.get(dir).is_some_and(|leaves| leaves.contains(leaf))
     }
@@ -388,8 +306,7 @@ impl Progress {
         self.unfinished.is_empty() && self.lock().is_empty()
     }
 
-    /// The sessions that nobody took, in the order in which they were opened: a complete run abandons and
-    /// drops them at its end.
+    /// The sessions that were not taken, in order of opening: a complete run abandons them at its end.
     pub fn leftovers(&self) -> Vec<Session> {
         let mut left: Vec<Session> = std::mem::take(&mut *self.lock()).into_values().flatten().collect();
         left.sort_unstable_by_key(|session| session.session);

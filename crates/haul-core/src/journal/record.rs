@@ -46,8 +46,8 @@ pub enum Record {
     Dropped {
         session: u32,
     },
-    /// These names of `dir` are about to be created in place. One that begins with `/`, as no name does, is the
-    /// token of a small file that is about to be staged: see [`staged`].
+    /// Names of `dir` that are about to be created in place. One that begins with `/` is the token of a small file about to be
+    /// staged: see [`staged`].
     Intent {
         bundle: u32,
         dir: Vec<u8>,

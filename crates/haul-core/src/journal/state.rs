@@ -33,9 +33,8 @@ pub(super) const FIGURES: &str = "figures";
 /// How often a run that waits for another looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// Where journals are kept, from the environment as `look` gives it: `$HAUL_STATE_DIR`, else
-/// `$XDG_STATE_HOME/haul`, else `$HOME/.local/state/haul`. `None` if none of them says. An empty value
-/// counts as none, and so does a relative one of the latter two (the XDG rules want it so).
+/// The journals' directory: `$HAUL_STATE_DIR`, else `$XDG_STATE_HOME/haul`, else `$HOME/.local/state/haul`. Empty values count as
+/// unset, and relative ones of the latter two (XDG). `None` if all are unset.
 pub fn default_root(look: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |word: &str| look(word).filter(|value| !value.is_empty()).map(PathBuf::from);
     let absolute = |word: &str| path(word).filter(|path| path.is_absolute());
@@ -61,8 +60,8 @@ pub struct Begin {
     pub arguments: Vec<Vec<u8>>,
     /// The text of the transfer's spec; empty where there is none.
     pub spec: String,
-    /// What earlier runs landed is not gone on with: their unfinished writes are stale. Names that were
-    /// about to be created in place are still done again.
+    /// Discards receipts of earlier runs: their unfinished writes are stale. Names that were about to be created in place are
+    /// still copied again.
     pub restart: bool,
     /// How long to wait for another run of the job; `None`: not at all.
     pub wait: Option<Duration>,
@@ -95,8 +94,8 @@ impl State {
         self.root.join("jobs")
     }
 
-    /// Takes the job's lock. `Busy` if another run of the job holds it, with words that say who does and
-    /// what to do; `Cancelled` if the wait was ended. Any other error: there is no journal to be had.
+    /// Takes the job's lock. `Busy` if another run of the job holds it, with who and what to do; `Cancelled` if the wait was
+    /// ended. Any other error: no journal can be kept.
     pub fn begin(&self, identity: &Identity, begin: Begin) -> Result<JobDir> {
         let path = self.jobs().join(identity.id());
         let until = begin.wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -164,8 +163,7 @@ pub struct JobDir {
     here: Here,
 }
 
-/// The journal that was given out, if one was. Workers that are stuck may outlive the job's directory;
-/// what they append then is not kept.
+/// The journal that was opened. Workers that are stuck may outlive the job's directory; what they append then is lost.
 #[derive(Debug, Default)]
 struct Opened(Mutex<Option<Journal>>);
 
@@ -187,9 +185,8 @@ impl JobDir {
         self.identity.id()
     }
 
-    /// Opens the journal: what earlier runs left open, and where this one writes. Called once. An error
-    /// if there is one that cannot be read, for it may name files that look whole and are not; a journal
-    /// that cannot be written is no error, see [`Journal`].
+    /// Opens the journal, once: the progress of earlier runs, and where this run writes. A journal that cannot be read is an
+    /// error, since it may name incomplete files; one that cannot be written is not, see [`Journal`].
     pub fn journal(&self) -> Result<(Journal, Progress)> {
         let path = self.path.join("journal");
         let (mut fold, good) = match read_log(&path, &self.here) {
@@ -219,8 +216,8 @@ impl JobDir {
         Ok((journal, fold.into_progress(self.begin.restart)))
     }
 
-    /// A sign of life for other nodes: every 5 s or so. `Busy` if a run on another node has taken the
-    /// lock, because this one had been silent for a minute: then it must stop.
+    /// A heartbeat for other nodes, every 5 s. `Busy` if a run on another node took the lock after a minute without one: then this
+    /// run must stop.
     pub fn heartbeat(&self, now: SystemTime) -> Result<()> {
         let now = unix(now);
         match self.lock.heartbeat(now) {
@@ -229,8 +226,8 @@ impl JobDir {
         }
     }
 
-    /// The job is complete: only `record`, a short text, is kept of it. An error if not even that could
-    /// be written; the lock is free in any case.
+    /// Ends a complete job: only `record`, a short text, is kept. An error if that cannot be written; the lock is released in any
+    /// case.
     pub fn finish(self, record: &str) -> Result<()> {
         if let Some(journal) = self.journal.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             journal.finish();
@@ -255,8 +252,7 @@ impl JobDir {
         put_file(&self.path, FIGURES, figures).map_err(|error| fail(error, "write the figures", &self.path))
     }
 
-    /// The job is not complete: what is buffered is written and the journal stays for the next run. Nothing
-    /// more is kept in it by this one. Dropping does the same.
+    /// Ends an incomplete job: flushes the journal, which stays for the next run. Dropping does the same.
     pub fn keep(self) {}
 
     fn about(&self) -> String {

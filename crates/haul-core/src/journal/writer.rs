@@ -19,8 +19,7 @@ use crate::store::{Receipt, Token};
 /// Bytes that wait for a flush at most: some 2,000 receipts.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes of a log from which on it is worth writing it anew without what is closed: about three million
-/// small files, or the receipts of 2 TB in 1 MiB chunks.
+/// Log size in bytes from which on it is compacted: about three million small files, or the receipts of 2 TB in 1 MiB chunks.
 pub(super) const COMPACT_FROM: u64 = 64 << 20;
 
 /// Called after the n-th record, from 1, has been written. Must not call the journal.
@@ -72,8 +71,8 @@ impl Journal {
         }))
     }
 
-    /// The journal at `path` from here on: written anew with what is open in `fold`, or, where that
-    /// fails, what is there up to `good` bytes and then `begun`.
+    /// Opens the journal at `path`: compacted to what is open in `fold`, or, if that fails, the first `good` bytes and then
+    /// `begun`.
     pub(super) fn begin(path: &Path, fold: &Fold, good: u64, begun: Record) -> Self {
         match rewrite(path, fold, &begun).or_else(|_| append(path, good, &begun)) {
             Ok((file, end)) => Self::over(file, path, end, begun, fold.next_session),
@@ -124,8 +123,7 @@ impl Journal {
         self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Numbers a write that has been begun, and has it written before it returns. A session that is
-    /// continued keeps its number and is not opened again. Without a journal the number is all there is.
+    /// Numbers a write and records it before it returns. A resumed session keeps its number.
     pub fn open_session(&self, path: &[u8], stamp: &Stamp, chunk: u64, token: &Token) -> Result<u32> {
         let session = self.0.sessions.fetch_add(1, Ordering::Relaxed);
         let _unrecorded_is_begun_anew = self.0.append(When::Through, |to| record::put_opened(to, session, path, stamp, chunk, token));
@@ -147,16 +145,15 @@ impl Journal {
         self.0.append(When::Later, |to| record::put_committed(to, session));
     }
 
-    /// The write was abandoned and nothing of it is left. Written before it returns: what is begun under
-    /// the same token afterwards must not inherit these receipts.
+    /// Records that the write was abandoned, before it returns: a later write under the same token must not inherit its receipts.
     pub fn dropped(&self, session: u32) {
         if !self.0.append(When::Through, |to| record::put_dropped(to, session)) {
             self.0.void();
         }
     }
 
-    /// These names of the directory at `dir` below the target's root are about to be created in place; one
-    /// write(2) before it returns. `Unsupported` if it could not be written: then they must be staged.
+    /// Records that these names of `dir` below the target's root are about to be created in place, with one write(2).
+    /// `Unsupported` if that failed: then they must be staged.
     pub fn intent(&self, dir: &[u8], leaves: &mut dyn Iterator<Item = &[u8]>) -> Result<u32> {
         let bundle = self.0.bundles.fetch_add(1, Ordering::Relaxed);
         if self.0.append(When::Through, |to| record::put_intent(to, bundle, dir, leaves)) {
@@ -264,8 +261,7 @@ impl Shared {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
     }
 
-    /// Marks the log so that no receipt in it counts. One byte that is there already: this works on a
-    /// full disk, which is why the journal is off.
+    /// Invalidates all receipts by changing one existing byte, which works on a full disk.
     fn void(&self) {
         if let Some(log) = self.log().as_mut() {
             let _read_only_cannot_be_helped = log.file.write_all_at(&[1], VOID_AT);
@@ -301,8 +297,8 @@ impl Log {
         Ok(())
     }
 
-    /// Reads the log back rather than keeping in memory what is open: it holds the names of every bundle
-    /// that is on its way. If it fails the log stays as it is, to be tried again at twice the length.
+    /// Compacts from the log itself: keeping in memory what is open would hold the names of every bundle in flight. If it fails
+    /// the log stays, and the next attempt is at twice the length.
     fn compact(&mut self) {
         if let Ok((file, end)) = self.anew() {
             self.file = file;
@@ -332,8 +328,7 @@ impl Drop for Shared {
     }
 }
 
-/// A new log in the place of the old one, in one step. Synced: the one place where a crash of the system
-/// could lose more than the last records.
+/// Replaces the log atomically. Synced: only here could a crash lose more than the last records.
 fn rewrite(path: &Path, fold: &Fold, begun: &Record) -> io::Result<(File, u64)> {
     let beside = path.with_extension("new");
     let write = || {

@@ -52,8 +52,7 @@ pub fn compare(old: &Outline, new: &Outline) -> Vec<Part> {
     parts.0
 }
 
-/// The pieces of the old version, to be found by content. Sorted rather than hashed: a peer who chooses the hashes
-/// gains nothing, nor do millions of equal pieces cost anything.
+/// The pieces of the old version by content. Sorted, not hashed: a peer who chooses hashes or many equal pieces gains nothing.
 struct Places<'a> {
     pieces: &'a [Piece],
     starts: Vec<u64>,

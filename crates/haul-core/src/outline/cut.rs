@@ -35,14 +35,12 @@ pub(super) fn most(average: u32) -> u32 {
     average * 4
 }
 
-/// `bits` ones below the highest bit. High bits depend on most bytes; the highest is left out so that the mask
-/// can be shifted with the hash in [`scan`].
+/// `bits` ones below the highest bit. High bits depend on most bytes; the highest is free so that [`scan`] can shift the mask.
 fn mask(bits: u32) -> u64 {
     ((1 << bits) - 1) << (63 - bits)
 }
 
-/// Makes the [`Outline`] of one version from buffers as they are read, whatever their sizes. Keeps nothing of them: its
-/// memory is that of the pieces found.
+/// Makes the [`Outline`] of one version from buffers of any size, of which it keeps nothing but the pieces.
 pub struct Outliner {
     average: u32,
     /// What of the gear hash must be zero: up to the average, and behind it.
@@ -101,8 +99,8 @@ impl Outliner {
         Outline { average: self.average, size: self.size, pieces: self.pieces }
     }
 
-    /// How many of `bytes` belong to the piece at hand, `None` if it goes on behind them. What the gear hash was before
-    /// it has forgotten when the piece can first end.
+    /// How many of `bytes` belong to the current piece, `None` if it continues. The gear hash has forgotten earlier pieces when a
+    /// piece can first end.
     fn cut(&mut self, bytes: &[u8]) -> Option<usize> {
         let so_far = self.length;
         let until = |length: u32| (length.saturating_sub(so_far) as usize).min(bytes.len());

@@ -95,8 +95,8 @@ pub struct Location {
     /// Without brackets; the bucket for S3, and none for all of them.
     pub host: Option<String>,
     pub port: Option<u16>,
-    /// Without the slashes at its end, but for `/` itself. For ssh, relative to the login directory unless it begins with a slash;
-    /// for S3 the key, from which at most one slash was taken, empty for the bucket itself.
+    /// Without slashes at its end, but for `/` itself. For ssh, relative to the login directory unless it begins with a slash; for
+    /// S3 the key, empty for the bucket.
     pub path: Vec<u8>,
     /// Whether the path or the key ended in a slash.
     pub trailing_slash: bool,
@@ -107,7 +107,6 @@ impl Location {
     /// argument would otherwise be a host's.
     ///
     /// # Errors
-    ///
     /// What is no address, and what holds a password.
     pub fn parse(argument: &OsStr, schemes: &[Scheme], exists: &dyn Fn(&Path) -> bool) -> Result<Location, AddressError> {
         let text = argument.as_bytes();
@@ -179,8 +178,8 @@ impl Location {
         self.scheme != Scheme::LOCAL && self.scheme != Scheme::STDIO
     }
 
-    /// Whether the contents of a directory are meant rather than the directory: a slash at the end, or,
-    /// where there are directories, `.` or `..` or nothing (a host's login directory) as the last part.
+    /// Whether the contents of a directory are meant: a slash at the end, or, where there are directories, `.`, `..` or nothing (a
+    /// host's login directory) as the last component.
     pub fn means_contents(&self) -> bool {
         let last = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         self.trailing_slash || self.path.is_empty() || (!self.scheme.keys && matches!(last, b"." | b".."))

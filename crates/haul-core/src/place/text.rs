@@ -64,7 +64,6 @@ impl Fault {
 /// The user in front of the `@`, if there is one, and the rest. `advice` is what to do in place of a password, which is refused.
 ///
 /// # Errors
-///
 /// A password, or what can be no user's name.
 pub fn split_user<'a>(scheme: &str, authority: &'a [u8], advice: &str) -> Result<(Option<String>, &'a [u8]), Fault> {
     let Some(at) = authority.iter().rposition(|byte| *byte == b'@') else { return Ok((None, authority)) };

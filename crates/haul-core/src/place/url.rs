@@ -18,7 +18,6 @@ pub fn without_password(word: &[u8]) -> Vec<u8> {
 /// `user@host:port/path`, with `/~/` for the login directory and `%xx` where the scheme has them.
 ///
 /// # Errors
-///
 /// A password, no host, or what can be no host, user, port or path.
 pub fn parse(scheme: Scheme, rest: &[u8]) -> Result<Location, Fault> {
     let (authority, path) = split_authority(rest);

@@ -54,8 +54,8 @@ impl<K: Kinds> Scheduler<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a task. `None`: the work is done, or the run is stopped. The caller returns it by `done`.
-    /// `worker` counts from 0; those at or above the limit sleep.
+    /// Waits for a task, to be returned by `done`. `None`: the work is done, or the run is stopped. `worker` counts from 0; those
+    /// at or above the limit sleep.
     pub fn next(&self, worker: u32) -> Option<Task<K>> {
         let mut state = self.lock();
         loop {
@@ -85,8 +85,7 @@ impl<K: Kinds> Scheduler<K> {
         }
     }
 
-    /// For a worker in the middle of a listing: something to do instead of waiting for room, while there
-    /// is too much queued. `None` means go on listing.
+    /// A task for a worker in the middle of a listing while the queues are full. `None`: continue listing.
     pub fn drain(&self) -> Option<Task<K>> {
         let mut state = self.lock();
         loop {
@@ -178,14 +177,14 @@ impl<K: Kinds> Scheduler<K> {
         self.lock().completion.open(work, 1);
     }
 
-    /// Another process does what is at `path` with all that is below it: one open item of `above`, the directory that it is
-    /// in, until [`Scheduler::end_outside`] names the same path. Paths are what leaves a process; they count once each.
+    /// Counts `path`, which another process copies with all below it, as one open item of `above`, its directory, until
+    /// [`Scheduler::end_outside`].
     pub fn begin_outside(&self, above: &Arc<DirWork>, path: &[u8]) {
         self.lock().completion.begin_outside(above, path.into());
     }
 
-    /// It has done so, or has given it up: a worker takes the reply as a task and closes the item. `false` if nothing
-    /// waits for this path, as after a second reply.
+    /// The other process has finished or given up: a worker takes the reply as a task and closes the item. `false` if nothing
+    /// waits for this path.
     pub fn end_outside(&self, path: &[u8], reply: K::Reply) -> bool {
         let mut state = self.lock();
         let awaited = state.completion.end_outside(path, reply);

@@ -12,8 +12,8 @@ use super::tree::{DirWork, PendingDir};
 /// Directories that wait in memory, at some 300 bytes each.
 const MOST: usize = 8 * 1024;
 
-/// A stack: the walk goes down before it goes on, which keeps the stack small. Past some thousands they wait on disk;
-/// their parents stay.
+/// A stack, so that the walk is depth-first and the stack small. Past some thousands directories wait on disk; their parents stay
+/// in memory.
 pub struct Pending {
     stack: Vec<PendingDir>,
     spilled: SpillStack,

@@ -59,8 +59,8 @@ pub struct Pool {
     pub last: bool,
 }
 
-/// What one worker takes of what is queued: leaves every worker two of the same, so that they end together, but not
-/// so little that handing it out counts. `full` is 20 ms of work.
+/// How much one worker takes from a queue: at least two such shares remain for each worker, unless they would be too small. `full`
+/// is 20 ms of work.
 fn share(queued: usize, workers: u32, full: usize) -> usize {
     (queued / (2 * workers.max(1) as usize)).clamp((full / 8).max(1), full.max(1))
 }

@@ -11,8 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::place::Location;
 
 impl TransferSpec<Location> {
-    /// One line of JSON. Local paths, and those of lists, are made absolute below `directory`, so that any process of this
-    /// machine means the same by it.
+    /// One line of JSON. Local paths are made absolute below `directory`, so that any process of this machine can use it.
     pub fn to_text(&self, directory: &Path) -> String {
         let mut spec = self.clone().map(|place| Ok::<_, ()>(show(&absolute(&place, directory)))).expect("no address fails");
         for input in spec.selection.inputs() {
@@ -26,7 +25,6 @@ impl TransferSpec<Location> {
     /// Reads what [`TransferSpec::to_text`] wrote; `parse` reads an address.
     ///
     /// # Errors
-    ///
     /// `Usage` for text of another form or a later version, and what `parse` refuses.
     pub fn from_text(text: &str, parse: impl Fn(&[u8]) -> Result<Location>) -> Result<Self> {
         #[derive(Deserialize)]

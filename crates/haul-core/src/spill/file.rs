@@ -93,8 +93,8 @@ impl SpillFile {
         }
     }
 
-    /// Gives back the space from `from` to about `to` once that is worth a call; returns where it now starts. Not
-    /// every file system can: then the space stays until the file goes.
+    /// Punches a hole from `from` to about `to` once that is worth a call; returns where it starts now. File systems without holes
+    /// keep the space.
     pub(super) fn free(&self, from: u64, to: u64) -> u64 {
         let to = to - to % FREE_STEP;
         match &self.file {

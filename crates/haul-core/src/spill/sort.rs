@@ -64,7 +64,8 @@ impl Sorter {
         Sorter { unique: true, ..self }
     }
 
-    /// Bytes allocated for records: never above the limit.
+    /// Bytes allocated for records: within the limit, unless single records are longer than a quarter of it or than 64 KiB; those
+    /// are held whole, one per run being merged.
     pub fn memory(&self) -> usize {
         self.data.capacity() + self.places.capacity() * size_of::<usize>()
     }
@@ -102,8 +103,7 @@ impl Sorter {
         Ok(Sorted(Inner::Merge(Box::new(merge))))
     }
 
-    /// Whether `size` more bytes of one record fit beside what is there. The last of the room is taken in halves, so
-    /// that the two buffers share it as they need it.
+    /// Whether `size` more bytes fit. The rest of the room is taken in halves, so that the two buffers share it as needed.
     fn make_room(&mut self, size: usize) -> bool {
         let more_data = (self.data.len() + size).saturating_sub(self.data.capacity());
         let more_places = if self.places.len() < self.places.capacity() { 0 } else { size_of::<usize>() };
@@ -395,35 +395,4 @@ impl Merge {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_stay_within_the_limit() {
-        for limit in (LEAST..3000).chain([64 << 10, 100_000, 1 << 20, 8 << 20, 100 << 20]) {
-            let Shares { run, block, fan_in } = Shares::of(limit);
-            assert!(run + block <= limit && (fan_in + 2) * block <= limit, "{limit}");
-            assert!((1..=BLOCK).contains(&block) && (2..=FAN_IN).contains(&fan_in), "{limit}");
-        }
-        assert_eq!(Shares::of(8 << 20).fan_in, FAN_IN);
-    }
-
-    #[test]
-    fn a_run_fills_most_of_its_memory() {
-        let dir = tempfile::tempdir().unwrap();
-        for record in [&[7; 3][..], &[7; 60], &[7; 900]] {
-            let mut sorter = Sorter::new(dir.path(), 1 << 20, |a, b| a.cmp(b));
-            let mut count = 0;
-            while sorter.runs.is_empty() {
-                sorter.push(record).unwrap();
-                count += 1;
-            }
-            assert!(
-                count * (record.len() + HEADER + size_of::<usize>()) > sorter.shares.run * 3 / 4,
-                "{} records of {}",
-                count,
-                record.len()
-            );
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::entry::{Entry, Kind, MetaMask};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::Algorithm;
 
 /// What a store can do, as far as it changes the plan. Found out once, when the store is opened.
 #[derive(Clone, Debug)]
@@ -14,8 +13,8 @@ pub struct Caps {
     pub holes: bool,
     /// `Source::read` may start anywhere.
     pub read_ranges: bool,
-    /// Content passes once, from its start to its end. A source does not know its size before that: [`super::Source::stream`].
-    /// What a destination has taken it cannot give back.
+    /// Content passes once, from start to end. A source learns its size only at the end ([`super::Source::stream`]); a destination
+    /// cannot take back what it has written.
     pub streams: bool,
     /// Directories are things that exist by themselves; else they are only parts of names.
     pub dirs: bool,
@@ -68,8 +67,6 @@ pub struct Caps {
     /// What one bundle may carry.
     pub bundle_bytes: usize,
     pub bundle_files: usize,
-    /// Hashes that `digest` can give without the bytes passing through here.
-    pub hashes: Vec<Algorithm>,
     /// What reading back proves.
     pub proof: Proof,
 }
@@ -110,7 +107,6 @@ impl Caps {
             folds_case: false,
             bundle_bytes: 4 << 20,
             bundle_files: 16,
-            hashes: Vec::new(),
             proof: Proof::Server,
         }
     }

@@ -54,7 +54,7 @@ pub struct Reach {
     pub file: u64,
 }
 
-/// Says of bytes that go by, all of them and in order, whether they are the content of a file elsewhere.
+/// Decides whether bytes, given in order, are the content of another file.
 pub trait ContentVerifier: Send {
     fn update(&mut self, bytes: &[u8]);
 
@@ -67,8 +67,8 @@ pub trait Source: Send + Sync {
     /// Exactly the bytes of `at`; fewer is `Changed`. How many are asked for ahead is the store's own affair.
     fn read(&self, at: Range<u64>) -> Result<Box<dyn Read + Send + '_>>;
 
-    /// The content from its start to its end, where nobody knows how much it is; [`Source::stamp`] says so afterwards. A read that
-    /// has waited for a fraction of a second is `WouldBlock`: whoever reads can see whether the run is to stop.
+    /// The content from start to end where its size is unknown; [`Source::stamp`] has it afterwards. A read that waited for a
+    /// fraction of a second is `WouldBlock`, so that the reader can see whether the run is to stop.
     fn stream(&self) -> Result<Box<dyn Read + Send + '_>> {
         Err(Error::new(ErrorKind::Unsupported, "read"))
     }
@@ -97,8 +97,8 @@ pub trait Source: Send + Sync {
         Ok(crate::entry::Xattrs::default())
     }
 
-    /// The outline of the whole content with pieces of `average` bytes, made where the content lies; `Ok(None)` where it would
-    /// have to be read over a network for it. `each` is told how many bytes more have been read, and may stop it.
+    /// The outline of the whole content with pieces of `average` bytes, made where the content is; `Ok(None)` if it would have to
+    /// be read over a network. `each` gets the bytes read since its last call, and may stop it.
     fn outline(&self, average: u32, each: &mut dyn FnMut(u64) -> Result<()>) -> Result<Option<Outline>> {
         let _ = (average, each);
         Ok(None)
@@ -110,20 +110,19 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
-    /// Who can tell of bytes whether they are this file's content without its being read: by a checksum that the store
-    /// keeps with it.
+    /// A verifier that decides by a stored checksum whether bytes are this file's content, without reading it.
     fn verifier(&self) -> Result<Option<Box<dyn ContentVerifier>>> {
         Ok(None)
     }
 
-    /// The store knows of the content in stretches of so many bytes, the last one shorter, and compares what is read of each
-    /// from its start to its end by one read.
+    /// The store has checksums of stretches of so many bytes, the last one shorter, and verifies each that is read by one read
+    /// from its start to its end.
     fn stretch(&self) -> Option<u64> {
         None
     }
 
-    /// The first bytes that are not compared yet, because they were not read, or not in order: [`Source::show`] is to see them.
-    /// [`Source::stamp`] is `Corrupt` once all were seen and are not what is stored.
+    /// The first bytes not verified yet, because they were not read, or not in order: [`Source::show`] is to see them.
+    /// [`Source::stamp`] is `Corrupt` once all were seen and differ from the stored checksum.
     fn gap(&self) -> Option<Range<u64>> {
         None
     }
@@ -133,13 +132,13 @@ pub trait Source: Send + Sync {
         let _ = (at, bytes);
     }
 
-    /// What the store itself says of the content: another file that says the same has the same, one that says something
-    /// else in the same words (up to the colon) has another.
+    /// What the store says of the content. Equal text means equal content; text that differs behind an equal prefix (up to the
+    /// colon) means other content.
     fn stored_checksum(&self) -> Option<String> {
         None
     }
 
-    /// The content, or its beginning, came with the answer to `open`: what that took was waiting for data.
+    /// The content, or its beginning, came with the answer to `open`, whose time counts as reading.
     fn came_with_open(&self) -> bool {
         false
     }
@@ -155,9 +154,9 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// One file being written. Chunks come in the order `Caps::write` allows, from any thread, and may
-/// come twice. Under the final name there is only ever the old file or the whole new one, never a part,
-/// but for `Spec::in_place`. Dropping a `Sink` leaves the session as it is: `commit` and `abort` end it.
+/// One file being written. Chunks come in the order of `Caps::write`, from any thread, and may come twice. The final name always
+/// has the old file or the whole new one, except with `Spec::in_place`. Dropping a `Sink` keeps the session: `commit` and `abort`
+/// end it.
 pub trait Sink: Send + Sync {
     fn token(&self) -> Token;
 
@@ -172,22 +171,25 @@ pub trait Sink: Send + Sync {
     /// Makes `at` read as zeros without writing them, where the store can.
     fn hole(&self, at: Range<u64>) -> Result<()>;
 
-    /// Fills `at` with what the file that still has the final name holds from `from` on, without the bytes passing through
-    /// here. `Changed` when that file is not what `old` says, now or at commit; `Unsupported` where `Store::outlines` denies.
+    /// Fills `at` with bytes from `from` on of the file that still has the final name, without their passing through here.
+    /// `Changed` if that file is not `old`, now or at commit; `Unsupported` where `Store::outlines` denies.
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         let _ = (old, from, at);
         Err(Error::new(ErrorKind::Unsupported, "reuse"))
     }
 
-    /// Has `at` written with the same bytes of a file on another machine, without their passing through here. Answers with
-    /// their XXH3-128, if it is wanted; `Ok(None)` where the two machines cannot reach each other.
+    /// Writes `at` with the same bytes of a file on another machine, without their passing through here. Returns their XXH3-128,
+    /// if wanted; `Ok(None)` if the two machines cannot reach each other.
     fn pull(&self, from: Reach, at: Range<u64>, hash: bool) -> Result<Option<u128>> {
         let _ = (from, at, hash);
         Ok(None)
     }
 
     /// Says that every byte of the chunk has been written; what comes back belongs into its receipt.
-    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>>;
+    fn landed(&self, chunk: &Chunk) -> Result<Box<[u8]>> {
+        let _ = chunk;
+        Ok(Box::default())
+    }
 
     /// Whether the store still has what a receipt from before `attach` says has landed.
     fn keeps(&self, receipt: &Receipt) -> bool {
@@ -195,12 +197,14 @@ pub trait Sink: Send + Sync {
         true
     }
 
-    /// The bytes as they are now in the destination, past the page cache where there is one: for
-    /// verifying before a commit. `Unsupported` where only a committed file can be read.
-    fn reread(&self) -> Result<Box<dyn Source>>;
+    /// The written bytes past the page cache, for verifying before a commit. `Unsupported` where only a committed file can be
+    /// read.
+    fn reread(&self) -> Result<Box<dyn Source>> {
+        Err(Error::new(ErrorKind::Unsupported, "reread"))
+    }
 
-    /// Attributes, then the final name. `entry` is the source as it was when its last byte was read, of
-    /// `entry.size` bytes. A receipt short is an error and nothing is changed.
+    /// Sets attributes, then the final name. `entry` is the source as of its last byte, of `entry.size` bytes. With a receipt
+    /// missing it is an error and nothing changes.
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed>;
 
     /// The content goes to the store with `commit`: what that takes is writing.
@@ -217,8 +221,8 @@ pub trait Sink: Send + Sync {
     }
 }
 
-/// The chunks of a file: they cover `0..size` once, in order; an empty file has one empty chunk, so that
-/// every file has a last one. Indices fit for files up to `u32::MAX` chunks; `chunk_size` sees to that.
+/// The chunks of a file: they cover `0..size` once, in order; an empty file has one empty chunk. `chunk_size` keeps indices within
+/// `u32`.
 pub fn chunks(size: u64, chunk: u64) -> impl Iterator<Item = Chunk> {
     let chunk = chunk.max(1);
     (0..size.div_ceil(chunk).max(1)).map(move |i| Chunk { index: i as u32, at: i * chunk..((i + 1) * chunk).min(size) })

@@ -1,4 +1,4 @@
-//! The controller that finds the number of workers by itself.
+//! The controller that finds the number of workers.
 //!
 //! ```text
 //! Ramp   double while tasks mostly wait; ends at the processors or at the knee, back at the best count so far
@@ -8,84 +8,60 @@
 //!        need not queue for a processor, and go to the count that just fills the processors
 //! ```
 //!
-//! Utility is `goodput / workers^0.07`. Falcon (Arifuzzaman et al., IEEE TPDS 34(8), 2023) climbs on `throughput / K^n`, so that
-//! more workers must pay for themselves and equal goodput prefers fewer; that has its peak at `1 / ln K` workers at the latest
-//! (50 at K = 1.02), which a store of 4 ms a call passes at once. A power keeps the idea without the ceiling: whatever the
-//! count, doubling must bring 5 %. That an equal goodput prefers fewer is also what corrects a wrong step upwards later.
+//! Utility is `goodput / workers^0.07`. Falcon (Arifuzzaman et al., IEEE TPDS 34(8), 2023) climbs on `throughput / K^n`, whose
+//! peak is at most `1 / ln K` workers (50 at K = 1.02), too few for a store with 4 ms per call. With a power, doubling must
+//! gain 5 % at any count, and of equal goodputs the one with fewer workers wins, which also corrects a wrong step upwards.
 //! Goodput is by [`Window`], in work valued at [`Prices`], not in bytes.
 //!
-//! As azcopy's tuner, the ramp multiplies and falls back with a smaller step; unlike it, it never stops probing, and its
-//! ramp asks for what tasks wait for before it looks at the gain, which is how it can double each tick.
+//! The ramp looks at what tasks wait for before the gain, so that it can double each tick. Probing never stops.
 
 use std::time::Duration;
 
-use super::window::{Load, Prices, Window};
+use super::processors::Processors;
+use super::window::{Prices, Window};
 use super::{Demand, Limits, Sample, Tuner};
 
-/// Share of the processors from which they count as full: the rest is what the system itself takes.
-const FULL: f64 = 0.85;
-
-/// Share of waiting in a task from which more workers look useful without further proof.
+/// Share of waiting in a task from which more workers look useful without a measured gain.
 const WAITING: f64 = 0.5;
-
 /// The exponent of the utility, see the module's text.
 const PENALTY: f64 = 0.07;
-
 /// What the ramp asks of its steps: doubling brings 1.41 at least. Less, and the knee lies between.
 const STEEP: f64 = 0.5;
-
-/// Doublings of the ramp that may be ahead of proof, each after most of a task's time: tasks as long as a tick prove a step
-/// only two ticks later. Tasks of many ticks prove each step by themselves; being ahead of them would be guessing.
+/// Doublings of the ramp before their gain is measured, each after most of a task's time, and only for tasks up to this length.
 const AHEAD: u32 = 2;
 const AHEAD_TASKS: f64 = 0.75;
 const AHEAD_LONGEST: f64 = 0.05;
-
 /// Without any finished task the ramp doubles this often and this far.
 const BLIND: Duration = Duration::from_millis(200);
 const BLIND_MOST: u32 = 8;
-
-/// A window of hold or probe: at least this many ticks, and this many times the length of a task.
+/// A window of hold or probe: at least so many ticks, and so many times the length of a task.
 const TICKS: u32 = 4;
 const TASKS: f64 = 2.5;
-
 /// The error at which a window is good enough, and how many times longer it may become to reach it.
 const PRECISE: f64 = 0.015;
-const PATIENCE: u32 = 4;
-
+const LONGER: u32 = 4;
 /// Standard errors by which a probe upwards must be better.
 const DOUBT: f64 = 1.5;
-
 /// A goodput that moved by this at the same number of workers is a changed store, not noise.
 const CHANGED: f64 = 0.15;
-
 /// Most windows of hold between two probes.
 const LONGEST_WAIT: u32 = 32;
-
-/// For how long a gauge of the processors is taken for true.
-const GAUGE_AGE: Duration = Duration::from_secs(1);
-const GAUGE_LONGEST: Duration = Duration::from_secs(30);
-
 /// With processors full and no worker too many, fewer can only help where workers fight over a lock: tried rarely.
 const FULL_PROBE: Duration = Duration::from_secs(4);
 const FULL_PROBE_LONGEST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    Ramp {
-        ahead: u32,
-    },
+    Ramp { ahead: u32 },
     Hold,
     Probe,
-    /// With the workers that there were before.
-    Gauge {
-        from: u32,
-    },
+    Gauge { from: u32 },
 }
 
 /// Finds the number of workers from samples alone; see the module's text.
 #[derive(Clone, Debug)]
 pub struct Climb {
-    processors: u32,
+    processors: Processors,
     least: u32,
     most: u32,
     workers: u32,
@@ -95,17 +71,6 @@ pub struct Climb {
     window: Window,
     /// Workers beyond the limit still end their tasks: the window starts when they are gone, at this time at the latest.
     settle_until: Option<Duration>,
-    load: Load,
-    /// Last load that said anything: processors full, and the share of waiting.
-    full: bool,
-    waiting: Option<f64>,
-    /// Seconds of processor and of waiting of a task when no worker queued for a processor, and when that was.
-    gauge: Option<(f64, f64, Duration)>,
-    /// The same processor time in the last load.
-    cpu: f64,
-    /// Seconds of a task in the last load.
-    task: f64,
-    gauge_wait: Duration,
     /// What the current number is compared with: the last place that was worth staying at.
     base: Option<Window>,
     /// The fewest workers ever measured: tells what one stream could do at most.
@@ -123,12 +88,11 @@ impl Climb {
     /// `least` and `most` bound the answer, both at least 1; a `most` below `least` counts as `least`.
     #[must_use]
     pub fn new(processors: u32, least: u32, most: u32) -> Climb {
-        let least = least.max(1);
+        let (least, processors) = (least.max(1), processors.max(1));
         let most = most.max(least);
-        let processors = processors.max(1);
         let workers = processors.clamp(2, 4).clamp(least, most);
         Climb {
-            processors,
+            processors: Processors::new(processors),
             least,
             most,
             workers,
@@ -136,13 +100,6 @@ impl Climb {
             prices: Prices::default(),
             window: Window::new(workers, Duration::ZERO),
             settle_until: None,
-            load: Load::default(),
-            full: false,
-            waiting: None,
-            gauge: None,
-            cpu: 0.0,
-            task: 0.0,
-            gauge_wait: GAUGE_AGE,
             base: None,
             fewest: None,
             upwards: true,
@@ -160,45 +117,8 @@ impl Climb {
         if workers < self.workers {
             self.settle_until = Some(now + Duration::from_secs_f64((3.0 * self.window.task()).min(60.0)));
         }
-        self.workers = workers;
-        self.phase = phase;
-        self.window = Window::new(workers, now);
-        self.load = Load::default();
-    }
-
-    /// Looks at the load once enough tasks ended to speak for all workers.
-    fn weigh_load(&mut self, now: Duration) -> bool {
-        if self.load.samples < (self.workers / 4).max(2) {
-            return false;
-        }
-        let (share, processors) = (self.load.share(), self.load.processors());
-        self.full = processors >= FULL * f64::from(self.processors);
-        self.waiting = Some(1.0 - share);
-        self.task = self.load.task();
-        self.cpu = share * self.task;
-        if !self.full || self.workers <= self.processors {
-            self.gauge = Some((self.cpu, self.task - self.cpu, now));
-        }
-        self.load = Load::default();
-        true
-    }
-
-    /// The share of a task that needs a processor: what it uses now, and what it waited for when it could have one.
-    fn share(&self) -> f64 {
-        let waiting = self.gauge.map_or(0.0, |(_, waiting, _)| waiting);
-        if self.cpu > 0.0 { (self.cpu / (self.cpu + waiting)).clamp(0.01, 1.0) } else { 1.0 }
-    }
-
-    /// The count that just fills the processors.
-    fn filling(&self) -> u32 {
-        // A quarter of a worker is no worker: 2 / 0.96 is two.
-        let count = (f64::from(self.processors) / self.share() - 0.25).ceil();
-        (count as u32).max(self.processors)
-    }
-
-    /// Above `filling` where tasks wait for a part of their time: they do not wait in turn.
-    fn ceiling(&self) -> u32 {
-        (f64::from(self.filling()) * (2.0 - self.share())) as u32
+        (self.workers, self.phase, self.window) = (workers, phase, Window::new(workers, now));
+        self.processors.restart();
     }
 
     fn utility(&self, window: &Window) -> Option<f64> {
@@ -217,17 +137,17 @@ impl Climb {
     }
 
     fn ramp(&mut self, ahead: u32, now: Duration, demand: Demand) {
-        if self.full {
-            let target = if self.workers > self.processors { self.filling().min(self.workers) } else { self.workers };
+        if self.processors.full {
+            let target = if self.workers > self.processors.count { self.processors.filling().min(self.workers) } else { self.workers };
             self.base = None;
             self.go(target, now, Phase::Hold);
             return;
         }
         let enough = self.window.samples >= (self.workers / 4).max(2);
-        let waits = self.waiting.is_some_and(|share| share > WAITING);
+        let waits = self.processors.waiting.is_some_and(|share| share > WAITING);
         let twice = u32::try_from(demand.queued).unwrap_or(u32::MAX).min(self.workers).saturating_add(self.workers).min(self.most);
         // Work that computes is worth a worker a processor, and no more.
-        let twice = if waits { twice } else { twice.min(self.processors) };
+        let twice = if waits { twice } else { twice.min(self.processors.count) };
         if enough {
             self.remember_fewest();
             if let Some(base) = self.base
@@ -253,11 +173,11 @@ impl Climb {
             if waits
                 && twice > self.workers
                 && self.base.is_some()
-                && self.task <= AHEAD_LONGEST
-                && unheard.as_secs_f64() >= AHEAD_TASKS * self.task
+                && self.processors.task <= AHEAD_LONGEST
+                && unheard.as_secs_f64() >= AHEAD_TASKS * self.processors.task
             {
                 self.go(twice, now, Phase::Ramp { ahead: ahead + 1 });
-            } else if self.waiting.is_none() && unheard >= BLIND && self.workers < BLIND_MOST {
+            } else if self.processors.waiting.is_none() && unheard >= BLIND && self.workers < BLIND_MOST {
                 let twice =
                     (self.workers * 2).min(BLIND_MOST).min(u32::try_from(demand.queued).unwrap_or(u32::MAX).saturating_add(self.workers));
                 self.go(twice, now, Phase::Ramp { ahead: ahead + 1 });
@@ -271,7 +191,7 @@ impl Climb {
         let elapsed = now.saturating_sub(window.since).as_secs_f64();
         let tasks = window.samples >= window.workers.clamp(4, 64) && elapsed >= TASKS * window.task();
         let error = window.error();
-        tasks && window.ticks >= TICKS && (error <= PRECISE || window.ticks >= TICKS * PATIENCE)
+        tasks && window.ticks >= TICKS && (error <= PRECISE || window.ticks >= TICKS * LONGER)
     }
 
     fn hold(&mut self, now: Duration) {
@@ -305,11 +225,11 @@ impl Climb {
     }
 
     fn probe(&mut self, now: Duration) {
-        if self.full && self.workers >= self.ceiling() {
+        if self.processors.full && self.workers >= self.processors.ceiling() {
             // More workers would only queue for a processor.
             self.upwards = false;
         }
-        if self.full && self.workers <= self.processors {
+        if self.processors.full && self.workers <= self.processors.count {
             if now.saturating_sub(self.last_full_probe) < self.full_wait {
                 return;
             }
@@ -335,15 +255,15 @@ impl Climb {
         }
     }
 
-    /// Whether one stream might do better: only if the workers together do less than four of the fewest ever measured
-    /// did. The nearby steps cannot find that where the curve has a hump between. One worker once measured, it is known.
+    /// Whether one stream might do better, which nearby steps cannot find behind a hump of the curve: only if all workers together
+    /// do less than four of the fewest ever measured did.
     fn doubtful(&self) -> bool {
         let all = self.base.and_then(|base| base.goodput(&self.prices));
         let one = self.fewest.filter(|fewest| fewest.workers > 1).and_then(|fewest| fewest.each(&self.prices));
         self.failed_probes >= 2 && all.zip(one).is_some_and(|(all, one)| all < 4.0 * one)
     }
 
-    fn judge(&mut self, now: Duration) {
+    fn weigh_probe(&mut self, now: Duration) {
         let Some(base) = self.base else {
             self.phase = Phase::Hold;
             return;
@@ -355,8 +275,7 @@ impl Climb {
             return;
         }
         self.remember_fewest();
-        // More workers must prove themselves; fewer are taken at the same utility, or noise would keep what a passing change
-        // of the store brought.
+        // More workers must gain; fewer win at equal utility, or noise would keep what a passing change of the store brought.
         let doubt = (DOUBT * error.hypot(base.error())).clamp(0.01, 0.1);
         let needed = if self.workers < base.workers { 1.0 } else { 1.0 + doubt };
         if gain > needed {
@@ -386,24 +305,25 @@ impl Climb {
         self.go(workers, now, Phase::Hold);
     }
 
-    /// Too many workers on full processors: down to what fills them, measured if the last measure is old.
-    fn descend(&mut self, now: Duration) {
-        if self.workers <= self.ceiling() && !self.gauge_old(now) {
-            return;
-        }
-        self.base = None;
-        // Tasks that use the processors far more than when they were gauged are other tasks.
-        let other = self.gauge.is_none_or(|(cpu, waiting, _)| self.share() > 1.5 * (cpu / (cpu + waiting).max(1e-9)).max(0.01));
-        if other || self.gauge_old(now) {
-            self.gauge_wait = if other { GAUGE_AGE } else { (self.gauge_wait * 2).min(GAUGE_LONGEST) };
-            self.go(self.processors, now, Phase::Gauge { from: self.workers });
-        } else {
-            self.go(self.filling(), now, Phase::Hold);
+    fn hold_or_judge(&mut self, now: Duration) {
+        match self.phase {
+            Phase::Hold => self.hold(now),
+            Phase::Probe => self.weigh_probe(now),
+            Phase::Ramp { .. } | Phase::Gauge { .. } => {}
         }
     }
 
-    fn gauge_old(&self, now: Duration) -> bool {
-        self.gauge.is_none_or(|(.., when)| now.saturating_sub(when) >= self.gauge_wait)
+    /// Too many workers on full processors: down to what fills them, measured if the last measure is old.
+    fn descend(&mut self, now: Duration) {
+        if self.workers <= self.processors.ceiling() && !self.processors.is_outdated(now) {
+            return;
+        }
+        self.base = None;
+        if self.processors.measures_again(now) {
+            self.go(self.processors.count, now, Phase::Gauge { from: self.workers });
+        } else {
+            self.go(self.processors.filling(), now, Phase::Hold);
+        }
     }
 }
 
@@ -419,7 +339,7 @@ impl Tuner for Climb {
         let within = self.settle_until.is_none() && sample.started >= self.window.since;
         // The gauge is of tasks that never queued for a processor: what began among too many workers did.
         if within || !matches!(self.phase, Phase::Gauge { .. }) {
-            self.load.add(wall, sample.cpu.as_secs_f64());
+            self.processors.add(wall, sample.cpu.as_secs_f64());
         }
         if within {
             self.window.add(sample, entries, wall, &self.prices);
@@ -427,12 +347,12 @@ impl Tuner for Climb {
     }
 
     fn tick(&mut self, now: Duration, demand: Demand) -> Limits {
-        self.load.observe(demand.busy);
+        self.processors.observe(demand.busy);
         if let Some(until) = self.settle_until {
             if demand.busy <= self.workers || now >= until {
                 self.settle_until = None;
                 self.window = Window::new(self.workers, now);
-                self.load = Load::default();
+                self.processors.restart();
             }
         } else {
             self.window.observe(demand.busy);
@@ -446,18 +366,18 @@ impl Tuner for Climb {
                 self.go(base.workers, now, Phase::Hold);
             }
             self.window = Window::new(self.workers, now);
-            self.load = Load::default();
+            self.processors.restart();
             return Limits { workers: self.workers };
         }
-        let weighed = self.weigh_load(now);
+        let weighed = self.processors.weigh(self.workers, now);
         match self.phase {
             Phase::Ramp { ahead } => self.ramp(ahead, now, demand),
             Phase::Gauge { from } if weighed => {
-                let next = if from <= self.ceiling() { from } else { self.filling() };
+                let next = if from <= self.processors.ceiling() { from } else { self.processors.filling() };
                 self.go(next, now, Phase::Hold);
             }
             Phase::Gauge { .. } => {}
-            Phase::Hold | Phase::Probe if weighed && self.full && self.workers > self.processors => {
+            Phase::Hold | Phase::Probe if weighed && self.processors.full && self.workers > self.processors.count => {
                 self.descend(now);
                 self.hold_or_judge(now);
             }
@@ -476,15 +396,5 @@ impl Tuner for Climb {
 
     fn name(&self) -> &'static str {
         "climb"
-    }
-}
-
-impl Climb {
-    fn hold_or_judge(&mut self, now: Duration) {
-        match self.phase {
-            Phase::Hold => self.hold(now),
-            Phase::Probe => self.judge(now),
-            Phase::Ramp { .. } | Phase::Gauge { .. } => {}
-        }
     }
 }

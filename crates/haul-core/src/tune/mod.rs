@@ -2,6 +2,7 @@
 
 mod climb;
 mod cost;
+mod processors;
 mod window;
 
 use std::time::Duration;

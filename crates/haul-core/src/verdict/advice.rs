@@ -15,7 +15,7 @@ pub(super) fn next(limiter: Limiter, facts: &Facts<'_>) -> Vec<String> {
             format!("use {} {}: twice as many workers", facts.name(Choice::Workers), facts.workers() * 2),
         ],
         Limiter::Processors => processors(facts),
-        Limiter::FarProcessors => {
+        Limiter::RemoteProcessors => {
             let mut next = vec![format!("nothing on this machine: the CPU of {} is the limit", facts.hosts())];
             next.push("use another host on the same file system, if there is one".into());
             next
@@ -70,8 +70,8 @@ fn said(end: &End) -> String {
 
 /// How that end is measured alone.
 fn alone(end: &End, operation: &str) -> String {
-    match &end.far {
-        Some(far) if far.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it directly", far.host),
+    match &end.remote {
+        Some(remote) if remote.ssh => format!("`haul bench files --operation {operation}`, run on {}, measures it directly", remote.host),
         Some(_) => format!("`haul bench files --operation {operation} {}` measures it directly", said(end)),
         None => format!("`haul bench files --operation {operation} DIR` measures that file system directly"),
     }
@@ -106,17 +106,17 @@ fn hashing(facts: &Facts<'_>) -> Vec<String> {
 }
 
 fn network(facts: &Facts<'_>) -> Vec<String> {
-    let far = [&facts.ends.source, &facts.ends.destination].into_iter().find_map(|end| end.far.as_ref());
+    let remote = [&facts.ends.source, &facts.ends.destination].into_iter().find_map(|end| end.remote.as_ref());
     let mut next = Vec::new();
     if facts.machine.workers_fixed {
         next.push(format!("run it without {}: haul then finds the number of workers that fills the link", facts.name(Choice::Workers)));
     }
-    match far {
-        Some(far) if far.ssh => {
-            next.push(format!("nothing: this is the network's throughput; `haul bench net {}` measures it directly", far.host));
+    match remote {
+        Some(remote) if remote.ssh => {
+            next.push(format!("nothing: this is the network's throughput; `haul bench net {}` measures it directly", remote.host));
             next.push(format!("use {} if the data is compressible: fewer bytes cross the network", facts.name(Choice::Compress)));
-            if facts.remote_work(Stage::SourceReads).or(facts.report.far_destination).is_none() {
-                next.push(format!("`haul doctor {}` shows whether haul can run there, which saves round trips", far.host));
+            if facts.remote_work(Stage::SourceReads).or(facts.report.remote_destination).is_none() {
+                next.push(format!("`haul doctor {}` shows whether haul can run there, which saves round trips", remote.host));
             }
         }
         _ => next.push("nothing: this is the throughput to the service".into()),
@@ -133,7 +133,7 @@ fn one_file(facts: &Facts<'_>) -> Vec<String> {
             facts.name(Choice::Workers)
         ));
     }
-    match facts.ends.destination.far {
+    match facts.ends.destination.remote {
         Some(_) => next.push(format!(
             "reduce {}: more workers share the file where the destination accepts parallel writes",
             facts.name(Choice::ChunkSize)
@@ -146,7 +146,7 @@ fn one_file(facts: &Facts<'_>) -> Vec<String> {
 
 fn straggler(facts: &Facts<'_>) -> Vec<String> {
     let mut next = Vec::new();
-    if facts.ends.destination.far.is_some() {
+    if facts.ends.destination.remote.is_some() {
         next.push(format!(
             "reduce {}: more workers share the last file where the destination accepts parallel writes",
             facts.name(Choice::ChunkSize)

@@ -69,7 +69,7 @@ impl Stage {
 pub fn shares(report: &Report) -> Vec<Share> {
     let t = &report.times;
     let mut network = t.network;
-    // What the far side did, of what was waited for.
+    // What the remote host did, of what was waited for.
     let mut split = |waited: Duration, worked: Option<Duration>| match worked {
         Some(worked) if worked < waited => {
             network += waited - worked;
@@ -77,12 +77,12 @@ pub fn shares(report: &Report) -> Vec<Share> {
         }
         _ => waited,
     };
-    let (source, destination) = (report.far_source, report.far_destination);
+    let (source, destination) = (report.remote_source, report.remote_destination);
     let reads = split(t.reading, source.map(|work| work.reading));
     let source_meta = split(t.source_listing + t.opening, source.map(|work| work.metadata));
     let writes = split(t.writing, destination.map(|work| work.writing));
     let destination_meta = split(t.target_listing + t.metadata + t.effects, destination.map(|work| work.metadata));
-    // One far side pulls from the other: each says what it did of it.
+    // One remote host pulls from the other: each says what it did of it.
     let copying = match (source, destination) {
         (Some(source), Some(destination)) => {
             let worked = source.reading.saturating_sub(t.reading) + destination.writing.saturating_sub(t.writing);

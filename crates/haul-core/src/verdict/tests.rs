@@ -114,9 +114,9 @@ fn processors_are_named_before_what_they_did() {
     // Others had them.
     let waited = ran(|r| (r.times.cpu, r.times.queued) = (secs(15.0), secs(21.0)));
     is(&waited, MACHINE, &near(), Limiter::Processors, "(1.5 of 4 cores used by haul, 21.0 s waiting for CPU)");
-    let far = RemoteWork { cpu: secs(19.0), processors: 2, ..RemoteWork::default() };
-    let far = ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)));
-    is(&far, MACHINE, &to_host(), Limiter::FarProcessors, "CPU of ana@cluster (1.9 of 2 cores used by haul)");
+    let remote = RemoteWork { cpu: secs(19.0), processors: 2, ..RemoteWork::default() };
+    let remote = ran(|r| (r.remote_destination, r.times.writing) = (Some(remote), secs(60.0)));
+    is(&remote, MACHINE, &to_host(), Limiter::RemoteProcessors, "CPU of ana@cluster (1.9 of 2 cores used by haul)");
 }
 
 #[test]
@@ -150,8 +150,8 @@ fn requests_that_carry_content_are_named_by_what_they_carry() {
 #[test]
 fn the_far_side_says_how_much_of_it_was_its_own() {
     let work = |writing: f64| {
-        let far = RemoteWork { writing: secs(writing), processors: 8, round_trip: Some(secs(0.02)), ..RemoteWork::default() };
-        ran(|r| (r.far_destination, r.times.writing) = (Some(far), secs(60.0)))
+        let remote = RemoteWork { writing: secs(writing), processors: 8, round_trip: Some(secs(0.02)), ..RemoteWork::default() };
+        ran(|r| (r.remote_destination, r.times.writing) = (Some(remote), secs(60.0)))
     };
     is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "the network to ana@cluster: 92% of the workers' time");
     is(&work(2.0), MACHINE, &to_host(), Limiter::Network, "cores busy, round trip 20.0 ms");
@@ -163,7 +163,7 @@ fn the_far_side_says_how_much_of_it_was_its_own() {
     let next = verdict(&bundles, MACHINE, &to_host()).next;
     assert_eq!(next[0], "nothing: this is the network's throughput; `haul bench net ana@cluster` measures it directly");
     let listed = RemoteWork { metadata: secs(3.0), processors: 8, ..RemoteWork::default() };
-    let listed = ran(|r| (r.far_source, r.times.source_listing, r.times.walking) = (Some(listed), secs(60.0), secs(61.0)));
+    let listed = ran(|r| (r.remote_source, r.times.source_listing, r.times.walking) = (Some(listed), secs(60.0), secs(61.0)));
     is(&listed, MACHINE, &from_host(), Limiter::Network, "the network to cluster:2222");
 }
 
@@ -180,12 +180,12 @@ fn runs_as_they_were() {
     // 12 files of 300 KB to a host whose disk takes 400 ms for every write.
     let mut disk = ran(1.229, 13, 0.033, 0.049, Times { writing: secs(11.998), metadata: secs(0.387), ..Times::default() });
     let (writing, metadata, cpu) = (secs(14.498), secs(0.162), secs(0.02));
-    disk.far_destination = Some(RemoteWork { writing, metadata, cpu, processors: 2, ..RemoteWork::default() });
+    disk.remote_destination = Some(RemoteWork { writing, metadata, cpu, processors: 2, ..RemoteWork::default() });
     is(&disk, two, &to_host(), Limiter::DestinationWrites, "writing the destination ana@cluster:/a b\\n: 97%");
     // The same over 2 MiB/s.
     let mut link = ran(1.916, 12, 0.025, 0.279, Times { writing: secs(17.0), metadata: secs(0.742), ..Times::default() });
     let (writing, metadata, cpu) = (secs(0.007), secs(0.008), secs(0.026));
-    link.far_destination = Some(RemoteWork { writing, metadata, cpu, processors: 2, ..RemoteWork::default() });
+    link.remote_destination = Some(RemoteWork { writing, metadata, cpu, processors: 2, ..RemoteWork::default() });
     is(&link, two, &to_host(), Limiter::Network, "the network to ana@cluster: 100%");
     // A local destination of 200 ms a write, -j 1, a load of 36: most of the wait for processors is when others wrote.
     let one = ran(13.34, 1, 0.004, 4.379, Times { writing: secs(9.424), metadata: secs(3.582), ..Times::default() });

@@ -58,7 +58,7 @@ impl Trial {
         saved * a_byte > self.spent.as_secs_f64()
     }
 
-    fn judge(&mut self) {
+    fn decide(&mut self) {
         if self.frames < TRIAL {
             return;
         }
@@ -121,7 +121,7 @@ impl Output for Compressing {
         trial.before += length as u64;
         trial.after += count as u64;
         trial.frames += 1;
-        trial.judge();
+        trial.decide();
         sent
     }
 
@@ -211,11 +211,11 @@ mod tests {
         let mut trial = Trial { frames: TRIAL, before: 1 << 20, after: 1 << 19, sent: 1 << 19, ..Trial::default() };
         trial.spent = Duration::from_millis(10);
         trial.sending = Duration::from_millis(1);
-        trial.judge();
+        trial.decide();
         assert_eq!((trial.rest, trial.frames), (REST, 0));
         trial = Trial { frames: TRIAL, before: 1 << 20, after: 1 << 19, sent: 1 << 19, spent: Duration::from_millis(1), ..trial };
         trial.sending = Duration::from_millis(10);
-        trial.judge();
+        trial.decide();
         assert_eq!(trial.rest, 0);
     }
 }

@@ -12,9 +12,10 @@ use super::encrypt::{Acceptor, Connector, Secret};
 use super::frame::{Frame, lost};
 use super::link::{IDLE_TIMEOUT, Link, Ticket};
 use super::ops;
-use super::session::{Client, Direct, DirectOutcome, Session};
+use super::options::{Direct, DirectOutcome};
+use super::session::{Client, Session};
 use super::wire::{Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub struct DataLink {
     pub link: Arc<Link>,
@@ -23,8 +24,8 @@ pub struct DataLink {
     round: u32,
 }
 
-/// Data connections that were made and then cut, damaged or silent. Those that were made before one failed are one round:
-/// they share a network path, and are given up together.
+/// Data connections that were made and then cut, damaged or silent. Those older than the failed one are one round: they share a
+/// network path and are given up together.
 #[derive(Debug, Default)]
 pub struct Failures {
     rounds: u32,
@@ -275,8 +276,8 @@ impl Session {
         *now = if lock(&self.failures).given_up { DataRoute::None } else { route };
     }
 
-    /// Removes the data connections that are over, and with a failed one all of its round. After [`ROUNDS`] failed rounds
-    /// data goes through ssh.
+    /// Removes ended data connections, and with a failed one all of its round. After [`ROUNDS`] failed rounds data goes through
+    /// ssh.
     pub(super) fn drop_failed(&self) {
         let (ended, gave_up) = {
             let mut data = lock(&self.data);

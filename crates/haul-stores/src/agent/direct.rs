@@ -13,7 +13,7 @@ use super::encrypt::{Acceptor, Connector, Decryptor, Encryptor, HELLO, Hello};
 use super::frame::{Frame, HEAD, Input, Output, head, kind, lost};
 use super::link::{IDLE_TIMEOUT, Transport};
 use crate::bounded::Bounded;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// How long one attempt in one direction may take.
 pub const ATTEMPT: Duration = Duration::from_millis(1500);
@@ -99,8 +99,8 @@ fn set_socket_options(stream: &TcpStream) {
     let _ = sockopt::set_tcp_keepcnt(stream, KEEPALIVE_COUNT);
 }
 
-/// Whether the other machine has acknowledged nothing for [`IDLE_TIMEOUT`] though something was sent. A machine whose program
-/// takes nothing, a stopped one say, still acknowledges.
+/// Whether the other machine has acknowledged nothing for [`IDLE_TIMEOUT`] though something was sent. A machine whose program is
+/// stopped still acknowledges.
 pub fn is_silent(socket: &TcpStream) -> bool {
     tcp_info(socket).is_some_and(|info| info.tcpi_unacked > 0 && u128::from(info.tcpi_last_ack_recv) > IDLE_TIMEOUT.as_millis())
 }
@@ -211,8 +211,8 @@ impl Listener {
         self.listener.local_addr().map(|at| at.port()).map_err(|e| Error::io(e, LISTEN))
     }
 
-    /// Accepts connections on a thread of its own until `over`. Each is greeted on another thread, so that a stranger who
-    /// sends nothing keeps nobody waiting.
+    /// Accepts connections on a thread of its own until `over`. Each is greeted on another thread, so that a silent stranger
+    /// blocks nobody.
     pub fn accept_on_thread(
         self,
         over: impl Fn() -> bool + Send + 'static,

@@ -1,6 +1,5 @@
-//! The record layer of direct data connections: frames over TCP between two processes that share a secret, which
-//! came through a session that was authenticated already. `docs/data-connections.md` has the scheme to the byte,
-//! what it protects against and what not.
+//! The record layer of direct data connections: frames over TCP between two processes that share a secret, sent through a
+//! session that is authenticated. `docs/data-connections.md` has the scheme to the byte and its threat model.
 //!
 //! ```text
 //! connecting end                                accepting end
@@ -9,21 +8,25 @@
 //! Decryptor::decrypt  <- frame, frame, ...   -- Encryptor::encrypt
 //! ```
 //!
-//! Two directions have different keys and share nothing, so the two halves of a connection work in two threads.
-//! Neither end knows who is at the other until the first frame from there can be decrypted: only the secret's holder can make one.
+//! The two directions have different keys and share nothing, so that each may have its own thread. An end knows its peer only
+//! after the first frame was decrypted: only the holder of the secret can make one.
+
+mod frames;
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::aead::{AES_128_GCM, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
-/// The most bytes in one frame before encryption: a chunk of 4 MiB and its description. 256 KiB to 1 MiB is best:
-/// below, the cost of a frame shows; above, the processor's cache is left.
+pub use frames::{Decryptor, Encryptor};
+
+/// The most bytes in one frame before encryption: a chunk of 4 MiB and its description. 256 KiB to 1 MiB is fastest: large against
+/// the cost of a frame, small against the processor's cache.
 pub const MOST: usize = (4 << 20) + (64 << 10);
 
 /// The length of the hello in bytes.
@@ -49,11 +52,11 @@ const FRAMES_OF_A_KEY: u64 = 1 << 16;
 /// How far behind the newest connection an older one may still arrive.
 const WINDOW: u64 = 1024;
 
-/// The secret of one session, from which the keys of all connections from one end to the other are made.
+/// The secret of one session and one accepting end, from which the keys of all its connections are made. With one secret for
+/// both directions, an end could be made to talk to itself.
 ///
-/// It is for one accepting end: if both ends accept, each needs a secret of its own, or an end could be made to talk to
-/// itself. It travels inside the authenticated session and nowhere else, neither in arguments nor in the environment.
-/// It is wiped when dropped and cannot be printed.
+/// It is sent inside the authenticated session only, not in arguments or the environment, is wiped when dropped, and has no
+/// `Debug` output.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; 32]>);
 
@@ -82,8 +85,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What both ends make of the secret. The secret is uniformly random, so it goes through extraction with a constant, and
-/// what comes from the network (number and nonce) is only ever an input to a function keyed by it.
+/// Derived by both ends from the secret, which is uniformly random and extracted with a constant. Number and nonce, which come
+/// from the network, are inputs to a keyed function only.
 #[derive(Debug)]
 struct Root {
     prk: Prk,
@@ -157,7 +160,7 @@ impl Acceptor {
     /// Checks the first `HELLO` bytes of a connection and returns its number. `Corrupt` for what was not made with the
     /// secret and for a connection that was there before; then nothing is to be sent. A stranger's hello changes nothing here.
     ///
-    /// A hello that is accepted may still be a recorded one that never arrived: the other end is proved by its first frame.
+    /// A hello that is accepted may still be a recorded one that never arrived: the other end is authenticated by its first frame.
     pub fn accept(&mut self, hello: &Hello) -> Result<(u32, Encryptor, Decryptor)> {
         let refused = |reason: &str| Error::new(ErrorKind::Corrupt, "accept").because(reason);
         if &hello[..8] != MAGIC {
@@ -254,146 +257,6 @@ impl Keys {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("frame", &self.frame).finish_non_exhaustive()
-    }
-}
-
-/// A frame's first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Data = 0,
-    /// Nothing comes behind it, and nothing is in it.
-    End = 1,
-}
-
-/// Kind, and the length of what follows in 24 bits, which `MOST` is far below.
-fn header(kind: Kind, length: usize) -> [u8; HEADER] {
-    let length = (length as u32).to_be_bytes();
-    [kind as u8, length[1], length[2], length[3]]
-}
-
-/// The sending half of a connection.
-pub struct Encryptor {
-    keys: Keys,
-    buffer: Vec<u8>,
-    /// Why nothing can be sent any more.
-    over: Option<Error>,
-}
-
-/// Without the last frame.
-impl fmt::Debug for Encryptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encryptor").field("keys", &self.keys).field("over", &self.over).finish_non_exhaustive()
-    }
-}
-
-impl Encryptor {
-    fn new(keys: Keys) -> Self {
-        Encryptor { keys, buffer: Vec::new(), over: None }
-    }
-
-    /// Sends the parts, one behind the other, as one frame in one write. They may be empty.
-    ///
-    /// More than `MOST` bytes are `Usage`, and nothing was sent. A failed write is final, since part of a frame may be
-    /// on its way.
-    pub fn encrypt(&mut self, to: &mut dyn Write, parts: &[&[u8]]) -> Result<()> {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > MOST {
-            return Err(Error::new(ErrorKind::Usage, "send").because(format!("{length} bytes in one frame, which holds {MOST}")));
-        }
-        self.send(to, Kind::Data, length, parts)
-    }
-
-    fn send(&mut self, to: &mut dyn Write, kind: Kind, length: usize, parts: &[&[u8]]) -> Result<()> {
-        if let Some(e) = &self.over {
-            return Err(e.again());
-        }
-        let header = header(kind, length + TAG);
-        self.buffer.clear();
-        self.buffer.reserve(HEADER + length + TAG);
-        self.buffer.extend_from_slice(&header);
-        for part in parts {
-            self.buffer.extend_from_slice(part);
-        }
-        let (key, nonce) = self.keys.next();
-        let tag = key
-            .seal_in_place_separate_tag(nonce, Aad::from(header), &mut self.buffer[HEADER..])
-            .expect("a frame is far shorter than what AES-GCM takes");
-        self.buffer.extend_from_slice(tag.as_ref());
-        to.write_all(&self.buffer).map_err(|e| {
-            let e = lost(e, "send");
-            self.over = Some(e.again());
-            e
-        })
-    }
-}
-
-/// The receiving half of a connection.
-#[derive(Debug)]
-pub struct Decryptor {
-    keys: Keys,
-    state: DecryptorState,
-}
-
-#[derive(Debug)]
-enum DecryptorState {
-    Open,
-    Ended,
-    Failed(Error),
-}
-
-impl Decryptor {
-    fn new(keys: Keys) -> Self {
-        Decryptor { keys, state: DecryptorState::Open }
-    }
-
-    /// Reads one frame, and no byte behind it; `None` once the final frame has come.
-    /// The buffer is grown as needed, to `MOST` + 16 bytes at most, and is meant to be used again.
-    ///
-    /// `Corrupt` for what the other end did not send here and now, `Broken` for a connection that ends without the final
-    /// frame, `TimedOut` where the reader has a time limit that passed. Each failure is final. Nothing is answered that
-    /// was not proved to come from the other end.
-    pub fn decrypt<'a>(&mut self, from: &mut dyn Read, buffer: &'a mut Vec<u8>) -> Result<Option<&'a mut [u8]>> {
-        match &self.state {
-            DecryptorState::Open => {}
-            DecryptorState::Ended => return Ok(None),
-            DecryptorState::Failed(e) => return Err(e.again()),
-        }
-        match self.receive(from, buffer) {
-            Ok((Kind::Data, length)) => Ok(Some(&mut buffer[..length])),
-            Ok((Kind::End, _)) => {
-                self.state = DecryptorState::Ended;
-                Ok(None)
-            }
-            Err(e) => {
-                // What was not proved is not left where it could be taken for data.
-                buffer.clear();
-                self.state = DecryptorState::Failed(e.again());
-                Err(e)
-            }
-        }
-    }
-
-    fn receive(&mut self, from: &mut dyn Read, buffer: &mut Vec<u8>) -> Result<(Kind, usize)> {
-        let foreign = || {
-            let e = Error::new(ErrorKind::Corrupt, "receive").because("a frame that the remote end did not encrypt");
-            e.remedy_is(Remedy::Reconnect)
-        };
-        let mut header = [0; HEADER];
-        from.read_exact(&mut header).map_err(|e| lost(e, "receive"))?;
-        let length = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
-        let kind = match header[0] {
-            0 if (TAG..=MOST + TAG).contains(&length) => Kind::Data,
-            1 if length == TAG => Kind::End,
-            _ => return Err(foreign()),
-        };
-        if buffer.len() < length {
-            buffer.resize(length, 0);
-        }
-        let encrypted = &mut buffer[..length];
-        from.read_exact(encrypted).map_err(|e| lost(e, "receive"))?;
-        let (key, nonce) = self.keys.next();
-        let plain = key.open_in_place(nonce, Aad::from(header), encrypted).map_err(|_| foreign())?;
-        Ok((kind, plain.len()))
     }
 }
 

@@ -16,7 +16,7 @@ use super::greeting::RemoteInfo;
 use super::host::Host;
 use super::measure::MadeUp;
 use super::wire::protocol_error;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// One attempt to make a data connection.
 #[derive(Debug)]
@@ -56,8 +56,7 @@ impl Host {
         Ok(self.client.session()?.remote.clone())
     }
 
-    /// Moves data both ways through a connection, and ends it. A remote haul that is too old to generate data is not asked for
-    /// any.
+    /// Moves data both ways through a connection and ends it. A remote haul too old to generate data is not asked for any.
     fn test(&self, link: EncryptedLink, moved: &mut u64) -> Result<()> {
         let session = self.client.session()?;
         session.fixed.store(1, Ordering::Relaxed);

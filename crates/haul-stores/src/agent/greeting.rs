@@ -1,5 +1,5 @@
-//! The greeting: the remote haul is found behind whatever a login script prints, describes itself, and answers the requests
-//! of the first round trip.
+//! The greeting: finds the remote haul behind the output of login scripts, and reads its description and the answers to the
+//! requests of the first round trip.
 
 use std::io::Read;
 use std::process::Child;

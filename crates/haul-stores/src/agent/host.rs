@@ -12,11 +12,12 @@ use super::encrypt::Secret;
 use super::frame::Frame;
 use super::link::Ticket;
 use super::ops;
+use super::options::SessionOptions;
 use super::root::Root;
-use super::session::{Client, Connect, Session, SessionOptions};
+use super::session::{Client, Connect, Session};
 use super::store::{Remote, remote_work};
 use super::wire::{Writer, kind_from};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A host reached by its haul, before a directory of it is opened.
 #[derive(Debug)]
@@ -49,8 +50,8 @@ struct Early {
 const USUAL: RootOptions = RootOptions { follow: false, keep_dirlinks: false, keep_modes: true };
 
 impl Host {
-    /// `endpoint` is the host as the user reaches it, without credentials. `path`, as the user wrote it, is what will most
-    /// likely be asked about first: it and the directory above it are looked at and opened in the first round trip.
+    /// `endpoint` is the host as the user reaches it, without credentials. `path`, as typed, and the directory above it are looked
+    /// up and opened in the first round trip.
     pub fn connect(connect: Box<Connect>, options: SessionOptions, endpoint: String, path: &[u8]) -> Result<Host> {
         let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
         let above = match path.iter().rposition(|byte| *byte == b'/') {
@@ -143,8 +144,7 @@ impl Host {
 }
 
 impl Host {
-    /// Connects this host to the other one, for as long as both sessions last, so that copies from there to here pass no third
-    /// machine.
+    /// Connects this host to the other one for as long as both sessions last, so that copies between them pass no third machine.
     pub fn link_peer(&self, other: &Host) -> Result<()> {
         let (here, there) = (self.client.session()?, other.client.session()?);
         if here.id == there.id {

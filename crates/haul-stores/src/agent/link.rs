@@ -15,8 +15,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 use super::compress::{self, Compressing};
 use super::frame::{Frame, Input, LONGEST, Output, head, kind, length, lost};
 use super::wire::{Writer, protocol_error};
-use crate::lock::lock;
 use crate::mux::{self, Mux};
+use haul_core::lock::lock;
 
 /// How often the remote end sends a heartbeat.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -25,8 +25,7 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parts of an answer that may be in flight without CREDIT.
 pub const PARTS_AHEAD: u64 = 16;
 
-/// Bytes that may be in flight over all links of a session: less than the remote end has room for, so that it never stops
-/// reading, however long its disk takes.
+/// Bytes in flight over all links of a session: less than the remote end has room for, so that it never stops reading.
 const WINDOW: u64 = 32 << 20;
 
 /// What is in flight on all links of a session.
@@ -40,8 +39,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Waits until so many more bytes may be in flight; a request larger than the window goes alone. The wait checks the
-    /// links: if all requests are silent, nobody else may be waiting for an answer.
+    /// Waits until so many more bytes may be in flight; a request larger than the window goes alone. The wait checks the links,
+    /// since nobody else may be waiting for an answer.
     fn enter(&self, weight: u64, over: &Link) {
         let began = Instant::now();
         let mut bytes = lock(&self.bytes);

@@ -1,5 +1,4 @@
-//! Measuring the network to another haul: generated roots on the remote host, a fixed number of links, and what the remote
-//! host has received by its own clock.
+//! Network measurements with a remote haul: generated roots, a fixed number of links, and the bytes received by the remote clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use super::ops;
 use super::session::Session;
 use super::store::Remote;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// A generated root of the remote host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +122,8 @@ impl Host {
         self.opened(&session, number, &answer, |_| (ops::MADE_UP, to.out))
     }
 
-    /// From now on data goes over so many links, as far as they can be made, and returns when they are. They are data
-    /// connections beside ssh where those work, else sessions of ssh.
+    /// Sends data over so many links from now on, as far as they can be made: data connections where those work, else ssh
+    /// sessions.
     pub fn fix_streams(&self, streams: usize) -> Result<Streams> {
         let session = self.client.session()?;
         session.fixed.store(streams.max(1), Ordering::Relaxed);

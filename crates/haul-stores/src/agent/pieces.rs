@@ -15,7 +15,7 @@ use super::ops;
 use super::session::NEAR;
 use super::source::RemoteSource;
 use super::wire::protocol_error;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Bytes that one READ or WRITE carries.
 pub(super) const PIECE: u64 = 256 << 10;

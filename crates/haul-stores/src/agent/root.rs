@@ -9,7 +9,7 @@ use super::frame::Frame;
 use super::link::Ticket;
 use super::session::{Client, Session};
 use super::wire::{Parser, Writer};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// What opens the directory again after a lost connection.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ use super::ops;
 use super::wire::{Writer, protocol_error};
 use crate::bounded::Bounded;
 use crate::local::Local;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub use join::join;
 

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -10,66 +9,18 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 
 use super::data::{DATA, DATA_NEAR, DataLink, DataRoute, Failures, ToListen};
-use super::direct::Ports;
 use super::frame::{Frame, kind};
 use super::greeting::{Greeted, Pipes, RemoteInfo};
 use super::link::{HEARTBEAT, Link, Ticket, Window};
 use super::ops;
+use super::options::{ReportOutcome, SessionOptions};
 use super::watch::Watch;
 use super::wire::protocol_error;
-use crate::lock::lock;
 use crate::reconnect::Reconnect;
+use haul_core::lock::lock;
 
 /// Starts the remote haul, or joins the running one that the word names.
 pub type Connect = dyn Fn(Option<&str>) -> Result<Pipes> + Send + Sync;
-
-/// What the user allows and wants.
-#[derive(Debug)]
-pub struct SessionOptions {
-    /// Links through ssh at the most.
-    pub sessions: usize,
-    /// Links that carry data, neither more nor fewer; `None` is for haul to find out. Sessions of ssh are bounded by
-    /// `sessions` all the same.
-    pub streams: Option<usize>,
-    /// How long the remote haul may take to greet.
-    pub greeting: Duration,
-    /// Of this haul, for messages.
-    pub version: &'static str,
-    /// `-z`: frames are compressed where that helps.
-    pub compress: bool,
-    /// Data connections beside ssh; `None` where they are not wanted.
-    pub direct: Option<Direct>,
-}
-
-/// See [`crate::ssh::Login::reached`].
-pub type Reachable = dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync;
-
-/// The result of data connections, for later runs.
-#[derive(Debug)]
-pub enum DirectOutcome {
-    Works,
-    /// None could be made.
-    Blocked,
-    /// They were made, and failed time and again: from now on the data of this session goes through ssh.
-    Fails(Error),
-}
-
-/// Called with what the next run should know, from any thread.
-pub type ReportOutcome = dyn Fn(&DirectOutcome) + Send + Sync;
-
-/// How data connections may be made.
-pub struct Direct {
-    pub ports: Ports,
-    /// The address to try for a remote end that claims this one.
-    pub reached: Box<Reachable>,
-    pub report_outcome: Arc<ReportOutcome>,
-}
-
-impl fmt::Debug for Direct {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Direct({:?})", self.ports)
-    }
-}
 
 /// A host reached by its haul. Connects again when the connection was lost.
 pub struct Client {

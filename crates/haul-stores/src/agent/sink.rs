@@ -19,7 +19,7 @@ use super::session::Session;
 use super::source::{Origin, RemoteSource};
 use super::spec::OwnedSpec;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub(super) struct RemoteSink {
     root: Arc<Root>,
@@ -99,9 +99,8 @@ impl RemoteSink {
         Ok(())
     }
 
-    /// What was sent before for the same bytes ends before more is sent, for the remote end works on many requests at a
-    /// time. What is in flight from `at` on to the end of its chunk is left of a try that failed, and is written again before
-    /// the chunk lands: its result does not matter, and must not count as another failure.
+    /// Waits for earlier writes of the same bytes, since the remote end works on many requests at a time. Those in flight between
+    /// `at` and the end of its chunk are left of a failed try and are written again: their result does not count.
     fn finish_overlapping(&self, at: &Range<u64>) -> Result<()> {
         let chunk = self.spec.chunk.max(1);
         let end = (at.start / chunk).saturating_add(1).saturating_mul(chunk);

@@ -18,7 +18,7 @@ use super::pieces::{Pieces, Reader};
 use super::root::Root;
 use super::session::Session;
 use super::wire::{Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// What opens a source again.
 pub(super) enum Origin {

@@ -8,7 +8,7 @@ use super::link::Ticket;
 use super::ops;
 use super::session::Session;
 use super::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// At the most, where connections share the losses of a bad network.
 const DATA_MOST: usize = 64;
@@ -56,8 +56,8 @@ impl Default for Watch {
 }
 
 impl Session {
-    /// Where segments are lost, connections change to a congestion control that tolerates losses; where that is not allowed,
-    /// or where the buffers of the ends are the limit, more connections are made for as long as they gain.
+    /// Lost segments: connections change to a congestion control that tolerates loss. If that is not allowed, or buffers are the
+    /// limit, connections are added as long as they gain.
     pub(super) fn watch(&self) {
         if self.fixed.load(Ordering::Relaxed) > 0 {
             return;

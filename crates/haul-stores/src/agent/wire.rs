@@ -1,5 +1,5 @@
-//! Values in frames between two hauls: numbers as LEB128, bytes behind their length, entries by their attributes. What the
-//! other end sends is checked here: nothing behind this module indexes into a frame.
+//! Values in frames between two hauls: numbers as LEB128, bytes behind their length, entries by attributes. All input is checked
+//! here: no other module indexes into a frame.
 
 mod codes;
 mod parser;

@@ -80,7 +80,6 @@ impl Ftp {
             plain_names: features.plain,
             name_max: paths::NAME_MOST,
             bundle_files: if blocks { 256 } else { 32 },
-            hashes: features.hashes.iter().map(|(algorithm, _)| *algorithm).collect(),
             ..Caps::minimal()
         };
         let mut root = place.root.clone();

@@ -1,20 +1,18 @@
 //! The agent that requests go through: certificates, proxy, timeouts.
 //!
-//! - **TLS** by rustls with ring. Roots are the machine's own, so that a site's own authority works without a flag. They are
-//!   read here and not by rustls-native-certs, which skips files of a folder that have no hash for a name. A named bundle
-//!   *replaces* the system's, as with the AWS command line.
-//! - **A certificate that is itself in the bundle is accepted**, even one that is marked as an authority: `openssl req -x509`
-//!   creates such, small servers use them, and rustls alone would reject them (see `verify.rs`).
+//! - **TLS** by rustls with ring. Roots are the machine's own, read here because rustls-native-certs skips files of a folder
+//!   that have no hash for a name. A named bundle *replaces* them, as with the AWS command line.
+//! - **A certificate that is itself in the bundle is accepted**, even one that is marked as an authority: see `verify.rs`.
 //! - **Timeouts**: ten seconds to connect, TLS handshake included, and an idle timeout for each read and write, none for the
 //!   whole: a body may take hours as long as it moves.
-//! - **The proxy** is chosen once, by scheme and host of the endpoint, as curl does it. A proxy is always asked to CONNECT,
-//!   for `http://` too; one that forbids that to other ports than 443 serves only `https://`.
-//! - **Names** are looked up again after ten seconds and their addresses used in turn: the agent resolves before every request,
-//!   even one for which it has a connection, and S3 answers with several addresses so that clients spread over them.
+//! - **The proxy** is chosen once, by scheme and host of the endpoint, as curl does. It is always asked to CONNECT, for `http://`
+//!   too; one that allows that only to port 443 serves only `https://`.
+//! - **Names** are looked up again after ten seconds and their addresses used in turn: S3 answers with several addresses so that
+//!   clients spread over them.
 //! - **No redirects** (a signature is for one host), no statuses as errors (the body says why), no compression.
 //! - **Buffers** of 128 KiB each way, two for a connection and four with TLS, allocated when first used. Over loopback a GiB
-//!   costs this side 0.23 to 0.30 CPU seconds to upload whatever the buffer, 0.47 to download with 16 KiB, 0.20 to 0.40 with
-//!   128 KiB and no less above it; with TLS 0.3 to upload and 0.5 to download (a loaded machine: figures vary by a third).
+//!   takes 0.23 to 0.30 CPU seconds to upload with any buffer, 0.47 to download with 16 KiB, 0.20 to 0.40 with 128 KiB or more;
+//!   with TLS 0.3 to upload and 0.5 to download.
 
 mod failure;
 mod resolver;
@@ -42,8 +40,8 @@ use super::environment::Environment;
 /// Bytes in each buffer of a connection.
 pub const BUFFER: usize = 128 << 10;
 
-/// How long an idle connection is kept. Servers close theirs after 20 seconds (S3) and later; a request on one
-/// that is being closed is a request lost.
+/// How long an idle connection is kept: servers close theirs after 20 seconds (S3) or more, and a request on a closing one is
+/// lost.
 const KEPT: Duration = Duration::from_secs(15);
 
 /// Files in which distributions keep all certificates: Debian and Arch, Fedora and RHEL, openSUSE, newer RHEL, Alpine.
@@ -97,7 +95,6 @@ impl AgentConfig {
 /// An agent for one endpoint: cheap to clone, for any number of threads.
 ///
 /// # Errors
-///
 /// `Usage`: a bundle that cannot be read or has no certificate, a proxy that is not an address, a machine without certificates.
 pub fn agent(config: &AgentConfig) -> Result<Agent> {
     let proxy = if config.use_proxy { proxy(&config.endpoint, &config.environment)? } else { None };
@@ -135,7 +132,6 @@ pub fn agent(config: &AgentConfig) -> Result<Agent> {
 /// What TLS connections beside HTTP's are made with: by version 1.2 of the protocol, and by 1.3.
 ///
 /// # Errors
-///
 /// Those of [`agent`] about certificates.
 #[cfg(feature = "ftp")]
 pub fn tls_configs(verify: bool, ca_bundle: Option<&Path>, environment: &Environment) -> Result<[Arc<rustls::ClientConfig>; 2]> {
@@ -164,7 +160,6 @@ impl Agents {
     /// The agent for the origin of `url`; `adapt` changes the common settings for a new one.
     ///
     /// # Errors
-    ///
     /// Those of [`agent`].
     pub fn get(&self, url: &Uri, adapt: impl FnOnce(AgentConfig) -> AgentConfig) -> Result<Agent> {
         let origin = format!("{}://{}", url.scheme_str().unwrap_or_default(), url.authority().map_or("", |authority| authority.as_str()));

@@ -1,5 +1,6 @@
 //! The body of an answer, read to exactly the length that was requested and verified as it passes.
 
+use haul_core::lock::lock;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +8,7 @@ use haul_core::entry::Name;
 use haul_core::error::{Error, ErrorKind, Remedy};
 
 use super::agent::read_error;
-use super::verifier::{Verifier, Watch, lock};
+use super::verifier::{Verifier, Watch};
 
 /// Takes the reader over after the last byte.
 type After = Box<dyn FnOnce(ureq::BodyReader<'static>) + Send>;

@@ -95,7 +95,8 @@ impl Algorithm {
         Running { algorithm: self, state }
     }
 
-    /// The value of these bytes.
+    /// The value of `a`'s bytes followed by `b`'s, which are `length_of_b` in number. `None` for two algorithms, or one that does
+    /// not combine. Some microseconds for any length.
     pub fn of(self, bytes: &[u8]) -> Value {
         let mut running = self.begin();
         running.update(bytes);

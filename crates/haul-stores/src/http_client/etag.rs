@@ -16,9 +16,8 @@ pub enum ETag {
 }
 
 impl ETag {
-    /// Reads an ETag with or without quotes. It is only a form: a service may write 32 digits that are no MD5 of
-    /// anything, as AWS does for what it encrypts with a key of KMS or the caller's: so content that
-    /// matches is verified, and content that does not is only suspect.
+    /// Reads an ETag with or without quotes, by form only: AWS writes 32 digits that are no MD5 for objects encrypted with KMS or
+    /// customer keys. Content that matches is verified; content that does not is only suspect.
     pub fn parse(text: &str) -> Self {
         // A weak one vouches for the meaning, not for the bytes.
         if text.trim_ascii().starts_with("W/") {
@@ -51,8 +50,8 @@ pub(crate) fn count(text: &str) -> Option<u32> {
     text.parse().ok().filter(|parts| (1..=MOST_PARTS).contains(parts))
 }
 
-/// The 64 bits of `Stamp::version` for an ETag: the same with quotes, without them, and for a weak one, since
-/// headers and listings of one service differ in that. Never 0, which is no version; 0 for an empty text.
+/// The 64 bits of `Stamp::version` for an ETag: equal with quotes, without, and for a weak one, since headers and listings differ
+/// in that. 0 only for an empty text.
 pub fn version(etag: &str) -> u64 {
     let bare = bare(etag);
     if bare.is_empty() {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haul_core::error::{Error, Result};
 
@@ -37,10 +36,6 @@ pub(crate) struct Watch {
     /// Where the open stretch began; `None` until the next piece begins.
     open: Option<(u64, Running)>,
     done: Vec<(Range<u64>, Running)>,
-}
-
-pub(crate) fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Verifier {
@@ -143,7 +138,6 @@ impl Verifier {
     }
 
     /// # Errors
-    ///
     /// All was seen and is not what is stored.
     pub fn check(&self) -> Result<()> {
         if self.verdict() == Some(false) { Err((self.mismatch)()) } else { Ok(()) }

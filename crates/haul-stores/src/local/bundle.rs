@@ -58,8 +58,8 @@ struct Staged {
 }
 
 impl Staged {
-    /// Another run may meanwhile have put a file of its own under the name, which is the same for both. With the freed inode
-    /// and in the same moment it may look the same; then it has at least the length that it is to have.
+    /// Another run may have put its own file under the name, which both derive. With the freed inode and in the same moment it may
+    /// look identical; then it has at least the expected length.
     fn is_ours(&self) -> bool {
         birth_and_size(&*self.handle, &self.staging).is_ok_and(|(born, size)| is_same(born, self.born) && size == self.size)
     }
@@ -346,8 +346,8 @@ fn write_from_start(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<()> {
     if bytes.is_empty() { Ok(()) } else { write_all(fd, bytes, 0) }
 }
 
-/// Appends the content of a file that the kernel makes up while it is read, and whose size says nothing: `/proc` has 0,
-/// `/sys` a page. Unlike a file that changes it has no blocks and looks the same before and after.
+/// Appends the content of a file that the kernel generates, whose size says nothing: 0 in `/proc`, a page in `/sys`. It has no
+/// blocks and looks the same before and after.
 fn read_generated(fd: &OwnedFd, data: &mut Vec<u8>, listed: Facts) -> Result<Facts> {
     let start = data.len();
     loop {
@@ -370,8 +370,8 @@ fn read_generated(fd: &OwnedFd, data: &mut Vec<u8>, listed: Facts) -> Result<Fac
     Ok(Facts { size: (data.len() - start) as u64, ..facts })
 }
 
-/// Appends at most `most` bytes from the start of the file, in one call: a regular file's read is short at its
-/// end only, and what else is short does not have the size that a look behind it gives.
+/// Appends at most `most` bytes from the start of the file by one call: a read of a regular file is short only at its end;
+/// otherwise the size found behind it differs.
 fn read_up_to(fd: &OwnedFd, data: &mut Vec<u8>, most: usize) -> rustix::io::Result<usize> {
     let start = data.len();
     data.reserve(most);

@@ -39,8 +39,8 @@ pub(super) fn close(fd: OwnedFd) -> rustix::io::Result<()> {
     }
 }
 
-/// Fills `at` with the bytes of another file from `from_at` on, inside the kernel as far as the file systems can; the
-/// number of bytes. A full disk is an error.
+/// Fills `at` from `from_at` on of another file, in the kernel as far as the file systems can; returns the number of bytes. A full
+/// disk is an error.
 pub(crate) fn copy_range(from: impl AsFd, from_at: u64, to: impl AsFd, at: Range<u64>) -> Result<u64> {
     let mut copied = 0;
     while at.start + copied < at.end {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat};
 use rustix::io::Errno;
 
 use super::fail;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// One open directory.
 #[derive(Debug)]
@@ -48,8 +48,7 @@ impl Handle {
         Handle { fd, path_only, listing: Mutex::new(()), default_acl: AtomicU64::new(0) }
     }
 
-    /// The ACL that what is made here inherits, if any. Looked up once, and again after an epoch in which this
-    /// store set a default ACL on some directory.
+    /// The default ACL of a directory, if any. Looked up once, and again after this store set a default ACL anywhere.
     pub fn default_acl(&self, epoch: u64) -> Option<Inherited> {
         /// Below the epoch: there is one, and its bits are known.
         const THERE: u64 = 0o2000;
@@ -149,9 +148,8 @@ impl Dirs {
         drop(slot);
     }
 
-    /// The descriptor of `dir`. On a miss the path is opened from the nearest open ancestor on, one
-    /// component per call; of a long path the end and evenly spaced places are kept, so that
-    /// climbing back up a very deep tree does not begin at the root each time.
+    /// The descriptor of `dir`. On a miss the path is opened from the nearest open ancestor, one component per call; of a long
+    /// path the end and evenly spaced directories are kept, for the way back up.
     pub fn get(&self, dir: &Dir) -> Result<Arc<Handle>> {
         if dir.is_root() {
             return Ok(self.root.clone());

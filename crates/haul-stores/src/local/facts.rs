@@ -35,8 +35,8 @@ pub(super) struct Facts {
     pub stored: u64,
 }
 
-/// Looks at one component below `dir`; an empty leaf is `dir` itself. `AT_STATX_DONT_SYNC` is not asked
-/// for: on NFS, FUSE and Lustre it may answer from an old cache, and a changed file would be skipped.
+/// Looks at one component below `dir`; an empty leaf is `dir` itself. Without `AT_STATX_DONT_SYNC`, which on NFS, FUSE and Lustre
+/// may answer from an old cache and hide a changed file.
 pub(super) fn look(dir: impl rustix::fd::AsFd, leaf: &[u8], follow: bool) -> rustix::io::Result<Facts> {
     let mut flags = AtFlags::NO_AUTOMOUNT;
     if leaf.is_empty() {

@@ -84,8 +84,8 @@ impl Shared {
         Ok(entry)
     }
 
-    /// One call for a name that has none, by `listxattrat` where the kernel has it and through `/proc` elsewhere, so
-    /// that the file need not be opened and a device or a fifo is not touched; two more for each attribute that is wanted.
+    /// One call for a name without attributes, by `listxattrat` or through `/proc`, so that no file is opened and no device or
+    /// fifo touched; two more for each attribute wanted.
     fn look_up_xattrs(&self, handle: &Handle, entry: &mut Entry, want: MetaMask, follow: bool) -> Result<()> {
         if xattr::has_none(handle.as_fd(), &entry.name.leaf, follow) {
             entry.have = entry.have.with(want.and(xattr::ALL));

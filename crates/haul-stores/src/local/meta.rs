@@ -1,5 +1,5 @@
-//! Setting attributes, in the one order in which none undoes another: owner (which clears setuid bits and
-//! capabilities), extended attributes, ACLs, mode, and the times last.
+//! Sets attributes in the order in which none undoes another: owner (which clears setuid bits and capabilities), extended
+//! attributes, ACLs, mode, times.
 
 use haul_core::entry::{Entry, Kind, MetaMask};
 use haul_core::error::Result;
@@ -79,7 +79,8 @@ impl<'a> Target<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub facts: Option<Facts>,
-    /// The permission bits that it has, `0o7777`.
+    /// The permission bits of a target: setuid and setgid only with the owner or group of the source, and a directory keeps its
+    /// inherited setgid bit unless the group was set too.
     pub mode: u32,
     /// The permission bits that it gets where the mode is not kept.
     pub otherwise: u32,
@@ -125,8 +126,8 @@ impl Rules {
         }
     }
 
-    /// The same of a new directory, which is to stay usable. Until it is known that its ACL stays nobody else gets in: where
-    /// modes are kept its own comes at the end.
+    /// The mode of a new directory, which stays usable. Until its ACL is known nobody else may enter; where modes are kept its own
+    /// comes at the end.
     pub fn new_dir_mode(&self, mode: u32, inherits: Option<Inherited>) -> u32 {
         let masked = match inherits.filter(|_| !self.keep_acls) {
             Some(_) if self.dir_umask == 0 => 0,
@@ -136,8 +137,8 @@ impl Rules {
         mode & masked | 0o700
     }
 
-    /// The bits to create it with: nobody may get in before owner, group and ACL are right. A group that gets
-    /// no more than everybody gains nothing while the file has another group.
+    /// The mode to create with: nobody may enter before owner, group and ACL are set. A group with no more rights than everybody
+    /// gains nothing.
     pub fn creation_mode(&self, wanted: u32, entry: &Entry, keep: MetaMask, inherits: bool) -> u32 {
         let group_gains = (wanted >> 3) & !wanted & 0o7 != 0;
         let owner_changes = keep.any(MetaMask::OWNER.with(MetaMask::GROUP));
@@ -146,8 +147,7 @@ impl Rules {
     }
 }
 
-/// Sets the attributes in `keep`, those of them that `entry` has. What the system refuses is in the result;
-/// the second value says that a directory has got a default ACL.
+/// Sets those attributes in `keep` that `entry` has. Returns what the system refused, and whether a directory got a default ACL.
 pub(super) fn set(target: &Target<'_>, entry: &Entry, keep: MetaMask, now: Now, rules: &Rules) -> Result<(Landed, bool)> {
     let keep = keep.and(entry.have.with(MetaMask::SETID).with(xattr::ALL));
     let mut refused = MetaMask::NONE;

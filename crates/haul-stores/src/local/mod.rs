@@ -34,9 +34,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
-use crate::lock::lock;
 use crate::staging::Shown;
 pub use crate::staging::{is_staging, staging_leaf};
+use haul_core::lock::lock;
 pub use provider::{LocalProvider, ThisMachine};
 pub use token::unfinished_leaf;
 pub use umask::{can_be_apart, without_mask};
@@ -53,8 +53,8 @@ pub struct Options {
     pub keep_dirlinks: bool,
     /// `-L`, for a source only: directories are reached through links, wherever they lead.
     pub follow: bool,
-    /// The process's file mode creation mask. With 0 a file is created with its final mode; with any other
-    /// the mode is set once more where the mask would take something from it.
+    /// The process's umask. With 0 a file is created with its final mode; with another the mode is set again where the umask would
+    /// clear bits of it.
     pub umask: u32,
     /// The mask that the user's shell gave: new files whose mode is not kept lose these bits.
     pub user_umask: u32,
@@ -113,8 +113,8 @@ pub(crate) fn fail(errno: Errno, op: &'static str) -> Error {
 }
 
 impl Local {
-    /// Opens an existing directory; symlinks in `path` itself are followed. Raises the process's limit of open files
-    /// as far as it may. `NotFound`, `Denied`, or `Usage` where `path` is no directory.
+    /// Opens an existing directory; symlinks in `path` itself are followed. Raises the process's limit of open files as far as
+    /// allowed. `NotFound`, `Denied`, or `Usage` if `path` is no directory.
     pub fn open(path: &Path, options: Options) -> Result<Local> {
         use std::os::unix::ffi::OsStrExt;
         let limit = raise_open_files();
@@ -170,8 +170,8 @@ impl Local {
         self.shared.link_from(&other.shared, name, existing).map_err(|e| e.on(name))
     }
 
-    /// Whether the other root is this one or below it, by whatever name: all its parents are compared by device and inode, so
-    /// that symlinks and bind mounts do not matter.
+    /// Whether the other root is this one or below it: all its parents are compared by device and inode, so that symlinks and bind
+    /// mounts do not matter.
     pub fn contains(&self, other: &Local) -> Result<bool> {
         let up = |fd: &dyn Fn() -> rustix::io::Result<OwnedFd>| fd().map_err(|e| fail(e, "open").at(&other.place.root));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -309,8 +309,8 @@ impl Store for Local {
         self.shared.rename(from, to, replace).map_err(|e| e.on(to))
     }
 
-    /// A copy goes by the descriptors of source and sink instead: the engine's meter counts, throttles and cancels between
-    /// the kernel's calls, which one call here could not.
+    /// No copies: the engine's meter copies by the descriptors of source and sink, and can count, throttle and cancel between the
+    /// kernel's calls.
     fn take(&self, from: &dyn Store, entry: &Entry, to: &Name, how: Within<'_>) -> Result<Option<Landed>> {
         let Some(from) = (from as &dyn Any).downcast_ref::<Local>() else { return Ok(None) };
         let taken = match how {

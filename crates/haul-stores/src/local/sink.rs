@@ -1,5 +1,7 @@
 //! A file that is being written: under a staging name until it is complete, or in place if requested.
 
+mod old;
+
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,19 +10,18 @@ use std::sync::{Arc, Mutex};
 use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::copy::{close, copy_range, write_all};
+use super::copy::{close, write_all};
 use super::dirs::{Handle, Inherited, leaf_of};
 use super::facts::{Facts, look, look_at};
 use super::meta::{self, Now, Target};
-use super::source::{FileSource, open_file};
+use super::source::FileSource;
 use super::token::{IN_PLACE, birth, is_same, staging_of, token_of};
 use super::{Shared, fail};
-use crate::lock::lock;
 use crate::staging::staging_leaf;
 
 /// Files from this size on get their room before the first byte, so that a full disk is known at once.
@@ -245,58 +246,6 @@ impl FileSink {
     }
 }
 
-impl FileSink {
-    /// The file that has the final name, if its stamp is `stamp`.
-    fn old(&self, stamp: &Stamp) -> Result<Arc<OwnedFd>> {
-        let mut old = lock(&self.old);
-        match &*old {
-            Some((fd, known)) if known == stamp => return Ok(fd.clone()),
-            Some(_) => return Err(old_changed()),
-            None => {}
-        }
-        let fd = open_file(&self.handle, &self.name.leaf, false)?;
-        if look_at(&fd).map_err(|e| fail(e, "stat"))?.stamp() != *stamp {
-            return Err(old_changed());
-        }
-        let fd = Arc::new(fd);
-        *old = Some((fd.clone(), *stamp));
-        Ok(fd)
-    }
-
-    fn copy_old(&self, stamp: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
-        let old = self.old(stamp)?;
-        let mut copied = 0;
-        while copied < at.end - at.start {
-            let (from, to) = (from + copied, at.start + copied);
-            copied += match copy_range(&*old, from, &self.fd, to..at.end)? {
-                0 => self.shared.with_buffer(|buffer| {
-                    let wanted = usize::try_from(at.end - to).unwrap_or(usize::MAX).min(buffer.len());
-                    match rustix::io::retry_on_intr(|| rustix::io::pread(&*old, &mut buffer[..wanted], from)) {
-                        Ok(0) => Err(old_changed()),
-                        Ok(count) => write_all(&self.fd, &buffer[..count], to).map(|()| count as u64).map_err(|e| fail(e, "write")),
-                        Err(e) => Err(fail(e, "read")),
-                    }
-                })?,
-                count => count,
-            };
-        }
-        self.written.fetch_max(at.end, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// All reused parts must be of one version of the old file.
-    fn old_is_the_same(&self) -> Result<()> {
-        match &*lock(&self.old) {
-            Some((fd, stamp)) if look_at(&**fd).map_err(|e| fail(e, "stat"))?.stamp() != *stamp => Err(old_changed()),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn old_changed() -> Error {
-    Error::new(ErrorKind::Changed, "reuse").because("the destination's old file was changed while it was compared")
-}
-
 /// The existing regular file, for writing; it is neither created nor truncated.
 fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
     let no_file =
@@ -316,8 +265,7 @@ fn open_in_place(handle: &Handle, leaf: &[u8]) -> Result<OwnedFd> {
     }
 }
 
-/// By name, whichever file it is: one that another run began under this name was of the same version of the same
-/// source, and the caller has no use for it.
+/// By name, whichever file has it: one of another run under this name was of the same version of the same source.
 pub(super) fn abandon(shared: &Shared, name: &Name, token: &Token) -> Result<()> {
     let Some(staging) = staging_of(token)? else { return Ok(()) };
     let handle = match shared.dirs.get(&name.dir) {
@@ -375,10 +323,6 @@ impl Sink for FileSink {
 
     fn reuse(&self, old: &Stamp, from: u64, at: Range<u64>) -> Result<()> {
         self.copy_old(old, from, at).map_err(|e| e.on(&self.name))
-    }
-
-    fn landed(&self, _: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

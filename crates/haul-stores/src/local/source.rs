@@ -80,8 +80,7 @@ impl FileSource {
         FileSource { name: name.clone(), ..self }
     }
 
-    /// Drops what the page cache holds of the file, so that a read reaches the medium. Pages that are not on
-    /// it yet stay: the caller has seen to that.
+    /// Drops the page cache of the file, so that a read reaches the medium. Dirty pages stay: the caller has synced.
     pub fn drop_cache(&self) -> Result<()> {
         fadvise(&self.fd, 0, None, Advice::DontNeed).map_err(|e| fail(e, "drop cache").on(&self.name))
     }

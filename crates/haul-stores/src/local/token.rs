@@ -10,8 +10,7 @@ use crate::staging::is_staging;
 /// The token of a write into the existing file; no staging name has this form.
 pub(super) const IN_PLACE: &[u8] = b"in-place";
 
-/// Which file a staging file is: inode, and birth time where the file system reports it (else zeros), for inodes are
-/// reused.
+/// Identity of a staging file: inode, and birth time where the file system has it (else zeros), since inodes are reused.
 pub(super) type Birth = (u64, i64, u32);
 
 pub(super) fn birth(fd: &OwnedFd) -> rustix::io::Result<Birth> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Names kept in the log; beyond them calls are only counted, so that a run over a million files stays small.
 const NAMES_MOST: usize = 100_000;

@@ -5,7 +5,7 @@ use haul_core::{ErrorKind, Result};
 
 use super::tree::{At, File, Leaf, ROOT, Tree, Unresolved};
 use super::{EXTENDED, Memory, Path, fail, lost};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Entries that a listing takes out under one lock.
 const PAGE: usize = 1000;

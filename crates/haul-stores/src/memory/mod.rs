@@ -18,8 +18,8 @@ use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name, Time, Xattrs, check_lea
 use haul_core::store::{Caps, Place, Proof, WriteStyle};
 use haul_core::{Error, ErrorKind, Result};
 
-use crate::lock::lock;
 use content::Content;
+use haul_core::lock::lock;
 pub use log::Call;
 use log::Log;
 use sink::Session;

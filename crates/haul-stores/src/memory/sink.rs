@@ -12,7 +12,7 @@ use haul_core::{Error, ErrorKind, Result};
 
 use super::tree::File;
 use super::{Memory, extended_of, fail, lost};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Bytes copied under one lock, so that writers of one file take turns.
 const STEP: usize = 64 << 10;

@@ -11,7 +11,7 @@ use haul_core::ErrorKind;
 use haul_core::entry::{Entry, Kind, MetaMask, Time, Xattrs};
 
 use super::content::Content;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 pub(super) type File = Arc<Mutex<Inode>>;
 pub(super) type Leaf = Box<[u8]>;

@@ -27,8 +27,8 @@ pub struct Call<'a> {
     pub key: &'a [u8],
     pub query: Vec<(&'static str, String)>,
     pub headers: HeaderMap,
-    /// In place of the agent's, for what takes the service long. When it is over the service may still be at it: the request is not
-    /// sent again.
+    /// Replaces the agent's idle timeout for slow requests. When it is over the service may still be working on it: the request is
+    /// not repeated.
     pub idle_timeout: Option<Duration>,
 }
 

@@ -6,18 +6,19 @@ use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::{Landed, MetaSpec, Place, Spec};
 
-use super::bucket::{Bucket, Expected};
+use super::bucket::Bucket;
 use super::checksum::{self, Value};
 use super::listing::with_content;
 use super::put_options::{CopyTemplate, pairs};
+use super::upload::Expected;
 use super::{Objects, PARTS_MOST, attributes};
 use crate::http_client::parallel::in_parallel;
 
 /// How objects are copied by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySizes {
-    /// Bytes of the largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that the service does
-    /// not work at one request for minutes, and at several parts at once.
+    /// The largest object that one request copies: at most 5 GiB (Amazon S3, CopyObject). Less, so that parts are copied in
+    /// parallel and no request takes minutes.
     pub whole: u64,
     /// Bytes of a part of a larger one: at least 5 MiB.
     pub part: u64,

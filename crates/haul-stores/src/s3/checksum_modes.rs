@@ -124,9 +124,9 @@ impl ChecksumModes {
         }
     }
 
-    /// No error if `answer` shows that the bytes with the checksum `sent` arrived: the service returned it, or the ETag is their MD5,
-    /// or they were sent with Content-MD5, which services must verify. `UNVERIFIED` where the answer shows nothing; `Corrupt` if it
-    /// shows other bytes and `etags` count. A mode that the endpoint does not know is not tried again.
+    /// `Ok` if `answer` shows that the bytes with the checksum `sent` arrived: the service returned it, or the ETag is their MD5,
+    /// or they were sent with Content-MD5, which services must verify. `UNVERIFIED` if it shows nothing; `Corrupt` if it shows
+    /// other bytes and `etags` count. A mode that the endpoint does not know is not tried again.
     pub fn accepted(
         &self,
         answer: &Answer,

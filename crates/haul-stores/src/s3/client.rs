@@ -1,14 +1,13 @@
 //! Requests to one endpoint: signed, sent, and retried.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
-use haul_core::retry::{ASKED_MOST, Policy, Tries};
+use haul_core::retry::{Policy, Tries};
 use http::header::HeaderValue;
 use http::{Method, Request, Uri};
 use ureq::SendBody;
@@ -17,17 +16,17 @@ use super::account::{Account, AccountOptions, Addressing, DEFAULT_REGION};
 use super::address::{self, Endpoint, Style};
 use super::call::{Answer, Body, Call};
 use super::checksum_modes::{ChecksumModes, UNVERIFIED};
-use super::fault::{self, Refusal};
+use super::fault::Refusal;
+use super::pause::Pause;
 use super::sign::{Credential, Payload, Signer};
-use super::xml;
 use crate::http_client::agent::{agent, request_error};
 use crate::http_client::parallel::Threads;
 use crate::http_client::time;
 
 /// Redirects of one request at the most.
 const REDIRECTS: u32 = 3;
-/// Tries of a request to an endpoint that has never answered, for its address may be wrong: where nobody listens, and where
-/// somebody does and says nothing for a minute.
+/// Tries of a request to an endpoint that has never answered, whose address may be wrong: if nobody listens there, and if somebody
+/// is silent for a minute.
 const UNREACHED_TRIES: u32 = 3;
 const SILENT_TRIES: u32 = 2;
 /// How long a check for newer credentials holds: a bucket may have many objects that are denied.
@@ -46,9 +45,7 @@ pub struct Client {
     signers: Mutex<HashMap<String, Arc<Signer>>>,
     /// Checksums of uploads.
     pub modes: ChecksumModes,
-    /// No request is sent before this time, in milliseconds after `began`: the endpoint asked to slow down.
-    quiet_until: AtomicU64,
-    began: Instant,
+    pause: Pause,
     /// Threads beside the workers.
     pub(super) threads: Threads,
     /// The endpoint has answered once.
@@ -108,8 +105,7 @@ impl Client {
             routes: Mutex::default(),
             signers: Mutex::default(),
             modes: ChecksumModes::default(),
-            quiet_until: AtomicU64::new(0),
-            began: Instant::now(),
+            pause: Pause::default(),
             threads: Threads::default(),
             answered: AtomicBool::new(false),
             expiry_reported: AtomicBool::new(false),
@@ -188,14 +184,14 @@ impl Client {
         address::target(regional.as_ref().unwrap_or(&self.endpoint), route.style, bucket, call.key, &query).map_err(bad)
     }
 
-    /// Sends a request until it is answered, as often as the policy of retries allows. An answer that is no success is an
-    /// error. What cannot be sent again, a reader, is the caller's to try again.
+    /// Sends a request until it is answered, as the retry policy allows. An answer without success is an error. A request with a
+    /// reader is for the caller to repeat.
     pub fn send(&self, call: &Call<'_>, mut body: Body<'_>) -> Result<Answer> {
         let (mut tries, mut redirects) = (Tries::begin(), 0);
         let (mut refreshed, mut skewed) = (false, false);
         let may_repeat = !matches!(body, Body::Stream(..));
         loop {
-            self.wait_quietly();
+            self.pause.wait();
             let route = self.route(call.bucket);
             let credential = self.account.credential().map_err(|e| e.kind_is(ErrorKind::Broken))?;
             let miss = match self.once(call, &mut body, &route, credential.as_ref()) {
@@ -253,7 +249,7 @@ impl Client {
                     }
                     let error = refusal.error(call.op, call.bucket);
                     if refusal.is_throttling() {
-                        self.be_quiet(Policy::default().wait(tries.failed() + 1, error.remedy()));
+                        self.pause.begin(Policy::default().wait(tries.failed() + 1, error.remedy()));
                     }
                     if !refusal.is_passing() {
                         return Err(error.tried(tries.failed() + 1));
@@ -336,10 +332,7 @@ impl Client {
             Body::None if length.is_none() => self.agent.run(request),
             Body::None => self.agent.run(request.map(|()| SendBody::from_owned_reader(std::io::empty()))),
             Body::Bytes(bytes) => self.agent.run(request.map(|()| *bytes)),
-            Body::Stream(reader, ..) => {
-                let mut reader = Borrowed(&mut **reader);
-                self.agent.run(request.map(|()| SendBody::from_reader(&mut reader)))
-            }
+            Body::Stream(reader, ..) => self.agent.run(request.map(|()| SendBody::from_reader(reader))),
         };
         let answer = answered.map_err(|e| Failure::Broken(request_error(e, &address, call.op)))?;
         let (parts, body) = answer.into_parts();
@@ -348,7 +341,15 @@ impl Client {
         if answer.status.is_success() {
             return Ok(answer);
         }
-        Err(Failure::Refused(self.refusal(answer, route)))
+        let date = answer.header("date").and_then(time::http);
+        let refusal = Refusal::of(answer);
+        if refusal.is_skew()
+            && let Some(server) = date
+            && let Some(server) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(server.secs.max(0).unsigned_abs()))
+        {
+            route.signer.learn_clock(server, SystemTime::now());
+        }
+        Err(Failure::Refused(refusal))
     }
 
     /// An answer to HEAD has no document that says why it is none: the same request by GET has.
@@ -364,56 +365,6 @@ impl Client {
         }
     }
 
-    /// What an answer that is no success says.
-    fn refusal(&self, mut answer: Answer, route: &Route) -> Refusal {
-        let text = |name: &str| answer.header(name).map(str::to_string);
-        let mut refusal = Refusal {
-            status: answer.status.as_u16(),
-            code: fault::code_of(answer.status).to_string(),
-            request_id: text("x-amz-request-id").unwrap_or_default(),
-            region: text("x-amz-bucket-region"),
-            wait: text("retry-after").and_then(|wait| wait.trim().parse().ok()).map(Duration::from_secs).map(|wait| wait.min(ASKED_MOST)),
-            ..Refusal::default()
-        };
-        let date = text("date");
-        let mut document = Vec::new();
-        // What cannot be read says nothing; the status does.
-        let _ = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
-        // Who is no object store, or speaks TLS and is not spoken to in it, says so in a line of text.
-        if let Ok(text) = std::str::from_utf8(document.trim_ascii())
-            && (1..200).contains(&text.len())
-            && !text.starts_with('<')
-        {
-            refusal.message = haul_core::entry::show(text.as_bytes());
-        }
-        let said = xml::error(&document);
-        if said.is_err() {
-            // MinIO tells by headers what an answer to HEAD cannot hold.
-            match answer.header("x-minio-error-code") {
-                Some(code) => {
-                    refusal.code = code.to_string();
-                    refusal.message = answer.header("x-minio-error-desc").unwrap_or_default().trim_matches('"').to_string();
-                }
-                None => refusal.bare = refusal.message.is_empty(),
-            }
-        }
-        if let Ok(said) = said {
-            refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
-            refusal.message = said.message;
-            refusal.request_id = if said.request_id.is_empty() { refusal.request_id } else { said.request_id };
-            if !said.region.is_empty() {
-                refusal.region = Some(said.region);
-            }
-        }
-        if refusal.is_skew()
-            && let Some(server) = date.as_deref().and_then(time::http)
-            && let Some(server) = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(server.secs.max(0).unsigned_abs()))
-        {
-            route.signer.learn_clock(server, SystemTime::now());
-        }
-        refusal
-    }
-
     /// The way that a refusal points to, if it is another one.
     fn redirected(&self, bucket: &str, route: &Route, refusal: &Refusal) -> Option<Route> {
         let elsewhere = matches!(refusal.status, 301 | 307 | 308 | 400 | 403);
@@ -425,27 +376,6 @@ impl Client {
         let wants_host =
             matches!(refusal.code.as_str(), "SecondLevelDomainForbidden" | "PathStyleRequestNotAllowed" | "VirtualHostDomainRequired");
         (wants_host && route.style == Style::Path && !bucket.is_empty()).then(|| Route { style: Style::Virtual, ..route.clone() })
-    }
-
-    fn be_quiet(&self, wait: Duration) {
-        let until = (self.began.elapsed() + wait.min(ASKED_MOST)).as_millis();
-        self.quiet_until.fetch_max(u64::try_from(until).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    fn wait_quietly(&self) {
-        let until = Duration::from_millis(self.quiet_until.load(Ordering::Relaxed));
-        if let Some(left) = until.checked_sub(self.began.elapsed()) {
-            std::thread::sleep(left.min(ASKED_MOST));
-        }
-    }
-}
-
-/// A reader of somebody else's.
-struct Borrowed<'a, 'b>(&'a mut (dyn Read + 'b));
-
-impl Read for Borrowed<'_, '_> {
-    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        self.0.read(into)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Errors of the service as haul's: kind, remedy, reason and hint.
 
+use std::io::Read;
 use std::time::Duration;
 
 use haul_core::error::{Error, ErrorKind, Remedy};
+use haul_core::retry::ASKED_MOST;
 use http::StatusCode;
 
+use super::call::Answer;
 use super::xml;
 
 /// An unsuccessful answer.
@@ -25,6 +28,49 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Reads what an answer that is no success says, at most 64 KiB.
+    pub fn of(mut answer: Answer) -> Refusal {
+        let text = |name: &str| answer.header(name).map(str::to_string);
+        let mut refusal = Refusal {
+            status: answer.status.as_u16(),
+            code: code_of(answer.status).to_string(),
+            request_id: text("x-amz-request-id").unwrap_or_default(),
+            region: text("x-amz-bucket-region"),
+            wait: text("retry-after").and_then(|wait| wait.trim().parse().ok()).map(Duration::from_secs).map(|wait| wait.min(ASKED_MOST)),
+            ..Refusal::default()
+        };
+        let mut document = Vec::new();
+        // What cannot be read says nothing; the status does.
+        let _ = answer.body.as_reader().take(64 << 10).read_to_end(&mut document);
+        // Who is no object store, or speaks TLS and is not spoken to in it, says so in a line of text.
+        if let Ok(text) = std::str::from_utf8(document.trim_ascii())
+            && (1..200).contains(&text.len())
+            && !text.starts_with('<')
+        {
+            refusal.message = haul_core::entry::show(text.as_bytes());
+        }
+        let said = xml::error(&document);
+        if said.is_err() {
+            // MinIO tells by headers what an answer to HEAD cannot hold.
+            match answer.header("x-minio-error-code") {
+                Some(code) => {
+                    refusal.code = code.to_string();
+                    refusal.message = answer.header("x-minio-error-desc").unwrap_or_default().trim_matches('"').to_string();
+                }
+                None => refusal.bare = refusal.message.is_empty(),
+            }
+        }
+        if let Ok(said) = said {
+            refusal.code = if said.code.is_empty() { refusal.code } else { said.code };
+            refusal.message = said.message;
+            refusal.request_id = if said.request_id.is_empty() { refusal.request_id } else { said.request_id };
+            if !said.region.is_empty() {
+                refusal.region = Some(said.region);
+            }
+        }
+        refusal
+    }
+
     /// Throttling and internal errors: the same request may work later.
     pub fn is_passing(&self) -> bool {
         matches!(
@@ -234,26 +280,4 @@ pub fn document(op: &'static str, bucket: &str, fault: xml::Fault) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_without_a_document_says_what_can_be_known() {
-        for (status, kind, words) in [
-            (400, ErrorKind::Other, "does not say why (status 400)"),
-            (401, ErrorKind::Denied, "requires credentials"),
-            (403, ErrorKind::Denied, "access denied (status 403)"),
-            (404, ErrorKind::NotFound, "no such object"),
-            (405, ErrorKind::Unsupported, "does not allow"),
-            (412, ErrorKind::Changed, "changed meanwhile"),
-            (501, ErrorKind::Unsupported, "does not know"),
-            (503, ErrorKind::Other, "overloaded"),
-        ] {
-            let code = code_of(StatusCode::from_u16(status).expect("a status")).to_string();
-            let error = Refusal { status, code, bare: true, ..Refusal::default() }.error("stat", "bucket");
-            assert_eq!(error.kind(), kind, "{status}");
-            assert!(error.to_string().contains(words), "{status}: {error}");
-            assert!(!error.to_string().contains("BadRequest") && !error.to_string().contains("Forbidden"), "{error}");
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! A body whose checksum travels behind it: `aws-chunked` content with one trailer, as in AWS's "Signature calculations:
-//! transferring payload in multiple chunks", unsigned. The bytes pass through here once, from the source into the socket.
+//! A body followed by its checksum: `aws-chunked` content with one trailer, as in AWS's "Signature calculations: transferring
+//! payload in multiple chunks", unsigned.
 
 use std::io::{self, Read};
 

@@ -23,7 +23,6 @@ static CLIENTS: Mutex<Vec<(AccountOptions, Arc<Client>)>> = Mutex::new(Vec::new(
 /// The client for the object store of an address: as the flags, the environment and the profile say.
 ///
 /// # Errors
-///
 /// Settings that contradict each other or cannot be read, and no credentials.
 pub fn client(access: &Access, location: &Location) -> Result<Arc<Client>> {
     let flags = access.get::<Flags>().of_profile(location.user.as_deref());
@@ -98,7 +97,6 @@ impl BucketHost {
     /// A bucket of which nobody has asked whether it exists.
     ///
     /// # Errors
-    ///
     /// No bucket's name, and those of [`client`].
     pub fn new(access: &Access, location: &Location) -> Result<BucketHost> {
         let Some(bucket) = location.host.clone() else {
@@ -136,7 +134,6 @@ impl BucketHost {
     }
 
     /// # Errors
-    ///
     /// There is no such bucket: better now than once for each object.
     pub fn must_exist(&self) -> Result<()> {
         match self.bucket.exists() {

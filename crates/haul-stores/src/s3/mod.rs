@@ -22,6 +22,7 @@ pub mod host;
 pub mod inventory;
 mod listing;
 mod look;
+mod pause;
 mod provider;
 mod put_options;
 pub mod sign;
@@ -29,6 +30,7 @@ mod sink;
 mod small;
 mod source;
 mod state_file;
+pub mod upload;
 pub mod xml;
 
 use std::borrow::Cow;
@@ -292,10 +294,6 @@ impl Store for Objects {
 
     fn make_node(&self, name: &Name, entry: &Entry, keep: MetaMask) -> Result<Landed> {
         self.make_special(name, entry, keep).map_err(|e| e.on(name))
-    }
-
-    fn make_hard_link(&self, name: &Name, _existing: &Name) -> Result<()> {
-        Err(Error::new(ErrorKind::Unsupported, "link").on(name))
     }
 
     fn set_meta(&self, specs: &[MetaSpec<'_>]) -> Vec<Result<Landed>> {

@@ -96,7 +96,6 @@ impl CopyTemplate<'_> {
     }
 
     /// # Errors
-    ///
     /// The metadata cannot be sent again without loss.
     pub fn check(&self, op: &'static str) -> Result<()> {
         let lost = self.head.header("x-amz-missing-meta").and_then(|count| count.trim().parse::<u32>().ok()).unwrap_or(0);

@@ -1,5 +1,7 @@
 //! One object being written: parts of an upload, or, where it is small, one request at the commit.
 
+mod token;
+
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
@@ -8,14 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_core::entry::{Entry, MetaMask, Name, Time};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token, chunks};
+use haul_core::store::{Chunk, Landed, Receipt, Sink, Spec, Token, chunks};
 
 use super::attributes;
-use super::bucket::{Bucket, Expected, Part, Put, Upload};
+use super::bucket::{Bucket, Put};
 use super::cache::MetadataCache;
 use super::checksum::{self, Algorithm, ETag, Value};
 use super::put_options::pairs;
+use super::upload::{Expected, Part, Upload};
 use super::{Objects, PARTS_MOST};
+use token::{OF_PARTS, UploadToken};
 
 /// An object of one chunk up to this size is held in memory until its commit: that is one request in place of three.
 const HELD_EACH: u64 = 16 << 20;
@@ -117,27 +121,6 @@ pub(super) fn create(store: &Objects, name: &Name, spec: &Spec<'_>) -> Result<Bo
 /// The id of the upload, of a token that has one.
 pub(super) fn upload_of(token: &Token) -> Option<&str> {
     Some(UploadToken::of(token)?.id)
-}
-
-/// Stands behind the algorithm in a token where the service keeps no checksum of the whole.
-const OF_PARTS: &str = "-parts";
-
-/// What a token says: the checksum that the upload was begun with, the fingerprint of its metadata, and the upload.
-struct UploadToken<'t> {
-    algorithm: Algorithm,
-    whole: bool,
-    fingerprint: u64,
-    id: &'t str,
-}
-
-impl UploadToken<'_> {
-    fn of(token: &Token) -> Option<UploadToken<'_>> {
-        let mut words = std::str::from_utf8(&token.0).ok()?.splitn(3, ' ');
-        let algorithm = words.next()?;
-        let (algorithm, whole) = algorithm.strip_suffix(OF_PARTS).map_or((algorithm, true), |algorithm| (algorithm, false));
-        let fingerprint = u64::from_str_radix(words.next()?, 16).ok()?;
-        Some(UploadToken { algorithm: Algorithm::of_word(algorithm)?, whole, fingerprint, id: words.next()? })
-    }
 }
 
 pub(super) fn attach(store: &Objects, name: &Name, token: &Token, spec: &Spec<'_>) -> Result<Box<dyn Sink>> {
@@ -366,10 +349,6 @@ impl Sink for Writing {
         let UploadState::Upload { algorithm, progress, .. } = &self.state else { return true };
         let Some(part) = part_of(receipt, *algorithm) else { return false };
         self.lock(progress).found.as_ref().is_none_or(|found| found.get(&part.number) == Some(&checksum::version(&part.etag)))
-    }
-
-    fn reread(&self) -> Result<Box<dyn Source>> {
-        Err(Error::new(ErrorKind::Unsupported, "reread").on(&self.name))
     }
 
     fn commit(&self, entry: &Entry, receipts: &[Receipt]) -> Result<Landed> {

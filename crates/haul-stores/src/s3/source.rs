@@ -1,5 +1,6 @@
 //! One object, open for reading: ranges of one version of it, verified as they pass.
 
+use haul_core::lock::lock;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use super::bucket::{Bucket, Head};
 use super::call::Answer;
 use super::checksum::{Kind, ObjectChecksums, StoredChecksum};
 use crate::http_client::Body;
-use crate::http_client::verifier::{Verifier, Watch, lock};
+use crate::http_client::verifier::{Verifier, Watch};
 
 /// Objects up to this size are requested whole when they are opened, which saves a HEAD request.
 const AT_ONCE: u64 = 8 << 20;
@@ -110,7 +111,6 @@ fn part_size(bucket: &Bucket, key: &[u8], head: &Head, number: u32) -> Result<Op
 }
 
 /// # Errors
-///
 /// The bytes of a whole object do not match its checksum.
 pub(super) fn check_whole(bucket: &Bucket, head: &Head, bytes: &[u8]) -> Result<()> {
     let stored = head.checksums.stored.iter().find(|stored| match stored.kind {

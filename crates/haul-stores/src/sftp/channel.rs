@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::packet::{LONGEST, Parser, Request, SPEAK, kind, protocol_error};
 use crate::bounded::Bounded;
 use crate::child;
-use crate::lock::lock;
 use crate::mux::{self, Mux};
+use haul_core::lock::lock;
 
 /// One session. Dropping it ends the program that carries it.
 pub struct Channel {

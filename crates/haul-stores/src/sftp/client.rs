@@ -9,8 +9,8 @@ use haul_core::error::{Error, ErrorKind, Result};
 
 use super::channel::{Answer, Batch, Channel, Extensions, Ticket};
 use super::packet::{Attrs, kind, protocol_error, status};
-use crate::lock::lock;
 use crate::reconnect::Reconnect;
+use haul_core::lock::lock;
 
 /// Opens another channel to the same server.
 pub type Connect = dyn Fn() -> Result<Channel> + Send + Sync;

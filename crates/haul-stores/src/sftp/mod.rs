@@ -1,13 +1,13 @@
-//! Files of a host behind plain SFTP, version 3, as every ssh server has it.
+//! Files of a host behind plain SFTP, version 3.
 //!
 //! ```text
 //! store (this file)  ->  listing, source, sink, get, put, meta  ->  client (answers as values, several channels)
-//!                                                                  -> channel (one conversation)  -> packet (the wire)
+//!                                                                  -> channel (one session)  -> packet (the wire)
 //! ```
 //!
-//! A call for many things sends all its requests before it waits for the first answer. `Caps` has what the protocol lacks:
-//! nanoseconds, extended attributes, inodes. It has no descriptors of directories either: the server resolves a path each
-//! time, so that a directory that is swapped for a link is followed.
+//! A call for many names sends all its requests before it waits for the first answer. The protocol has no nanoseconds, extended
+//! attributes, inodes or descriptors of directories: the server resolves a path each time, so that a directory that is swapped
+//! for a link is followed.
 
 mod channel;
 mod client;
@@ -39,8 +39,8 @@ pub use host::{CHANNELS, Host};
 pub(crate) use packet::SPEAK;
 use packet::{Attrs, kind, open};
 
-use crate::lock::lock;
 use crate::staging::{Shown, staging_leaf};
+use haul_core::lock::lock;
 
 /// A directory of a host.
 #[derive(Debug)]

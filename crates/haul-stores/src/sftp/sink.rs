@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use haul_core::entry::{Entry, Kind, MetaMask, Name};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::receipt;
-use haul_core::store::{Chunk, Landed, Receipt, Sink, Source, Spec, Token};
+use haul_core::store::{Landed, Receipt, Sink, Source, Spec, Token};
 
 use super::client::{attrs, done, is_unexplained, may_exist};
 use super::meta::{lost_of, owner_of, rest_of};
@@ -214,10 +214,6 @@ impl Sink for RemoteSink {
             return Ok(());
         }
         self.write(at, &mut std::io::repeat(0))
-    }
-
-    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
-use haul_core::entry::{Entry, Kind, MetaMask, Name, Stamp, Xattrs};
+use haul_core::entry::{Entry, Kind, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::store::Source;
 
@@ -105,9 +105,5 @@ impl Source for RemoteFile {
         let stripe = &stripes[0];
         let answer = stripe.channel.ask(kind::FSTAT, |r| r.bytes(&stripe.handle)).map_err(|e| e.on(&self.name))?;
         attrs(&answer, "stat").map(|attrs| stamp(&attrs)).map_err(|e| e.on(&self.name))
-    }
-
-    fn xattrs(&self, _want: MetaMask) -> Result<Xattrs> {
-        Ok(Xattrs::new())
     }
 }

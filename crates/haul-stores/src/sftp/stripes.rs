@@ -13,7 +13,7 @@ use haul_core::fill::fill_whole;
 use super::channel::{Channel, Ticket};
 use super::client::{self, Client, Handle, data, done};
 use super::packet::{Attrs, kind, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Bytes in flight in one channel: OpenSSH's window.
 const WINDOW: usize = 2 << 20;

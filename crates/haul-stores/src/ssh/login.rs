@@ -16,9 +16,9 @@ use super::config::Config;
 use super::messages::{Entered, Messages, Whose};
 use crate::agent::{Pipes, widen};
 use crate::child;
-use crate::lock::lock;
 use crate::private::private_directory;
 use crate::sftp::{Channel, SPEAK};
+use haul_core::lock::lock;
 
 /// How long a person may take to answer ssh: the password, a code from a phone.
 const LOGIN: Duration = Duration::from_secs(300);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Bytes that are kept: all of how ssh logs in at `LogLevel=DEBUG1`.
 const KEPT: usize = 64 << 10;

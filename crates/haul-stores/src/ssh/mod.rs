@@ -1,8 +1,7 @@
 //! Reaching a host by the user's own `ssh` program: one login, several sessions in it.
 //!
-//! One ssh logs in and is the master of a private control socket; all sessions go through it, so that a person is asked
-//! once. A user who already has a master running (ControlMaster and ControlPath in ssh_config) is not asked at all. No
-//! name of a file is ever part of a command line.
+//! One ssh logs in and is the master of a private control socket for all sessions, so that a person is asked once, or not at all
+//! where a master of the user's own runs (ControlMaster and ControlPath in ssh_config). No file name is part of a command line.
 
 mod config;
 pub mod flags;

@@ -35,7 +35,6 @@ pub struct Reach {
 
 impl Reach {
     /// # Errors
-    ///
     /// No host in the address, or no ssh.
     pub fn new(access: &Access, location: &Location) -> Result<Reach> {
         let Some(name) = location.host.clone() else {
@@ -62,7 +61,6 @@ impl Reach {
     /// The host of an address, by haul on it unless that is not wanted or not there.
     ///
     /// # Errors
-    ///
     /// Whatever keeps the login or the conversation from being made.
     pub fn host(mut self, plain: bool, path: &[u8]) -> Result<SshHost> {
         let agent = if plain { None } else { self.agent(path)? };

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Result};
-use haul_core::store::{Caps, Chunk, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
+use haul_core::lock::lock;
+use haul_core::store::{Caps, Flow, Landed, Place, Receipt, Sink, Source, Spec, Store, Token};
 
 /// Bytes that are read before they are written.
 const PIECE: usize = 256 << 10;
@@ -78,10 +79,6 @@ impl Output {
     }
 }
 
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Store for Output {
     fn caps(&self) -> &Caps {
         &self.caps
@@ -148,10 +145,6 @@ impl Sink for Pipe {
 
     fn hole(&self, _at: Range<u64>) -> Result<()> {
         Err(Error::new(ErrorKind::Unsupported, "write").because("a stream has no holes"))
-    }
-
-    fn landed(&self, _chunk: &Chunk) -> Result<Box<[u8]>> {
-        Ok(Box::default())
     }
 
     fn reread(&self) -> Result<Box<dyn Source>> {

@@ -172,7 +172,6 @@ impl Client {
     /// Sends a request until it is answered with a success.
     ///
     /// # Errors
-    ///
     /// `NotFound`, `Denied`, `Changed` where the guard does not hold any more, and what keeps the server from being reached.
     pub fn send(&self, request: &WebRequest<'_>) -> Result<Answer> {
         let mut tries = Tries::begin();
@@ -226,7 +225,6 @@ impl Client {
     /// The metadata of a file, without its content.
     ///
     /// # Errors
-    ///
     /// Those of [`Client::send`].
     pub fn look(&self, url: &Uri, user: Option<&str>) -> Result<Facts> {
         let get = WebRequest::get(url, user);

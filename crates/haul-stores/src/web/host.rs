@@ -37,7 +37,6 @@ impl Expected {
     /// The digest that a file must have.
     ///
     /// # Errors
-    ///
     /// `Corrupt` where the list does not have the file.
     pub fn of(&self, path: &[u8]) -> Result<Option<[u8; 32]>> {
         match self {
@@ -55,7 +54,6 @@ impl WebHost {
     /// Nothing is sent but for the list of `--sha256sums`, where that is an address.
     ///
     /// # Errors
-    ///
     /// No address, or no such list.
     pub fn new(access: &Access, location: &Location) -> Result<WebHost> {
         let authority = Location { user: None, ..location.clone() }.authority();

@@ -5,9 +5,9 @@
 //!                       -> page (links of an index page)   -> client (one request)
 //! ```
 //!
-//! A file is what its address answers with; a directory is an address that ends in a slash and answers with a page of links, as
-//! Apache, nginx and `rclone serve http` make them. Every range is asked for under the ETag or the time of the first answer, so
-//! that a file that changes meanwhile is noticed (RFC 9110, sections 13 and 14).
+//! A directory is an address that ends in a slash and answers with a page of links, as Apache, nginx and `rclone serve http` make
+//! them. Every range is requested under the ETag or the time of the first answer, so that a change is noticed (RFC 9110,
+//! sections 13 and 14).
 
 mod client;
 mod disposition;

@@ -1,5 +1,6 @@
 //! One file of a web server, open for reading: ranges of one version of it.
 
+use haul_core::lock::lock;
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -17,7 +18,7 @@ use crate::http_client::Body;
 use crate::http_client::agent::read_error;
 use crate::http_client::body::cut_short;
 use crate::http_client::digest::{Algorithm, Running, Value};
-use crate::http_client::verifier::{Verifier, lock};
+use crate::http_client::verifier::Verifier;
 
 pub struct WebFile {
     client: Arc<Client>,

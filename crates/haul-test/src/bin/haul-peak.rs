@@ -50,7 +50,7 @@ fn main() -> std::process::ExitCode {
         spill: std::env::temp_dir(),
         heartbeat: Box::new(|| {}),
         sentence: String::new(),
-        poke: Arc::new(AtomicBool::new(false)),
+        show_progress: Arc::new(AtomicBool::new(false)),
     };
     let began = Instant::now();
     let report = run(job, setup);

@@ -17,11 +17,12 @@ mod file;
 mod store;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_core::cancel::Cancel;
 use haul_core::entry::Name;
+use haul_core::lock::lock;
 use haul_core::store::Store;
 use haul_core::{Error, ErrorKind, Remedy, Result};
 
@@ -184,14 +185,14 @@ impl Gate {
     }
 
     pub fn open(&self) {
-        hold(&self.0.state).open = true;
+        lock(&self.0.state).open = true;
         self.0.changed.notify_all();
     }
 
     /// Waits until so many calls hang or have hung; false when the bound is reached first.
     pub fn wait_for(&self, calls: u64) -> bool {
         let ended = Instant::now() + self.0.bound;
-        let mut state = hold(&self.0.state);
+        let mut state = lock(&self.0.state);
         while state.reached < calls {
             let left = ended.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -206,7 +207,7 @@ impl Gate {
         /// How late a call may notice that the run was cancelled: a flag cannot wake it.
         const LOOK: Duration = Duration::from_millis(10);
         let ended = Instant::now() + self.0.bound;
-        let mut state = hold(&self.0.state);
+        let mut state = lock(&self.0.state);
         state.reached += 1;
         self.0.changed.notify_all();
         while !state.open {
@@ -219,10 +220,6 @@ impl Gate {
         }
         Ok(())
     }
-}
-
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A store behind a table of rules. Clones share the table and the counts.
@@ -269,20 +266,20 @@ impl Fault {
 
     /// Of several rules that fit a call the first one added counts; delays and gates come before it, all of them.
     pub fn add(&self, rule: Rule) {
-        hold(&self.core.rules).push(rule);
+        lock(&self.core.rules).push(rule);
     }
 
     pub fn clear(&self) {
-        hold(&self.core.rules).clear();
+        lock(&self.core.rules).clear();
     }
 
     pub fn count(&self, op: Op) -> Count {
-        hold(&self.core.counts).get(&op).copied().unwrap_or_default()
+        lock(&self.core.counts).get(&op).copied().unwrap_or_default()
     }
 
     /// All calls of all operations: a test that nothing is asked any more after a stop compares two of these.
     pub fn calls(&self) -> u64 {
-        hold(&self.core.counts).values().map(|count| count.calls).sum()
+        lock(&self.core.counts).values().map(|count| count.calls).sum()
     }
 }
 
@@ -294,7 +291,7 @@ struct Under<'a> {
 
 impl Drop for Under<'_> {
     fn drop(&mut self) {
-        if let Some(count) = hold(&self.core.counts).get_mut(&self.op) {
+        if let Some(count) = lock(&self.core.counts).get_mut(&self.op) {
             count.now -= 1;
         }
     }
@@ -302,7 +299,7 @@ impl Drop for Under<'_> {
 
 impl Core {
     fn enter(&self, op: Op, names: usize) -> Under<'_> {
-        let mut counts = hold(&self.counts);
+        let mut counts = lock(&self.counts);
         let count = counts.entry(op).or_default();
         count.calls += 1;
         count.names += names as u64;
@@ -312,14 +309,14 @@ impl Core {
     }
 
     fn is_watched(&self, op: Op) -> bool {
-        hold(&self.rules).iter().any(|rule| rule.op == op)
+        lock(&self.rules).iter().any(|rule| rule.op == op)
     }
 
     /// The rule that counts for this call or this name of it, if one does. Delays are slept and gates passed in here.
     fn ask(&self, op: Op, path: &[u8], of_the_call: bool) -> Result<Option<What>> {
         let mut found = None;
         let mut waits = Vec::new();
-        for rule in hold(&self.rules).iter_mut() {
+        for rule in lock(&self.rules).iter_mut() {
             if !rule.fits(op, path) || rule.is_of_the_call() != of_the_call {
                 continue;
             }

@@ -8,13 +8,14 @@ use haul_core::Result;
 use haul_core::bundle::{Bundle, Outcome};
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
 use haul_core::hash::Algorithm;
+use haul_core::lock::lock;
 use haul_core::store::{
     Caps, Flow, Found, Landed, MetaSpec, Place, RemoteWork, Sink, Source, Space, Spec, Store, Token, Volume, Who, Within,
 };
 use haul_core::{Error, ErrorKind};
 
 use super::file::{Reading, Writing};
-use super::{Fault, Op, What, failure, hold, made};
+use super::{Fault, Op, What, failure, made};
 
 impl Fault {
     fn source(&self, inner: Box<dyn Source>, name: &Name, op: Op) -> Box<dyn Source> {
@@ -27,7 +28,7 @@ impl Fault {
 
     /// Whether a call on many names may be passed on as it is.
     fn passes(&self, op: Op) -> bool {
-        !hold(&self.core.rules).iter().any(|rule| rule.op == op && !rule.is_of_the_call())
+        !lock(&self.core.rules).iter().any(|rule| rule.op == op && !rule.is_of_the_call())
     }
 
     /// Delays and gates of a whole call; an error then belongs to every name in it.

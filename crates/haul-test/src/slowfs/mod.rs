@@ -11,8 +11,11 @@
 //! Names and attributes are cached by the kernel for [`Options::cache`] (default 1 s), absent names never. A file of a few kB that `cp` makes in
 //! a new directory costs LOOKUP, CREATE, WRITE and FLUSH: 14 ms with the default delays.
 
+mod attributes;
+mod creator;
 mod fault;
 mod node;
+mod operation;
 mod passthrough;
 
 use std::fs;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fuser::{FileType, INodeNo};
+use haul_core::lock::lock;
 use rustix::io::Errno;
 
 /// A file that the kernel knows of. Its descriptor (O_PATH) keeps the backing inode alive, so that a number names one file only.
@@ -82,8 +83,4 @@ impl Nodes {
     pub(super) fn close(&self, number: u64) {
         lock(&self.handles).remove(&number);
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

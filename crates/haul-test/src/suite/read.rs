@@ -241,8 +241,9 @@ pub fn a_digest_is_that_of_the_content(f: &Fixture) {
     for algorithm in Algorithm::ALL {
         let mut hasher = algorithm.begin();
         hasher.update(&content);
-        let expected = f.caps().hashes.contains(&algorithm).then(|| hasher.finish());
-        assert_eq!(ok(f.store.digest(&f.stat("digest"), algorithm)), expected, "{algorithm:?}");
+        if let Some(digest) = ok(f.store.digest(&f.stat("digest"), algorithm)) {
+            assert_eq!(digest, hasher.finish(), "{algorithm:?}");
+        }
     }
 }
 

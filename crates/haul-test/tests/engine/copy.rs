@@ -37,6 +37,21 @@ fn a_tree_is_copied_and_a_second_run_moves_nothing() {
 }
 
 #[test]
+fn a_gap_at_replaced_names_is_reported_once() {
+    for (atomic, expected) in [(true, 0), (false, 1)] {
+        let (source, target) = (tree(), Memory::new().with(|caps| caps.atomic_commit = atomic));
+        let (_, diary) = go(copying(&source, &target));
+        assert_eq!(diary.notes("atomically"), 0, "nothing was replaced");
+        for path in ["d1/e/1", "d2/e/2", "big"] {
+            source.put(path, path.repeat(100_000));
+        }
+        let (report, diary) = go(copying(&source, &target));
+        assert_eq!((report.made.files, diary.notes("atomically")), (3, expected), "{report:?}");
+        same(&source, &target);
+    }
+}
+
+#[test]
 fn nothing_below_a_new_directory_is_looked_up() {
     let (source, target) = (tree(), Memory::new());
     go(copying(&source, &target));

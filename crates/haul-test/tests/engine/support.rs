@@ -7,7 +7,7 @@ use std::time::Duration;
 use haul_core::cancel::Cancel;
 use haul_core::engine::{Setup, run};
 use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
-use haul_core::event::{Action, Event, Observer, Why};
+use haul_core::event::{Action, Event, Observer, Warning, Why};
 use haul_core::job::Job;
 use haul_core::journal::{Journal, Progress};
 use haul_core::report::Report;
@@ -27,17 +27,27 @@ pub fn copying(source: &Memory, target: &Memory) -> Job {
 
 /// What happened to which name.
 #[derive(Default)]
-pub struct Diary(pub Mutex<Vec<(Action, Why, String)>>);
+pub struct Diary(pub Mutex<Vec<(Action, Why, String)>>, Mutex<Vec<Warning>>);
 
 impl Observer for Diary {
     fn on(&self, event: &Event<'_>) {
-        if let Event::Item { action, why, entry, .. } = event {
-            self.0.lock().unwrap().push((*action, *why, String::from_utf8_lossy(&entry.name.path()).into_owned()));
+        match event {
+            Event::Item { action, why, entry, .. } => {
+                self.0.lock().unwrap().push((*action, *why, String::from_utf8_lossy(&entry.name.path()).into_owned()));
+            }
+            Event::Warned(warning) => self.1.lock().unwrap().push((*warning).clone()),
+            _ => {}
         }
     }
 }
 
 impl Diary {
+    /// How many warnings are notes with these words.
+    pub fn notes(&self, words: &str) -> usize {
+        let is_it = |warning: &&Warning| matches!(warning, Warning::Note(text) if text.contains(words));
+        self.1.lock().unwrap().iter().filter(is_it).count()
+    }
+
     pub fn of(&self, action: Action) -> Vec<String> {
         let mut names: Vec<String> = self.0.lock().unwrap().iter().filter(|i| i.0 == action).map(|i| i.2.clone()).collect();
         names.sort();
@@ -93,7 +103,7 @@ impl Run {
             spill: std::env::temp_dir(),
             heartbeat: Box::new(|| {}),
             sentence: String::new(),
-            poke: Arc::new(AtomicBool::new(false)),
+            show_progress: Arc::new(AtomicBool::new(false)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `haul agent`: the far side of a run over ssh.
+//! `haul agent`: the remote end of a run over ssh.
 
 use std::os::fd::AsFd;
 

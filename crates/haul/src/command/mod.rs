@@ -13,9 +13,9 @@ mod head;
 pub mod jobs;
 mod keys;
 mod ln;
+mod manifest;
 mod output;
 mod presign;
-mod prove;
 mod removed;
 pub mod scope;
 mod set;
@@ -32,6 +32,8 @@ use haul_core::hash::Algorithm;
 use haul_core::job::Mode;
 use haul_core::meter::Meter;
 use haul_stores::s3::{self, admin};
+
+use manifest::Format;
 
 use crate::exit::Exit;
 use crate::flags::check::SumFormat;
@@ -173,7 +175,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         dry: flags.dry,
         threads: open::threads(flags.workers),
     };
-    let teller = removed::Teller::new(global, flags.dry);
+    let reporter = removed::Reporter::new(global, flags.dry);
     let version = flags.connect.get::<s3::Flags>().version_id;
     let of_keys = admin::Rm {
         recursive: flags.recursive,
@@ -185,9 +187,9 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
     };
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else {
-            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| teller.entry(&path.path, entry));
+            return files::rm(path, how, &Cancel::default(), &out::failure, &|entry| reporter.entry(&path.path, entry));
         };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
         let removed = if flags.uploads { admin::rm_uploads(&scope, flags.older, of_keys, told) } else { admin::rm(&scope, of_keys, told) }?;
         match removed.left_dirs {
             0 => {}
@@ -196,7 +198,7 @@ pub fn rm(flags: &RmFlags, global: &Global) -> Exit {
         }
         Ok(removed.failures)
     });
-    teller.end(exit)
+    reporter.end(exit)
 }
 
 pub fn ln(flags: &LnFlags, global: &Global) -> Exit {
@@ -227,13 +229,13 @@ pub fn mb(flags: &MbFlags) -> Exit {
 }
 
 pub fn rb(flags: &RbFlags, global: &Global) -> Exit {
-    let teller = removed::Teller::new(global, flags.dry);
+    let reporter = removed::Reporter::new(global, flags.dry);
     let exit = over(&flags.places, &flags.connect, |path, _| {
         let Some(scope) = scope::of(path)? else { return Ok(0) };
-        let told = admin::Reporter { failed: &out::failure, each: &|gone| teller.key(&path.path, &scope, gone) };
+        let told = admin::Reporter { failed: &out::failure, each: &|gone| reporter.key(&path.path, &scope, gone) };
         admin::remove_bucket(&scope, flags.force, flags.dry, told).map(|removed| removed.failures)
     });
-    teller.end(exit)
+    reporter.end(exit)
 }
 
 pub fn head(flags: &HeadFlags, global: &Global) -> Exit {
@@ -246,15 +248,15 @@ pub fn presign(flags: &PresignFlags) -> Exit {
 
 pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
     let (algorithm, format) = match flags.format {
-        SumFormat::Blake3 => (Algorithm::Blake3, sum::Format::Manifest),
-        SumFormat::Sha256sum => (Algorithm::Sha256, sum::Format::Coreutils),
-        SumFormat::Md5sum => (Algorithm::Md5, sum::Format::Coreutils),
-        SumFormat::Sha1sum => (Algorithm::Sha1, sum::Format::Coreutils),
-        SumFormat::Sha512sum => (Algorithm::Sha512, sum::Format::Coreutils),
-        SumFormat::Xxh128sum => (Algorithm::Xxh128, sum::Format::Coreutils),
+        SumFormat::Blake3 => (Algorithm::Blake3, Format::Manifest),
+        SumFormat::Sha256sum => (Algorithm::Sha256, Format::Coreutils),
+        SumFormat::Md5sum => (Algorithm::Md5, Format::Coreutils),
+        SumFormat::Sha1sum => (Algorithm::Sha1, Format::Coreutils),
+        SumFormat::Sha512sum => (Algorithm::Sha512, Format::Coreutils),
+        SumFormat::Xxh128sum => (Algorithm::Xxh128, Format::Coreutils),
     };
     let lists = flags.output.is_some() || !global.json;
-    if flags.sources.len() > 1 && format == sum::Format::Manifest && lists {
+    if flags.sources.len() > 1 && format == Format::Manifest && lists {
         let e = Error::new(ErrorKind::Usage, "sum").because("a manifest covers one directory or file");
         return out::error(&e.hint("run it once for each, or choose a --format of the coreutils"));
     }
@@ -293,7 +295,7 @@ pub fn sum(flags: &SumFlags, global: &Global) -> Exit {
 pub fn check(flags: &CheckFlags, global: &Global) -> Exit {
     match &flags.manifest {
         None => transfer::check(flags, global),
-        Some(input) => match prove::prove(flags, input, global) {
+        Some(input) => match manifest::check(flags, input, global) {
             Ok(exit) => exit,
             Err(e) => out::error_in(&e, Mode::Check),
         },

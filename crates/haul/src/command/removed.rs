@@ -14,7 +14,7 @@ use crate::out;
 use crate::render::listing::{Listed, Removed};
 
 /// Of one command; names come from any thread.
-pub struct Teller {
+pub struct Reporter {
     json: bool,
     named: bool,
     dry: bool,
@@ -22,9 +22,9 @@ pub struct Teller {
     unwritten: Mutex<Option<io::Error>>,
 }
 
-impl Teller {
+impl Reporter {
     pub fn new(global: &Global, dry: bool) -> Self {
-        Teller { json: global.json, named: global.verbose > 0 || dry, dry, unwritten: Mutex::new(None) }
+        Reporter { json: global.json, named: global.verbose > 0 || dry, dry, unwritten: Mutex::new(None) }
     }
 
     /// `id`: the version or the upload.

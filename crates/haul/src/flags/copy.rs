@@ -1,7 +1,6 @@
 //! cp, sync and mv: one set of options, three ways to name it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, ValueHint};
@@ -12,12 +11,13 @@ use super::bucket::versioned;
 use super::connect::{Connect, ConnectArgs};
 use super::global::{Global, Progress};
 use super::keep::{self, KeepArgs};
+use super::places::PlacesArgs;
 use super::run::RunArgs;
 use super::same::{SameArgs, UpdateArgs};
 use super::select::{ListedArgs, SelectArgs};
 use super::speed::{SpeedArgs, TransportArgs};
-use super::{Environment, Refusal, location, locations};
-use crate::location::{Location, Scheme};
+use super::{Environment, Refusal};
+use crate::location::Scheme;
 use crate::units;
 use haul_stores::s3::flags as objects;
 
@@ -152,13 +152,6 @@ pub struct MvArgs {
 }
 
 #[derive(Args)]
-struct PlacesArgs {
-    /// One or more SRC, then DST. SRC creates DST/SRC, SRC/ means its contents (haul help addresses)
-    #[arg(value_name = "SRC", value_hint = ValueHint::AnyPath)]
-    paths: Vec<OsString>,
-}
-
-#[derive(Args)]
 #[command(next_help_heading = "Safety")]
 struct SafetyArgs {
     /// Show what would be done and why, and do nothing
@@ -261,41 +254,6 @@ fn refuse_followed(attributes: &Attributes, remover: &str) -> Result<(), Refusal
     ))
 }
 
-/// Sources and destination, once the number of arguments is right.
-fn places(
-    operation: Operation,
-    args: &PlacesArgs,
-    list_only: bool,
-    has_list: bool,
-    environment: &Environment<'_>,
-) -> Result<(Vec<Location>, Location), Refusal> {
-    let (sources, destination) = match (operation, args.paths.as_slice()) {
-        (_, []) => return Err("no source and no destination; write SRC and DST (help is -h)".into()),
-        (_, [one]) if list_only => (locations(std::slice::from_ref(one), environment)?, Location::local(b".")),
-        // The list names the sources, by their addresses.
-        (Operation::Copy, [only]) if has_list => (Vec::new(), location(only, environment)?),
-        (_, [only]) => return Err(format!("{} is the only address; write SRC and DST", haul_core::entry::show(only.as_encoded_bytes()))),
-        (Operation::Sync, [_, _, _, ..]) => {
-            return Err(
-                "sync takes one source; `haul cp` takes many, or sync the directory that holds them with --include and --exclude".into()
-            );
-        }
-        (_, [sources @ .., destination]) => (locations(sources, environment)?, location(destination, environment)?),
-    };
-    let stdin = sources.iter().filter(|s| s.scheme == Scheme::STDIO).count();
-    let to_stdout = destination.scheme == Scheme::STDIO;
-    if stdin > 0 && (operation != Operation::Copy || sources.len() > 1) {
-        return Err("- (standard input) can only be the one source of `haul cp`; leave out the others".into());
-    }
-    if stdin > 0 && to_stdout {
-        return Err("from - to - nothing would be copied; `cat` does that".into());
-    }
-    if operation != Operation::Copy && to_stdout {
-        return Err("- (standard output) can only be the destination of `haul cp`; `haul cat` writes files there, too".into());
-    }
-    Ok((sources, destination))
-}
-
 impl CpArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
         self.resolve_as(Operation::Copy, None, given, global, environment)
@@ -309,7 +267,7 @@ impl CpArgs {
         global: &mut Global,
         environment: &Environment<'_>,
     ) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(operation, &self.places, self.tree.list_only, self.listed.is_given(), environment)?;
+        let (sources, destination) = self.places.resolve(operation, self.tree.list_only, self.listed.is_given(), environment)?;
         let mut selection = self.select.resolve(given, environment)?;
         self.listed.resolve(&mut selection, sources.iter().filter(|s| s.scheme == Scheme::STDIO).count())?;
         selection.recurse_listed = given.get_flag("recursive");
@@ -381,7 +339,7 @@ impl SyncArgs {
 
 impl MvArgs {
     pub(super) fn resolve(self, given: &ArgMatches, global: &mut Global, environment: &Environment<'_>) -> Result<CopyFlags, Refusal> {
-        let (sources, destination) = places(Operation::Move, &self.places, false, false, environment)?;
+        let (sources, destination) = self.places.resolve(Operation::Move, false, false, environment)?;
         let attributes = KeepArgs::resolve(given, keep::all(), environment)?;
         refuse_followed(&attributes, "mv")?;
         self.see.apply(global);

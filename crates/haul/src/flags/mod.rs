@@ -36,6 +36,7 @@ pub mod keep;
 pub mod list;
 pub mod ln;
 pub mod other;
+mod places;
 pub mod run;
 pub mod same;
 pub mod select;

@@ -1,10 +1,15 @@
 //! Whole runs as they come out of the two streams, the log and the list of failed names.
 
+use std::fs::File;
 use std::io::Write;
 
-use haul_core::entry::{Dir, MetaMask, Name};
+use haul_core::entry::{Dir, Entry, Kind, MetaMask, Name};
+use haul_core::error::ErrorKind;
+use haul_core::event::{Event, Observer, Warning, Why};
+use haul_core::report::{Ending, Report};
 use haul_core::retry::Again;
 use haul_core::tune::Limits;
+use jiff::tz::TimeZone;
 
 use super::fixtures::{copied, entry, moving};
 use super::*;

@@ -10,7 +10,6 @@ use super::places::{Places, Read};
 /// Refuses what would destroy a source. Returns the directories of the source, by device and inode, that the walk must not enter.
 ///
 /// # Errors
-///
 /// `Usage`, and what keeps the two from being compared.
 pub fn check(places: &Places, delete: bool) -> Result<Vec<(u64, u64)>> {
     let target = places.target.place();

@@ -91,7 +91,6 @@ fn record(spec: &TransferSpec, connect: &crate::flags::connect::Connect) -> Stri
 /// A transfer of a record: see [`TransferSpec::to_text`].
 ///
 /// # Errors
-///
 /// `Usage` for what is no spec of a copy, or names what this program does not have.
 pub fn recorded(text: &str) -> Result<CopyFlags> {
     use std::os::unix::ffi::OsStrExt;

@@ -53,7 +53,7 @@ fn run(flags: &CopyFlags, global: &Global) -> Result<Exit> {
         spill: std::env::temp_dir(),
         heartbeat: Box::new(|| ()),
         sentence: String::new(),
-        poke: Arc::default(),
+        show_progress: Arc::default(),
     };
     let mut report = engine::run(prepared.job, setup);
     prepared.missing.iter().for_each(|e| report.fail(e));

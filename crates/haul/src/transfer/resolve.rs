@@ -53,7 +53,6 @@ pub struct Prepared {
 /// Opens the places of a transfer.
 ///
 /// # Errors
-///
 /// `Usage` for what contradicts the places; what keeps them from being opened. Nothing is left at the destination then.
 pub fn resolve(spec: &TransferSpec, conduct: Conduct, connect: &Access, global: &Global) -> Result<Prepared> {
     let place = crate::open::path_of(&spec.destination.path);

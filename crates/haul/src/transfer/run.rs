@@ -119,8 +119,8 @@ impl Session {
     /// Runs the job. `missing` are sources that could not even be begun with; they count as failures.
     pub fn run(&self, mut job: Job, sentence: &str, identity: &Identity, usage: JournalUse, missing: Vec<Error>) -> Result<Report> {
         let cancel = Cancel::default();
-        let poke = Arc::new(AtomicBool::new(false));
-        let _listening = listen(cancel.clone(), poke.clone(), self.renderer.clone())?;
+        let show_progress = Arc::new(AtomicBool::new(false));
+        let _listening = listen(cancel.clone(), show_progress.clone(), self.renderer.clone())?;
         let kept = if usage.kept { self.journal(identity, &usage, &cancel)? } else { None };
         let (directory, journal, past) = match kept {
             Some((directory, journal, past)) => (Some(Arc::new(directory)), journal, past),
@@ -178,7 +178,7 @@ impl Session {
             spill,
             heartbeat,
             sentence,
-            poke,
+            show_progress,
         };
         // Modes are the source's, exactly; directories on the way to the destination are made by now.
         let mut report = if job.keep.has(MetaMask::MODE) { without_mask(|| engine::run(job, setup))? } else { engine::run(job, setup) };
@@ -326,7 +326,7 @@ impl Drop for Listening {
 }
 
 /// SIGINT, SIGTERM and SIGHUP stop the run, a second one at once; SIGUSR1 shows progress. Inherited ignores stay.
-fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Result<Option<Listening>> {
+fn listen(cancel: Cancel, show_progress: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Result<Option<Listening>> {
     use signal_hook::consts::SIGUSR1;
     let wanted = [signals::stopping(), signals::heeded(&[SIGUSR1])].concat();
     let Ok(mut signals) = signal_hook::iterator::Signals::new(wanted) else { return Ok(None) };
@@ -336,10 +336,10 @@ fn listen(cancel: Cancel, poke: Arc<AtomicBool>, renderer: Arc<Renderer>) -> Res
         for signal in signals.forever() {
             if signal == SIGUSR1 {
                 // Apart: whoever prints at this moment may be stuck, and the next signal must be heard all the same.
-                let (renderer, poke) = (renderer.clone(), poke.clone());
+                let (renderer, show_progress) = (renderer.clone(), show_progress.clone());
                 let _not_shown = rlimit::spawn("show", move || {
                     renderer.show_progress();
-                    poke.store(true, Ordering::Relaxed);
+                    show_progress.store(true, Ordering::Relaxed);
                 });
             } else if stopping {
                 renderer.leave();

@@ -47,8 +47,7 @@ impl World {
     }
 
     pub fn on(start: impl FnOnce(&Scratch) -> Sshd) -> World {
-        let scratch = Scratch::new();
-        scratch.tree("local-run/ remote-home/ remote-run/");
+        let scratch = Scratch::with("local-run/ remote-home/ remote-run/");
         World { server: start(&scratch), scratch, agent: HAUL.into(), near: None }
     }
 

@@ -1,7 +1,6 @@
 //! A scratch directory, and a command of the program in it.
 
 use std::ops::Deref;
-use std::process::Command;
 
 use haul_test::program::{Ended, Program};
 use haul_test::scratch::Scratch;
@@ -26,7 +25,7 @@ impl World {
     }
 
     pub fn command(&self, words: &str) -> Program {
-        self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &format!("bench {} {words}", self.command))
+        self.haul(&format!("bench {} {words}", self.command))
     }
 
     #[track_caller]

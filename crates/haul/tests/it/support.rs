@@ -3,11 +3,10 @@
 use std::fmt::Write as _;
 use std::fs::read_dir;
 use std::ops::Deref;
-use std::path::Path;
 use std::process::Command;
 
 use haul_test::nobody::{NobodyProgram, give};
-use haul_test::program::{Ended, Program};
+use haul_test::program::{Ended, Program, haul};
 use haul_test::scratch::Scratch;
 use haul_test::tree::Tree;
 
@@ -37,7 +36,7 @@ impl World {
 
     /// Everything in it belongs to an ordinary user, who also runs the program.
     pub fn of_user(tree: &str) -> World {
-        let program = NobodyProgram::new(Path::new(env!("CARGO_BIN_EXE_haul"))).expect("a copy of the program");
+        let program = NobodyProgram::new(&haul()).expect("a copy of the program");
         let w = World { user: Some(program), ..World::new("") };
         for directory in [w.work.parent().expect("it has one"), &w.work, &w.home] {
             give(directory).expect("give a directory away");
@@ -74,7 +73,7 @@ impl World {
 
     /// The program with these words, split at blanks.
     pub fn haul(&self, words: &str) -> Program {
-        let command = self.user.as_ref().map_or_else(|| Command::new(env!("CARGO_BIN_EXE_haul")), NobodyProgram::command);
+        let command = self.user.as_ref().map_or_else(|| Command::new(haul()), NobodyProgram::command);
         self.program(command, words)
     }
 }
@@ -118,7 +117,7 @@ const UNSTEADY: [&str; 8] = ["Completed:", "Started:", "Seconds:", "Throughput:"
 
 /// The program goes by its name, wherever it was started.
 fn plain_program(line: &str) -> String {
-    let line = line.replace(env!("CARGO_BIN_EXE_haul"), "haul");
+    let line = line.replace(&haul().display().to_string(), "haul");
     match (line.find("/tmp/haul-nobody-"), line.find("/program ")) {
         (Some(begin), Some(end)) if begin < end => format!("{}haul {}", &line[..begin], &line[end + "/program ".len()..]),
         _ => line,

@@ -2,11 +2,10 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::Command;
 
 use haul_core::journal::{Begin, Identity, State};
 use haul_test::compare::What;
-use haul_test::program::{Program, Running};
+use haul_test::program::Running;
 use haul_test::scratch::{Scratch, entries};
 use haul_test::slowfs::{Fault, FaultKind, Options, SlowFs};
 
@@ -26,13 +25,7 @@ impl Deref for World {
 
 impl World {
     pub fn new(tree: &str) -> World {
-        let world = World(Scratch::new());
-        world.tree(tree);
-        world
-    }
-
-    pub fn haul(&self, words: &str) -> Program {
-        self.program(Command::new(env!("CARGO_BIN_EXE_haul")), words)
+        World(Scratch::with(tree))
     }
 
     /// A run that takes a minute, in the middle of its file.

@@ -7,7 +7,7 @@ use haul_test::compare::What;
 use haul_test::objects::scripted::When;
 use haul_test::objects::{Endpoint, Minio, Versitygw};
 
-use crate::support::{Haul, World};
+use crate::support::{Program, World};
 
 /// Writes `~/.aws` with one profile for each endpoint.
 fn profiles(w: &World, all: &[(&str, &Endpoint)]) {
@@ -16,14 +16,14 @@ fn profiles(w: &World, all: &[(&str, &Endpoint)]) {
         config += &format!("[profile {name}]\nendpoint_url = {}\nregion = {}\n", endpoint.url, endpoint.region);
         keys += &format!("[{name}]\naws_access_key_id = {}\naws_secret_access_key = {}\n", endpoint.access, endpoint.secret);
     }
-    let aws = w.join("home/.aws");
+    let aws = w.path("home/.aws");
     fs::create_dir(&aws).expect("made");
     fs::write(aws.join("config"), config).expect("written");
     fs::write(aws.join("credentials"), keys).expect("written");
 }
 
 /// Told of neither server, and of a wrong one by the environment.
-fn lost(haul: Haul) -> Haul {
+fn lost(haul: Program) -> Program {
     let haul = haul.without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
     haul.env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").env("S3_ENDPOINT_URL", "http://127.0.0.1:9").env("AWS_REGION", "nowhere-1")
 }
@@ -46,7 +46,7 @@ fn from_one_server_to_another_and_back() {
     for words in [&format!("{} as one", w.real.host())[..], &format!("{} as two", there.real.host())] {
         assert!(ended.out.contains(words), "{words}: {ended}");
     }
-    assert_eq!(there.get("copy/src/large"), w.content("src/large"));
+    assert_eq!(there.get("copy/src/large"), w.read("src/large"));
     go("sync -a --delete").arg(&first).arg(&second).moves_nothing();
     go("check").arg(&first).arg(&second).ends(0);
     go("cp -a").arg(format!("{second}src/")).arg("back").ends(0);
@@ -55,7 +55,7 @@ fn from_one_server_to_another_and_back() {
     // An address without a profile means what it always did.
     w.haul("cp src/a @/plain").ends(0);
     w.haul("cp @/plain").arg(&second).ends(0);
-    assert_eq!(there.get("copy/plain"), w.content("src/a"));
+    assert_eq!(there.get("copy/plain"), w.read("src/a"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn came(scripted: &Scripted) -> u64 {
 fn the_service_copies_and_attributes_go_along() {
     let (w, scripted) = World::scripted();
     w.tree("src: a=1K b=17:0600 empty=0 d/e=5K:0640 large=20M none/ private/:0700 private/x=3 l->a p|");
-    let path = w.join("src/a");
+    let path = w.path("src/a");
     rustix::fs::lsetxattr(&path, "user.plain", b"value", rustix::fs::XattrFlags::empty()).expect("kept");
     w.haul("cp -a --part-size 5M src/ @/one/").ends(0);
     w.put(b"one/typed.bin", &[("content-type", "text/x-of-its-own"), ("x-amz-meta-mine", "kept"), ("cache-control", "no-store")], b"typed");
@@ -46,7 +46,7 @@ fn a_move_within_a_bucket_leaves_nothing_behind() {
     w.haul("cp -a @/two/ back").ends(0);
     w.assert_same("src", "back", What::USUAL);
     w.haul("mv @/two/a @/other").ends(0);
-    assert_eq!(w.get("other"), w.content("src/a"));
+    assert_eq!(w.get("other"), w.read("src/a"));
     assert!(!w.keys().contains(&"two/a".to_string()));
 }
 
@@ -56,7 +56,7 @@ fn a_move_to_a_bucket_and_from_it() {
     w.tree("src: a=1K d/e=5K:0640 large=9M");
     w.haul("cp -a src/ kept").ends(0);
     w.haul("mv src/ @/to/").ends(0);
-    assert!(!w.join("src/a").exists() && !w.join("src/large").exists());
+    assert!(!w.path("src/a").exists() && !w.path("src/large").exists());
     w.haul("mv @/to/ back").ends(0);
     assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0, "{:?}", w.keys());
     w.assert_same("kept", "back", What { directory_mtime: false, ..What::USUAL });
@@ -84,7 +84,7 @@ fn verified_copies_pass_through_here() {
     scripted.clear_seen();
     w.haul("cp --verify @/one/ @/two/").ends(0);
     assert!(came(&scripted) >= 9 << 20);
-    assert!(w.get("two/large") == w.content("src/large"));
+    assert!(w.get("two/large") == w.read("src/large"));
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn onto_itself() {
     w.haul("sync --delete @/one/ @/one/d/").ends(1).says("the destination is inside the source");
     w.haul("sync --delete @/one/d/ @/one/").ends(1).says("the source is inside the destination");
     w.haul("cp @/ @/in/").ends(1).says("the destination is inside the source");
-    assert_eq!((w.get("one/a"), w.get("one/d/e")), (w.content("src/a"), w.content("src/d/e")));
+    assert_eq!((w.get("one/a"), w.get("one/d/e")), (w.read("src/a"), w.read("src/d/e")));
     // Beside each other, one's name the beginning of the other's.
     w.haul("sync --delete @/one/ @/one-more/").ends(0);
     w.haul("cp @/one/d/ @/one/").ends(0);
-    assert_eq!((w.get("one-more/d/e"), w.get("one/e")), (w.content("src/d/e"), w.content("src/d/e")));
+    assert_eq!((w.get("one-more/d/e"), w.get("one/e")), (w.read("src/d/e"), w.read("src/d/e")));
 }
 
 /// From a host to a bucket and back, without a file here in between; a second run each way moves nothing.
@@ -113,7 +113,7 @@ fn a_host_and_a_bucket_exchange_trees() {
     let config = host.config().display().to_string();
     let sync = |from: &str, to: &str| w.haul(&format!("sync -rlptgoD --no-agent -F {config} {from} {to}"));
     sync("testhost:~/src/", "@/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     sync("testhost:~/src/", "@/to/").moves_nothing();
     sync("@/to/", "testhost:~/back/").ends(0);
     w.assert_same("src", "back", What::CONTENT);

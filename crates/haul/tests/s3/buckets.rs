@@ -18,7 +18,7 @@ impl World {
 
     /// The program with arguments that may have blanks.
     fn run(&self, arguments: &[&str]) -> Ended {
-        arguments.iter().fold(self.haul(""), |haul, argument| haul.arg(argument)).run()
+        self.haul("").args(arguments).run()
     }
 
     /// It must succeed; its lines.
@@ -27,8 +27,7 @@ impl World {
     }
 
     fn fed(&self, arguments: &[&str], input: &str) -> Ended {
-        std::fs::write(self.join("input"), input).expect("written");
-        arguments.iter().fold(self.haul(""), |haul, argument| haul.arg(argument)).stdin(self.join("input")).run()
+        self.haul("").args(arguments).fed(input).run()
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -137,7 +136,7 @@ fn wildcards_and_directories_are_removed_in_batches() {
     world.ok(&["rm", "-r", "s3://box/2024*"]);
     assert_eq!(world.ok(&["ls", "-R", "s3://box/"]), ["2025/x5.nc"]);
 
-    let many = world.join("many");
+    let many = world.path("many");
     std::fs::create_dir(&many).expect("made");
     (0..1100).for_each(|i| std::fs::write(many.join(format!("{i}")), "x").expect("written"));
     world.ok(&["cp", "-q", "many", "s3://box/"]);
@@ -154,14 +153,14 @@ fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
     let world = World::alone(Versitygw::start());
     world.bucket("box", &TREE);
     let files = |dir: &str| {
-        let found = Command::new("find").args([dir, "-type", "f"]).current_dir(world.join("")).output().expect("find runs");
+        let found = Command::new("find").args([dir, "-type", "f"]).current_dir(world.path("")).output().expect("find runs");
         let mut all: Vec<String> = String::from_utf8_lossy(&found.stdout).lines().map(str::to_string).collect();
         all.sort();
         all
     };
     world.ok(&["cp", "-q", "s3://box/2024-*/x*.nc", "out"]);
     assert_eq!(files("out"), ["out/2024-01/x1.nc", "out/2024-01/x2.nc", "out/2024-02/x4.nc"]);
-    assert_eq!(std::fs::read_to_string(world.join("out/2024-02/x4.nc")).expect("copied"), "2024-02/x4.nc");
+    assert_eq!(std::fs::read_to_string(world.path("out/2024-02/x4.nc")).expect("copied"), "2024-02/x4.nc");
     // A directory that is matched goes with all that is in it.
     world.ok(&["cp", "-q", "s3://box/2024-0*", "all"]);
     assert_eq!(files("all").len(), 5);
@@ -183,7 +182,7 @@ fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
     let listed: Vec<String> = world.ok(&["ls", "-R", "s3://box/2024-*"]).into_iter().filter(|line| !line.ends_with('/')).collect();
     assert_eq!(listed, now.map(|key| format!("s3://box/{key}")));
     assert_eq!(world.run(&["check", "-q", "s3://box/2024-02/x*", "out/2024-02"]).status.code(), Some(0));
-    std::fs::write(world.join("out/2024-02/x4.nc"), "other").expect("written");
+    std::fs::write(world.path("out/2024-02/x4.nc"), "other").expect("written");
     assert_eq!(world.run(&["check", "-q", "s3://box/2024-02/x*", "out/2024-02"]).status.code(), Some(1));
 }
 
@@ -191,7 +190,7 @@ fn what_a_pattern_matches_is_copied_and_moved_with_its_path_from_there() {
 fn an_object_is_described_and_handed_out_by_an_address() {
     let world = World::alone(Minio::start());
     world.bucket("box", &[]);
-    std::fs::write(world.join("f.nc"), "content").expect("written");
+    std::fs::write(world.path("f.nc"), "content").expect("written");
     world.ok(&["cp", "-q", "-p", "--metadata", "Lab=seven", "f.nc", "s3://box/d/f.nc"]);
     let text = world.ok(&["head", "s3://box/d/f.nc"]).join("\n");
     for part in ["s3://box/d/f.nc", "7 bytes", "the MD5 of the content", "STANDARD", "CRC64NVME", "file: mode", "0644", "lab=seven"] {
@@ -247,7 +246,7 @@ fn versions_are_listed_read_and_removed() {
     assert_eq!(world.ok(&["cat", "--version-id", &old, "s3://box/d/k"]), ["one"]);
     assert_eq!(world.ok(&["cat", "s3://box/d/k"]), ["second"]);
     world.ok(&["cp", "-q", "--version-id", &old, "s3://box/d/k", "old"]);
-    assert_eq!(std::fs::read_to_string(world.join("old")).expect("copied"), "one");
+    assert_eq!(std::fs::read_to_string(world.path("old")).expect("copied"), "one");
     let told = world.ok(&["head", "--version-id", &old, "s3://box/d/k"]).join("\n");
     assert!(told.contains("3 bytes") && told.contains(&old), "{told}");
     assert_eq!(world.ok(&["du", "-s", "--all-versions", "s3://box/d/"]), ["9\t2 files\ts3://box/d/"]);
@@ -304,10 +303,10 @@ fn unfinished_uploads_are_listed_and_removed() {
 #[test]
 fn many_commands_run_in_one_process() {
     let world = World::alone(Minio::start());
-    std::fs::write(world.join("a file"), "text").expect("written");
+    std::fs::write(world.path("a file"), "text").expect("written");
     let script = "# begins here\n\nmb s3://bucket\n  cp -q 'a file' \"s3://bucket/a key\" # quoted\nhaul cat s3://bucket/a\\ key\n\
                   rm s3://bucket/none\nnonsense\nrun other\ncp s3://bucket/none .\nls s3://bucket\n";
-    std::fs::write(world.join("script"), script).expect("written");
+    std::fs::write(world.path("script"), script).expect("written");
     let all = world.run(&["run", "script"]);
     assert_eq!(all.status.code(), Some(23), "the worst of them: {all:?}");
     assert_eq!(all.out, "texta key\n", "{all:?}");
@@ -334,10 +333,10 @@ fn many_commands_run_in_one_process() {
 fn a_signal_ends_all_lines() {
     let world = World::alone(Minio::start());
     world.bucket("bucket", &[]);
-    let fifo = world.join("fifo");
-    world.tool("mkfifo", &["fifo"]);
+    let fifo = world.path("fifo");
+    world.sh("mkfifo fifo");
     // cat waits for bytes that never come.
-    std::fs::write(world.join("script"), format!("ls s3://bucket\ncat {}\nmb s3://later\n", fifo.display())).expect("written");
+    std::fs::write(world.path("script"), format!("ls s3://bucket\ncat {}\nmb s3://later\n", fifo.display())).expect("written");
     let run = world.haul("run script").start();
     let mut writer = None;
     until("a reader", || {

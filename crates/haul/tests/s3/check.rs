@@ -11,14 +11,14 @@ fn a_tree_and_its_copy() {
         w.haul(words).ends(0);
     }
     // The same size and time, another content: only the content tells.
-    let content: Vec<u8> = w.content("src/large").iter().rev().copied().collect();
-    let modified = w.join("src/large").metadata().expect("it is there").modified().expect("a time");
-    std::fs::write(w.join("src/large"), content).expect("written");
-    std::fs::File::options().write(true).open(w.join("src/large")).expect("it opens").set_modified(modified).expect("a time");
+    let content: Vec<u8> = w.read("src/large").iter().rev().copied().collect();
+    let modified = w.path("src/large").metadata().expect("it is there").modified().expect("a time");
+    std::fs::write(w.path("src/large"), content).expect("written");
+    std::fs::File::options().write(true).open(w.path("src/large")).expect("it opens").set_modified(modified).expect("a time");
     w.haul("check -c src/ @/to/").ends(1).says("large");
     w.tree("src: d/new=1");
     tree.set_mtime("src/a", 1_000_000_000, 0).expect("a time");
-    std::fs::write(w.join("src/a"), "ten bytes.").expect("written");
+    std::fs::write(w.path("src/a"), "ten bytes.").expect("written");
     w.put(b"to/extra", &[], b"x");
     let ended = w.haul("check src/ @/to/").ends(1);
     let ended = ended.says("a").says("d/new").says("extra");

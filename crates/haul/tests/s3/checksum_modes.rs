@@ -15,7 +15,7 @@ fn a_service_that_returns_no_checksum_gets_every_part_once() {
     scripted.rule(When::method("PUT"), .., without_checksums());
     scripted.rule(When::method("POST"), .., without_checksums());
     w.haul("cp -j 1 --part-size 5M src/large @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     let parts = When::method("PUT").query("partNumber");
     assert_eq!((scripted.count(&parts), scripted.count(&When::method("POST").query("uploads"))), (7, 1));
     // The first ones tell that the endpoint's ETags are what can be compared.
@@ -26,7 +26,7 @@ fn a_service_that_returns_no_checksum_gets_every_part_once() {
     scripted.clear_seen();
     w.haul("cp src/a @/to/").ends(0);
     w.haul("cp --part-size 5M src/large @/to/again").ends(0);
-    assert!(w.get("to/again") == w.content("src/large"));
+    assert!(w.get("to/again") == w.read("src/large"));
     assert_eq!(scripted.count(&parts.header("x-amz-trailer", "")), 0);
 }
 
@@ -36,7 +36,7 @@ fn a_small_object_is_sent_once_whatever_is_returned() {
     w.tree("src: a=10");
     scripted.rule(When::method("PUT"), .., without_checksums());
     w.haul("cp src/a @/to/").ends(0);
-    assert_eq!((scripted.count(&When::method("PUT").path("to/a")), w.get("to/a")), (1, w.content("src/a")));
+    assert_eq!((scripted.count(&When::method("PUT").path("to/a")), w.get("to/a")), (1, w.read("src/a")));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_etag_that_is_not_the_md5_of_what_was_sent_convicts() {
     scripted.rule(When::method("PUT").path("to/a"), .., lies);
     scripted.rule(When::method("PUT"), .., without_checksums());
     w.haul("cp --part-size 5M --retries 3 src/ @/to/").ends(23).says("ETag").says("--no-check-etag");
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     w.haul("cp -I --no-check-etag src/a @/to/").ends(0);
 }
 
@@ -65,7 +65,7 @@ fn an_upload_that_no_form_fits_is_begun_anew_and_none_is_left() {
     // With the checksum of the upload beside it, then alone.
     scripted.rule(part().header("content-md5", ""), 2..=2, Action::Answer(Answer::error(400, "InvalidRequest")));
     w.haul("cp -j 1 --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     assert_eq!(w.uploads("to/large"), Vec::<String>::new());
     assert_eq!(scripted.count(&When::method("POST").query("uploads")), 2);
 }
@@ -92,7 +92,7 @@ fn a_checksum_that_the_service_makes_up_is_not_left_with_an_object() {
     });
     scripted.rule(When::method("HEAD").path("to/large"), 1..=1, made_up);
     w.haul("cp -j 1 --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     let begun = When::method("POST").query("uploads");
     assert_eq!(scripted.count(&begun), 2);
     assert_eq!(scripted.count(&begun.header("x-amz-checksum-algorithm", "CRC64NVME")), 1);

@@ -11,7 +11,7 @@ fn world() -> (World, Scripted) {
     w.tree("src: small=100K whole=21M parts=32M one=6M");
     w.haul("cp --part-size 5M src/parts src/one @/to/").ends(0);
     for name in ["small", "whole"] {
-        w.put(format!("to/{name}").as_bytes(), &[("x-amz-meta-mtime", "1600000000")], &w.content(&format!("src/{name}")));
+        w.put(format!("to/{name}").as_bytes(), &[("x-amz-meta-mtime", "1600000000")], &w.read(format!("src/{name}")));
     }
     strip(&scripted);
     (w, scripted)
@@ -51,9 +51,9 @@ fn objects_of_all_kinds_are_compared_with_their_etags() {
     for name in ["small", "whole", "parts", "one"] {
         for how in ["--chunk-size 3M -j 6", "--chunk-size 8M -j 1"] {
             damage(&scripted, &format!("to/{name}"), ..);
-            let _absent = std::fs::remove_dir_all(w.join("bad"));
+            let _absent = std::fs::remove_dir_all(w.path("bad"));
             w.haul(&format!("cp --verify {how} --retries 1 @/to/ bad")).ends(23).says("ETag").says("--no-check-etag");
-            assert!(!w.join("bad").join(name).exists(), "{name}");
+            assert!(!w.path("bad").join(name).exists(), "{name}");
             damage(&scripted, &format!("to/{name}"), 1..=1);
             w.haul(&format!("cp {how} @/to/ bad")).ends(0);
             w.assert_same("src", "bad", What::CONTENT);
@@ -61,9 +61,9 @@ fn objects_of_all_kinds_are_compared_with_their_etags() {
     }
     damage(&scripted, "to/parts", ..);
     w.haul("mv @/to/parts moved").ends(23);
-    assert!(w.keys().contains(&"to/parts".to_string()) && !w.join("moved").exists());
+    assert!(w.keys().contains(&"to/parts".to_string()) && !w.path("moved").exists());
     w.haul("cp --no-check-etag @/to/parts left").ends(0);
-    assert!(w.content("left") != w.content("src/parts"));
+    assert!(w.read("left") != w.read("src/parts"));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_landed_before_a_kill_is_compared_too() {
     strip(&scripted);
     let second = w.haul(command).ends(0);
     assert!(second.number("resumed_bytes") > 0 && second.number("retries") > 0, "{second}");
-    assert!(w.content("back") == w.content("src/whole"));
+    assert!(w.read("back") == w.read("src/whole"));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn objects_that_pass_through_to_another_bucket_are_compared() {
     let (w, scripted) = world();
     w.haul("cp --verify --part-size 6M @/to/ @/copy/").ends(0);
     for name in ["small", "whole", "parts", "one"] {
-        assert!(w.get(&format!("copy/{name}")) == w.content(&format!("src/{name}")), "{name}");
+        assert!(w.get(&format!("copy/{name}")) == w.read(format!("src/{name}")), "{name}");
         damage(&scripted, &format!("to/{name}"), ..);
         w.haul(&format!("cp --verify --part-size 6M --retries 1 @/to/{name} @/bad")).ends(23).says("ETag");
     }

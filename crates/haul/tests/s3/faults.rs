@@ -14,8 +14,8 @@ fn a_part_that_failed_three_times_is_sent_again() {
     scripted.rule(When::method("PUT").query("partNumber=2"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
     scripted.rule(When::method("PUT").path("small"), 1..=3, Action::Answer(Answer::error(500, "InternalError")));
     w.haul("cp --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
-    assert_eq!(w.get("to/small"), w.content("src/small"));
+    assert!(w.get("to/large") == w.read("src/large"));
+    assert_eq!(w.get("to/small"), w.read("src/small"));
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_service_that_asks_for_less_gets_less() {
     w.tree("src: a=10 b=10 large=12M");
     scripted.rule(When::method("PUT"), 1..=3, Action::Answer(Answer::slow_down(Duration::from_secs(1))));
     w.haul("cp --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     scripted.clear();
     scripted.rule(When::method("GET"), 2..=4, Action::Answer(Answer::slow_down(Duration::from_secs(1))));
     w.haul("cp @/to/ back").ends(0);
@@ -50,7 +50,7 @@ fn expired_credentials_in_the_middle_are_said() {
     ended.says("have expired").says("log in again");
     scripted.clear();
     w.haul("cp src/ @/to/").ends(0);
-    assert_eq!(w.get("to/b"), w.content("src/b"));
+    assert_eq!(w.get("to/b"), w.read("src/b"));
 }
 
 /// A program gives the credentials, and newer ones when it is asked again.
@@ -66,16 +66,16 @@ token= && [ "$(wc -l < asked)" = 1 ] && token='"SessionToken":"old",'
 echo "{{\"Version\":1,\"AccessKeyId\":\"{access}\",\"SecretAccessKey\":\"{secret}\",$token\"Expiration\":\"2999-01-01T00:00:00Z\"}}"
 "#
     );
-    std::fs::write(w.join("credentials.sh"), script).expect("written");
-    std::fs::create_dir(w.join("home/.aws")).expect("made");
-    let profile = format!("[default]\ncredential_process = sh {}\n", w.join("credentials.sh").display());
-    std::fs::write(w.join("home/.aws/config"), profile).expect("written");
+    std::fs::write(w.path("credentials.sh"), script).expect("written");
+    std::fs::create_dir(w.path("home/.aws")).expect("made");
+    let profile = format!("[default]\ncredential_process = sh {}\n", w.path("credentials.sh").display());
+    std::fs::write(w.path("home/.aws/config"), profile).expect("written");
     let expired = Action::Answer(Answer::error(400, "ExpiredToken"));
     scripted.rule(When::any().header("x-amz-security-token", "old"), .., expired);
     let run = w.haul("cp --part-size 5M src/ @/to/").without("AWS_ACCESS_KEY_ID").without("AWS_SECRET_ACCESS_KEY");
     run.ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
-    assert_eq!(w.content("asked"), b"x\nx\n");
+    assert!(w.get("to/large") == w.read("src/large"));
+    assert_eq!(w.read("asked"), b"x\nx\n");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_bit_that_flips_on_the_way_here_never_lands() {
     scripted.rule(When::method("GET").path("/to/"), .., Action::Flip(70_000));
     let ended = w.haul("cp --chunk-size 5M --retries 1 @/to/ bad").ends(23).says("checksum");
     for name in ["a", "large", "whole"] {
-        assert!(!w.join("bad").join(name).exists(), "{name}\n{ended}");
+        assert!(!w.path("bad").join(name).exists(), "{name}\n{ended}");
     }
 }
 
@@ -115,8 +115,8 @@ fn a_bit_that_flips_on_the_way_there_never_lands() {
     scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::FlipSent(70_000));
     scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::FlipSent(700_000));
     w.haul("cp --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
-    assert!(w.get("to/a") == w.content("src/a"));
+    assert!(w.get("to/large") == w.read("src/large"));
+    assert!(w.get("to/a") == w.read("src/a"));
     scripted.rule(When::method("PUT").path("/bad/"), .., Action::FlipSent(70_000));
     w.haul("cp --part-size 5M --retries 1 src/ @/bad/").ends(23);
     let keys = w.keys();
@@ -133,7 +133,7 @@ fn answers_that_are_lost_do_no_harm() {
     scripted.rule(When::method("PUT").query("partNumber=2"), 1..=1, Action::Lose);
     scripted.rule(When::method("PUT").path("/to/a"), 1..=1, Action::Lose);
     w.haul("cp -a --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     w.haul("sync -a src/ @/to/").moves_nothing();
     scripted.clear();
     scripted.rule(When::method("DELETE"), 1..=1, Action::Lose);
@@ -149,7 +149,7 @@ fn connections_that_close_at_once_are_made_again() {
     scripted.rule(When::any(), 3..=4, Action::Close);
     scripted.rule(When::method("PUT").query("partNumber"), 1..=2, Action::CutSent(1_000_000));
     w.haul("cp --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     scripted.clear();
     scripted.rule(When::method("GET"), 2..=3, Action::Close);
     w.haul("cp @/to/ back").ends(0);
@@ -166,7 +166,7 @@ fn an_answer_that_never_comes_is_not_waited_for() {
     w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(30).says("--timeout");
     scripted.clear();
     w.haul("cp --timeout 2s --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     scripted.clear();
     scripted.rule(When::any(), .., Action::Hang);
     w.haul("cp --timeout 1s --retries 1 src/ @/to/").ends(30);
@@ -197,7 +197,7 @@ fn a_key_that_fails_for_ever_costs_as_many_requests_as_are_documented() {
         assert_eq!(requests(&scripted, "PUT", path), 3, "{path}\n{ended}");
     }
     assert_eq!(requests(&scripted, "PUT", "/up/good"), 3, "{ended}");
-    assert!(w.get("up/good") == w.content("src/good") && w.get("up/big") == w.content("src/big"), "{ended}");
+    assert!(w.get("up/good") == w.read("src/good") && w.get("up/big") == w.read("src/big"), "{ended}");
     ended.says("bad: write: ").says("attempt 1 of 3 failed, retrying in 0.").says("attempt 2 of 3 failed").says("(tried 3 times in ");
 
     // A part that fails for ever.
@@ -215,7 +215,7 @@ fn a_key_that_fails_for_ever_costs_as_many_requests_as_are_documented() {
     for path in ["/all/bad", "/all/worse"] {
         assert_eq!(requests(&scripted, "GET", path), 3, "{path}\n{ended}");
     }
-    assert!(w.content("back/good") == w.content("src/good") && w.content("back/big") == w.content("src/big"), "{ended}");
+    assert!(w.read("back/good") == w.read("src/good") && w.read("back/big") == w.read("src/big"), "{ended}");
     scripted.clear();
     let cut = |bytes| Action::Cut(bytes);
     scripted.rule(When::method("GET").path("/all/bad"), .., cut(5));
@@ -237,7 +237,7 @@ fn without_a_flag_a_request_is_tried_as_often_as_the_help_says() {
     assert!(help.split_whitespace().collect::<Vec<_>>().join(" ").contains("up to N times (default: 9)"), "{help}");
     let ended = w.haul("cp --json src/ @/to/").ends(23);
     assert_eq!(scripted.count(&When::method("PUT").path("/to/bad")), 10, "{ended}");
-    assert_eq!(w.get("to/good"), w.content("src/good"));
+    assert_eq!(w.get("to/good"), w.read("src/good"));
     assert_eq!(ended.number("retries"), 9 + 4, "{ended}");
 }
 

@@ -34,7 +34,7 @@ fn modes_and_owners_that_are_asked_for() {
     w.haul("cp -a --chmod D755,F640 --chown 12:34 src/ @/to/").ends(0);
     w.haul("cp -a @/to/ back").ends(0);
     let of = |path: &str| {
-        let meta = w.join(path).metadata().unwrap_or_else(|e| panic!("{path}: {e}"));
+        let meta = w.path(path).metadata().unwrap_or_else(|e| panic!("{path}: {e}"));
         (meta.mode() & 0o7777, meta.uid(), meta.gid())
     };
     assert_eq!((of("back/a"), of("back/d"), of("back/d/b")), ((0o640, 12, 34), (0o755, 12, 34), (0o640, 12, 34)));
@@ -45,13 +45,13 @@ fn modes_and_owners_that_are_asked_for() {
 fn lists_of_names() {
     let w = World::new();
     w.tree("src: a=10 b=10 d/c=10 d/e=10");
-    fs::write(w.join("list"), "a\nd/c\nnone\n").expect("written");
+    fs::write(w.path("list"), "a\nd/c\nnone\n").expect("written");
     w.haul("cp --files-from list src @/to/").ends(23).says("none");
     let files = || w.keys().into_iter().filter(|key| !key.ends_with('/')).collect::<Vec<_>>().join(" ");
     assert_eq!(files(), "to/a to/d/c");
     w.haul("cp src/ @/all/").ends(0);
     w.haul("cp --files-from list @/all back").ends(23).says("none");
-    assert!(w.join("back/a").exists() && w.join("back/d/c").exists() && !w.join("back/b").exists() && !w.join("back/d/e").exists());
+    assert!(w.path("back/a").exists() && w.path("back/d/c").exists() && !w.path("back/b").exists() && !w.path("back/d/e").exists());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn sources_go_when_they_have_arrived() {
     w.tree("src: a=10 large=12M d/b=10");
     w.haul("cp -a src/ kept").ends(0);
     w.haul("cp --remove-source-files --part-size 5M src/ @/to/").ends(0);
-    assert!(!w.join("src/a").exists() && !w.join("src/large").exists() && w.join("src/d").exists());
+    assert!(!w.path("src/a").exists() && !w.path("src/large").exists() && w.path("src/d").exists());
     w.haul("cp --remove-source-files @/to/ back").ends(0);
     assert_eq!(w.keys().iter().filter(|key| !key.ends_with('/')).count(), 0);
     w.assert_same("kept", "back", What { directory_mtime: false, ..What::USUAL });
@@ -125,7 +125,7 @@ fn several_sources_of_several_kinds() {
     let files = w.keys().into_iter().filter(|key| key.starts_with("to/") && !key.ends_with('/')).collect::<Vec<_>>().join(" ");
     assert_eq!(files, "to/a to/c to/d/b to/y");
     w.haul("cp @/x/ @/y a back").ends(0);
-    assert_eq!((w.content("back/c"), w.content("back/y"), w.content("back/a").len()), (b"c".to_vec(), b"y".to_vec(), 10));
+    assert_eq!((w.read("back/c"), w.read("back/y"), w.read("back/a").len()), (b"c".to_vec(), b"y".to_vec(), 10));
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn links_are_followed_or_kept() {
     w.haul("cp -rL --exclude none src/ @/followed/").ends(0);
     assert_eq!(
         (w.get("followed/l"), w.get("followed/d/up"), w.get("followed/dir/up")),
-        (w.content("src/a"), w.content("src/a"), w.content("src/a"))
+        (w.read("src/a"), w.read("src/a"), w.read("src/a"))
     );
     // Of a bucket's links those are followed that stay in it.
     let ended = w.haul("cp -L @/to/ back").ends(23);
-    assert_eq!((w.content("back/l"), w.content("back/d/up")), (w.content("src/a"), w.content("src/a")));
-    assert!(!w.join("back/away").exists() && !w.join("back/none").exists(), "{ended}");
+    assert_eq!((w.read("back/l"), w.read("back/d/up")), (w.read("src/a"), w.read("src/a")));
+    assert!(!w.path("back/away").exists() && !w.path("back/none").exists(), "{ended}");
 }
 
 /// Nothing that an ordinary user sends needs to be opened for writing on the way.
@@ -156,21 +156,21 @@ fn an_ordinary_user_keeps_the_attributes_of_closed_directories() {
         haul_test::objects::Scripted::before(&w.real).expect("it listens"),
         haul_test::nobody::NobodyProgram::new(std::path::Path::new(env!("CARGO_BIN_EXE_haul"))).expect("a copy"),
     );
-    w.tool("chown", &["-R", "65534:65534", "."]);
+    w.sh("chown -R 65534:65534 .");
     let run = |words: &str| {
         let mut command = program.command();
         let endpoint = scripted.endpoint(&w.real);
-        command.env_clear().current_dir(w.join("")).env("HOME", w.join("home")).env("HAUL_STATE_DIR", w.join("home/state"));
+        command.env_clear().current_dir(w.path("")).env("HOME", w.path("home")).env("HAUL_STATE_DIR", w.path("home/state"));
         command.env("AWS_ENDPOINT_URL", &endpoint.url).env("AWS_REGION", &endpoint.region);
         command.env("AWS_ACCESS_KEY_ID", &endpoint.access).env("AWS_SECRET_ACCESS_KEY", &endpoint.secret);
         command.args(words.replace('@', &format!("s3://{}", w.bucket)).split_whitespace());
         let out = command.output().expect("it runs");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     };
-    fs::set_permissions(w.join(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    fs::set_permissions(w.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
     run("cp -a src/ @/to/");
-    fs::write(w.join("src/closed/b"), "b").expect("as root");
-    w.tool("chown", &["-R", "65534:65534", "src"]);
+    fs::write(w.path("src/closed/b"), "b").expect("as root");
+    w.sh("chown -R 65534:65534 src");
     tree.set_mtime("src/closed", 1_600_000_000, 7).expect("a time");
     scripted.clear();
     run("cp -a src/ @/to/");

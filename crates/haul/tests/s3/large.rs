@@ -26,11 +26,11 @@ fn sizes_at_the_borders_of_parts_come_back() {
     for (name, size) in
         [("less", PART - 1), ("one", PART), ("more", PART + 1), ("two", 2 * PART), ("three", 2 * PART + 1), ("four", 3 * PART + 17)]
     {
-        haul_test::tree::write_file(&w.join(name), size as u64).expect("a file");
+        haul_test::tree::write_file(&w.path(name), size as u64).expect("a file");
         w.haul(&format!("cp --part-size 5M {name} @/{name}")).ends(0);
-        assert!(w.get(name) == w.content(name), "{name}");
+        assert!(w.get(name) == w.read(name), "{name}");
         w.haul(&format!("cp --part-size 5M @/{name} back-{name}")).ends(0);
-        assert!(w.content(&format!("back-{name}")) == w.content(name), "{name}");
+        assert!(w.read(format!("back-{name}")) == w.read(name), "{name}");
         let parts = size.div_ceil(PART);
         let is_multipart = w.header(name, "etag").is_some_and(|etag| etag.ends_with(&format!("-{parts}\"")));
         assert_eq!(is_multipart, parts > 1, "{name}");
@@ -46,10 +46,10 @@ fn parts_are_as_large_as_was_said_and_sent_by_several() {
     let mut parts = parts_sent(&scripted, "/large");
     parts.sort_unstable();
     assert_eq!(parts, [1, 2, 3, 4, 5]);
-    assert!(w.get("large") == w.content("large"));
+    assert!(w.get("large") == w.read("large"));
     scripted.clear();
     w.haul("cp --chunk-size 8M --concurrency 3 -j 6 @/large back").ends(0);
-    assert!(w.content("back") == w.content("large"));
+    assert!(w.read("back") == w.read("large"));
     // One of them asks for the whole to see what it is.
     assert!(scripted.count(&When::method("GET").path("/large")) >= 5);
     assert!(scripted.most_at_once() <= 6);
@@ -61,7 +61,7 @@ fn parts_that_no_service_takes_are_refused_or_made_to_fit() {
     w.tree("large=12M");
     // Below the service's least, which is 5 MiB.
     w.haul("cp --part-size 1M large @/large").ends(0);
-    assert!(w.get("large") == w.content("large"));
+    assert!(w.get("large") == w.read("large"));
 }
 
 /// The program dies right behind each record of its journal in turn, then goes on.
@@ -75,7 +75,7 @@ fn an_upload_goes_on_where_a_kill_ended_it() {
         for key in w.keys() {
             w.request("DELETE", &format!("/{key}"), &[], b"").success().expect("removed");
         }
-        let _absent = std::fs::remove_dir_all(w.join("state"));
+        let _absent = std::fs::remove_dir_all(w.path("state"));
         scripted.clear();
         let first = w.haul(command).killed_at(record).run();
         if !first.was_killed() {
@@ -93,7 +93,7 @@ fn an_upload_goes_on_where_a_kill_ended_it() {
         // The part that was under way had landed without a receipt.
         assert!(all <= 6, "killed at record {record}: {all} parts were sent\n{second}");
         went_on += u32::from(resumed(&second) > 0);
-        assert!(w.get("to/large") == w.content("src/large"), "killed at record {record}");
+        assert!(w.get("to/large") == w.read("src/large"), "killed at record {record}");
         assert_eq!(w.uploads("to/large"), Vec::<String>::new(), "killed at record {record}");
         w.haul("sync -a --delete src/ @/to/").moves_nothing();
     }
@@ -119,7 +119,7 @@ fn parts_that_the_service_has_dropped_are_sent_again() {
     scripted.rule(When::method("GET").query("uploadId="), 1..=1, Action::edit(without_the_second));
     let again = w.haul(command).ends(0);
     assert_eq!((parts_sent(&scripted, "/large"), resumed(&again)), (vec![2], 16 * MIB), "{again}");
-    assert!(w.get("large") == w.content("large"));
+    assert!(w.get("large") == w.read("large"));
     // Also within a run: to say it again helps nothing, to take the upload up anew does.
     scripted.clear();
     scripted.rule(When::method("POST").query("uploadId="), 1..=1, Action::Close);
@@ -127,7 +127,7 @@ fn parts_that_the_service_has_dropped_are_sent_again() {
     scripted.rule(When::method("GET").query("uploadId="), .., Action::edit(without_the_second));
     w.haul("cp --part-size 5M -j 1 large @/other").ends(0);
     assert_eq!(parts_sent(&scripted, "/other"), [1, 2, 3, 4, 5, 2]);
-    assert!(w.get("other") == w.content("large"));
+    assert!(w.get("other") == w.read("large"));
 }
 
 #[test]
@@ -152,10 +152,10 @@ fn an_object_that_changed_meanwhile_is_read_from_its_start() {
     w.haul("cp --part-size 8M large @/k").ends(0);
     let command = "cp --json --chunk-size 4M -j 1 @/k back";
     assert!(w.haul(command).killed_at(5).run().was_killed());
-    std::fs::write(w.join("other"), w.content("other").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
+    std::fs::write(w.path("other"), w.read("other").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
     w.haul("cp --part-size 8M -I other @/k").ends(0);
     w.haul(command).ends(0);
-    assert!(w.content("back") == w.content("other"));
+    assert!(w.read("back") == w.read("other"));
 }
 
 #[test]
@@ -164,9 +164,9 @@ fn a_file_that_changed_meanwhile_is_sent_from_its_start() {
     w.tree("src: large=24M");
     let command = "cp --json --part-size 5M -j 1 src/ @/to/";
     assert!(w.haul(command).killed_at(5).run().was_killed());
-    std::fs::write(w.join("src/large"), w.content("src/large").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
+    std::fs::write(w.path("src/large"), w.read("src/large").iter().rev().copied().collect::<Vec<u8>>()).expect("written");
     w.haul(command).ends(0);
-    assert!(w.get("to/large") == w.content("src/large"));
+    assert!(w.get("to/large") == w.read("src/large"));
     assert_eq!(w.uploads("to/large"), Vec::<String>::new(), "of the old content");
 }
 
@@ -195,10 +195,10 @@ fn parts_of_one_object_are_got_side_by_side() {
     for (flags, least, most) in [("-j 5", 4, 6), ("-j 5 --concurrency 2", 2, 2), ("-j 1", 1, 1)] {
         scripted.clear_seen();
         w.haul(&format!("cp --part-size 5M {flags} @/large out")).ends(0);
-        assert_eq!(w.content("out"), w.content("src/large"), "{flags}");
+        assert_eq!(w.read("out"), w.read("src/large"), "{flags}");
         let at_once = scripted.most_at_once();
         assert!((least..=most).contains(&at_once), "{flags}: {at_once} requests at a time");
-        std::fs::remove_file(w.join("out")).expect("removed");
+        std::fs::remove_file(w.path("out")).expect("removed");
     }
 }
 
@@ -226,7 +226,7 @@ fn a_signal_keeps_what_landed() {
     run.signal(rustix::process::Signal::INT);
     run.wait().code(20);
     let second = w.haul("cp --json --part-size 5M src/ @/to/").ends(0);
-    assert!(w.get("to/large") == w.content("src/large"), "{second}");
+    assert!(w.get("to/large") == w.read("src/large"), "{second}");
     assert_eq!(w.uploads("to/large"), Vec::<String>::new());
 }
 
@@ -238,7 +238,7 @@ fn an_upload_with_other_wishes_begins_anew() {
     assert!(w.haul("cp --part-size 5M -j 1 src/large @/large").killed_at(5).run().was_killed());
     assert_eq!(w.uploads("large").len(), 1);
     w.haul("cp --part-size 5M -j 1 --metadata mine=new src/large @/large").ends(0);
-    assert!(w.get("large") == w.content("src/large"));
+    assert!(w.get("large") == w.read("src/large"));
     assert_eq!(w.header("large", "x-amz-meta-mine").as_deref(), Some("new"));
     assert_eq!(w.uploads("large"), Vec::<String>::new(), "the one that was begun before is gone");
 }
@@ -266,7 +266,7 @@ fn a_job_belongs_to_the_server_that_it_was_begun_at() {
     w.endpoint = first;
     scripted.clear();
     assert!(resumed(&w.haul(&command.replace("cp", "cp -I")).ends(0)) > 0);
-    assert!(w.get("large") == w.content("large"));
+    assert!(w.get("large") == w.read("large"));
     assert_eq!(w.uploads("large"), Vec::<String>::new());
 }
 
@@ -292,6 +292,6 @@ fn objects_that_go_by_one_request_are_no_metadata() {
             assert!(seconds(of) > seconds("metadata") + seconds("opening"), "{times}");
             ended.says(words).never_says("metadata operations");
         }
-        w.assert_same(tree, &format!("back-{tree}"), What::CONTENT);
+        w.assert_same(tree, format!("back-{tree}"), What::CONTENT);
     }
 }

@@ -7,7 +7,7 @@ use haul_test::compare::What;
 use crate::support::World;
 
 fn attributes(w: &World, path: &str) -> (i64, i64, u32) {
-    let meta = w.join(path).symlink_metadata().unwrap_or_else(|e| panic!("{path}: {e}"));
+    let meta = w.path(path).symlink_metadata().unwrap_or_else(|e| panic!("{path}: {e}"));
     (meta.mtime(), meta.mtime_nsec(), meta.mode() & 0o7777)
 }
 
@@ -21,9 +21,9 @@ fn times_and_modes_of_other_tools_are_read() {
     w.haul("cp -a @/in/ back").ends(0);
     assert_eq!(attributes(&w, "back/rclone"), (1_600_000_000, 123_456_789, 0o644));
     assert_eq!(attributes(&w, "back/s3cmd"), (1_600_000_007, 0, 0o600));
-    let owner = w.join("back/s3cmd").symlink_metadata().expect("it is there");
+    let owner = w.path("back/s3cmd").symlink_metadata().expect("it is there");
     assert_eq!((owner.uid(), owner.gid()), (1234, 100));
-    assert_eq!(w.content("back/plain"), b"plain");
+    assert_eq!(w.read("back/plain"), b"plain");
     w.haul("sync -a @/in/ back").moves_nothing();
 }
 
@@ -34,7 +34,7 @@ fn objects_without_a_time_of_their_own_are_equal_by_size_if_not_older() {
     for path in ["src/a", "src/d/b", "src/large"] {
         tree.set_mtime(path, 1_600_000_000, 5).expect("a time");
         let key = path.replace("src/", "to/");
-        w.put(key.as_bytes(), &[], &w.content(path));
+        w.put(key.as_bytes(), &[], &w.read(path));
     }
     let ended = w.haul("sync --json src/ @/to/").ends(0);
     assert_eq!((&ended.finished()["made"]["files"], ended.number("bytes")), (&0.into(), 0), "{ended}");
@@ -62,7 +62,7 @@ fn metadata_that_is_no_sense_is_passed_over() {
     }
     w.haul("cp -a @/in/ back").ends(0);
     for name in ["a", "b", "c", "d", "e"] {
-        assert_eq!(w.content(&format!("back/{name}")), name.as_bytes());
+        assert_eq!(w.read(format!("back/{name}")), name.as_bytes());
     }
 }
 
@@ -75,6 +75,6 @@ fn markers_of_other_tools_are_directories() {
     w.put(b"in/d/f", &[], b"x");
     w.haul("cp @/in/ back").ends(0);
     w.tree("want: empty/ d/");
-    std::fs::write(w.join("want/d/f"), "x").expect("written");
+    std::fs::write(w.path("want/d/f"), "x").expect("written");
     w.assert_same("want", "back", What::CONTENT);
 }

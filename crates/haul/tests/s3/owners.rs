@@ -4,16 +4,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-use crate::support::{Haul, World};
+use crate::support::{Program, World};
 
 /// Names of users and groups, each machine with its own numbers for them.
 const ONE: [&str; 3] = ["ana:4001", "bob:4002", "here:4003"];
 const TWO: [&str; 4] = ["ana:5001", "bob:4001", "stranger:4004", "other:4003"];
 
 /// The program on a machine with these users, which remembers its own.
-fn on(w: &World, machine: &str, names: &[&str], words: &str) -> Haul {
-    let knowing = haul_test::apart::knowing(&w.join(""), machine, names).expect("written");
-    w.haul(words).env("HAUL_STATE_DIR", w.join(format!("{machine}-state"))).through(&knowing)
+fn on(w: &World, machine: &str, names: &[&str], words: &str) -> Program {
+    let knowing = haul_test::apart::knowing(&w.path(""), machine, names).expect("written");
+    w.haul(words).env("HAUL_STATE_DIR", w.path(format!("{machine}-state"))).through(&knowing)
 }
 
 /// Owner, group and mode.
@@ -39,7 +39,7 @@ fn uploaded() -> World {
     let w = World::new();
     w.tree("src: known=5 large=2M here=5 nameless=5 stranger=5 root=5 d/");
     for (name, (uid, gid, mode), ..) in CASES {
-        let path = w.join("src").join(name);
+        let path = w.path("src").join(name);
         chown(&path, Some(uid), Some(gid)).expect("root may");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
     }
@@ -50,7 +50,7 @@ fn uploaded() -> World {
 #[track_caller]
 fn are(w: &World, place: &str, expected: impl Fn(&Case) -> (u32, u32, u32)) {
     for case in &CASES {
-        assert_eq!(of(&w.join(place).join(case.0)), expected(case), "{place}/{}", case.0);
+        assert_eq!(of(&w.path(place).join(case.0)), expected(case), "{place}/{}", case.0);
     }
 }
 
@@ -77,7 +77,7 @@ fn names_go_with_the_numbers_and_decide_on_another_machine() {
     assert_eq!((&back.finished()["made"]["files"], back.number("attributes")), (&0.into(), 0), "{back}");
     // Without trust no such bit at all, and the same owners.
     on(&w, "two", &TWO, "cp -a @/t/ careful").ends(0);
-    assert_eq!(of(&w.join("careful/known")), (5001, 5001, 0o755));
+    assert_eq!(of(&w.path("careful/known")), (5001, 5001, 0o755));
     // From bucket to bucket through a machine that does not know them.
     on(&w, "two", &TWO, "cp -a --verify @/t/ @/u/").ends(0);
     assert_eq!(w.header("u/here", "x-amz-meta-haul-owner").as_deref(), Some("here"));
@@ -98,7 +98,7 @@ fn numbers_decide_where_they_are_asked_for_and_where_there_are_no_names() {
     w.put(b"old/strange", &strange, b"x");
     w.put(b"old/alone", &[("x-amz-meta-mode", "100640"), ("x-amz-meta-haul-owner", "ana")], b"x");
     on(&w, "two", &TWO, "cp -a @/old/ old").ends(0);
-    assert_eq!(of(&w.join("old/none")), (4001, 4003, 0o640));
-    assert_eq!(of(&w.join("old/strange")), (4001, 4003, 0o640));
-    assert_eq!(of(&w.join("old/alone")), (0, 0, 0o640));
+    assert_eq!(of(&w.path("old/none")), (4001, 4003, 0o640));
+    assert_eq!(of(&w.path("old/strange")), (4001, 4003, 0o640));
+    assert_eq!(of(&w.path("old/alone")), (0, 0, 0o640));
 }

@@ -9,8 +9,8 @@ fn what_comes_in_becomes_an_object() {
     let w = World::new();
     w.tree("empty=0 small=100 middle=17M large=70M");
     for name in ["empty", "small", "middle", "large"] {
-        w.haul(&format!("cp - @/{name}")).stdin(w.join(name)).ends(0);
-        assert!(w.get(name) == w.content(name), "{name}");
+        w.haul(&format!("cp - @/{name}")).stdin(w.path(name)).ends(0);
+        assert!(w.get(name) == w.read(name), "{name}");
         assert_eq!(w.uploads(name), Vec::<String>::new());
     }
 }
@@ -23,7 +23,7 @@ fn an_object_goes_out() {
         w.haul(&format!("cp {name} @/{name}")).ends(0);
         for words in [format!("cp @/{name} -"), format!("cat @/{name}")] {
             let ended = w.haul(&words).ends(0);
-            assert!(ended.bytes == w.content(name), "{words}");
+            assert!(ended.bytes == w.read(name), "{words}");
         }
     }
     w.haul("cat @/none").run().says("no such");

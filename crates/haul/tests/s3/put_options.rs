@@ -7,7 +7,7 @@ fn headers_metadata_and_tags_are_as_was_asked_for() {
     let w = World::new();
     w.tree("src: page.html=100 data.nc=10 large.json=12M d/e=1");
     let flags = "--metadata project=mars --metadata Run=7 --cache-control no-store --tagging a=b&c=d --sse-c key --storage-class REDUCED_REDUNDANCY";
-    std::fs::write(w.join("key"), [7; 32]).expect("written");
+    std::fs::write(w.path("key"), [7; 32]).expect("written");
     // MinIO takes keys of customers over TLS alone: it says so, and that reaches the person.
     w.haul(&format!("cp {flags} src/ @/to/")).ends(23).says("secure");
     let flags = flags.replace("--sse-c key", "");

@@ -94,7 +94,7 @@ fn in_plain_text_where_tls_is_spoken_and_the_reverse() {
     w.haul("cp a @/a").arg("--ca-bundle").arg(&authority).ends(0);
     w.haul("cp @/a b").env("AWS_CA_BUNDLE", &authority).ends(0);
     w.haul("cp @/a c --no-verify-ssl").ends(0).says("WARNING");
-    assert_eq!((w.content("b"), w.content("c")), (w.content("a"), w.content("a")));
+    assert_eq!((w.read("b"), w.read("c")), (w.read("a"), w.read("a")));
     w.haul("cp a @/a -I --ca-bundle nowhere.pem").run().says("nowhere.pem");
     w.endpoint.url = sealed.replace("https:", "http:");
     failed(&w, "cp a @/x").says("https");
@@ -117,8 +117,8 @@ fn one_object_that_may_not_be_touched() {
         scripted.rule(When::method(method).path("denied"), .., Action::Answer(Answer::error(403, "AccessDenied")));
     }
     w.haul("cp @/to/ back").ends(23).says("access denied").says("Errors:      2");
-    assert_eq!((w.content("back/a"), w.content("back/z")), (w.content("src/a"), w.content("src/z")));
-    assert!(!w.join("back/denied").exists() && !w.join("back/large-denied").exists());
+    assert_eq!((w.read("back/a"), w.read("back/z")), (w.read("src/a"), w.read("src/z")));
+    assert!(!w.path("back/denied").exists() && !w.path("back/large-denied").exists());
 }
 
 #[test]

@@ -2,15 +2,12 @@
 
 use std::fmt::Write as _;
 use std::ops::Deref;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use haul_test::compare::What;
 use haul_test::objects::plain::{self, Answer};
 use haul_test::objects::{Endpoint, Minio, Scripted, Server};
-pub use haul_test::program::{Ended, Program as Haul, until};
+pub use haul_test::program::{Ended, Program, until};
 use haul_test::scratch::Scratch;
 
 /// The least size of a part that is not the last.
@@ -77,31 +74,10 @@ impl World {
         (world, scripted)
     }
 
-    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.path(path)
-    }
-
-    pub fn content(&self, path: &str) -> Vec<u8> {
-        self.read(path)
-    }
-
-    #[track_caller]
-    pub fn assert_same(&self, source: &str, target: &str, what: What) {
-        self.scratch.assert_same(source, target, what);
-    }
-
-    /// Another program, which must succeed; gives back its output.
-    #[track_caller]
-    pub fn tool(&self, program: &str, arguments: &[&str]) -> String {
-        let out = Command::new(program).args(arguments).current_dir(&self.work).env("LC_ALL", "C").output().expect("the tool runs");
-        assert!(out.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8_lossy(&out.stdout).into_owned()
-    }
-
     /// The program with these words, split at blanks. `@` stands for the bucket's address, `~` for the working directory.
-    pub fn haul(&self, words: &str) -> Haul {
+    pub fn haul(&self, words: &str) -> Program {
         let words = words.replace('@', &format!("s3://{}", self.bucket));
-        let program = self.program(Command::new(env!("CARGO_BIN_EXE_haul")), &words);
+        let program = self.scratch.haul(&words);
         let program = program.env("AWS_ENDPOINT_URL", &self.endpoint.url).env("AWS_REGION", &self.endpoint.region);
         let program = program.env("AWS_ACCESS_KEY_ID", &self.endpoint.access).env("AWS_SECRET_ACCESS_KEY", &self.endpoint.secret);
         // Nothing else on the machine may answer in place of these.

@@ -85,7 +85,7 @@ fn what_is_filtered_out_is_neither_sent_nor_deleted() {
     w.haul("sync --delete --delete-excluded --exclude *.tmp --exclude /tmp src/ @/to/").ends(0);
     assert_eq!(files(), "to/a.nc to/d/b.nc");
     w.haul("cp --include *.nc --exclude * @/to/ back").ends(0);
-    assert!(w.join("back/a.nc").exists() && !w.join("back/d").exists());
+    assert!(w.path("back/a.nc").exists() && !w.path("back/d").exists());
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn nothing_is_deleted_when_something_failed() {
     let w = World::new();
     w.tree("src: a=10 old: gone=10 a=10");
     w.haul("cp old/ @/to/").ends(0);
-    fs::write(w.join("src").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")), "x")
+    fs::write(w.path("src").join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")), "x")
         .expect("a name that is no text");
     w.haul("sync --delete src/ @/to/").ends(23).says("deletes skipped");
     assert!(w.keys().contains(&"to/gone".to_string()));
@@ -121,7 +121,7 @@ fn newer_objects_stay_with_u() {
     w.haul("cp -u src/ @/to/").ends(0);
     assert_eq!((w.get("to/a").len(), w.get("to/b").len()), (20, 10));
     w.haul("cp -u @/to/ src").ends(0);
-    assert_eq!((w.content("src/a").len(), w.content("src/b").len()), (20, 10));
+    assert_eq!((w.read("src/a").len(), w.read("src/b").len()), (20, 10));
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn equal_by_size_alone_or_by_content() {
     let tree = w.tree("src: a=10 b=10 c=9M");
     w.haul("cp src/ @/to/").ends(0);
     let put_at = |path: &str, content: &[u8], seconds| {
-        fs::write(w.join(path), content).expect("written");
+        fs::write(w.path(path), content).expect("written");
         tree.set_mtime(path, seconds, 0).expect("a time");
     };
-    let (b, c) = (w.content("src/b"), w.content("src/c"));
+    let (b, c) = (w.read("src/b"), w.read("src/c"));
     put_at("src/a", b"ten other.", 1_400_000_000);
     put_at("src/b", &b, 1_400_000_001);
     put_at("src/c", &c, 1_400_000_002);
@@ -168,13 +168,13 @@ fn a_source_that_is_not_there_empties_nothing() {
     for source in ["@/typo/", "@/typed/", "s3://no-such-bucket/", "s3://no-such-bucket/typo/"] {
         let ended = w.haul(&format!("sync --delete {source} back")).run();
         assert_ne!(ended.status.code(), Some(0), "{ended}");
-        assert!(w.join("back/kept").exists() && w.join("back/d/kept").exists(), "{ended}");
+        assert!(w.path("back/kept").exists() && w.path("back/d/kept").exists(), "{ended}");
     }
     w.request("DELETE", "/typed", &[], b"").success().expect("removed");
     // An empty bucket, or a directory that has nothing but its marker, is meant.
     w.put(b"marked/", &[], b"");
     w.haul("sync --delete @/marked/ back").ends(0);
-    assert_eq!(std::fs::read_dir(w.join("back")).expect("it is there").count(), 0);
+    assert_eq!(std::fs::read_dir(w.path("back")).expect("it is there").count(), 0);
 }
 
 /// A machine that has never seen the objects knows of their times by the listing alone.
@@ -188,14 +188,14 @@ fn the_services_times_can_be_taken() {
     w.haul("cp src/ @/to/").ends(0);
     for state in ["state", "other"] {
         let back = format!("back-{state}");
-        w.haul(&format!("cp --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.join(state)).ends(0);
+        w.haul(&format!("cp --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.path(state)).ends(0);
         w.assert_same("src", &back, What::CONTENT);
         for path in ["a", "d/b"] {
-            let time = fs::metadata(w.join(format!("{back}/{path}"))).and_then(|meta| meta.modified()).expect("a time");
+            let time = fs::metadata(w.path(format!("{back}/{path}"))).and_then(|meta| meta.modified()).expect("a time");
             let age = time.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs();
             assert!(age > 1_700_000_000, "{state} {path}: {age}");
         }
-        let again = w.haul(&format!("sync --json --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.join(state)).ends(0);
+        let again = w.haul(&format!("sync --json --server-times @/to/ {back}")).env("HAUL_STATE_DIR", w.path(state)).ends(0);
         assert_eq!(again.finished()["unchanged"]["files"], 2, "{}", again.out);
     }
 }

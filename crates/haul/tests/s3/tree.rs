@@ -21,14 +21,14 @@ fn rich(w: &World) {
          sticky/:1777 group/:2775 closed/x=3K closed/:0500 d/l->../a dangling->nowhere absolute->/etc/passwd p| d/q| large=9M",
     );
     let attribute = |path: &str, name: &str, value: &[u8]| {
-        lsetxattr(w.join(path), name, value, XattrFlags::empty()).expect("the file system keeps attributes");
+        lsetxattr(w.path(path), name, value, XattrFlags::empty()).expect("the file system keeps attributes");
     };
     attribute("src/a", "user.plain", b"value");
     attribute("src/a", "user.binary \u{e9}", b"\0\xff\n");
     attribute("src/large", "user.of-a-large-file", &[0xa5; 400]);
     attribute("src/none", "user.on-directory", b"yes");
     for (name, owner, group) in [("src/b", 1234, 5678), ("src/none", 65534, 100), ("src/dangling", 4321, 8765), ("src/p", 1, 2)] {
-        std::os::unix::fs::lchown(w.join(name), Some(owner), Some(group)).expect("as root");
+        std::os::unix::fs::lchown(w.path(name), Some(owner), Some(group)).expect("as root");
     }
     for (name, seconds, nanoseconds) in [
         ("src/a", 1_700_000_000, 123_456_789),
@@ -75,8 +75,8 @@ fn comes_back(w: &World) {
 fn names_of_one_file_and_holes_become_plain_objects() {
     let w = World::new();
     w.tree("src: a=3K");
-    fs::hard_link(w.join("src/a"), w.join("src/b")).expect("a link");
-    fs::File::create(w.join("src/hole")).and_then(|file| file.set_len(1 << 20)).expect("a hole");
+    fs::hard_link(w.path("src/a"), w.path("src/b")).expect("a link");
+    fs::File::create(w.path("src/hole")).and_then(|file| file.set_len(1 << 20)).expect("a hole");
     w.haul("cp -a src/ @/x/").ends(0).says("without hard links and holes");
     w.haul("cp -a @/x/ back").ends(0).never_says("without hard links");
     w.assert_same("src", "back", KEPT);
@@ -90,10 +90,10 @@ fn without_flags_times_and_modes_are_kept() {
     w.haul("cp src/ @/up/").ends(0);
     w.haul("cp @/up/ back").ends(0);
     for special in ["src/p", "src/d/q"] {
-        fs::remove_file(w.join(special)).expect("it is there");
+        fs::remove_file(w.path(special)).expect("it is there");
     }
     for (name, seconds, nanoseconds) in [("src/d", 1_234_567_892, 3), ("src", 1_234_567_893, 4)] {
-        set_mtime(&w.join(name), seconds, nanoseconds).expect("a time");
+        set_mtime(&w.path(name), seconds, nanoseconds).expect("a time");
     }
     w.assert_same("src", "back", What::USUAL);
     w.haul("sync src/ @/up/").moves_nothing();
@@ -113,7 +113,7 @@ fn any_name_that_a_key_can_have_comes_back() {
     let (good, bad): (Vec<_>, Vec<_>) = names().into_iter().partition(|name| std::str::from_utf8(name).is_ok());
     assert!(!bad.is_empty());
     for (index, name) in good.iter().enumerate() {
-        let path = w.join("src").join(OsStr::from_bytes(name));
+        let path = w.path("src").join(OsStr::from_bytes(name));
         // The server adds to a directory's name, and has no room for that beyond 255 bytes.
         if index % 3 == 0 && name.len() < 250 {
             fs::create_dir(&path).expect("a directory");
@@ -135,7 +135,7 @@ fn any_name_that_a_key_can_have_comes_back() {
 fn a_name_that_is_no_text_is_refused_and_the_rest_goes() {
     let w = World::new();
     w.tree("src: a=10 z=10 d/e=10");
-    let bad = w.join("src").join(OsStr::from_bytes(b"caf\xe9"));
+    let bad = w.path("src").join(OsStr::from_bytes(b"caf\xe9"));
     write_file(&bad, 10).expect("a file");
     let ended = w.haul("cp -a src/ @/up/").ends(23).says("caf\\xe9");
     assert_eq!(w.keys(), ["up/", "up/a", "up/d/", "up/d/e", "up/z"], "{ended}");
@@ -162,7 +162,7 @@ fn the_slash_says_what_is_meant() {
     w.haul("cp @/two/ back2/two --mkpath").ends(0);
     w.assert_same("src", "back2/two", What::CONTENT);
     w.haul("cp @/twofold back3").ends(0);
-    assert_eq!(w.content("back3"), b"x");
+    assert_eq!(w.read("back3"), b"x");
     w.haul("cp @/tw back4").ends(23).says("no such");
 }
 
@@ -197,13 +197,13 @@ fn a_directory_of_many_pages_is_gone_through_whole() {
     let w = World::new();
     w.tree("src/");
     for index in 0..1100 {
-        write_file(&w.join(format!("src/{index:04}")), index % 7).expect("a file");
+        write_file(&w.path(format!("src/{index:04}")), index % 7).expect("a file");
     }
     w.haul("cp -a src/ @/up/").ends(0);
     w.haul("cp -a @/up/ back").ends(0);
     w.assert_same("src", "back", KEPT);
     for index in (0..1100).filter(|index| index % 3 != 0) {
-        fs::remove_file(w.join(format!("src/{index:04}"))).expect("it is there");
+        fs::remove_file(w.path(format!("src/{index:04}"))).expect("it is there");
     }
     let ended = w.haul("sync -a --delete --json src/ @/up/").ends(0);
     assert_eq!(ended.finished()["deleted"]["files"], 733, "{ended}");

@@ -12,8 +12,6 @@ use haul_test::rogue::{Answer, Asked, Rogue, Thing, attrs, dir, file, kind, name
 use haul_test::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::support::haul;
-
 /// A destination with a tree beside it that must stay as it is.
 struct Victim {
     server: Rogue,
@@ -24,9 +22,7 @@ const CANARY: &str = "outside: x=6 y/z=6";
 
 impl Victim {
     fn new(tree: Thing, lie: impl Fn(&Asked<'_>) -> Answer + Send + Sync + 'static) -> Victim {
-        let scratch = Scratch::new();
-        scratch.tree(CANARY);
-        Victim { server: Rogue::new(tree, lie).expect("bash is there, and a port"), scratch }
+        Victim { server: Rogue::new(tree, lie).expect("bash is there, and a port"), scratch: Scratch::with(CANARY) }
     }
 
     fn honest(tree: Thing) -> Victim {
@@ -34,7 +30,7 @@ impl Victim {
     }
 
     fn program(&self, words: &str) -> Program {
-        haul(&self.scratch, words, ["--no-agent".as_ref(), "-e".as_ref(), self.server.command().as_os_str()]).alone()
+        self.scratch.haul(words).args(["--no-agent", "-e"]).arg(self.server.command()).alone()
     }
 
     /// Runs it: nothing happens outside the destination, and no escape code is printed.
@@ -47,8 +43,7 @@ impl Victim {
 
     #[track_caller]
     fn nothing_happened_outside(&self) {
-        let canary = Scratch::new();
-        canary.tree(CANARY);
+        let canary = Scratch::with(CANARY);
         assert_same(&canary.path("outside"), &self.scratch.path("outside"), What::CONTENT);
         let mut beside = self.scratch.entries("");
         beside.retain(|name| name != "outside" && name != "dst");

@@ -8,7 +8,7 @@ use haul_test::program::until;
 use haul_test::pty::Terminal;
 use haul_test::scratch::entries;
 
-use crate::support::{SAME, World, account};
+use crate::support::{SAME, World, account, plenty};
 
 /// For everything that a person would wait for here.
 const SOON: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ fn assert_asked(screen: &str, question: &str, times: usize) {
 #[test]
 fn a_password_is_asked_for_once_and_several_sessions_come_of_it() {
     for (lines, method) in [(PASSWORD, "password"), (QUESTIONS, "keyboard-interactive/pam")] {
-        let p = Person::of(World::plenty(lines));
+        let p = Person::of(plenty(lines));
         let mut session = p.starts("cp -j 4 src/ @/there");
         session.answers("assword:", &p.account.password);
         let screen = session.ends(0);
@@ -98,7 +98,7 @@ fn a_password_is_asked_for_once_and_several_sessions_come_of_it() {
 
 #[test]
 fn a_key_asks_nobody() {
-    let p = Person::of(World::plenty(""));
+    let p = Person::of(plenty(""));
     assert_asked(&p.starts("cp -j 4 src/ @/there").ends(0), "assword", 0);
     let server = &p.world.server;
     assert!(server.logins() == 1 && server.sessions() >= 2, "{} logins, {} sessions", server.logins(), server.sessions());

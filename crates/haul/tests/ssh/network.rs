@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use haul_test::program::Running;
 
-use crate::support::{DIRECTIONS, SAME, World};
+use crate::support::{DIRECTIONS, SAME, World, plenty};
 
 /// ssh's own patience, shorter than haul's defaults: it is the user's to set.
 const SHORT: &str = "--ssh-option ServerAliveInterval=1 --ssh-option ServerAliveCountMax=2 --ssh-option ConnectTimeout=3";
@@ -50,7 +50,7 @@ fn a_port_at_which_nobody_listens_or_speaks_ssh_is_named() {
 /// Starts a run with the flags in either direction, and has it `harmed` when some files have arrived; after that another run finishes.
 fn when_it_has_begun(flags: &str, harmed: impl Fn(&World, Running, &str)) {
     for (ends, copy) in DIRECTIONS {
-        let w = World::plenty("");
+        let w = plenty("");
         let mut run = w.haul(&format!("cp --bwlimit 6M {flags} {ends}")).start();
         run.until("it has begun", || w.has(copy) && w.list(copy).len() > 3);
         harmed(&w, run, copy);

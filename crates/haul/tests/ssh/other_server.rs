@@ -9,8 +9,6 @@ use haul_test::proftpd::Proftpd;
 use haul_test::scratch::Scratch;
 use haul_test::tree::spread;
 
-use crate::support::haul;
-
 /// It sets no times of links.
 const SAME: What = What { symlink_mtime: false, ..crate::support::SAME };
 
@@ -28,7 +26,7 @@ fn a_tree_with_odd_names_goes_there_and_comes_back() {
     for name in names {
         s.write(s.path("src/odd").join(OsStr::from_bytes(name)), name);
     }
-    let haul = |words: &str| haul(&s, words, [OsStr::new("-F"), server.config().as_ref()]).alone();
+    let haul = |words: &str| s.haul(words).arg("-F").arg(server.config()).alone();
     // No server of this make can set what belongs to a link: their times differ for good, and that is no difference.
     s.sh("touch -h -d 2020-02-02 src/l src/d/up src/dangling");
     haul("cp -j 4 src/ testhost:~/there").ends(0);
@@ -57,7 +55,7 @@ fn a_link_there_is_not_followed_out_of_the_destination() {
     let before = s.read("outside/deep/x");
     for verb in ["cp", "sync"] {
         let words = format!("{verb} src/ testhost:~/there");
-        haul(&s, &words, [OsStr::new("-F"), server.config().as_ref()]).alone().run().code_of(&[0, 23]);
+        s.haul(&words).arg("-F").arg(server.config()).alone().run().code_of(&[0, 23]);
         assert_eq!(s.read("outside/deep/x"), before);
         assert!(!s.has("outside/new"), "{verb}");
     }
@@ -66,10 +64,9 @@ fn a_link_there_is_not_followed_out_of_the_destination() {
 #[test]
 fn a_server_that_does_requests_side_by_side_gives_each_file_its_time() {
     let server = parallel().expect("bash and sftp-server are there, and a port");
-    let s = Scratch::new();
-    s.tree("src: large=2M a=5:0640 empty=0 d/b=300K d/c=200K");
+    let s = Scratch::with("src: large=2M a=5:0640 empty=0 d/b=300K d/c=200K");
     spread(&s.path("src/many"), 4, 50, 3000).expect("made");
-    let haul = |words: &str| haul(&s, words, [OsStr::new("--no-agent"), OsStr::new("-e"), server.command().as_ref()]).alone().ends(0);
+    let haul = |words: &str| s.haul(words).args(["--no-agent", "-e"]).arg(server.command()).alone().ends(0);
     // New files, which are made under their names, and old ones, which are staged.
     for flags in ["", "-I -a"] {
         haul(&format!("cp {flags} src/ testhost:~/there"));

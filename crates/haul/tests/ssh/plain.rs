@@ -4,9 +4,10 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use haul_test::scratch::Scratch;
 use rustix::process::Signal;
 
-use crate::support::{SAME, World};
+use crate::support::{SAME, World, plenty};
 
 #[test]
 fn a_tree_goes_there_and_comes_back_with_one_login_each() {
@@ -41,7 +42,7 @@ fn both_ends_may_be_remote() {
 
 #[test]
 fn a_server_that_allows_one_session_is_lived_with() {
-    let w = World::plenty("MaxSessions 1");
+    let w = plenty("MaxSessions 1");
     w.haul("cp -j 4 src/ testhost:~/there").ends(0);
     w.assert_same("src", "there", SAME);
     assert_eq!(w.server.logins(), 1);
@@ -102,7 +103,7 @@ fn a_killed_upload_goes_on_where_it_was() {
     std::thread::sleep(Duration::from_millis(2500));
     run.signal(Signal::KILL);
     run.wait();
-    w.haul("jobs").ends(0).out_has("1 large file started");
+    Scratch::haul(&w, "jobs").ends(0).out_has("1 large file started");
     w.haul("cp --chunk-size 1M src/ testhost:~/there").ends(0).out_has("Resumed:");
     w.assert_same("src", "there", SAME);
 }
@@ -187,7 +188,7 @@ fn a_move_keeps_a_source_that_may_be_the_destination_itself() {
 
 #[test]
 fn a_master_of_the_users_own_is_all_that_is_used() {
-    let w = World::plenty("MaxSessions 1");
+    let w = plenty("MaxSessions 1");
     w.server.write("ssh_config", format!("{}  ControlPath {}", w.server.read("ssh_config"), w.path("c-%C").display()));
     let ssh = |words: &[&str]| {
         let mut command = Command::new("ssh");

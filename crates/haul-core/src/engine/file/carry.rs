@@ -75,8 +75,8 @@ fn land(cx: &Context, ends: &Ends, chunk: &Chunk) -> Result<Box<[u8]>> {
     landed
 }
 
-/// Sends a chunk. What takes longer than a second or two goes in steps, and the journal hears of those that have landed:
-/// `chunk` is then what was still to do. Where a hash of the whole is wanted, or parts of a service are meant, it goes at once.
+/// Sends a chunk, in steps of about a second that the journal records as they land: `chunk` becomes what is left. Not in steps
+/// where a hash of the whole is wanted, or for parts of an object store.
 fn carry(cx: &Context, ends: &Ends, chunk: &mut Chunk) -> Result<Option<u128>> {
     let whole = cx.job.verify || ends.delta.is_some() || matches!(cx.target().caps().write, WriteStyle::Parts { .. });
     let Some(session) = ends.session.filter(|_| !whole && cx.journal.keeps()) else { return carry_at(cx, ends, chunk.at.clone()) };

@@ -13,9 +13,8 @@ use crate::store::{Landed, Receipt};
 
 use super::open_file::{Ends, OpenFile};
 
-/// The source is still what was read, what was written is what was read, then the final name. What verifying takes goes to
-/// `spent.reading` and `spent.hashing`, what the last look at the source takes to `spent.metadata`. Where the content goes
-/// with the commit, that is counted as writing, and is in `spent` for its sum only.
+/// Checks that the source is unchanged, verifies if requested, and commits. Verifying counts as `spent.reading` and
+/// `spent.hashing`, the last look at the source as `spent.metadata`, content that is sent by the commit as writing.
 pub fn conclude(cx: &Context, file: &OpenFile, ends: &Ends, entry: &mut Entry, receipts: &[Receipt], spent: &mut Spent) -> Result<Landed> {
     let showing = ends.shown.finish(&cx.meter, &*ends.source, &*ends.sink)?;
     cx.out.report().times.hashing += showing;

@@ -112,8 +112,7 @@ fn same_content(cx: &Context, file: &OpenFile, entry: &Entry, (store, name): (&d
     same
 }
 
-/// Whether two files have the same content, as far as what a store keeps of one of them can tell: then only the other is
-/// read, or neither.
+/// Whether two files have the same content. Where a store keeps a checksum of one of them, only the other is read, or neither.
 fn told(
     cx: &Context,
     (ours, ours_spent): (&dyn Source, &mut Spent),
@@ -127,9 +126,9 @@ fn told(
         }
     }
     for (judging, read, spent) in [(theirs, ours, ours_spent), (ours, theirs, theirs_spent)] {
-        if let Some(mut judge) = retry(|| judging.verifier())? {
-            cx.meter.look(read, 0..size, spent, &mut |bytes| judge.update(bytes))?;
-            if let Some(same) = judge.verdict() {
+        if let Some(mut verifier) = retry(|| judging.verifier())? {
+            cx.meter.look(read, 0..size, spent, &mut |bytes| verifier.update(bytes))?;
+            if let Some(same) = verifier.verdict() {
                 return Ok(Some(same));
             }
         }

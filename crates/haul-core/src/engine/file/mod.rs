@@ -1,6 +1,5 @@
-//! Large files: each is opened once, moved in chunks by one worker or by several, and finished by whoever lands the last.
-//!
-//! `run.rs` has the stages in their order.
+//! Large files: opened once, moved in chunks by one worker or several, finished by the worker that lands the last chunk. `run.rs`
+//! has the stages in order.
 
 mod carry;
 mod commit;

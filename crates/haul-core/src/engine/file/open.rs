@@ -64,8 +64,8 @@ pub fn join(cx: &Context, file: &Arc<OpenFile>) -> Result<Option<Arc<Ends>>> {
     Ok(Some(ends))
 }
 
-/// What it takes at the source goes to `spent.reading`, comparing versions to `spent.hashing`. An answer that brings the
-/// content is counted as reading, and is in `spent` for its sum only.
+/// Opening counts as `spent.reading`, comparing versions as `spent.hashing`; content that comes with the answer to open counts as
+/// reading.
 fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, spent: &mut Spent) -> Result<Ends> {
     let source = open_source(cx, file, &mut state.entry, spent)?;
     let entry = &state.entry;
@@ -90,6 +90,9 @@ fn open(cx: &Context, file: &OpenFile, state: &mut State, flight: &Arc<Flight>, 
     if resumed > 0 {
         cx.out.report().resumed_bytes += resumed;
         cx.out.tally.resumed_bytes.fetch_add(resumed, Ordering::Relaxed);
+    }
+    if file.replaces() && !in_place {
+        cx.warn_of_gap();
     }
     // What was changed meanwhile, or came out wrong, moves as a whole the second time.
     let compares = file.replaces() && !in_place && !file.is_second_try() && cx.job.delta && cx.source(&file.work).outlines();
@@ -159,7 +162,8 @@ fn kept(cx: &Context, file: &OpenFile, entry: &Entry, name: &Name) -> Option<Wri
     }
 }
 
-/// What an earlier run has landed of this version of the file. What it landed of another is abandoned.
+/// The receipts of an earlier run that still hold: all of them under the same boot of this machine, else those whose hash matches,
+/// since a page cache does not survive a crash. Rereading counts as verifying.
 fn earlier(cx: &Context, entry: &Entry, name: &Name, spent: &mut Spent) -> Result<Option<Write>> {
     let old = match cx.past.take(&name.path(), &entry.stamp()) {
         Resume::Fresh => return Ok(None),
@@ -223,8 +227,8 @@ fn anew(cx: &Context, entry: &Entry, name: &Name, chunk: u64, in_place: bool) ->
     Ok(Write { sink, chunk, session, receipts: Vec::new(), parts: HashMap::new() })
 }
 
-/// A chunk whose hash is wanted is lost as a whole, so that it is about two seconds' work. The parts of a service have the
-/// size that was asked for. A source that gives a file only from its start gives it in one piece.
+/// A chunk with a hash is lost as a whole, so it is about two seconds' work. Parts of an object store have the size asked for. A
+/// source without ranges is read in one piece.
 fn chunk_of(cx: &Context, file: &OpenFile, source: &dyn Source, entry: &Entry) -> u64 {
     let caps = cx.target().caps();
     let steps = cx.job.verify && !matches!(caps.write, WriteStyle::Parts { .. });
@@ -240,8 +244,7 @@ fn announce(cx: &Context, name: &Name, entry: &Entry) -> Option<u32> {
     cx.journal.intent(&name.dir.path(), &mut std::iter::once(&token[..])).ok()
 }
 
-/// Bytes of the unfinished write of a file: less than what landed if somebody has cut it since. Where it has no name of its
-/// own, it keeps what it was given.
+/// Bytes of the unfinished write of a file: less than what landed if somebody has truncated it since.
 fn staged_size(cx: &Context, name: &Name, entry: &Entry) -> Result<u64> {
     let Some(token) = staging_token(cx, name, entry) else { return Ok(u64::MAX) };
     match retry(|| cx.target().stat(&Name::new(&name.dir, &token.0), MetaMask::NONE)) {
@@ -268,7 +271,7 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &
     }
     let Ok(written) = sink.reread() else { return Vec::new() };
     let mut again = Spent::default();
-    let proven = |receipt: &Receipt| {
+    let verified = |receipt: &Receipt| {
         if !old.landed.is_foreign(receipt.index) {
             return true;
         }
@@ -282,7 +285,7 @@ fn trusted(cx: &Context, old: &Session, sink: &dyn Sink, entry: &Entry, spent: &
         }
         whole
     };
-    let receipts = old.landed.receipts().filter(proven).collect();
+    let receipts = old.landed.receipts().filter(verified).collect();
     cx.out.report().times.verifying += again.reading;
     spent.hashing += again.hashing;
     spent.writing += again.reading;

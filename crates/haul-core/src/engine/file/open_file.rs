@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::engine::clock::Flight;
 use crate::entry::{Entry, Name};
@@ -15,6 +15,7 @@ use crate::store::{Chunk, Receipt, Sink, Source, Token};
 
 use super::delta::Delta;
 use super::shown::Shown;
+use crate::lock::lock;
 
 /// An entry of a reference tree, with the number of the tree in the job.
 pub type Reference = (usize, Entry);
@@ -65,10 +66,6 @@ pub struct Ends {
     pub delta: Option<Delta>,
     pub shown: Shown,
     pub flight: Arc<Flight>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for OpenFile {

@@ -24,8 +24,8 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) {
     }
 }
 
-/// Nothing moves if the content is there already, has its like in a reference tree, or is copied by the system that holds
-/// both ends. Else both ends are opened, chunks moved, and the whole committed by the worker who is the last one out.
+/// Nothing moves if the content is there already, is in a reference tree, or is copied by the system that holds both ends. Else
+/// opens both ends and moves chunks; the last worker commits.
 fn stages(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
     if cx.source(&file.work).caps().streams || cx.target().caps().streams {
         return stream::perform(cx, file);

@@ -1,5 +1,4 @@
-//! A source whose size is known only at its end, or a destination that takes bytes only from the start to the end: one worker
-//! moves them, in order.
+//! Sources of unknown size, and destinations that take bytes only in order: one worker moves them.
 
 use std::io::{ErrorKind as IoKind, Read};
 use std::sync::Arc;
@@ -35,8 +34,8 @@ pub fn perform(cx: &Arc<Context>, file: &Arc<OpenFile>) -> Result<()> {
     Ok(())
 }
 
-/// Moves the content; an error after the start is left in the file's state. The first bytes are read before anything is
-/// created, so that what ends with them is written as a file of a known size.
+/// Moves the content; an error after the start is left in the file's state. Reads the first bytes before it creates anything:
+/// content that ends within them is written as a file of known size.
 fn pour(cx: &Context, file: &OpenFile, flight: &Arc<Flight>) -> Result<Ends> {
     let mut entry = file.entry();
     let source = retry(|| cx.source(&file.work).open(&entry, cx.job.links.follow)).map_err(Error::of_source)?;

@@ -2,6 +2,9 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 
+use std::io::{Read, Write};
+
+use super::frames::{Kind, header};
 use super::*;
 
 /// The reader that a listening end has: what arrived.

@@ -13,8 +13,8 @@ use crate::agent::wire::{Parser, Writer, protocol_error};
 const REPORT: u64 = 256 << 20;
 
 impl Agent {
-    /// Parts that say how many bytes have been read since the last; then the encoded outline behind such numbers; at the end
-    /// the size that was outlined.
+    /// The bytes read since the last such part, repeatedly; then the encoded outline behind such numbers; at the end the outlined
+    /// size.
     pub(super) fn outline(&self, from: &mut Parser<'_>, reply: &Reply<'_>) -> Result<()> {
         let file = self.files.get(from.number()?)?;
         let average = from.small()?;

@@ -10,7 +10,7 @@ use crate::agent::direct::{self, EncryptedLink, Kernel, Listener, Ports};
 
 use crate::agent::encrypt::{Acceptor, Connector, Secret};
 use crate::agent::wire::{Parser, Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Connections that one request may ask for.
 const MOST: u64 = 64;
@@ -63,8 +63,8 @@ impl Agent {
         self.accept((high > 0).then_some((low, high)), secret, false, to)
     }
 
-    /// Accepts connections under a secret for as long as the process lives; answers with the port. A `reader` may read what
-    /// has been opened here, and nothing else.
+    /// Accepts connections under a secret for the lifetime of the process; answers with the port. A `reader` may read what is open
+    /// here, and nothing else.
     pub(super) fn accept(self: &Arc<Self>, ports: Ports, secret: Secret, reader: bool, to: &mut Writer) -> Result<()> {
         let listener = Listener::new(ports, Acceptor::new(secret))?;
         to.number(listener.port()?.into());

@@ -10,7 +10,7 @@ use haul_core::store::{Sink, Source};
 use crate::agent::frame::Frame;
 use crate::agent::ops;
 use crate::agent::wire::protocol_error;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Open files at the most: a peer that opens without end is stopped.
 const MOST: usize = 16 << 10;

@@ -1,5 +1,5 @@
-//! Generated roots: a source whose bytes cost nothing and a sink that keeps nothing, so that the network can be measured by
-//! the code that moves files, without any disk. They have a request of their own, and no path leads to them.
+//! Generated roots: a source without cost and a sink that keeps nothing, to measure the network with the code that moves files.
+//! They have a request of their own; no path leads to them.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use haul_core::error::Result;
 use super::{Agent, Root};
 use crate::agent::measure::Tally;
 use crate::agent::wire::{Parser, Writer, protocol_error};
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// The kinds of what is made up, as they stand in the request.
 pub const SOURCE: u8 = 0;

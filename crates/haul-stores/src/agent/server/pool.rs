@@ -13,7 +13,7 @@ use haul_core::error::{Error, ErrorKind, Remedy};
 use super::{Agent, Peer, Reply, in_parts};
 use crate::agent::frame::{Frame, kind};
 use crate::agent::wire::Writer;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Answers in parts that may be in flight: one for each worker that the other end may have.
 const IN_PARTS: usize = 4096;
@@ -68,8 +68,8 @@ impl Agent {
         nobodys.into_iter().for_each(|job| self.refuse(job));
     }
 
-    /// One thread more, if there is work for it. What comes back would wait for ever: nobody is at work, and the system
-    /// gives no thread.
+    /// Starts another thread if there is work for it. Returns work that would wait for ever: no thread runs, and the system gives
+    /// none.
     fn staff(self: &Arc<Self>, jobs: &mut Jobs) -> VecDeque<Job> {
         if jobs.waiting.len() <= jobs.idle {
             return VecDeque::new();

@@ -17,7 +17,7 @@ use crate::agent::link::{IDLE_TIMEOUT, Link, Ticket};
 use crate::agent::ops;
 use crate::agent::wire::{Parser, Writer, protocol_error};
 use crate::local::copy::copy_range;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 /// Connections to another remote host.
 const LINKS: u32 = 4;
@@ -52,8 +52,8 @@ impl Agent {
         Ok(())
     }
 
-    /// File being written here, number of the remote host that has the source (0 is this one), number of the source there, range,
-    /// whether its hash is wanted, which is the answer.
+    /// The file written here, the remote host that has the source (0: this one), the source's number there, the range, and whether
+    /// its hash is wanted, which is the answer.
     pub(super) fn pull(&self, from: &mut Parser<'_>, to: &mut Writer) -> Result<()> {
         let file = self.files.get(from.number()?)?;
         let (peer, number, at, wanted) = (from.number()?, from.number()?, from.range()?, from.flag()?);

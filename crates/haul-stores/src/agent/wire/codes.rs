@@ -8,7 +8,7 @@ use haul_core::hash::Algorithm;
 use haul_core::store::{Proof, Who};
 
 use super::protocol_error;
-use crate::lock::lock;
+use haul_core::lock::lock;
 
 fn code<T: PartialEq>(table: &[T], value: T) -> u8 {
     table.iter().position(|other| *other == value).unwrap_or(0) as u8

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use haul_core::entry::{Dir, Entry, MetaMask, Name, Stamp, Time, Xattrs};
 use haul_core::error::{Error, Remedy, Result};
-use haul_core::hash::Algorithm;
 use haul_core::store::{Caps, Landed, Receipt, Space, Volume, WriteStyle};
 use haul_core::varint;
 
@@ -226,7 +225,6 @@ impl<'a> Parser<'a> {
             folds_case,
             bundle_bytes: 1 << 20,
             bundle_files: 1000,
-            hashes: Algorithm::ALL.to_vec(),
             proof,
             ..Caps::minimal()
         })

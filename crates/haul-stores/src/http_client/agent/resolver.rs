@@ -71,8 +71,8 @@ impl Addresses {
         filled
     }
 
-    /// What is known and fresh. The first who finds it stale gets nothing and resolves again; the others go on with
-    /// what there is meanwhile.
+    /// The cached addresses if fresh. The first caller who finds them stale gets nothing and resolves again; the others use the
+    /// old ones meanwhile.
     fn kept(&self, key: &str, now: Instant) -> Option<Vec<SocketAddr>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let one = known.get_mut(key)?;

@@ -1,5 +1,4 @@
-//! TLS over a connection of the agent's. The agent has a connector of its own, which lets nobody say what is believed
-//! (`verify.rs`); but for that this is the same.
+//! TLS over a connection of the agent's: its own connector, but with the verifier of `verify.rs`.
 
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
@@ -70,8 +69,8 @@ impl fmt::Debug for TlsTransport {
     }
 }
 
-/// The connection below. All that is enciphered goes by one call of the system, where the agent's adapter makes one for each
-/// record of 16 KiB: putting a GiB costs 0.21 CPU seconds, and 0.25 without it.
+/// The connection below. One system call writes all records, where the agent's adapter makes one per record of 16 KiB: 0.21 CPU
+/// seconds per uploaded GiB instead of 0.25.
 struct Below(TransportAdapter, NextTimeout);
 
 impl Read for Below {

@@ -1,8 +1,8 @@
-//! What TLS believes: rustls' own verifier, and a server's certificate that is itself in the bundle.
+//! rustls' verifier, which also accepts a server's certificate that is itself in the bundle.
 //!
-//! A small server often has one certificate, made by `openssl req -x509`, which signs itself and says of itself that it may
-//! sign others. The library refuses such a one as a server's whatever the roots are; curl and the AWS command line take it
-//! when it is in the bundle. So does this: name and dates are still checked, and the bytes must be those of a root.
+//! `openssl req -x509` makes a certificate that signs itself and is marked as an authority; small servers use such. rustls
+//! rejects it, curl and the AWS command line accept it if it is in the bundle. Name and dates are checked all the same, and the
+//! bytes must be those of a root.
 
 use std::sync::Arc;
 

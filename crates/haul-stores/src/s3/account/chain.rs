@@ -1,7 +1,7 @@
-//! The places where a credential may be, looked at in the order of the AWS command line.
+//! The places of credentials, looked at in the order of the AWS command line.
 //!
 //! ```text
-//! variables            unless --profile was said
+//! variables            unless --profile was given
 //! role of the profile  role_arn with source_profile or credential_source; the source is looked for in the same way
 //! web identity         variables, then the profile
 //! SSO                  the profile; the token that `aws sso login` left
@@ -11,22 +11,24 @@
 //! container, instance  their own servers
 //! ```
 //!
-//! Files are read here; the library's providers (`reqsign-aws-core`) fetch the rest, configured by
-//! their settings and not left to read the files themselves: they know neither sessions of SSO nor roles of profiles.
+//! Files are read here: the library's providers (`reqsign-aws-core`) know neither SSO sessions nor roles of profiles. They fetch
+//! the rest.
+
+mod signing;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use http::Uri;
-use http::request::Parts;
 use reqsign_aws_core as aws;
-use reqsign_core::{Context, ProvideCredential, SignRequest};
+use reqsign_core::{Context, ProvideCredential};
 
 use super::io::{CredentialIo, block_on, words};
 use super::profile::{Profiles, Section};
 use super::{Account, Credential, DEFAULT_REGION, Environment, Named};
-use crate::s3::sign::{Payload, Signer};
+use crate::s3::sign::Signer;
+use signing::Signing;
 
 /// A profile names a profile names a profile: no more than this many.
 const DEEPEST: usize = 8;
@@ -40,8 +42,8 @@ pub(super) struct Found {
     pub(super) place: String,
 }
 
-/// The first credential there is. A place that is set up but fails is an error; a place that is not set up is passed by.
-/// If there is none the error, of kind `Denied`, tells every place that was looked at.
+/// The first credential found. A place that is configured but fails is an error; others are passed. If there is none the error, of
+/// kind `Denied`, lists the places.
 pub(super) fn find(account: &Account) -> Result<Found> {
     let environment = &account.asked.environment;
     let profiles = Profiles::read(environment)?;
@@ -373,36 +375,6 @@ fn is_own_server(url: &str) -> bool {
         Some("https") => !host.is_empty(),
         Some("http") => is_local,
         _ => false,
-    }
-}
-
-/// Signs what is sent to STS, at the place where STS is.
-#[derive(Debug)]
-struct Signing {
-    signer: Signer,
-    io: CredentialIo,
-}
-
-impl SignRequest for Signing {
-    type Credential = aws::Credential;
-
-    async fn sign_request(
-        &self,
-        _: &Context,
-        request: &mut Parts,
-        credential: Option<&aws::Credential>,
-        _: Option<Duration>,
-    ) -> reqsign_core::Result<()> {
-        let credential = credential.ok_or_else(|| reqsign_core::Error::credential_invalid("nothing to sign with"))?;
-        let (id, secret) = (credential.access_key_id.clone(), credential.secret_access_key.clone());
-        let credential = Arc::new(Credential::new(id, secret, credential.session_token.clone(), None));
-        let hash = request.headers.get("x-amz-content-sha256").and_then(|hash| hash.to_str().ok()).unwrap_or_default().to_string();
-        // The library writes the query as a form has it, and what is signed is written otherwise.
-        let uri = self.io.redirected(&request.uri).to_string().replace('+', "%20").replace('*', "%2A").replace("%7E", "~");
-        request.uri = uri.parse().unwrap_or_else(|_| request.uri.clone());
-        let signed =
-            self.signer.sign(&request.method, &request.uri, &mut request.headers, Payload::Hash(&hash), &credential, SystemTime::now());
-        signed.map_err(|error| reqsign_core::Error::request_invalid(error.to_string()))
     }
 }
 

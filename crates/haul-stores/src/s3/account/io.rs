@@ -1,5 +1,5 @@
-//! How the library of credential providers reaches the world: files, programs, servers, each with a bound. Its functions are
-//! asynchronous in form only: whatever they wait for is awaited here by blocking, so that no runtime is needed.
+//! The library of credential providers gets files, programs and servers through this, each with a bound. Its functions are
+//! asynchronous in form only: they block, so that no runtime is needed.
 
 use std::fmt;
 use std::future::Future;
@@ -193,8 +193,7 @@ fn collected(pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// A command as people write it in settings, in words: blanks part them, quotes and backslashes keep blanks. It is never
-/// given to a shell.
+/// Splits a command of the settings into words: blanks separate, quotes and backslashes keep blanks. It is never given to a shell.
 pub(super) fn words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

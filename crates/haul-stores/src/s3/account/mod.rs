@@ -47,8 +47,8 @@ pub fn profiles(environment: &Environment) -> Vec<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountOptions {
     pub profile: Option<String>,
-    /// Only the profile says which server, region and keys: none of the variables that do counts, and `endpoint_url` and
-    /// `region` are to be left out.
+    /// Only the profile sets server, region and keys: variables for them do not count, and `endpoint_url` and `region` must be
+    /// unset.
     pub profile_alone: bool,
     pub endpoint_url: Option<String>,
     pub region: Option<String>,
@@ -134,8 +134,7 @@ impl Account {
         Ok(Account { asked: asked.clone(), profile, endpoint, region, addressing, bundle, held, seeking })
     }
 
-    /// Whose the requests are, in a word that stays the same when credentials are renewed: the profile, or the access key
-    /// where that is set and does not expire.
+    /// The account in a word that stays when credentials are renewed: the profile, or the access key if set and permanent.
     pub fn scope(&self) -> String {
         let environment = &self.asked.environment;
         let key = environment.get("AWS_ACCESS_KEY_ID").filter(|key| !key.is_empty() && environment.get("AWS_SESSION_TOKEN").is_none());
@@ -178,8 +177,8 @@ impl Account {
         AgentConfig { verify: !self.asked.tls.no_verify_ssl, ca_bundle: self.bundle.clone(), connect, idle_timeout, ..usual }
     }
 
-    /// What to sign with now, or none for unsigned requests. Cheap while the one that is kept is good; within five minutes
-    /// of its end one thread gets the next and the others go on with it.
+    /// The credential to sign with, none for unsigned requests. Cached; within five minutes of its end one thread gets the next
+    /// and the others continue with it.
     pub fn credential(&self) -> Result<Option<Arc<Credential>>> {
         self.credential_at(SystemTime::now())
     }
@@ -202,8 +201,8 @@ impl Account {
         self.seek(turn, kept.as_ref(), now).map(Some)
     }
 
-    /// What to sign with after the service said that `spent` has expired: what another thread has found meanwhile, or what
-    /// the chain finds now. If that is the same again it is an error of kind `Denied`.
+    /// The credential after the service said that `spent` has expired: one that another thread got meanwhile, or the chain's. If
+    /// it is the same again, an error of kind `Denied`.
     pub fn refresh(&self, spent: &Arc<Credential>) -> Result<Option<Arc<Credential>>> {
         self.refresh_at(spent, SystemTime::now())
     }

@@ -14,8 +14,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// The style to try first: virtual hosts at AWS, where a certificate covers the name, paths anywhere else, as
-    /// most other services want them.
+    /// The style to try first: virtual hosts at AWS, whose certificate covers the name, paths elsewhere.
     pub fn likely(endpoint: &Endpoint, bucket: &str) -> Style {
         let suits = super::check_new_bucket(bucket).is_ok() && !(endpoint.tls && bucket.contains('.'));
         if endpoint.is_aws() && suits { Style::Virtual } else { Style::Path }

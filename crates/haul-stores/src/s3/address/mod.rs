@@ -17,8 +17,8 @@ pub use pattern::Pattern;
 /// Bytes that a key can have.
 pub const LONGEST_KEY: usize = 1024;
 
-/// The address of a request for this bucket and key, encoded as the signature wants it, so that one text serves both. Without a
-/// bucket it is the service itself, and without a key the bucket. `Err` says why there can be no such key or bucket.
+/// The address of a request for this bucket and key, encoded as the signature wants it. Without a bucket it is the service,
+/// without a key the bucket. `Err` says why there can be no such key or bucket.
 pub fn target(endpoint: &Endpoint, style: Style, bucket: Option<&str>, key: &[u8], query: &[(&str, &str)]) -> Result<Uri, String> {
     check_key(key)?;
     let mut host = endpoint.host.clone();
@@ -88,8 +88,8 @@ pub fn tagging(tags: &[(String, String)]) -> String {
     text
 }
 
-/// Percent-encodes all but what RFC 3986 calls unreserved, and slashes where they are kept: the one way that the service
-/// takes as canonical, so that what is sent is what is signed.
+/// Percent-encodes all but RFC 3986's unreserved characters, and slashes where they are kept: the service's canonical form, so
+/// that the signed text is sent.
 pub(super) fn encode(out: &mut String, bytes: &[u8], slashes: bool) {
     const ALL: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     const PATH: AsciiSet = ALL.remove(b'/');
@@ -117,8 +117,8 @@ pub fn check_key(key: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Why this can name no bucket that is there. Looser than [`check_new_bucket`]: old ones and other services' may
-/// have capital letters, underscores and up to 255 characters. Nothing that would end a host or a path part passes.
+/// Why this cannot name an existing bucket. Looser than [`check_new_bucket`]: old ones and other services' may have capital
+/// letters, underscores and up to 255 characters. Nothing that would end a host or a path component passes.
 pub fn check_bucket(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err("the bucket has no name".into());

@@ -2,8 +2,7 @@
 
 use haul_core::filter::Glob;
 
-/// A key with wildcards: `*` and `?` do not cross a slash, `**` does, `[a-z]` is one byte, a backslash takes the
-/// meaning from what follows it.
+/// A key with wildcards: `*` and `?` do not cross a slash, `**` does, `[a-z]` is one byte, a backslash escapes.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// What every key that matches begins with, byte by byte.
@@ -16,8 +15,8 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// `Ok(None)` if there is no wildcard in it, so that it is a key as it stands, backslashes and all: an open
-    /// bracket alone is none. `Err` says why it cannot be read.
+    /// `Ok(None)` without a wildcard: the key as it is, backslashes included; an open bracket alone is none. `Err` says why the
+    /// pattern is invalid.
     pub fn parse(text: &[u8]) -> Result<Option<Pattern>, String> {
         let wild = text.iter().any(|byte| matches!(byte, b'*' | b'?'));
         let glob = Glob::new(text);

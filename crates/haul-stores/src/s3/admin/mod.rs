@@ -1,4 +1,4 @@
-//! What is done with buckets by listings alone, without a store's entries: keys, versions and unfinished uploads listed and
+//! Operations on buckets by listings alone, without a store's entries: keys, versions and unfinished uploads are listed and
 //! removed, in batches and in parallel.
 
 mod list;

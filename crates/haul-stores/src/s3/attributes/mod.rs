@@ -76,9 +76,8 @@ impl FileAttributes {
         *self == FileAttributes { md5: self.md5, ..FileAttributes::default() }
     }
 
-    /// Sets what is known in an entry and says so in its `have`. The size is in the entry already: a kind that
-    /// does not fit it (a fifo with content, a link to nothing) is not believed. A directory stays one. A symlink's
-    /// target is in the object's body.
+    /// Sets the known attributes of an entry and marks them in its `have`. A kind that does not fit the size (a fifo with content,
+    /// an empty link) is ignored. A directory stays one. A symlink's target is in the object's body.
     pub fn apply(&self, entry: &mut Entry) {
         if let Some(kind) = self.kind.filter(|kind| fits(*kind, entry.size) && entry.kind != Kind::Dir) {
             entry.kind = kind;

@@ -44,9 +44,8 @@ impl Written {
     }
 }
 
-/// Writes those attributes of an entry that are in `keep` and that it has. `used` is what the user's own metadata
-/// costs already, by [`cost`]; a name of theirs that is also one of haul's is the caller's to leave out of one of
-/// the two. What matters most comes first: kind, times, mode, owners, and extended attributes class by class.
+/// Writes those attributes of an entry that are in `keep` and that it has. `used` is the [`cost`] of the user's own metadata; the
+/// caller resolves names used by both. Most important first: kind, times, mode, owners, then extended attributes class by class.
 pub fn write(entry: &Entry, keep: MetaMask, used: usize) -> Written {
     let mut room = Room { left: MOST.saturating_sub(used), written: Written::default() };
     // Bits that lend rights are part of the mode; extended attributes are there or not.

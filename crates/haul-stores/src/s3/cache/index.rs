@@ -1,8 +1,8 @@
-//! The records of one bucket: lookups in the file of this moment, and new records that wait for the next file.
+//! The records of one bucket: lookups in the current file, and new records that wait for the next one.
 //!
-//! The file never changes: new records are merged with the file of that moment into a new one, which replaces it. Of two writers at
-//! once the last wins; the other's records are asked for again. Beyond 256 MiB, some six million objects, blocks of the old file are
-//! left out at random.
+//! A file never changes: new records are merged with it into a new file, which replaces it. Of two writers at once the last
+//! wins; the other's records are requested again. Beyond 256 MiB, some six million objects, random blocks of the old file are
+//! dropped.
 
 #[cfg(test)]
 mod tests;
@@ -19,8 +19,8 @@ use haul_core::spill::Sorter;
 use super::file::{Position, Stored, Writer};
 use super::merge::{Thinning, change, compare, merge};
 use super::record::{self, HASH, Known, Modified, Object};
-use crate::http_client::verifier::lock;
 use crate::s3::state_file::{StateFile, random};
+use haul_core::lock::lock;
 
 /// How much is held and written.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +106,7 @@ impl Index {
         }
     }
 
-    /// Writes new records if they are many or have waited for long. To be called now and then, not by a thread that others wait
-    /// for: it takes about a second for a million records.
+    /// Writes new records if they are many or old. About a second per million records: not for a thread that others wait for.
     ///
     /// # Errors
     /// As [`Index::flush`].

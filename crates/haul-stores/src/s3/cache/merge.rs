@@ -89,9 +89,8 @@ impl Changes {
     }
 }
 
-/// Which blocks of the old file stay, if all would be too much: a random choice. What was used longest ago would be the
-/// wrong choice, because a sync goes through all keys in turn: the bucket that is a little too large would then never
-/// find anything.
+/// Which blocks of the old file stay if all would be too many: a random choice. With the least recently used ones dropped, a sync,
+/// which goes through all keys in turn, would never find anything.
 #[derive(Clone, Copy, Debug)]
 pub struct Thinning {
     /// Of the bytes of the old file.

@@ -1,17 +1,15 @@
-//! What listings do not tell of objects, remembered: kind, mode and times by key and ETag, in a file that may be lost.
+//! A cache of what listings do not have: kind, mode and times of objects by key and ETag, in a file that may be lost.
 //!
-//! A listing of a bucket has key, size, ETag and time, but not the metadata in which haul keeps the attributes of a file. Without
-//! this cache a sync would ask for them with one request per key. It asks only for those that it does not find here.
+//! A listing has key, size, ETag and time, but not the metadata with the attributes. A sync sends one HEAD request for each key
+//! that is not found here.
 //!
 //! **What is trusted.** A record counts only for a listing with the same key, ETag, size and time; after an upload of our own,
-//! whose time the server has not reported, with a time within the window that the upload took. Checksums find damage, not forgery: the
-//! file is the user's own (mode 0600), and who can write it can as well change what it describes. But no content makes the program
-//! fail or take more memory.
+//! whose time the server has not reported, with a time within the window of the upload. Checksums find damage, not forgery: the
+//! file is the user's own (mode 0600). No content of it makes the program fail or take more memory.
 //!
-//! **The worst that a wrong record could do** is that attributes are compared wrongly for an object whose ETag, size and time are
-//! all unchanged. That needs a server that changes metadata without changing the time, or two uploads of one content with different
-//! attributes within the resolution of the server's clock (a second at worst): objects younger than that by the server's own clock
-//! are not remembered. Content is never concerned. Deleting the file costs requests, nothing else.
+//! **A wrong record** makes attributes compare wrongly for an object whose ETag, size and time are unchanged. That needs a server
+//! that changes metadata without the time, or two uploads of one content with different attributes within the resolution of the
+//! server's clock: younger objects are not cached. Content is never affected, and the file may be deleted.
 
 mod block;
 mod file;

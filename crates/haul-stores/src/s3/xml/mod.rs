@@ -1,11 +1,8 @@
 //! The documents that the service sends and takes.
 //!
-//! Listings are walked once and handed out as they are read; all other answers are read by serde. What a server sends is
-//! hostile: a document that is cut short, nested without end, not UTF-8 or without what it must say is a [`Fault`], never a
-//! guess. A document type is refused, so that there are no entities but XML's own five and character references.
-//!
-//! A service may say `200` and send an error all the same. So each reader takes an `<Error>` document in place of
-//! its own for what it is: [`Fault::Service`].
+//! Listings are walked once and handed out as they are read; all other answers are read by serde. A server is hostile: a document
+//! that is cut short, nested too deep, not UTF-8 or incomplete is a [`Fault`]. Document types are refused, so that there are no
+//! entities but XML's own five and character references. An `<Error>` document sent with status `200` is [`Fault::Service`].
 
 mod answer;
 mod listing;

@@ -1,5 +1,5 @@
 //! What is known of a host. These structs are what `--json` prints; `docs/json.md` describes it. Every key is always
-//! there, `null` where nothing is known. What the far side says is made safe to show where it comes in.
+//! there, `null` where nothing is known. What the remote host says is made safe to show where it comes in.
 
 use serde::Serialize;
 

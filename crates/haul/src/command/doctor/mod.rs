@@ -170,7 +170,7 @@ fn login_facts(entered: &Entered) -> facts::Login {
     }
 }
 
-/// What the far shell has said.
+/// What the remote shell printed.
 fn note(facts: &mut Facts, probed: &Probe) {
     let own = |words: &Option<String>| words.as_ref().map(|words| safe(words.as_bytes()));
     if let Some(login) = &mut facts.login {

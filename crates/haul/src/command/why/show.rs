@@ -6,7 +6,7 @@ use std::time::Duration;
 use haul_core::journal::{JobInfo, JobState};
 
 use super::View;
-use crate::figures::{FarFigures, Figures, Part};
+use crate::figures::{Figures, Part, RemoteFigures};
 use crate::render::fold;
 use crate::units;
 
@@ -76,22 +76,22 @@ fn stages(figures: &Figures, width: usize, to: &mut String) {
         let _ = write!(beside, ", {} waiting for CPU", seconds(processors.queue));
     }
     put(to, &format!("  CPU: {beside}. Idle workers: {}.", seconds(figures.idle)), width, 4);
-    for far in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
-        put(to, &format!("  {}", far_words(far)), width, 4);
+    for remote in [&figures.far_source, &figures.far_destination].into_iter().flatten() {
+        put(to, &format!("  {}", remote_words(remote)), width, 4);
     }
 }
 
 /// What the other machine did, in its own words.
-fn far_words(far: &FarFigures) -> String {
-    let trip = far.round_trip.map_or(String::new(), |trip| format!(", round trip {:.1} ms", trip * 1e3));
+fn remote_words(remote: &RemoteFigures) -> String {
+    let trip = remote.round_trip.map_or(String::new(), |trip| format!(", round trip {:.1} ms", trip * 1e3));
     format!(
         "{} reports: {} reading, {} writing, {} metadata, {} of CPU time on {}{trip}.",
-        far.host,
-        seconds(far.reading),
-        seconds(far.writing),
-        seconds(far.metadata),
-        seconds(far.processor),
-        if far.processors == 1 { "1 core".to_string() } else { format!("{} cores", far.processors) }
+        remote.host,
+        seconds(remote.reading),
+        seconds(remote.writing),
+        seconds(remote.metadata),
+        seconds(remote.processor),
+        if remote.processors == 1 { "1 core".to_string() } else { format!("{} cores", remote.processors) }
     )
 }
 
@@ -185,12 +185,12 @@ pub mod tests {
                 stage("planning", "sorting, comparing names", 0.01, 0.0001),
             ],
             idle: 2.5,
-            far_destination: Some(FarFigures {
+            far_destination: Some(RemoteFigures {
                 host: "cluster".into(),
                 writing: 20.0,
                 processors: 64,
                 round_trip: Some(0.0213),
-                ..FarFigures::default()
+                ..RemoteFigures::default()
             }),
             pace: vec![part(4.0, 8.0, 600 << 20), part(8.0, 8.0, 1_100 << 20), part(12.0, 1.5, 1_200 << 20)],
             ..Figures::default()

@@ -1,4 +1,7 @@
-//! `haul check --manifest`: a tree held against its manifest, for people, for programs and in lists of names.
+//! Manifests: their text, and `haul check --manifest`, which compares a tree with one and reports to people, programs and lists of names.
+
+mod compare;
+mod line;
 
 use std::fs::File;
 use std::io::{self, BufRead, Write};
@@ -11,20 +14,23 @@ use haul_core::entry::show;
 use haul_core::error::{Error, Result};
 use haul_core::event::Action;
 use haul_core::meter::Meter;
+use haul_core::spec::Input;
 
-use super::sum::{self, Found, Reading, Told, below};
+use compare::{Found, Reports};
+use line::below;
+pub use line::{Format, Line, head};
+
+use super::sum::Reading;
 use crate::exit::Exit;
 use crate::flags::{CheckFlags, Global};
 use crate::hosts::Hosts;
 use crate::open::{self, Argument};
 use crate::out;
 use crate::render::Clock;
-use crate::render::json::{self, Failed, Item, Record};
-use crate::render::listing::{Checked, Checks};
-use haul_core::spec::Input;
+use crate::render::json::{self, Checked, Checks, Failed, Item, Record};
 
-/// Holds the tree against the manifest and says what is not as it was.
-pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
+/// Compares the tree with the manifest and reports what differs.
+pub fn check(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit> {
     let (mut from, manifest): (Box<dyn BufRead>, &[u8]) = match input {
         Input::Stdin => (Box::new(io::BufReader::new(io::stdin())), b"-"),
         Input::File(path) => {
@@ -35,7 +41,7 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
     let hosts = Hosts::new(&flags.connect);
     let asked = Argument::new(&flags.spec.destination, &hosts);
     let opened = open::argument(&asked)?;
-    let teller = Teller {
+    let reporter = Reporter {
         global,
         tree: &asked.path,
         end: if flags.spec.selection.nul_separated { b"\0" } else { b"\n" },
@@ -48,7 +54,7 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         unwritten: Mutex::new(None),
     };
     let plan = format!("compares {} with the manifest {}", show(&asked.path), show(manifest));
-    teller.record(&Record::Started {
+    reporter.record(&Record::Started {
         version: json::VERSION,
         plan: &plan,
         dry: false,
@@ -56,12 +62,12 @@ pub fn prove(flags: &CheckFlags, input: &Input, global: &Global) -> Result<Exit>
         sources: &[show(&asked.path)],
         destination: None,
     });
-    let told = Told { found: &|found| teller.found(found), failed: &|e, kind| teller.failed(e, kind) };
+    let reports = Reports { found: &|found| reporter.found(found), failed: &|e, kind| reporter.failed(e, kind) };
     let cancel = Cancel::default();
     let meter = Meter::new(cancel.clone(), flags.spec.performance.bandwidth);
     let reading = Reading { workers: flags.spec.performance.workers, cancel: &cancel, meter: &meter };
-    let checks = sum::check(&mut *from, &opened, &asked.path, flags.is_one_way(), reading, told)?;
-    teller.sums(manifest, checks)?;
+    let checks = compare::check(&mut *from, &opened, &asked.path, flags.is_one_way(), reading, reports)?;
+    reporter.sums(manifest, checks)?;
     Ok(match checks {
         Checks { failed: 1.., .. } => Exit::Partial,
         Checks { missing: 0, differing: 0, extra: 0, .. } => Exit::Success,
@@ -74,8 +80,8 @@ fn list(path: &Option<PathBuf>) -> Result<Option<File>> {
     path.as_deref().map(open).transpose()
 }
 
-/// Says what is found, from any thread.
-struct Teller<'a> {
+/// Prints what is found, from any thread.
+struct Reporter<'a> {
     global: &'a Global,
     tree: &'a [u8],
     /// Of a name in a list.
@@ -86,7 +92,7 @@ struct Teller<'a> {
     unwritten: Mutex<Option<io::Error>>,
 }
 
-impl Teller<'_> {
+impl Reporter<'_> {
     fn record(&self, record: &Record<'_>) {
         if self.global.json {
             let line = json::line(record, &self.clock.utc());
