@@ -228,7 +228,9 @@ impl FtpFile {
             let known = ahead.iter().position(|known| known.contains(&range.start));
             known.map_or(range.end, |at| ahead.swap_remove(at).end.max(range.end)).min(self.stamp.size)
         };
-        let part = format!("P {} {} ", range.start, until - range.start);
+        // A byte more shows that the file has grown.
+        let count = until - range.start + u64::from(until == self.stamp.size);
+        let part = format!("P {} {count} ", range.start);
         let transfer = command("ERET", &[part.as_bytes(), &self.path].concat())?;
         let Some(mut lease) = self.shared.intake(&transfer, OP)? else { return Ok(None) };
         lease.busy = true;
@@ -237,7 +239,7 @@ impl FtpFile {
             lease.busy = false;
             return Err(explained(&mut lease, &self.path, Failed::Reply(reply), OP));
         }
-        Ok(Some(Download { lease, flow: Flow::Blocks(Incoming::new(until - range.start)), until }))
+        Ok(Some(Download { lease, flow: Flow::Blocks(Incoming::new(count)), until }))
     }
 }
 
