@@ -208,3 +208,16 @@ fn a_full_disk_is_reported() {
         }
     }
 }
+
+#[test]
+fn a_server_sends_large_files_to_another() {
+    let w = World::new(&["-d", "all"]);
+    let other = GridServer::start(&["-d", "all"]).expect("it is installed");
+    w.ends(0, &format!("cp @/src/ {}", other.url(w.path("there"))));
+    w.same("src", "there");
+    assert_eq!((w.time("there/big"), w.time("there/d/n7")), (1_300_000_000, 1_400_000_007));
+    // Over several connections, and to the port that the other listens at.
+    let log = w.server.log();
+    assert!(log.contains("RETR Parallelism=4,4,4;") && log.contains("PORT 127,0,0,1,"), "{log}");
+    assert!(log.contains("RETR") && other.log().contains("STOR"), "{log}");
+}

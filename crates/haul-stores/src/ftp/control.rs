@@ -208,6 +208,16 @@ impl Control {
         self.reply(op).map(Some)
     }
 
+    /// The next reply that is not about how far something has come; each within the usual wait.
+    pub fn last_reply(&mut self, op: &'static str) -> Result<Reply> {
+        loop {
+            let reply = self.reply(op)?;
+            if !reply.is_begun() {
+                return Ok(reply);
+            }
+        }
+    }
+
     /// Waits for the replies that nobody needs: a server that does several things at once would answer a command before them.
     fn settle(&mut self, op: &'static str) -> Result<()> {
         if self.over {

@@ -91,6 +91,17 @@ impl Session {
     }
 
     fn listen(&mut self, op: &'static str) -> Result<Announced> {
+        self.listen_after(0, op).map(|(announced, _)| announced)
+    }
+
+    /// The same behind a command that was sent before; `None` where the server refused that.
+    pub fn listen_behind(&mut self, op: &'static str) -> Result<Option<Announced>> {
+        let (announced, replies) = self.listen_after(1, op)?;
+        Ok(replies.iter().all(Reply::is_done).then_some(announced))
+    }
+
+    /// The replies of as many commands that were sent before come back.
+    fn listen_after(&mut self, owed: usize, op: &'static str) -> Result<(Announced, Vec<Reply>)> {
         let own = self.control.local;
         let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
             .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
@@ -102,14 +113,17 @@ impl Session {
             own => own,
         };
         let extended = format!("|{}|{own}|{port}|", if own.is_ipv4() { 1 } else { 2 });
-        let mut reply = self.control.ask("EPRT", extended.as_bytes(), op)?;
+        let extended = self.control.command("EPRT", extended.as_bytes())?;
+        self.control.send(&extended, op)?;
+        let before = (0..owed).map(|_| self.control.reply(op)).collect::<Result<Vec<Reply>>>()?;
+        let mut reply = self.control.reply(op)?;
         if let (false, IpAddr::V4(own)) = (reply.is_done(), own) {
             let [a, b, c, d] = own.octets();
             let short = format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255);
             reply = self.control.ask("PORT", short.as_bytes(), op)?;
         }
         reply.done(op)?;
-        Ok(Announced::Active(listener))
+        Ok((Announced::Active(listener), before))
     }
 
     /// Begins a transfer: sends the command while the data connection is made.
@@ -354,6 +368,11 @@ impl Failed {
 impl Data {
     fn of(stream: Stream) -> Data {
         Data { stream, unguarded: false }
+    }
+
+    #[cfg(test)]
+    pub fn incoming(stream: std::net::TcpStream, wait: Duration) -> io::Result<Data> {
+        Stream::of(stream, wait).map(Data::of)
     }
 
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

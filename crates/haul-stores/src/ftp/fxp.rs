@@ -26,6 +26,8 @@ const LEAST: u64 = 256 << 10;
 const BEGIN: Duration = Duration::from_secs(30);
 /// How often the receiver is asked how far it has come.
 const ASK: Duration = Duration::from_secs(2);
+/// Data connections between two servers that have extended block mode: as many as Globus uses for large files.
+const STREAMS: u32 = 4;
 /// How long one server is listened to before the other.
 const TURN: Duration = Duration::from_millis(50);
 /// Bytes a second of a transfer that can only be waited for.
@@ -119,11 +121,12 @@ impl Pair {
 
     /// Has the one send the file to the other. `false` where they refuse, or cannot reach each other.
     fn pass(&mut self, source: &[u8], to: &Shared, path: &[u8], size: u64, moved: Moved<'_>) -> Result<bool> {
+        let blocks = self.enter_blocks(to)?;
         let Announced::Passive(port) = self.receiver.announce(OP)? else { return Ok(false) };
         // Never the address that the reply names: it could make the other server connect to anybody.
         if !self.direct(SocketAddr::new(self.receiver.control.peer, port))? {
             self.receiver.announced = Some(Announced::Passive(port));
-            return Ok(false);
+            return self.leave_blocks(blocks).map(|()| false);
         }
         (self.sender.busy, self.receiver.busy) = (true, true);
         self.receiver.control.send(&command("STOR", path)?, OP)?;
@@ -144,13 +147,35 @@ impl Pair {
             }
             watch.look(begun, moved)?;
         }
+        self.leave_blocks(blocks)?;
         (self.sender.busy, self.receiver.busy) = (false, false);
         Ok(true)
     }
 
+    /// Several data connections, where both servers have extended block mode (GFD.20, section 3.5).
+    fn enter_blocks(&mut self, to: &Shared) -> Result<bool> {
+        self.sender.leave_blocks(OP)?;
+        self.receiver.leave_blocks(OP)?;
+        if !get(&to.features.extended_blocks) || !get(&self.sender.features.extended_blocks) {
+            return Ok(false);
+        }
+        for session in [&mut self.receiver, &mut self.sender] {
+            session.ask("MODE", b"E", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
+        }
+        // Where it is refused, one connection carries all.
+        self.sender.ask("OPTS", format!("RETR Parallelism={STREAMS},{STREAMS},{STREAMS};").as_bytes(), OP)?;
+        Ok(true)
+    }
+
+    fn leave_blocks(&mut self, blocks: bool) -> Result<()> {
+        for session in [&mut self.receiver, &mut self.sender].into_iter().filter(|_| blocks) {
+            session.ask("MODE", b"S", OP)?.done(OP).inspect_err(|_| session.control.give_up())?;
+        }
+        Ok(())
+    }
+
     /// Tells the sender whom to connect to; whether it will.
     fn direct(&mut self, address: SocketAddr) -> Result<bool> {
-        self.sender.leave_blocks(OP)?;
         let (ip, port) = (address.ip().to_canonical(), address.port());
         if let IpAddr::V4(ip) = ip {
             let [a, b, c, d] = ip.octets();

@@ -9,6 +9,7 @@ use super::control::Control;
 use super::data::{Announced, Data, Failed};
 use super::features::Features;
 use super::gsi::Guard;
+use super::intake::Intake;
 use super::reply::Reply;
 use super::stream::Tls;
 
@@ -30,13 +31,27 @@ pub struct Session {
     pub announced: Option<Announced>,
     /// In extended block mode: the data connection to the server.
     pub blocks: Option<Data>,
+    /// The same from the server.
+    pub intake: Option<Intake>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, guard: None, active, buffer: None, wait, announced: None, blocks: None, busy: false }
+        Session {
+            control,
+            features,
+            tls,
+            guard: None,
+            active,
+            buffer: None,
+            wait,
+            announced: None,
+            blocks: None,
+            intake: None,
+            busy: false,
+        }
     }
 
     /// Whether another caller can go on with it.
