@@ -16,6 +16,8 @@ mod der;
 mod guard;
 mod lines;
 mod policy;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 use std::time::{SystemTime, UNIX_EPOCH};
