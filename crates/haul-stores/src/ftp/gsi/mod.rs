@@ -16,6 +16,7 @@ mod der;
 mod guard;
 mod lines;
 mod policy;
+mod revoked;
 #[cfg(test)]
 mod tests;
 mod trust;

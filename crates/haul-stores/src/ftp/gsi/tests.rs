@@ -13,6 +13,7 @@ use rustls::sign::CertifiedKey;
 use super::certificate::{Certificate, Proxy};
 use super::trust::Delegated;
 use super::*;
+use crate::http_client::Environment;
 
 const USER: [&[u8]; 2] = [include_bytes!("testdata/user.pem"), include_bytes!("testdata/user.key")];
 const OTHER: [&[u8]; 2] = [include_bytes!("testdata/other.pem"), include_bytes!("testdata/other.key")];
@@ -137,4 +138,42 @@ fn clear_replies_are_refused_on_a_protected_connection() {
     assert!(heard(b"632 not base64!\r\n").to_string().contains("not base64"));
     assert!(heard(Vec::leak(vec![b'6'; 300 << 10])).to_string().contains("does not end"));
     assert_eq!(heard(b"632 MjMwIGxvZ2dlZCBpbg==\r\n").kind(), std::io::ErrorKind::Other);
+}
+
+/// What a directory with these files makes of a host's certificate so many years from now.
+fn judged(files: &[(&str, &[u8])], name: &str, years: u64) -> Result<(), String> {
+    let place = tempfile::tempdir().expect("a directory");
+    for (name, bytes) in files {
+        std::fs::write(place.path().join(name), bytes).expect("written");
+    }
+    let environment = Environment::table(None, [("X509_CERT_DIR", place.path().to_str().expect("text"))]);
+    let authorities = Authorities::read(&environment, &|line| panic!("{line}")).map_err(|e| e.to_string())?;
+    let host = CertificateDer::from_pem_slice(include_bytes!("testdata/host.pem")).expect("a certificate");
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(now().unsigned_abs() + years * 365 * 86_400));
+    let name = ServerName::try_from(name.to_string()).expect("a name");
+    authorities.verify_server_cert(&host, &[], &name, &[], time).map(drop).map_err(|e| e.to_string())
+}
+
+#[test]
+fn hosts_are_believed_by_authority_name_time_and_list() {
+    const NAME: &str = "host.example.org";
+    let authority: (&str, &[u8]) = ("01234567.0", include_bytes!("testdata/authority.pem"));
+    let clean: (&str, &[u8]) = ("01234567.r0", include_bytes!("testdata/clean.crl"));
+    let revoked: (&str, &[u8]) = ("01234567.r1", include_bytes!("testdata/revoked.crl"));
+    assert_eq!(judged(&[authority, clean], NAME, 0), Ok(()));
+    let says = |files: &[(&str, &[u8])], name: &str, years, part: &str| {
+        let words = judged(files, name, years).expect_err(part);
+        assert!(words.contains(part), "{part}\n{words}");
+    };
+    says(&[authority], "other.example.org", 0, "is not for other.example.org but for /O=haul test/CN=host.example.org");
+    says(&[authority], NAME, 101, "has expired");
+    says(&[("01234567.0", USER[0])], NAME, 0, "signed by /O=haul test/CN=authority, which is not trusted");
+    says(&[("authority.pem", authority.1)], NAME, 0, "no certificate of an authority is in it");
+    says(&[authority, clean, revoked], NAME, 0, "was revoked by /O=haul test/CN=authority");
+    says(&[authority, revoked], NAME, 60, "was revoked");
+    says(&[authority, clean], NAME, 60, "out of date");
+    let mut forged = String::from_utf8(clean.1.to_vec()).expect("text");
+    let at = forged.len() - 40;
+    forged.replace_range(at..=at, if &forged[at..=at] == "A" { "B" } else { "A" });
+    says(&[authority, ("01234567.r0", forged.as_bytes())], NAME, 0, "is not signed by it");
 }
