@@ -11,7 +11,7 @@ use crate::port::free_port;
 /// The server, stopped when this is dropped.
 #[derive(Debug)]
 pub struct GridServer {
-    _running: Running,
+    running: Running,
     pub port: u16,
 }
 
@@ -31,11 +31,16 @@ impl GridServer {
         ]);
         command.args(["-p", &port.to_string(), "-l"]).arg(place.path().join("log.txt")).args(options);
         let running = Running::start(place, command, || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok())?;
-        Ok(GridServer { _running: running, port })
+        Ok(GridServer { running, port })
     }
 
     /// `ftp://127.0.0.1:PORT` and an absolute path.
     pub fn url(&self, path: impl AsRef<Path>) -> String {
         format!("ftp://127.0.0.1:{}{}", self.port, path.as_ref().display())
+    }
+
+    /// What the server wrote to its log: with the options `-d all` commands and replies.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.running.place.path().join("log.txt")).unwrap_or_default()
     }
 }

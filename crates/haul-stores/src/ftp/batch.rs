@@ -35,7 +35,7 @@ const GROUPS: usize = 4;
 /// Bytes that a connection takes that nobody reads from yet.
 const EAGER: usize = 64 << 10;
 
-const READ: &str = "read";
+pub const READ: &str = "read";
 pub const WRITE: &str = "write";
 
 fn groups<T>(all: Vec<T>) -> Vec<Vec<T>> {
@@ -215,13 +215,14 @@ pub struct Put<'a> {
 }
 
 /// A file to be read.
-struct Get<'a> {
-    index: usize,
-    entry: &'a Entry,
-    path: Vec<u8>,
+#[derive(Clone)]
+pub struct Get<'a> {
+    pub index: usize,
+    pub entry: &'a Entry,
+    pub path: Vec<u8>,
 }
 
-type Read = (Entry, Vec<u8>);
+pub type Read = (Entry, Vec<u8>);
 
 impl Shared {
     /// `blocks`: in extended block mode.
@@ -371,6 +372,11 @@ impl Shared {
                 Err(e) => outcomes.push((index, Err(e))),
             }
         }
+        if get(&self.features.extended_reads) && gets.len() >= GROUP {
+            let (done, again) = self.get_in_blocks(&gets, most);
+            outcomes.extend(done);
+            gets = again;
+        }
         let (groups, follow) = (groups(gets), bundle.follow);
         outcomes.extend(in_parallel(&self.threads, &groups, GROUPS, |group| self.get_group(group, follow, most)).into_iter().flatten());
         outcomes.sort_by_key(|(index, _)| *index);
@@ -482,7 +488,7 @@ impl Shared {
     }
 
     /// What is asked to learn whether a file is still the one that was listed.
-    fn stamp_commands(&self, path: &[u8]) -> Vec<Vec<u8>> {
+    pub fn stamp_commands(&self, path: &[u8]) -> Vec<Vec<u8>> {
         let mut words: Vec<&str> = Vec::new();
         match self.features.mlst.is_some() {
             true => words.push("MLST"),
@@ -495,7 +501,7 @@ impl Shared {
     }
 
     /// The entry and the bytes, if the file is still what was listed.
-    fn unchanged(&self, mut entry: Entry, bytes: Vec<u8>, replies: Vec<Reply>) -> Result<Option<Read>> {
+    pub fn unchanged(&self, mut entry: Entry, bytes: Vec<u8>, replies: Vec<Reply>) -> Result<Option<Read>> {
         let now = Facts::of_replies(&replies);
         let found = Stamp { version: entry.version, ..stamp(&now) };
         let timed = now.modified.is_some() && entry.have.has(MetaMask::MTIME);

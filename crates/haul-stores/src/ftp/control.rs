@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -138,13 +138,13 @@ impl Control {
     /// # Errors
     ///
     /// `TimedOut` where neither comes.
-    pub fn await_data(&mut self, data: &TcpStream, wait: Duration, op: &'static str) -> Result<Option<&Reply>> {
+    pub fn await_data(&mut self, data: impl AsFd, wait: Duration, op: &'static str) -> Result<Option<&Reply>> {
         let until = Instant::now() + wait;
         while self.early.is_none() {
             let stream = self.stream.as_ref().ok_or_else(lost)?;
             let has_more = self.used < self.read.len() || stream.has_more();
             let left = if has_more { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
-            let mut polled = [PollFd::new(data, PollFlags::IN), PollFd::new(stream.tcp(), PollFlags::IN)];
+            let mut polled = [PollFd::new(&data, PollFlags::IN), PollFd::new(stream.tcp(), PollFlags::IN)];
             let timeout = Timespec::try_from(left).ok();
             match poll(&mut polled, timeout.as_ref()) {
                 Err(rustix::io::Errno::INTR) => continue,
@@ -178,7 +178,9 @@ impl Control {
 
     /// Whether something came that was not read yet, or the connection was closed.
     pub fn has_input(&self) -> bool {
-        self.used < self.read.len() || self.stream.as_ref().is_some_and(Stream::is_noisy)
+        self.early.is_some()
+            || self.used < self.read.len()
+            || self.stream.as_ref().is_some_and(|stream| stream.has_more() || stream.is_noisy())
     }
 
     /// Says that a reply will come that nobody waits for.
@@ -209,6 +211,16 @@ impl Control {
         match self.early.take() {
             Some(reply) => Ok(reply),
             None => self.next_reply(Instant::now() + wait, op),
+        }
+    }
+
+    /// The next reply that is not about how far something has come; each within the usual wait.
+    pub fn last_reply(&mut self, op: &'static str) -> Result<Reply> {
+        loop {
+            let reply = self.reply(op)?;
+            if !reply.is_begun() {
+                return Ok(reply);
+            }
         }
     }
 

@@ -2,9 +2,11 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
+use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
@@ -89,23 +91,39 @@ impl Session {
     }
 
     fn listen(&mut self, op: &'static str) -> Result<Announced> {
+        self.listen_after(0, op).map(|(announced, _)| announced)
+    }
+
+    /// The same behind a command that was sent before; `None` where the server refused that.
+    pub fn listen_behind(&mut self, op: &'static str) -> Result<Option<Announced>> {
+        let (announced, replies) = self.listen_after(1, op)?;
+        Ok(replies.iter().all(Reply::is_done).then_some(announced))
+    }
+
+    /// The replies of as many commands that were sent before come back.
+    fn listen_after(&mut self, owed: usize, op: &'static str) -> Result<(Announced, Vec<Reply>)> {
         let own = self.control.local;
         let (listener, port) = TcpListener::bind(SocketAddr::new(own, 0))
             .and_then(|listener| listener.local_addr().map(|at| (listener, at.port())))
             .map_err(|e| Error::io(e, op))?;
+        // The connections that it accepts have them too.
+        self.set_buffers(&listener);
         let own = match own {
             IpAddr::V6(own) => own.to_ipv4_mapped().map_or(IpAddr::V6(own), IpAddr::V4),
             own => own,
         };
         let extended = format!("|{}|{own}|{port}|", if own.is_ipv4() { 1 } else { 2 });
-        let mut reply = self.control.ask("EPRT", extended.as_bytes(), op)?;
+        let extended = self.control.command("EPRT", extended.as_bytes())?;
+        self.control.send(&extended, op)?;
+        let before = (0..owed).map(|_| self.control.reply(op)).collect::<Result<Vec<Reply>>>()?;
+        let mut reply = self.control.reply(op)?;
         if let (false, IpAddr::V4(own)) = (reply.is_done(), own) {
             let [a, b, c, d] = own.octets();
             let short = format!("{a},{b},{c},{d},{},{}", port >> 8, port & 255);
             reply = self.control.ask("PORT", short.as_bytes(), op)?;
         }
         reply.done(op)?;
-        Ok(Announced::Active(listener))
+        Ok((Announced::Active(listener), before))
     }
 
     /// Begins a transfer: sends the command while the data connection is made.
@@ -243,7 +261,8 @@ impl Session {
 
     fn connect(&self, port: u16, op: &'static str) -> Result<Stream> {
         let address = SocketAddr::new(self.control.peer, port);
-        Stream::connect(address, CONNECT.min(self.wait), self.wait).map_err(|e| {
+        let stream = Stream::connect(address, CONNECT.min(self.wait), self.wait);
+        stream.inspect(|stream| self.set_buffers(stream.tcp())).map_err(|e| {
             let words = match e.kind() {
                 io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => "no answer".to_string(),
                 _ => Error::io(e, op).reason(),
@@ -252,6 +271,14 @@ impl Session {
             let hint = "a firewall must let the server's passive ports through; else use --ftp-active, which lets the server connect";
             e.remedy_is(Remedy::After(Duration::from_secs(1))).hint(hint)
         })
+    }
+
+    /// Sets the sizes that were chosen. A system that allows less takes what it allows.
+    fn set_buffers(&self, socket: impl AsFd) {
+        if let Some(bytes) = self.buffer {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes as usize);
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes as usize);
+        }
     }
 
     fn accept(&self, listener: &TcpListener, op: &'static str) -> Result<Stream> {
@@ -341,6 +368,11 @@ impl Failed {
 impl Data {
     fn of(stream: Stream) -> Data {
         Data { stream, unguarded: false }
+    }
+
+    #[cfg(test)]
+    pub fn incoming(stream: std::net::TcpStream, wait: Duration) -> io::Result<Data> {
+        Stream::of(stream, wait).map(Data::of)
     }
 
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

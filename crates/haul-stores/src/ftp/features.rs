@@ -41,6 +41,8 @@ pub struct Features {
     pub lists_all: AtomicBool,
     /// Extended block mode, with partial stores anywhere in a file (ESTO; GFD.20).
     pub extended_blocks: AtomicBool,
+    /// The same for reading (ERET), over connections that the server makes to this machine.
+    pub extended_reads: AtomicBool,
     /// Commands that arrive during a transfer are answered when it is over.
     pub queues: AtomicBool,
 }
@@ -114,6 +116,7 @@ impl Features {
             let all: Vec<u8> = std::iter::once(&reply.text).chain(&reply.more).flat_map(|line| [line, &b" "[..]].concat()).collect();
             String::from_utf8_lossy(&all).to_ascii_uppercase()
         };
+        let keeps_files = has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"));
         let restarts = find("REST").is_some_and(|how| how.contains("STREAM")) || !told;
         Features {
             utf8: has("UTF8"),
@@ -131,7 +134,8 @@ impl Features {
             extended_passive: AtomicBool::new(true),
             lists_all: AtomicBool::new(true),
             // Partial stores in any order need a server that keeps files: the others that speak this protocol write tapes or pools.
-            extended_blocks: AtomicBool::new(has("ESTO") && has("PARALLEL") && find("DSI").is_some_and(|kind| kind.starts_with("FILE"))),
+            extended_blocks: AtomicBool::new(has("ESTO") && keeps_files),
+            extended_reads: AtomicBool::new(has("ERET") && keeps_files),
             queues: AtomicBool::new(true),
             mlst,
         }

@@ -9,6 +9,7 @@ use haul_core::error::{Error, ErrorKind, Result};
 use haul_core::place::{Host, Location, OpenOptions, Role};
 use haul_core::store::{Place, Store};
 
+use super::features::get;
 use super::flags::{Flags, Security};
 use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
@@ -93,11 +94,16 @@ impl FtpHost {
             grid,
             shell,
             active: flags.ftp_active,
+            buffer: flags.tcp_bs,
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
             known: OnceLock::new(),
         };
         let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }))?;
+        let in_blocks = pool.known().is_some_and(|known| get(&known.features.extended_blocks));
+        if !in_blocks && (is_grid || is_shell || access.streams.is_some_and(|streams| streams > 1)) {
+            access.print(&format!("{}: no extended block mode (MODE E): a file is sent over one connection", pool.dialer.endpoint()));
+        }
         let endpoint = Location { user: None, ..location.clone() }.authority();
         Ok(FtpHost {
             pool,

@@ -43,6 +43,8 @@ pub struct Dialer {
     /// Of `sshftp://`.
     pub shell: Option<Shell>,
     pub active: bool,
+    /// Bytes of TCP buffers of data connections, where they are chosen.
+    pub buffer: Option<u32>,
     pub wait: Duration,
     /// Known once a session was made.
     pub known: OnceLock<Known>,
@@ -270,7 +272,10 @@ impl Dialer {
                 (_, _, last) => announced = last.and_then(|reply| passive(&reply)),
             }
         }
-        Ok((Session { announced, ..Session::new(control, known.features.clone(), tls, self.active, self.wait) }, entry))
+        Ok((
+            Session { announced, buffer: self.buffer, ..Session::new(control, known.features.clone(), tls, self.active, self.wait) },
+            entry,
+        ))
     }
 
     /// Commands that a server may refuse.
@@ -281,6 +286,9 @@ impl Dialer {
         }
         if let Some(facts) = features.mlst.as_ref().filter(|facts| facts.contains("unix.mode")) {
             options.push(command("OPTS", format!("MLST {facts}").as_bytes())?);
+        }
+        if let Some(bytes) = self.buffer {
+            options.push(command("SBUF", bytes.to_string().as_bytes())?);
         }
         Ok(options)
     }

@@ -12,6 +12,7 @@
 
 mod batch;
 mod block_batch;
+mod block_get;
 mod block_sink;
 mod change;
 mod control;
@@ -25,6 +26,7 @@ mod flags;
 mod grid;
 mod gsi;
 mod host;
+mod intake;
 mod login;
 mod look;
 mod paths;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use haul_core::error::{Error, ErrorKind, Result};
 
 use super::data::Data;
+use super::intake::Intake;
 use super::login::{Dialer, Known, Refused};
 use super::session::Session;
 use crate::lock::lock;
@@ -81,19 +82,28 @@ impl Pool {
     ///
     /// Those of a login; `TimedOut` where all sessions are in use and none of them moves on.
     pub fn take(self: &Arc<Pool>) -> Result<Lease> {
-        self.take_one(false)
+        self.take_one(Wanted::Stream)
     }
 
-    /// The same, and one that is in extended block mode if there is one.
+    /// The same, and one that can send in extended block mode at once, if there is one.
     pub fn take_extended(self: &Arc<Pool>) -> Result<Lease> {
-        self.take_one(true)
+        self.take_one(Wanted::Blocks)
     }
 
-    fn take_one(self: &Arc<Pool>, extended: bool) -> Result<Lease> {
+    /// The same, and one over which the server can send in extended block mode at once, if there is one.
+    pub fn take_intake(self: &Arc<Pool>) -> Result<Lease> {
+        self.take_one(Wanted::Intake)
+    }
+
+    fn take_one(self: &Arc<Pool>, wanted: Wanted) -> Result<Lease> {
         let mut waited = Waited::new(self);
         let mut state = lock(&self.state);
         loop {
-            let fits = state.idle.iter().rposition(|(session, _)| session.blocks.is_some() == extended);
+            let fits = state.idle.iter().rposition(|(session, _)| match wanted {
+                Wanted::Stream => !session.is_extended(),
+                Wanted::Blocks => session.blocks.is_some(),
+                Wanted::Intake => session.intake.is_some(),
+            });
             if let Some((session, since)) = fits.map(|at| state.idle.remove(at)).or_else(|| state.idle.pop()) {
                 let stale = since.elapsed() > STALE;
                 drop(state);
@@ -113,7 +123,7 @@ impl Pool {
             if state.open < state.most {
                 state.open += 1;
                 drop(state);
-                match self.dialer.dial(extended) {
+                match self.dialer.dial(wanted == Wanted::Blocks) {
                     Ok(session) => return Ok(Lease { pool: self.clone(), session: Some(session) }),
                     Err(refused) => {
                         state = lock(&self.state);
@@ -179,7 +189,8 @@ impl Pool {
 
     /// Whether an idle session is still one.
     fn revived(&self, mut session: Session, stale: bool) -> Option<Session> {
-        if !session.is_usable() || session.blocks.as_ref().is_some_and(Data::is_closed) {
+        let is_closed = session.blocks.as_ref().is_some_and(Data::is_closed) || session.intake.as_ref().is_some_and(Intake::is_closed);
+        if !session.is_usable() || is_closed {
             return None;
         }
         if session.control.owes() || !stale {
@@ -218,6 +229,14 @@ impl Pool {
         self.moved();
         self.freed.notify_one();
     }
+}
+
+/// What a session is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Stream,
+    Blocks,
+    Intake,
 }
 
 /// How long nothing has moved on any session.

@@ -9,6 +9,7 @@ use super::control::Control;
 use super::data::{Announced, Data, Failed};
 use super::features::Features;
 use super::gsi::Guard;
+use super::intake::Intake;
 use super::reply::Reply;
 use super::stream::Tls;
 
@@ -23,18 +24,34 @@ pub struct Session {
     /// Of a grid's data connections.
     pub guard: Option<Arc<Guard>>,
     pub active: bool,
+    /// Bytes of TCP buffers of data connections, where they are chosen.
+    pub buffer: Option<u32>,
     pub wait: Duration,
     /// Agreed on ahead.
     pub announced: Option<Announced>,
     /// In extended block mode: the data connection to the server.
     pub blocks: Option<Data>,
+    /// The same from the server.
+    pub intake: Option<Intake>,
     /// A transfer is going on: nothing else can be asked.
     pub busy: bool,
 }
 
 impl Session {
     pub fn new(control: Control, features: Arc<Features>, tls: Option<Tls>, active: bool, wait: Duration) -> Session {
-        Session { control, features, tls, guard: None, active, wait, announced: None, blocks: None, busy: false }
+        Session {
+            control,
+            features,
+            tls,
+            guard: None,
+            active,
+            buffer: None,
+            wait,
+            announced: None,
+            blocks: None,
+            intake: None,
+            busy: false,
+        }
     }
 
     /// Whether another caller can go on with it.

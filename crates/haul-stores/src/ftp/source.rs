@@ -10,9 +10,10 @@ use haul_core::entry::{Entry, Kind, Name, Stamp};
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
 use haul_core::store::Source;
 
-use super::control::failure;
+use super::control::{command, failure};
 use super::data::{Data, Failed};
 use super::facts::Facts;
+use super::intake::Incoming;
 use super::pool::{Lease, Parked, Pool};
 use super::session::Session;
 use super::store::Shared;
@@ -21,26 +22,72 @@ use crate::lock::lock;
 /// Bytes that are read and dropped at a time where a server cannot begin in the middle.
 const SKIP: usize = 64 << 10;
 
+/// Parts that are known to be read next, at the most: one for each worker.
+const AHEAD: usize = 256;
+
 pub struct FtpFile {
     shared: Arc<Shared>,
     path: Vec<u8>,
     name: Name,
     stamp: Stamp,
     rests: Arc<Rests>,
+    /// Parts that will be read from their start to their end.
+    ahead: Mutex<Vec<Range<u64>>>,
+}
+
+/// How the bytes of a transfer come.
+enum Flow {
+    /// On a connection of their own, to the end of the file.
+    Stream(Data),
+    /// In extended block mode.
+    Blocks(Incoming),
 }
 
 /// A transfer whose next bytes are those from `at` on.
 struct Download {
     lease: Lease,
-    data: Data,
+    flow: Flow,
+    /// Where the transfer ends.
+    until: u64,
 }
 
 impl Download {
-    /// Gives the rest up; the session is free for others.
+    /// Gives the rest up; the session is free for others if the connection was the transfer's own.
     fn cut(self) {
-        let Download { mut lease, data, .. } = self;
-        lease.cut(data);
-        lease.busy = false;
+        let Download { mut lease, flow, .. } = self;
+        match flow {
+            Flow::Stream(data) => {
+                lease.cut(data);
+                lease.busy = false;
+            }
+            Flow::Blocks(_) => lease.control.give_up(),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match (&mut self.flow, &mut self.lease.intake) {
+            (Flow::Stream(data), _) => data.read(into),
+            (Flow::Blocks(incoming), Some(intake)) => incoming.read(intake, into),
+            (Flow::Blocks(_), None) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The error of a failed read: the server's own words, if it has any.
+    fn explain(&mut self, e: io::Error) -> Error {
+        match self.flow {
+            Flow::Stream(_) => self.lease.explain(e, "read"),
+            Flow::Blocks(_) => self.lease.blocks_failed(e, "read"),
+        }
+    }
+
+    /// Ends a transfer that has sent all there is.
+    fn end(self) -> Result<()> {
+        let Download { mut lease, flow, .. } = self;
+        let is_last = matches!(&flow, Flow::Blocks(incoming) if incoming.closes());
+        drop(flow);
+        lease.control.last_reply("read")?.done("read")?;
+        lease.busy = is_last;
+        Ok(())
     }
 }
 
@@ -131,25 +178,36 @@ impl FtpFile {
         }
         // What is compared before a commit is what was listed.
         let stamp = if entry.is_bare() { stamp(&facts) } else { entry.stamp() };
-        Ok(FtpFile { shared: shared.clone(), path, name: entry.name.clone(), stamp, rests: Rests::new(&shared.pool) })
+        Ok(FtpFile {
+            shared: shared.clone(),
+            path,
+            name: entry.name.clone(),
+            stamp,
+            rests: Rests::new(&shared.pool),
+            ahead: Mutex::default(),
+        })
     }
 
-    /// A transfer that has the bytes from `at` on as its next.
-    fn begin(&self, at: u64) -> Result<Download> {
+    /// A transfer that has the bytes from `at.start` on as its next, at least to `at.end`.
+    fn begin(&self, range: Range<u64>) -> Result<Download> {
         const OP: &str = "read";
+        if let Some(download) = self.begin_blocks(range.clone())? {
+            return Ok(download);
+        }
+        let at = range.start;
         let mut lease = self.shared.pool.take()?;
         let (data, begins) = match lease.begin_at(at, "RETR", &self.path, OP) {
             Ok(begun) => begun,
             Err(failed) => return Err(explained(&mut lease, &self.path, failed, OP)),
         };
         lease.busy = true;
-        let mut download = Download { lease, data };
+        let mut download = Download { lease, flow: Flow::Stream(data), until: self.stamp.size };
         // The server sends all there is: what is in front is read and dropped.
         let mut left = at - begins;
         let mut buffer = vec![0; if left > 0 { SKIP } else { 0 }];
         while left > 0 {
             let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-            match download.data.read(&mut buffer[..most]) {
+            match download.read(&mut buffer[..most]) {
                 Ok(0) => return Err(short(left)),
                 Ok(count) => left -= count as u64,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -158,6 +216,30 @@ impl FtpFile {
             self.shared.pool.moved();
         }
         Ok(download)
+    }
+}
+
+impl FtpFile {
+    /// The same in extended block mode, to the end of what is known to be read next; `None` where the server cannot.
+    fn begin_blocks(&self, range: Range<u64>) -> Result<Option<Download>> {
+        const OP: &str = "read";
+        let until = {
+            let mut ahead = lock(&self.ahead);
+            let known = ahead.iter().position(|known| known.contains(&range.start));
+            known.map_or(range.end, |at| ahead.swap_remove(at).end.max(range.end)).min(self.stamp.size)
+        };
+        // A byte more shows that the file has grown.
+        let count = until - range.start + u64::from(until == self.stamp.size);
+        let part = format!("P {} {count} ", range.start);
+        let transfer = command("ERET", &[part.as_bytes(), &self.path].concat())?;
+        let Some(mut lease) = self.shared.intake(&transfer, OP)? else { return Ok(None) };
+        lease.busy = true;
+        let reply = lease.control.reply(OP)?;
+        if !reply.is_begun() {
+            lease.busy = false;
+            return Err(explained(&mut lease, &self.path, Failed::Reply(reply), OP));
+        }
+        Ok(Some(Download { lease, flow: Flow::Blocks(Incoming::new(count)), until }))
     }
 }
 
@@ -180,10 +262,17 @@ impl Source for FtpFile {
             None => {
                 // Chunks are read in their order: what is kept in front of this one was passed over, and its session serves here.
                 self.rests.release();
-                self.begin(at.start).map_err(|e| e.on(&self.name))?
+                self.begin(at.clone()).map_err(|e| e.on(&self.name))?
             }
         };
         Ok(Box::new(Reader { file: self, download: Some(download), at: at.start, end: at.end }))
+    }
+
+    fn goes_on(&self, at: Range<u64>) {
+        let mut ahead = lock(&self.ahead);
+        if ahead.len() < AHEAD {
+            ahead.push(at);
+        }
     }
 
     fn stamp(&self) -> Result<Stamp> {
@@ -209,23 +298,19 @@ impl Reader<'_> {
     /// All was read: the transfer is kept, cut, or has come to its own end.
     fn finish(&mut self) -> Result<()> {
         let Some(mut download) = self.download.take() else { return Ok(()) };
-        if self.end < self.file.stamp.size {
+        if self.end < download.until {
             self.file.rests.keep(self.end, download);
             return Ok(());
         }
-        match download.data.read(&mut [0; 1]) {
+        match download.read(&mut [0; 1]) {
             Ok(0) => {}
             Ok(_) => {
                 download.cut();
                 return Err(changed("it is longer than it was"));
             }
-            Err(e) => return Err(download.lease.explain(e, "read")),
+            Err(e) => return Err(download.explain(e)),
         }
-        let Download { mut lease, data, .. } = download;
-        drop(data);
-        lease.end("read")?;
-        lease.busy = false;
-        Ok(())
+        download.end()
     }
 }
 
@@ -234,18 +319,24 @@ impl Read for Reader<'_> {
         let most = into.len().min(usize::try_from(self.end - self.at).unwrap_or(usize::MAX));
         let Some(download) = self.download.as_mut().filter(|_| most > 0) else { return Ok(0) };
         let failed = |e: Error| -> io::Error { e.on(&self.file.name).into() };
-        let count = match download.data.read(&mut into[..most]) {
+        let count = match download.read(&mut into[..most]) {
             Ok(0) => {
                 // The server may say why.
                 let left = self.end - self.at;
-                let said = download.lease.end("read").err().filter(|e| e.kind() != ErrorKind::TimedOut);
+                let said = download
+                    .lease
+                    .control
+                    .last_reply("read")
+                    .and_then(|reply| reply.done("read"))
+                    .err()
+                    .filter(|e| e.kind() != ErrorKind::TimedOut);
                 self.download = None;
                 return Err(failed(said.unwrap_or_else(|| short(left))));
             }
             Ok(count) => count,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Err(e),
             Err(e) => {
-                let e = download.lease.explain(e, "read");
+                let e = download.explain(e);
                 self.download = None;
                 return Err(failed(e));
             }

@@ -1,6 +1,6 @@
 //! A directory of an FTP server as a store.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use haul_core::bundle::Bundle;
 use haul_core::entry::{Dir, Entry, MetaMask, Name};
@@ -11,11 +11,12 @@ use haul_core::store::{Caps, Flow, Found, Landed, MetaSpec, Place, Sink, Source,
 use super::block_sink::BlockSink;
 use super::features::{Features, get};
 use super::paths;
-use super::pool::Pool;
+use super::pool::{Lease, Pool};
 use super::sink::FtpSink;
 use super::source::FtpFile;
 use super::staged::{self, Staged};
 use crate::http_client::parallel::Threads;
+use crate::lock::lock;
 use crate::staging::{Shown, staging_leaf};
 
 /// Connections for the parts of one file.
@@ -38,6 +39,8 @@ pub struct Shared {
     /// Attributes that files can be given.
     pub sets: MetaMask,
     pub threads: Threads,
+    /// Held while it is found out whether the server can connect to this machine, and whether it was found that it can.
+    intake: Mutex<bool>,
 }
 
 impl Shared {
@@ -52,6 +55,33 @@ impl Shared {
     /// The path of something that is made or changed: never of the directory itself.
     pub fn target(&self, name: &Name, op: &'static str) -> Result<Vec<u8>> {
         Ok(paths::join(&self.dir(&name.dir, op)?, paths::checked(name, self.features.names(), op)?))
+    }
+}
+
+impl Shared {
+    /// A session over which the server sends in extended block mode, after it was asked for these transfers; `None` where it cannot.
+    pub fn intake(&self, transfers: &[u8], op: &'static str) -> Result<Option<Lease>> {
+        if !get(&self.features.extended_reads) {
+            return Ok(None);
+        }
+        let mut found = lock(&self.intake);
+        if *found {
+            drop(found);
+            return self.ask_intake(transfers, op);
+        }
+        // Others wait: as long as nothing is known, one of them is enough to find it out.
+        let lease = if get(&self.features.extended_reads) { self.ask_intake(transfers, op)? } else { None };
+        *found = lease.is_some();
+        Ok(lease)
+    }
+
+    fn ask_intake(&self, transfers: &[u8], op: &'static str) -> Result<Option<Lease>> {
+        let mut lease = self.pool.take_intake()?;
+        match lease.ask_blocks(transfers, op) {
+            Ok(()) => Ok(Some(lease)),
+            Err(e) if e.kind() == ErrorKind::Unsupported => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 }
 
@@ -85,7 +115,7 @@ impl Ftp {
         while root.ends_with(b"/") {
             root.pop();
         }
-        Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default() }), caps, place }
+        Ftp { shared: Arc::new(Shared { pool, features, root, sets, threads: Threads::default(), intake: Mutex::default() }), caps, place }
     }
 }
 

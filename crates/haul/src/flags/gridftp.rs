@@ -21,7 +21,7 @@ fn meaning(word: &str, value: Option<&str>) -> Option<Becomes> {
     Some(match word {
         // Without a number it preserves permissions.
         "-p" | "-parallel" if is_number => Valued("--streams"),
-        "-cc" | "-concurrency" if is_number => Valued("--jobs"),
+        "-cc" | "-concurrency" if is_number => Valued("-j"),
         "-tcp-bs" | "-tcp-buffer-size" if is_size => Valued("--tcp-bs"),
         "-bs" | "-block-size" if is_size => DroppedWithValue,
         "-vb" | "-verbose-perf" => Word("--progress"),
@@ -66,7 +66,7 @@ mod tests {
     fn options_of_globus_url_copy_are_read() {
         for (line, expected) in [
             ("cp -vb -p 8 gsiftp://h//f file:///f", "cp --progress --streams 8 gsiftp://h//f file:///f"),
-            ("cp -cc 4 -fast -pp -tcp-bs 4M -bs 1M ftp://h/f f", "cp --jobs 4 --tcp-bs 4M ftp://h/f f"),
+            ("cp -cc 4 -fast -pp -tcp-bs 4M -bs 1M ftp://h/f f", "cp -j 4 --tcp-bs 4M ftp://h/f f"),
             ("cp -nodcau -cd -r f sshftp://h/d/", "cp --no-dcau -r f sshftp://h/d/"),
             // A path of that name, and an option without a number.
             ("cp -p ftp://h/f f", "cp -p ftp://h/f f"),
