@@ -10,7 +10,6 @@ use rustix::net::sockopt;
 
 use super::control::{command, failure, tls_failure};
 use super::features::{cannot, get};
-use super::gsi::End;
 use super::reply::Reply;
 use super::session::Session;
 use super::stream::Stream;
@@ -202,19 +201,19 @@ impl Session {
     /// read: a server that refuses it says so, and does not authenticate.
     pub fn guarded(&mut self, opening: Opening, op: &'static str) -> Opening {
         let Some(guard) = self.guard.clone() else { return opening };
-        let (made, end) = match opening {
-            Opening::Made(Ok(stream)) => (Ok(stream), End::Connects),
-            Opening::Awaited(listener) => (self.accept(&listener, op), End::Accepts),
+        let tcp = match opening {
+            Opening::Made(Ok(stream)) => stream.into_tcp(),
+            Opening::Awaited(_) => None,
             other => return other,
         };
-        let tcp = match made.map(Stream::into_tcp) {
-            Ok(Some(tcp)) => tcp,
-            Ok(None) => return Opening::Made(Err(Error::new(ErrorKind::Other, op))),
-            Err(e) => return Opening::Made(Err(e)),
+        let Some(tcp) = tcp else {
+            self.control.give_up();
+            let e = Error::new(ErrorKind::Unsupported, op).because("a server that connects to this machine cannot be authenticated");
+            return Opening::Made(Err(e));
         };
         let (control, wait) = (&mut self.control, self.wait);
         let mut begun = false;
-        let protected = guard.protect(tcp, end, |data| {
+        let protected = guard.protect(tcp, |data| {
             loop {
                 match if begun { None } else { control.await_data(data, wait, op).map_err(Waited::Failed)? } {
                     None => return Ok(()),

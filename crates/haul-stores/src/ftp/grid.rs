@@ -44,6 +44,10 @@ impl Grid {
     ///
     /// `Denied` without a usable credential or without trusted authorities.
     pub fn new(host: &str, flags: &Flags, environment: &Environment, print: &dyn Fn(&str)) -> Result<Grid> {
+        if flags.ftp_active && !flags.no_dcau {
+            let e = Error::new(ErrorKind::Usage, "connect").because("--ftp-active cannot authenticate data connections");
+            return Err(e.hint("omit it, or add --no-dcau (insecure)"));
+        }
         let name = ServerName::try_from(host.to_string());
         let name =
             name.map_err(|_| Error::new(ErrorKind::Usage, "connect").because("the host has no name that a certificate could be for"))?;

@@ -101,7 +101,7 @@ impl FtpHost {
         };
         let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }))?;
         let in_blocks = pool.known().is_some_and(|known| get(&known.features.extended_blocks));
-        if !in_blocks && (is_grid || access.streams.is_some_and(|streams| streams > 1)) {
+        if !in_blocks && (is_grid || is_shell || access.streams.is_some_and(|streams| streams > 1)) {
             access.print(&format!("{}: no extended block mode (MODE E): a file is sent over one connection", pool.dialer.endpoint()));
         }
         let endpoint = Location { user: None, ..location.clone() }.authority();

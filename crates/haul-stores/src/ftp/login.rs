@@ -100,6 +100,10 @@ impl Dialer {
         }
         let (mut session, entry) = self.settle(control, tls, blocks).map_err(Refused::For)?;
         session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
+        if session.guard.is_some() {
+            // A server that connects to this machine cannot be authenticated.
+            cannot(&session.features.extended_reads);
+        }
         if let Some((mode, passive)) = entry {
             session.enter_blocks(&mode, &passive, "connect").map_err(|e| Refused::For(self.named(e)))?;
         }
@@ -161,7 +165,7 @@ impl Dialer {
     fn explained(&self, refused: Refused) -> Refused {
         match (&self.shell, refused) {
             (Some(shell), Refused::For(e)) if self.known.get().is_some() => Refused::TooMany(busy(shell.explain(e))),
-            (Some(shell), Refused::For(e)) => Refused::For(shell.explain(e)),
+            (Some(shell), Refused::For(e)) => Refused::For(self.named(shell.explain(e))),
             (_, refused) => refused,
         }
     }

@@ -11,7 +11,6 @@ use rustls::SignatureScheme;
 use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SigningKey};
 use zeroize::Zeroizing;
 
@@ -171,11 +170,5 @@ impl ResolvesClientCert for Shown {
 
     fn has_certs(&self) -> bool {
         true
-    }
-}
-
-impl ResolvesServerCert for Shown {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.clone())
     }
 }

@@ -1,12 +1,12 @@
 //! Protection of data connections (GFD.20: DCAU and PROT). Both ends show a proxy of the same user before anything moves; whoever
-//! connects is the client of TLS. After that the data are clear (`PROT C`) or stay inside TLS (`PROT P`).
+//! connects is the client of TLS, and here that is always this side: Globus's server, as a client, names a host in a way that rustls refuses. After that the data are clear (`PROT C`) or stay inside TLS (`PROT P`).
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::{ClientConfig, ClientConnection};
 
 use super::credential::{Credential, Shown};
 use super::trust::Delegated;
@@ -19,16 +19,8 @@ const NOTHING: u8 = b'0';
 #[derive(Debug)]
 pub struct Guard {
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
     name: ServerName<'static>,
     private: bool,
-}
-
-/// Which end of the connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    Connects,
-    Accepts,
 }
 
 /// A protected connection, as far as it is still protected.
@@ -43,16 +35,14 @@ impl Guard {
     ///
     /// Those of TLS's own settings.
     pub fn new(credential: &Credential, name: ServerName<'static>, private: bool) -> Result<Guard, rustls::Error> {
-        let provider = || Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let peer = Arc::new(Delegated { own: credential.own.clone() });
         let shown = Arc::new(Shown(credential.certified.clone()));
-        let client = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS12])?;
-        let mut client = client.dangerous().with_custom_certificate_verifier(peer.clone()).with_client_cert_resolver(shown.clone());
+        let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS12])?;
+        let mut client = client.dangerous().with_custom_certificate_verifier(peer).with_client_cert_resolver(shown);
         client.resumption = rustls::client::Resumption::disabled();
         client.enable_sni = false;
-        let server = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&rustls::version::TLS12])?;
-        let server = server.with_client_cert_verifier(peer).with_cert_resolver(shown);
-        Ok(Guard { client: Arc::new(client), server: Arc::new(server), name, private })
+        Ok(Guard { client: Arc::new(client), name, private })
     }
 
     pub fn is_private(&self) -> bool {
@@ -67,14 +57,9 @@ impl Guard {
     pub fn protect<E: From<io::Error>>(
         &self,
         mut tcp: TcpStream,
-        end: End,
         mut await_data: impl FnMut(&TcpStream) -> Result<(), E>,
     ) -> Result<Guarded, E> {
-        let mut tls = match end {
-            End::Connects => ClientConnection::new(self.client.clone(), self.name.clone()).map(Connection::Client),
-            End::Accepts => ServerConnection::new(self.server.clone()).map(Connection::Server),
-        }
-        .map_err(io::Error::other)?;
+        let mut tls = ClientConnection::new(self.client.clone(), self.name.clone()).map_err(io::Error::other)?;
         send(&mut tls, &mut tcp)?;
         while tls.is_handshaking() {
             await_data(&tcp)?;
@@ -84,31 +69,13 @@ impl Guard {
         if self.private {
             return Ok(Guarded::Private(Box::new(Private { tls, tcp })));
         }
-        match end {
-            End::Connects => {
-                tls.writer().write_all(&[NOTHING])?;
-                send(&mut tls, &mut tcp)?;
-            }
-            End::Accepts => {
-                let mut letter = [0];
-                loop {
-                    match tls.reader().read(&mut letter) {
-                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                            await_data(&tcp)?;
-                            receive(&mut tls, &mut tcp)?;
-                        }
-                        Err(e) => return Err(e.into()),
-                        Ok(1) if letter == [NOTHING] => break,
-                        Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "the server delegated something").into()),
-                    }
-                }
-            }
-        }
+        tls.writer().write_all(&[NOTHING])?;
+        send(&mut tls, &mut tcp)?;
         Ok(Guarded::Clear(tcp))
     }
 }
 
-fn send(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
+fn send(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     while tls.wants_write() {
         tls.write_tls(tcp)?;
     }
@@ -116,7 +83,7 @@ fn send(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
 }
 
 /// One record, and not a byte more: what follows may be data in clear.
-fn receive(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
+fn receive(tls: &mut ClientConnection, tcp: &mut TcpStream) -> io::Result<()> {
     let mut record = vec![0; 5];
     tcp.read_exact(&mut record)?;
     let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
@@ -142,7 +109,7 @@ fn receive(tls: &mut Connection, tcp: &mut TcpStream) -> io::Result<()> {
 /// A connection whose data are inside TLS.
 #[derive(Debug)]
 pub struct Private {
-    tls: Connection,
+    tls: ClientConnection,
     tcp: TcpStream,
 }
 

@@ -26,7 +26,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use context::{Context, refused};
 pub use credential::{Credential, Shown};
 pub use delegate::sign;
-pub use guard::{End, Guard, Guarded, Private};
+pub use guard::{Guard, Guarded, Private};
 pub use lines::Lines;
 pub use trust::{Authorities, Refusal};
 

@@ -102,7 +102,6 @@ impl Revoked {
         // Of several lists one that is good and in time does not help against one that names it.
         let states: Vec<Option<Why>> = states.collect();
         let good = states.contains(&None);
-        let worst = states.into_iter().flatten().find(|why| !good || *why == Why::Revoked);
-        worst
+        states.into_iter().flatten().find(|why| !good || *why == Why::Revoked)
     }
 }

@@ -58,10 +58,12 @@ fn only_what_was_delegated_is_believed() {
         read.shown_subject()
     );
     assert_eq!((read.not_before, read.not_after), (now - 300, now + 12 * HOUR));
-    assert!(is_believed(&user, &[proxy.clone()], now));
+    assert!(is_believed(&user, std::slice::from_ref(&proxy), now));
     // Of somebody else, after its time, with a byte changed, without being a proxy.
-    assert!(!is_believed(&other, &[proxy.clone()], now));
-    assert!(!is_believed(&user, &[proxy.clone()], now + 13 * HOUR) && !is_believed(&user, &[proxy.clone()], now - HOUR));
+    assert!(!is_believed(&other, std::slice::from_ref(&proxy), now));
+    assert!(
+        !is_believed(&user, std::slice::from_ref(&proxy), now + 13 * HOUR) && !is_believed(&user, std::slice::from_ref(&proxy), now - HOUR)
+    );
     for at in (0..proxy.len()).step_by(7) {
         let mut changed = proxy.clone();
         changed[at] ^= 1;
@@ -71,10 +73,10 @@ fn only_what_was_delegated_is_believed() {
     // A proxy of the proxy, which needs the one between.
     let second = sign(&request(), &credential(proxy.clone(), SERVER_KEY), now).expect("signed");
     assert!(is_believed(&user, &[second.clone(), proxy.clone()], now));
-    assert!(!is_believed(&user, &[second.clone()], now) && !is_believed(&other, &[second, proxy.clone()], now));
+    assert!(!is_believed(&user, std::slice::from_ref(&second), now) && !is_believed(&other, &[second, proxy.clone()], now));
     // Signed with a key that is not the issuer's.
     let forged = sign(&request(), &credential(user.certified.cert[0].to_vec(), OTHER[1]), now).expect("signed");
-    assert!(!is_believed(&user, &[forged.clone()], now) && !is_believed(&user, &[forged, proxy], now));
+    assert!(!is_believed(&user, std::slice::from_ref(&forged), now) && !is_believed(&user, &[forged, proxy], now));
 }
 
 #[test]
