@@ -1,5 +1,6 @@
 //! Programs that carry data, as child processes.
 
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use haul_core::error::{Error, ErrorKind, Result};
@@ -13,6 +14,14 @@ pub fn start(mut command: Command) -> Result<(Child, ChildStdin, ChildStdout)> {
         (Some(input), Some(output)) => Ok((child, input, output)),
         _ => Err(Error::new(ErrorKind::Other, "start").because("no pipes")),
     }
+}
+
+/// Starts a program with which haul talks over a socket, which is its standard input and output.
+pub fn start_over(mut command: Command, socket: OwnedFd) -> Result<Child> {
+    let failed = |e| Error::io(e, "start");
+    command.stdin(socket.try_clone().map_err(failed)?).stdout(socket);
+    detach(&mut command);
+    command.spawn().map_err(|e| failed(e).at(command.get_program().as_encoded_bytes()))
 }
 
 /// Starts a program that must not outlive this one, however this one ends. The system counts the end of the thread that

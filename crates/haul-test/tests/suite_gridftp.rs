@@ -61,5 +61,25 @@ fn fixture(flags: Flags) -> Fixture {
 }
 
 store_suite!(authenticated, || fixture(Flags::default()));
-store_suite!(encrypted, || fixture(Flags { dcpriv: true, ..Flags::default() }));
-store_suite!(plain_data, || fixture(Flags { no_dcau: true, ..Flags::default() }));
+
+/// The checks that move data, over other kinds of data connections.
+macro_rules! of_data {
+    ($name:ident, $flags:expr) => {
+        mod $name {
+            use super::*;
+
+            store_suite! { @tests || fixture($flags);
+                write: files_of_every_size_come_back, chunks_come_in_the_order_it_grants, a_short_source_is_changed,
+                    abort_leaves_the_old_file_and_nothing_else, a_session_goes_on_in_another_store, sixteen_write_one_file,
+                    a_staged_file_can_be_read_back, a_parent_that_is_missing_is_said;
+                read: any_range_can_be_read, a_directory_that_is_absent_cannot_be_listed, what_was_written_can_be_reopened,
+                    a_file_that_changed_since_it_was_listed_is_changed;
+                names: any_name_can_be_made;
+                bundles: a_bad_item_fails_alone, a_bundle_replaces_whole_files, a_bundle_keeps_attributes;
+            }
+        }
+    };
+}
+
+of_data!(encrypted, Flags { dcpriv: true, ..Flags::default() });
+of_data!(plain_data, Flags { no_dcau: true, ..Flags::default() });

@@ -1,8 +1,8 @@
 //! A control connection: commands out, replies in, every wait bounded.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use haul_core::error::{Error, ErrorKind, Remedy, Result};
@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::gsi::{Context, Lines, Refusal};
 use super::paths::{LOSES, is_plain};
 use super::reply::{LINE_MOST, Line, REPLY_MOST, Reply, line};
+use super::shell::Program;
 use super::stream::{Stream, Tls};
 
 /// Commands that are sent before the first of their replies was read, and their bytes: neither side may block on a full buffer.
@@ -24,6 +25,8 @@ const TOKEN_MOST: usize = 256 << 10;
 pub struct Control {
     /// `None` only while TLS is begun.
     stream: Option<Stream>,
+    /// What serves the other end of a socket.
+    _program: Option<Program>,
     read: Vec<u8>,
     /// How much of `read` was used.
     used: usize,
@@ -61,8 +64,13 @@ impl Control {
     pub fn connect(address: SocketAddr, connect: Duration, wait: Duration) -> io::Result<Control> {
         let stream = Stream::connect(address, connect, wait)?;
         let (peer, local) = (stream.tcp().peer_addr()?.ip(), stream.tcp().local_addr()?.ip());
-        Ok(Control {
+        Ok(Control::of(stream, peer, local, wait))
+    }
+
+    fn of(stream: Stream, peer: IpAddr, local: IpAddr, wait: Duration) -> Control {
+        Control {
             stream: Some(stream),
+            _program: None,
             read: Vec::new(),
             used: 0,
             owed: 0,
@@ -73,7 +81,22 @@ impl Control {
             peer,
             local,
             over: false,
-        })
+        }
+    }
+
+    /// Over a socket of a program that is ended with the connection. `peer` and `local` are those of data connections.
+    pub fn over(socket: OwnedFd, program: Program, wait: Duration) -> io::Result<Control> {
+        // The system reads and writes any socket alike; whoever asks this one for its addresses gets an error.
+        let tcp = TcpStream::from(socket);
+        tcp.set_read_timeout(Some(wait))?;
+        tcp.set_write_timeout(Some(wait))?;
+        let nowhere = IpAddr::from([0, 0, 0, 0]);
+        Ok(Control { _program: Some(program), ..Control::of(Stream::Plain(tcp), nowhere, nowhere, wait) })
+    }
+
+    /// Where data connections go to and come from, if that is not where this one does.
+    pub fn move_data(&mut self, peer: IpAddr, local: IpAddr) {
+        (self.peer, self.local) = (peer, local);
     }
 
     /// Puts TLS round the connection.

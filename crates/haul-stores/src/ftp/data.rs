@@ -1,7 +1,7 @@
 //! Data connections: who connects to whom, and how a transfer begins and ends.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -440,12 +440,22 @@ fn extended_port(text: &[u8]) -> Option<u16> {
     std::str::from_utf8(port).ok()?.parse().ok().filter(|port| *port > 0)
 }
 
+/// The address of the same.
+pub fn passive_address(text: &[u8]) -> Option<Ipv4Addr> {
+    passive_numbers(text).map(|[a, b, c, d, ..]| Ipv4Addr::new(a, b, c, d))
+}
+
 /// The port of `Entering Passive Mode (h1,h2,h3,h4,p1,p2)`, with or without brackets.
 fn passive_port(text: &[u8]) -> Option<u16> {
+    let [.., high, low] = passive_numbers(text)?;
+    Some(u16::from(high) << 8 | u16::from(low)).filter(|port| *port > 0)
+}
+
+fn passive_numbers(text: &[u8]) -> Option<[u8; 6]> {
     let text = std::str::from_utf8(text).ok()?;
     let numbers = text.split(|c: char| !c.is_ascii_digit() && c != ',').find(|part| part.matches(',').count() == 5)?;
     let numbers: Vec<u8> = numbers.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(u16::from(numbers[4]) << 8 | u16::from(numbers[5])).filter(|port| *port > 0)
+    numbers.try_into().ok()
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use super::grid::{self, Grid};
 use super::login::{Dialer, Known};
 use super::paths::join;
 use super::pool::{Pool, Wanted};
-use super::provider::{FTPS, GSIFTP};
+use super::provider::{FTPS, GSIFTP, SSHFTP};
 use super::secret::Login;
+use super::shell::{self, Shell};
 use super::store::Ftp;
 use crate::http_client::{Environment, TlsFlags, agent};
 use crate::lock::lock;
@@ -54,8 +55,9 @@ impl FtpHost {
         let flags = access.get::<Flags>();
         let environment = Environment::process();
         let is_grid = location.scheme == GSIFTP;
-        // A grid has a security of its own.
-        let security = if is_grid { Security::None } else { flags.security(location.scheme == FTPS, location.port) };
+        let is_shell = location.scheme == SSHFTP;
+        // These have a security of their own.
+        let security = if is_grid || is_shell { Security::None } else { flags.security(location.scheme == FTPS, location.port) };
         let tls = match security {
             Security::None => None,
             Security::Explicit | Security::Implicit => {
@@ -67,11 +69,19 @@ impl FtpHost {
         };
         let host = location.host.clone().unwrap_or_default();
         let print = |line: &str| access.print(line);
-        let (login, grid, usual) = if is_grid {
-            let user = location.user.as_deref().unwrap_or(grid::MAPPED_USER);
-            (Login::without_password(user), Some(Grid::new(&host, &flags, &environment, &print)?), grid::PORT)
+        let mut grid = None;
+        let mut shell = None;
+        let user = location.user.as_deref();
+        let (login, usual) = if is_grid {
+            grid = Some(Grid::new(&host, &flags, &environment, &print)?);
+            (Login::known(user.unwrap_or(grid::MAPPED_USER), "dummy"), grid::PORT)
+        } else if is_shell {
+            print(shell::WARNING);
+            shell = Some(Shell::new(access, location)?);
+            let [anybody, password] = shell::ANYBODY;
+            (Login::known(user.unwrap_or(anybody), if user.is_some() { "dummy" } else { password }), 22)
         } else {
-            (Login::of(location, &environment, &print)?, None, if security == Security::Implicit { 990 } else { 21 })
+            (Login::of(location, &environment, &print)?, if security == Security::Implicit { 990 } else { 21 })
         };
         let port = location.port.unwrap_or(usual);
         let dialer = Dialer {
@@ -82,15 +92,16 @@ impl FtpHost {
             tls,
             newer_tls: AtomicBool::new(false),
             grid,
+            shell,
             active: flags.ftp_active,
             buffer: flags.tcp_bs,
             // A wait that ends in an error is to end before the run counts as stuck.
             wait: access.idle_timeout.map_or(WAIT, |timeout| (timeout / 2).max(Duration::from_millis(500))),
             known: OnceLock::new(),
         };
-        let pool = Pool::new(dialer, access.streams.unwrap_or(CONNECTIONS))?;
+        let pool = Pool::new(dialer, access.streams.unwrap_or(if is_shell { shell::SESSIONS } else { CONNECTIONS }))?;
         let in_blocks = pool.known().is_some_and(|known| get(&known.features.extended_blocks));
-        if !in_blocks && (is_grid || access.streams.is_some_and(|streams| streams > 1)) {
+        if !in_blocks && (is_grid || is_shell || access.streams.is_some_and(|streams| streams > 1)) {
             access.print(&format!("{}: no extended block mode (MODE E): a file is sent over one connection", pool.dialer.endpoint()));
         }
         let endpoint = Location { user: None, ..location.clone() }.authority();

@@ -19,6 +19,7 @@ use super::pool::Wanted;
 use super::reply::Reply;
 use super::secret::Login;
 use super::session::Session;
+use super::shell::Shell;
 use super::stream::Tls;
 
 /// TLS sessions kept for one control connection: the data connections need one.
@@ -40,6 +41,8 @@ pub struct Dialer {
     pub newer_tls: AtomicBool,
     /// Of `gsiftp://`.
     pub grid: Option<Grid>,
+    /// Of `sshftp://`.
+    pub shell: Option<Shell>,
     pub active: bool,
     /// Bytes of TCP buffers of data connections, where they are chosen.
     pub buffer: Option<u32>,
@@ -84,7 +87,7 @@ impl Dialer {
         if let (Security::Implicit, Some(tls)) = (self.security, &tls) {
             control.secure(tls).map_err(Refused::For)?;
         }
-        self.greet(&mut control)?;
+        self.greet(&mut control).map_err(|refused| self.explained(refused))?;
         if let (Security::Explicit, Some(tls)) = (self.security, &tls) {
             self.begin_tls(&mut control, tls).map_err(Refused::For)?;
         }
@@ -94,6 +97,9 @@ impl Dialer {
         self.log_in(&mut control)?;
         if let Some(grid) = &self.grid {
             grid.settle(&mut control).map_err(|e| Refused::For(self.named(e)))?;
+        }
+        if let Some(shell) = &self.shell {
+            shell.locate(&mut control).map_err(|e| Refused::For(self.named(e)))?;
         }
         let (mut session, entry) = self.settle(control, tls, wanted == Wanted::Blocks).map_err(Refused::For)?;
         session.guard = self.grid.as_ref().and_then(|grid| grid.guard.clone());
@@ -107,6 +113,9 @@ impl Dialer {
     }
 
     fn connect(&self) -> Result<Control> {
+        if let Some(shell) = &self.shell {
+            return shell.connect(self.wait).map_err(|e| self.named(shell.explain(e)));
+        }
         let named = |e: Error| e.at(self.endpoint().as_bytes());
         let addresses = (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| {
             let e = Error::new(ErrorKind::Usage, "connect").because(format!("unknown host ({e})"));
@@ -153,6 +162,15 @@ impl Dialer {
         }
     }
 
+    /// Without a greeting through ssh, its own messages count. Once one server was started there, more of them are too many.
+    fn explained(&self, refused: Refused) -> Refused {
+        match (&self.shell, refused) {
+            (Some(shell), Refused::For(e)) if self.known.get().is_some() => Refused::TooMany(busy(shell.explain(e))),
+            (Some(shell), Refused::For(e)) => Refused::For(shell.explain(e)),
+            (_, refused) => refused,
+        }
+    }
+
     fn begin_tls(&self, control: &mut Control, tls: &Tls) -> Result<()> {
         let reply = control.ask("AUTH", b"TLS", "connect")?;
         if reply.code != 234 {
@@ -176,7 +194,11 @@ impl Dialer {
             421 => Err(Refused::TooMany(self.named(busy(reply.failure("log in"))))),
             // Once somebody was let in with this password, it is the number that is wrong.
             530 if self.known.get().is_some() => Err(Refused::TooMany(self.named(busy(reply.failure("log in"))))),
-            _ => Err(Refused::For(self.named(reply.failure("log in").kind_is(ErrorKind::Denied)))),
+            _ => {
+                let e = reply.failure("log in").kind_is(ErrorKind::Denied);
+                let unmapped = "the server's administrator has to map your certificate to an account (grid-mapfile)";
+                Err(Refused::For(self.named(if self.grid.is_some() { e.hint(unmapped) } else { e })))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! FTP servers: `ftp://` in clear text, `ftps://` with TLS, `gsiftp://` with the certificates of grids.
+//! FTP servers: `ftp://` in clear text, `ftps://` with TLS, `gsiftp://` with the certificates of grids, `sshftp://` through ssh.
 //!
 //! ```text
 //! provider -> host -> store -> look (one name, a directory)      -> pool (sessions) -> login (one session) -> secret
@@ -39,6 +39,7 @@ mod ranges;
 mod reply;
 mod secret;
 mod session;
+mod shell;
 mod sink;
 mod source;
 mod staged;
@@ -46,4 +47,4 @@ mod store;
 mod stream;
 
 pub use flags::Flags;
-pub use provider::{FTP, FTPS, FtpProvider, GSIFTP};
+pub use provider::{FTP, FTPS, FtpProvider, GSIFTP, SSHFTP};

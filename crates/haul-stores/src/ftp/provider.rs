@@ -35,12 +35,22 @@ pub const GSIFTP: Scheme = Scheme(&Syntax {
     parse: url::parse,
 });
 
+pub const SSHFTP: Scheme = Scheme(&Syntax {
+    word: "sshftp",
+    help: "sshftp://user@host:port/path: GridFTP servers that ssh starts; commands go through ssh, data unencrypted",
+    short: false,
+    escapes: true,
+    home: true,
+    keys: false,
+    parse: url::parse,
+});
+
 #[derive(Debug)]
 pub struct FtpProvider;
 
 impl Provider for FtpProvider {
     fn schemes(&self) -> &'static [Scheme] {
-        &[FTP, FTPS, GSIFTP]
+        &[FTP, FTPS, GSIFTP, SSHFTP]
     }
 
     fn declare(&self, command: Command) -> Command {

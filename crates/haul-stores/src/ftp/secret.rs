@@ -41,9 +41,9 @@ pub fn written(user: &str, host: &str, password: String) {
 }
 
 impl Login {
-    /// For a server that knows by other means who somebody is; it wants to hear a password nevertheless.
-    pub fn without_password(user: &str) -> Login {
-        Login { user: user.into(), password: Zeroizing::new("dummy".into()), account: String::new() }
+    /// For a server that knows by other means who somebody is; it wants to hear any password.
+    pub fn known(user: &str, password: &str) -> Login {
+        Login { user: user.into(), password: Zeroizing::new(password.into()), account: String::new() }
     }
 
     /// For an address. Asks only where a user is named whose password nobody knows.

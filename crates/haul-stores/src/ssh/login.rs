@@ -131,6 +131,15 @@ impl Login {
         Ok(Pipes { input, output, transport: Box::new(child) })
     }
 
+    /// The same, over a socket that is its standard input and output.
+    #[cfg(feature = "ftp")]
+    pub fn run_over(&self, command_line: &str, socket: std::os::fd::OwnedFd) -> Result<Child> {
+        let (mut command, _) = self.session()?;
+        command.arg("--").arg(&self.target.host).arg(command_line);
+        command.stderr(self.messages.pipe(Arc::new(AtomicBool::new(false)))?);
+        child::start_over(command, socket)
+    }
+
     /// The login whose turn it is, if it is not this one. One TCP connection carries no more than its window in a round trip;
     /// further ones are made only if the user wants them, and only non-interactively.
     fn another(&self) -> Option<Arc<Login>> {

@@ -31,6 +31,7 @@ pub struct Certificate {
     signed: Vec<u8>,
     algorithm: Vec<u8>,
     signature: Vec<u8>,
+    pub serial: Vec<u8>,
     pub issuer: Vec<u8>,
     pub subject: Vec<u8>,
     /// In seconds since 1970.
@@ -54,7 +55,7 @@ impl Certificate {
         let mut fields = Reader(signed.content);
         // The version, which may be missing, and the serial number.
         let _ = fields.take(der::context(0));
-        fields.take(der::INTEGER)?;
+        let serial = fields.take(der::INTEGER)?.content.to_vec();
         fields.take(der::SEQUENCE)?;
         let issuer = fields.take(der::SEQUENCE)?.whole.to_vec();
         let mut validity = fields.inside(der::SEQUENCE)?;
@@ -66,6 +67,7 @@ impl Certificate {
             algorithm,
             signature,
             proxy: None,
+            serial,
             issuer,
             subject,
             not_before,
@@ -140,7 +142,8 @@ impl Certificate {
     }
 }
 
-fn time(fields: &mut Reader<'_>) -> Option<i64> {
+/// Seconds since 1970 of a UTCTime or GeneralizedTime.
+pub fn time(fields: &mut Reader<'_>) -> Option<i64> {
     let element = fields.any()?;
     let text = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
     let whole = match element.tag {

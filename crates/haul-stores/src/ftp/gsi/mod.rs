@@ -16,6 +16,9 @@ mod der;
 mod guard;
 mod lines;
 mod policy;
+mod revoked;
+#[cfg(test)]
+mod tests;
 mod trust;
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -14,6 +14,7 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error a
 
 use super::certificate::{Certificate, SCHEMES, verify_handshake};
 use super::policy::Policies;
+use super::revoked::{Revoked, Why};
 use crate::http_client::Environment;
 
 const OP: &str = "read the trusted authorities";
@@ -47,6 +48,7 @@ fn refuse(words: impl Into<String>, hint: impl Into<String>) -> TlsError {
 pub struct Authorities {
     verifier: Arc<WebPkiServerVerifier>,
     policies: Policies,
+    revoked: Revoked,
     directory: PathBuf,
 }
 
@@ -71,37 +73,43 @@ impl Authorities {
             .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
             .map_err(|e| named(Error::io(e, OP).kind_is(ErrorKind::Denied).hint(hint)))?;
         files.sort();
-        let (mut roots, mut lists, mut policies) = (RootCertStore::empty(), Vec::new(), Policies::default());
+        let (mut roots, mut revoked, mut policies) = (RootCertStore::empty(), Revoked::default(), Policies::default());
         for (file, end) in files.iter().filter_map(|file| Some((file, hashed(file)?))) {
             let Some(bytes) = read(file) else { continue };
             match end.strip_prefix('r') {
                 None if end == "signing_policy" => policies.add(&String::from_utf8_lossy(&bytes)),
                 None => {
+                    let all = one_or_many(&bytes, CertificateDer::pem_slice_iter, CertificateDer::from);
+                    all.iter().filter_map(|one| Certificate::parse(one)).for_each(|authority| revoked.add_authority(authority));
                     // One that cannot be used is believed by nobody.
-                    roots.add_parsable_certificates(one_or_many(&bytes, CertificateDer::pem_slice_iter, CertificateDer::from));
+                    roots.add_parsable_certificates(all);
                 }
                 Some(_) => {
                     let all = one_or_many(&bytes, CertificateRevocationListDer::pem_slice_iter, CertificateRevocationListDer::from);
-                    lists.extend(all.into_iter().map(|list| (file.clone(), list)));
+                    let known: Vec<bool> = all.into_iter().map(|list| revoked.add(list.to_vec())).collect();
+                    if known.is_empty() || known.contains(&false) {
+                        print(&format!("WARNING: {}: the list of revoked certificates cannot be read and is ignored", file.display()));
+                    }
                 }
             }
         }
         if roots.is_empty() {
             return Err(named(Error::new(ErrorKind::Denied, OP).because("no certificate of an authority is in it").hint(hint)));
         }
-        let roots = Arc::new(roots);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = |lists: Vec<CertificateRevocationListDer<'static>>| {
-            let builder = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider.clone()).with_crls(lists);
-            builder.allow_unknown_revocation_status().enforce_revocation_expiration().build()
-        };
-        let (good, bad): (Vec<_>, Vec<_>) = lists.into_iter().partition(|(_, list)| builder(vec![list.clone()]).is_ok());
-        for (file, _) in &bad {
-            print(&format!("WARNING: {}: the list of revoked certificates cannot be read and is ignored", file.display()));
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        let verifier = verifier.map_err(|e| named(Error::new(ErrorKind::Denied, OP).because(e.to_string()).hint(hint)))?;
+        Ok(Authorities { verifier, policies, revoked, directory })
+    }
+
+    fn explain_list(&self, certificate: &Certificate, why: &Why) -> TlsError {
+        let (subject, issuer) = (certificate.shown_subject(), certificate.shown_issuer());
+        let update = format!("update the lists in {}, as with fetch-crl", self.directory.display());
+        match why {
+            Why::Revoked => refuse(format!("the certificate {subject} was revoked by {issuer}"), "ask the server's administrator"),
+            Why::Old => refuse(format!("the list of certificates that {issuer} has revoked is out of date"), update),
+            Why::Forged => refuse(format!("the list of certificates that {issuer} has revoked is not signed by it"), update),
         }
-        let verifier = builder(good.into_iter().map(|(_, list)| list).collect())
-            .map_err(|e| named(Error::new(ErrorKind::Denied, OP).because(e.to_string()).hint(hint)))?;
-        Ok(Authorities { verifier, policies, directory })
     }
 
     /// The error's words, for somebody who has to do something about it.
@@ -123,13 +131,6 @@ impl Authorities {
                 CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                     refuse(format!("the server's certificate {subject} is not valid yet"), "check this machine's clock")
                 }
-                CertificateError::Revoked => {
-                    refuse(format!("the server's certificate {subject} was revoked by {issuer}"), "ask the server's administrator")
-                }
-                CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => refuse(
-                    format!("the list of certificates that {issuer} has revoked is out of date"),
-                    format!("update the lists in {directory}, as with fetch-crl"),
-                ),
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => refuse(
                     format!("the server's certificate is not for {name} but for {subject}"),
                     "use the host name that the certificate has",
@@ -189,13 +190,19 @@ impl ServerCertVerifier for Authorities {
             return Err(refuse(words, format!("look at the signing policies in {}", self.directory.display())));
         }
         // The name is checked last: whoever fails by it alone has a valid chain.
-        match self.verifier.verify_server_cert(certificate, others, name, stapled, now) {
+        let verified = match self.verifier.verify_server_cert(certificate, others, name, stapled, now) {
             Err(TlsError::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }))
                 if own.as_ref().is_some_and(|own| is_common_name(own, name)) =>
             {
                 Ok(ServerCertVerified::assertion())
             }
             verified => verified.map_err(|e| self.explain(e, own.as_ref(), name)),
+        }?;
+        let chain: Vec<Certificate> = own.into_iter().chain(others_parsed).collect();
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        match self.revoked.find(&chain, now) {
+            None => Ok(verified),
+            Some((certificate, why)) => Err(self.explain_list(certificate, &why)),
         }
     }
 
